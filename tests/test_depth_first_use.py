@@ -324,7 +324,21 @@ def test_more_rows_than_expected_are_worth_loops_after_all(
     assert told.result.fetchall() == db.query(QUICK, strategy="levelwise").fetchall()
     enough = allowed > 1
     assert ("breadth-first: about " in str(told)) == enough
-    assert ("depth-first: there were more rows to look at" in str(told)) == (not enough)
+    assert ("depth-first: there are more rows to look at" in str(told)) == (not enough)
+
+
+def test_a_join_that_comes_again_is_worth_loops_in_the_end(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the rows that it has looked at in all, the same in each process."""
+    monkeypatch.setattr(choose, "NOTICED", 0)
+    monkeypatch.setattr(choose, "_looked", {})
+    monkeypatch.setattr(device.Cpu, "worth", 10_000.0)
+    text = "again(count()) <- E(x, y), E(y, z), E(z, x), x + y + z > 5."
+    told = [db.profile(text) for _ in range(40)]
+    kinds = ["depth-first" in str(each) for each in told]
+    assert not kinds[0] and kinds[-1] and kinds == sorted(kinds)
+    assert len({str(each.result.fetchall()) for each in told}) == 1
 
 
 # Each file's rules with each of its questions, and how often LLVM was asked for code in all.

@@ -22,13 +22,14 @@ from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.records import dataclass
 
 ALLOWED = 10  # times as many rows may be looked at before it runs depth-first after all
+NOTICED = 100_000  # rows: runs that look at fewer do not count when a join comes again
 ROUNDS = 1_000_000  # rows that rounds may look at before a compiled fixpoint takes over
 
 MOST_REMEMBERED = 1000
 
 ASKED_FOR = "asked for"
 
-_outgrown: dict[object, None] = {}  # joins for which the allowed rows were not enough
+_looked: dict[object, int] = {}  # rows, by join and what becomes of its rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +89,12 @@ class TooSlow(Exception):
     """The same for the rounds of a fixpoint, or the time that was given is over."""
 
 
-def outgrown(nest: Candidate) -> None:
-    """Remembers that breadth-first has looked at all that it may: next time it is not tried."""
-    if len(_outgrown) >= MOST_REMEMBERED:
-        _outgrown.clear()
-    _outgrown[nest.join, nest.form] = None
+def remember(nest: Candidate, rows: int) -> None:
+    """A join has looked at so many rows breadth-first, perhaps not for the first time."""
+    if rows >= NOTICED:
+        if len(_looked) >= MOST_REMEMBERED:
+            _looked.clear()
+        _looked[nest.join, nest.form] = _looked.get((nest.join, nest.form), 0) + rows
 
 
 def choose(nest: Candidate) -> Choice:
@@ -103,14 +105,16 @@ def choose(nest: Candidate) -> Choice:
     narrow = not widens(nest.join) or nest.knobs.scans == "always"
     if nest.join.scan is not None and nest.knobs.strategy == "auto" and narrow:
         return Choice(True, small, scans=True)
-    tried = (nest.join, nest.form) in _outgrown
-    if nest.knobs.strategy == "auto" and not tried and nest.join.cost < nest.worth:
-        return Choice(True, small, int(nest.worth * ALLOWED))
+    allowed = int(nest.worth * ALLOWED)
+    seen = _looked.get((nest.join, nest.form), 0)
+    if nest.knobs.strategy == "auto" and seen <= allowed and nest.join.cost < nest.worth:
+        return Choice(True, small, allowed)
     if nest.reason is not None:
         return Choice(True, nest.reason)
     if nest.knobs.strategy == "lftj":
         return Choice(False, ASKED_FOR)
-    return Choice(False, "there were more rows to look at than expected" if tried else small)
+    more = seen > allowed
+    return Choice(False, "there are more rows to look at than expected" if more else small)
 
 
 def looked_at(cost: float) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import BYTES_PER_ROW, levels_of
-from gdatalog.engine.choose import Choice, TooMany, allowing, choose, outgrown
+from gdatalog.engine.choose import NOTICED, Choice, TooMany, allowing, choose, remember
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
 from gdatalog.engine.derived import Blocks, Derived, Rows
 from gdatalog.engine.device import CPU, Device
@@ -118,17 +118,19 @@ class Run:
         while True:
             choice = choose(nest)
             self._chosen(number, choice)
+            before = self.limits.looked
             try:
                 with self.limits.account.restoring(TooMany):
                     if choice.breadth_first:
                         breadth_first(choice.allowed)
+                        remember(nest, self.limits.looked - before)
                     else:
                         depth_first()
                         if self.report is not None:
                             self.report.saw(nest.seen)
                 return
             except TooMany:
-                outgrown(nest)
+                remember(nest, max(NOTICED, self.limits.looked - before))
             except GiveUp as reason:
                 # Only the other executor tells failures from what does not matter.
                 told = str(reason) or "a computation failed, or a number left 62 bits"
