@@ -331,11 +331,9 @@ def _interpret(on: bool) -> None:
 
     cache: Any = native
     if on and not hasattr(cache, "compiling"):
-        interpreted._helpers()
-        cache.compiling = cache.load, cache.compiled
-        cache.load, cache.compiled = interpreted.load, lambda name: True
+        cache.compiling, cache.load = cache.load, interpreted.load
     elif not on and hasattr(cache, "compiling"):
-        cache.load, cache.compiled = cache.compiling
+        cache.load = cache.compiling
         del cache.compiling
 
 

@@ -247,7 +247,7 @@ def test_what_runs_is_stopped_and_what_is_typed_meanwhile_is_kept(tmp_path: Path
         at.type(ENTER)
         at.wait_for("timer: off")
         at.type(CTRL_C)
-        at.wait_for("interrupted; the database is as it was")
+        at.wait_for("; the database is as it was")
         line_is(at, ASKS)
         at.paste(".timer off\nm(1). m(x + 1) <- m(x), x < 1000.")
         at.type(ENTER)
