@@ -55,7 +55,7 @@ class Choice:
 class Candidate(Protocol):
     """A join that is to be run, as far as the choice asks: a `Nest`, or what is foreseen of one.
 
-    `reason`: why it cannot be printed; `worth`: from how many rows on its device compiles.
+    `reason`: why it cannot be printed; `worth`: from so many expected rows on compiling pays.
     """
 
     @property

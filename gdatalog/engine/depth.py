@@ -145,7 +145,7 @@ class Nest:
 
     @property
     def worth(self) -> float:
-        """From how many rows to look at on it is worth a compilation."""
+        """Compiling pays from so many expected rows on."""
         return self.device.worth
 
     def run(

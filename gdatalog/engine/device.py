@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from gdatalog.printer.module import Printed
 
 
-# Rows that are expected to be looked at from which on a join is worth compiled loops, which take
-# some 40 ms to make.
+# Compiling a join's loops takes some 40 ms: it pays from so many expected rows on.
 WORTH = 50_000.0
 
 
@@ -67,7 +66,7 @@ class Device(Protocol):
 
     @property
     def worth(self) -> float:
-        """From how many rows to look at on a join is worth compiling loops for."""
+        """Compiling a join's loops pays from so many expected rows on."""
         ...
 
     def walk(

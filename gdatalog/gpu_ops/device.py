@@ -20,8 +20,7 @@ from gdatalog.storage.trie import Trie
 
 LARGEST_CHUNK = 1 << 26  # rows: more at once keep the device no busier
 
-# Rows that are expected to be looked at from which on a join is worth a kernel, which takes some
-# 400 ms to make.
+# Compiling a join's kernel takes some 400 ms: it pays from so many expected rows on.
 WORTH = 1_000_000.0
 
 

@@ -1,5 +1,5 @@
 // Local recoding: a list's values become positions, and what is joined on below it, rows of bits.
-// The twin of cpu_ops/compiled/bits.py.
+// The twin of codegen/helpers/bits.py.
 //
 // Row j stands for the list's j-th value. It has a bit for each of the list's values, in words of
 // 64 bits, `words = (n + 63) / 64` of them; rows lie one behind the other in one array.

@@ -1,4 +1,4 @@
-// Sorted lists: searches, and where two lists meet. The twin of cpu_ops/compiled/lists.py.
+// Sorted lists: searches, and where two lists meet. The twin of codegen/helpers/lists.py.
 //
 // A list is a range [lo, hi) of an array of ascending, distinct keys of 32 or 64 bits; arrays that
 // are compared may differ in width. A key may be of either width too: where both are of 32 bits,

@@ -1,5 +1,5 @@
 // Values inside loops: floats and their keys, arithmetic as NumPy does it, dates. The twin of
-// cpu_ops/compiled/values.py, name by name. What are operators there are functions here:
+// codegen/helpers/values.py, name by name. What are operators there are functions here:
 //
 //   negative(a)  shift_left(a, b)  shift_right(a, b)  magnitude(a)  least_of(a, b)
 //   greatest_of(a, b), the last three of two i64 or of two doubles
