@@ -200,6 +200,15 @@ class Work:
             self.done = int(self.total * (low + (high - low) * min(1.0, share)))
 
 
+def _drop_frames_without_line(error: BaseException) -> None:
+    """A signal may stop Python before a function's first line, and IPython shows no such frame."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        if frame.tb_next.tb_lineno is None:  # typed as a number that is always there
+            frame.tb_next = None
+        frame = frame.tb_next
+
+
 class Watch:
     """Looks on while calls run, one at a time."""
 
@@ -240,6 +249,7 @@ class Watch:
         except KeyboardInterrupt as error:
             if self._calls == 1:
                 error.add_note(f"interrupted: {self.stopped()}".replace(": after", " after", 1))
+                _drop_frames_without_line(error)
             raise
         except RecursionError:
             raise UsageError(

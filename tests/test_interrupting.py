@@ -7,12 +7,16 @@ import subprocess
 import sys
 import textwrap
 import threading
+import traceback
 import warnings
+from collections.abc import Generator
+from types import TracebackType
 from typing import Any
 
 import pytest
 
 import gdatalog as gd
+from gdatalog.watching import Watch
 from tests.terminal import ROOT
 
 INTERRUPTS = int(os.environ.get("GDATALOG_INTERRUPTS", "30"))
@@ -183,3 +187,22 @@ def test_forking_while_another_thread_is_at_work() -> None:
     told = "usage error: another thread was using this database when the process forked\n"
     assert done.stdout.startswith("2\n" + told) and done.stdout.endswith("\n2\n"), done.stderr
     assert done.stdout.count(told) == 2 and '"spawn"' in done.stdout
+
+
+def test_frames_without_a_line_are_dropped() -> None:
+    """A signal may come before a function's first line: IPython cannot show such a frame."""
+
+    def outer() -> Any:
+        kept = 1
+
+        def inner() -> Generator[int, None, None]:
+            yield kept
+
+        stopped = KeyboardInterrupt()
+        stopped.__traceback__ = TracebackType(None, inner().gi_frame, 0, -1)
+        assert stopped.__traceback__.tb_lineno is None
+        raise stopped
+
+    with pytest.raises(KeyboardInterrupt) as caught, Watch().call():
+        outer()
+    assert all(line.lineno for line in traceback.extract_tb(caught.value.__traceback__))

@@ -110,7 +110,7 @@ def interrupted(kernel: Kernel, code: str) -> tuple[list[dict[str, Any]], list[s
         if kind in ("display_data", "update_display_data"):
             bars.append(content)
         else:
-            assert kind == "error" and content["ename"] == "KeyboardInterrupt"
+            assert kind == "error" and content["ename"] == "KeyboardInterrupt", content
             told += content["traceback"]
     return bars, told
 
