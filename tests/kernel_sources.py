@@ -20,6 +20,7 @@ from gdatalog.gpu_ops.sums import Sums
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.fresh import Fresh
+from gdatalog.printer.layouts import layouts_of
 from gdatalog.printer.leaves import Rows
 from gdatalog.printer.module import Printed, print_plan
 from gdatalog.storage.relation import Relation
@@ -151,7 +152,7 @@ def recursion(tiles: tuple[int, ...] = (1, 32)) -> Iterator[Source]:
                     tries = [CPU.trie(_relation(stored, ref), ref) for ref in join.tries]
                     given = ["int32"] * len(join.given.slots)
                     for leaf in (Rows(join.outputs, False), Fresh(join.outputs)):
-                        printed = print_plan(join, tries, leaf, "auto", lanes, given)
+                        printed = print_plan(join, layouts_of(tries), leaf, "auto", lanes, given)
                         what = type(leaf).__name__.lower()
                         yield f"{lanes} lanes: {told}, {what}", loops_of(printed).source
                 db._workspace.device = device = _Tiled(lanes)
@@ -200,7 +201,7 @@ def kernels_of(
                     try:
                         given = ["int32"] * len(join.given.slots if join.given else ())
                         printed = print_plan(
-                            join, tries, form.leaf(), "auto", lanes, given, counted
+                            join, layouts_of(tries), form.leaf(), "auto", lanes, given, counted
                         )
                     except Unprintable:
                         continue

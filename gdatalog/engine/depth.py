@@ -211,30 +211,20 @@ def _print(
     given: tuple[str, ...],
     counted: bool,
 ) -> Printed | str:
-    """The text for a join over tries of these sizes, or why there is none."""
+    """The text for a join over tries like these, or why there is none."""
+    from gdatalog.printer.layouts import layouts_of
+
+    layouts = layouts_of(tries)
 
     def make() -> Printed | str:
         from gdatalog.printer.module import print_plan
 
-        found = print_plan(join, tries, form.leaf(), intersect, lanes, given, counted)
+        found = print_plan(join, layouts, form.leaf(), intersect, lanes, given, counted)
         if lanes and not found.parallel:
             return "there is no list whose values could be shared out"
         return found
 
-    return printed_once((join, form, intersect, layout_of(tries), lanes, given, counted), make)
-
-
-def layout_of(tries: Sequence[Trie]) -> object:
-    """What a text depends on of the tries that it is printed for."""
-    first = {id(trie): at for at, trie in reversed(list(enumerate(tries)))}
-    return tuple(
-        (
-            first[id(trie)],
-            tuple((level.values.dtype.char, level.offsets.dtype.char, len(level), level.longest,
-                   level.span) for level in trie.levels),
-        )
-        for trie in tries
-    )  # fmt: skip
+    return printed_once((join, form, intersect, layouts, lanes, given, counted), make)
 
 
 def printed_once(key: object, make: Callable[[], Printed | str]) -> Printed | str:

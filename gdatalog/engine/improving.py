@@ -57,6 +57,7 @@ from gdatalog.planner.checked import Stratum
 from gdatalog.planner.worsening import PLAIN, Fixed, Motion, Moving, motion
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.improving import GROW, ROUND, Follow, Kept, print_improving
+from gdatalog.printer.layouts import layouts_of
 from gdatalog.printer.module import Printed
 from gdatalog.spent import Costs, so_far, spending
 from gdatalog.storage.keys import decode_value, narrow
@@ -301,9 +302,9 @@ class InPlace(StratumRun):
     def _print(
         self, kept: Sequence[Kept], numbered: bool, counts: bool = False
     ) -> tuple[Printed, list[Trie]]:
-        tries = [[self._index(f.join, at) for at in range(len(f.join.tries))] for f in self.follows]
-        printed = print_improving(kept, self.follows, tries, numbered, counts)
-        return printed, [trie for some in tries for trie in some]
+        tries = [self._index(f.join, at) for f in self.follows for at in range(len(f.join.tries))]
+        printed = print_improving(kept, self.follows, layouts_of(tries), numbered, counts)
+        return printed, tries
 
     def _index(self, join: JoinPlan, number: int) -> Trie:
         """A loose trie where the lists below a known value are only walked."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from gdatalog.engine.best import Best
 from gdatalog.engine.choose import Choice
-from gdatalog.engine.depth import counted, counts_of, layout_of, printed_once
+from gdatalog.engine.depth import counted, counts_of, printed_once
 from gdatalog.engine.derived import Blocks, Derived, Seeds, away, count_of, laid, relation_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.ledger import StratumTold, Way
@@ -266,19 +266,22 @@ class Splits(StratumRun):
         counted: bool = False,
     ) -> Printed | None:
         kind = "int32" if values.dtype == np.int32 else "int64"
+        from gdatalog.printer.layouts import layouts_of
+
         around, rules = self.around, self.recursions
         intersect, tile = around.knobs.intersect, around.device.tile(around.knobs)
         own = (kind, counts, intersect)
-        key = (tuple(rules), tuple(lists), *own, tile, counted, layout_of(tries))
+        layouts = layouts_of(tries)
+        key = (tuple(rules), tuple(lists), *own, tile, counted, layouts)
 
         def printed() -> Printed:
             if tile:
                 from gdatalog.printer.worklist_tile import print_tiles
 
-                return print_tiles(rules, tries, lists, *own, tile, counted)
+                return print_tiles(rules, layouts, lists, *own, tile, counted)
             from gdatalog.printer.worklist import print_split
 
-            return print_split(rules, tries, lists, *own, counted)
+            return print_split(rules, layouts, lists, *own, counted)
 
         found = printed_once(key, printed)
         return None if isinstance(found, str) else found

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gdatalog.printer.layouts import TrieLayout
 from gdatalog.records import dataclass
-from gdatalog.storage.trie import Trie
 
 _TYPES = {"int32": "i32[]", "int64": "i64[]", "uint8": "u8[]", "uint32": "u32[]",
           "uint64": "u64[]", "float64": "f64[]", "bool": "bool[]"}  # fmt: skip
@@ -49,7 +49,7 @@ class Argument:
 class Arguments:
     """The arguments of one function, each there once."""
 
-    def __init__(self, tries: Sequence[Trie]) -> None:
+    def __init__(self, tries: Sequence[TrieLayout]) -> None:
         self.tries = tries
         self.found: dict[str, Argument] = {}
         self.scalars: list[tuple[str, Level]] = []  # entry by entry of the array `sizes`
@@ -59,11 +59,11 @@ class Arguments:
         return argument.name
 
     def values(self, level: Level) -> str:
-        kind = type_of(self.tries[level.trie].levels[level.depth].values.dtype)
+        kind = type_of(self.tries[level.trie].levels[level.depth].values)
         return self._add(Argument(f"v{level.trie}_{level.depth}", kind, "values", (level,)))
 
     def offsets(self, level: Level) -> str:
-        kind = type_of(self.tries[level.trie].levels[level.depth].offsets.dtype)
+        kind = type_of(self.tries[level.trie].levels[level.depth].offsets)
         return self._add(Argument(f"o{level.trie}_{level.depth}", kind, "offsets", (level,)))
 
     def index(self, level: Level) -> str:
@@ -79,7 +79,7 @@ class Arguments:
         if kind == "labels":
             labels = self.tries[trie].labels
             assert labels is not None
-            dtype = labels.dtype.name
+            dtype = labels
         return self._add(Argument(f"{kind}{trie}", type_of(dtype), kind, (Level(trie, 0),)))
 
     def scratch(self, name: str, kind: str, levels: tuple[Level, ...]) -> str:
@@ -88,7 +88,7 @@ class Arguments:
 
     def width(self, levels: tuple[Level, ...]) -> str:
         """The dtype that holds the values that all these levels have."""
-        dtypes = [self.tries[at.trie].levels[at.depth].values.dtype for at in levels]
+        dtypes = [self.tries[at.trie].levels[at.depth].values for at in levels]
         return "int32" if np.dtype(np.int32) in dtypes else "int64"
 
     def given(self, name: str, dtype: str) -> str:

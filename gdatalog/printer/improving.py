@@ -25,12 +25,12 @@ from gdatalog.plan.merge import merged
 from gdatalog.plan.nodes import Expr, Generate, Join, JoinPlan, Slot, Step
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import Counting
+from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.leaves import Leaf
 from gdatalog.printer.module import ROWS, Printed, module_of
 from gdatalog.printer.nest import FULL, STOPPED, Nest
 from gdatalog.printer.scope import Known
 from gdatalog.records import dataclass
-from gdatalog.storage.trie import Trie
 
 # What the function returns where a group improves itself, and where there is no room for another.
 ROUND, GROW = 7, 8
@@ -91,14 +91,16 @@ class Follow:
 def print_improving(
     kept: Sequence[Kept],
     follows: Sequence[Follow],
-    tries: Sequence[Sequence[Trie]],
+    tries: Sequence[TrieLayout],
     numbered: bool,
     counted: bool = False,
 ) -> Printed:
-    """The function of these rules; `tries` are those of each one's plan. `counted`: it counts what
-    its loops bind, for a profile: the steps of all rules, one behind the other."""
+    """The function of these rules; `tries`: those of all plans, one's behind the other's.
+
+    `counted`: it counts what its loops bind, for a profile: the steps of all rules likewise.
+    """
     whole, joins = merged([follow.join for follow in follows])
-    nest = _Nest(whole, [trie for some in tries for trie in some])
+    nest = _Nest(whole, tries)
     if counted:
         nest.counting = Counting([step for part in joins for step in all_steps(part)])
     split = kept[0].split is not None
@@ -133,7 +135,7 @@ def print_improving(
 class _Nest(Nest):
     """Bodies of rules that are walked for one group at a time."""
 
-    def __init__(self, join: JoinPlan, tries: Sequence[Trie]) -> None:
+    def __init__(self, join: JoinPlan, tries: Sequence[TrieLayout]) -> None:
         super().__init__(join, tries, "plain")
         self.split = self.tasks = True  # the work is shared by groups, or not at all
 
@@ -164,12 +166,7 @@ class _Nest(Nest):
         if len(step.participants) > 1:
             return False
         node = self.paths.node(step.participants[0])
-        return node.depth > 1 and is_loose(self.tries[node.trie])
-
-
-def is_loose(trie: Trie) -> bool:
-    """Whether a trie is made as `cpu_ops/loose.py` makes them."""
-    return len(trie.levels) > 2 and len(trie.levels[2].offsets) == 0
+        return node.depth > 1 and self.tries[node.trie].loose
 
 
 def _print_whole(

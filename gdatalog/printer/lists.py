@@ -87,7 +87,7 @@ def walk_of(nest: Nest, step: Join, met: Met, known: Known, below: Collection[No
         term = Slot(step.variable, step.type)
 
         def length(node: Node) -> int:
-            values = len(nest.tries[node.trie].levels[0])
+            values = nest.tries[node.trie].levels[0].size
             return values if node.child(term) in below else LEADING * values
 
         node = next(iter(met.lists)) if met.lists else min(met.roots, key=length)

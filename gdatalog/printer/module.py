@@ -12,11 +12,11 @@ from gdatalog.printer.arguments import Argument, Level
 from gdatalog.printer.counting import Counter, Counting
 from gdatalog.printer.expressions import Expressions
 from gdatalog.printer.given import print_given
+from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.leaves import Groups, Leaf
 from gdatalog.printer.nest import Nest
 from gdatalog.printer.scope import Known
 from gdatalog.records import dataclass
-from gdatalog.storage.trie import Trie
 
 # Where the functions are that a printed text may call: codegen/helpers.
 HOMES = {
@@ -65,7 +65,7 @@ class Printed:
 
 def print_plan(
     join: JoinPlan,
-    tries: Sequence[Trie],
+    tries: Sequence[TrieLayout],
     leaf: Leaf,
     intersect: str,
     tile: int = 0,

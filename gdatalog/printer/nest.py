@@ -35,17 +35,15 @@ from gdatalog.plan.nodes import (
 from gdatalog.printer.arguments import Arguments, Level
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.expressions import Expressions, Unprintable
+from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.scope import Known, Range
 from gdatalog.printer.text import Text
 from gdatalog.records import replace
-from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
 
 FULL, STOPPED, FAILED, OVERFLOW = 1, 2, 3, 4  # what a function returns; 0: done
-MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # bytes of a worker's scratch
-MOST_TILE_ROWS = 1 << 20  # bytes of a tile's, of which there are thousands
 MOST = "4e18"  # a weight or sum beyond this is left to the executor that counts exactly
 
 
@@ -53,14 +51,14 @@ class Nest:
     """One plan on its way to a function."""
 
     def __init__(
-        self, join: JoinPlan, tries: Sequence[Trie], intersect: str, tile: int = 0
+        self, join: JoinPlan, tries: Sequence[TrieLayout], intersect: str, tile: int = 0
     ) -> None:
         """`tile`: how many lanes walk one subtree together; 0 on a CPU, where there are none."""
-        # Atoms whose tries are one and the same object (both orders of a symmetric relation)
-        # are told as one, so that they share nodes and lists.
+        # Atoms whose tries are one and the same (both orders of a symmetric relation) are told
+        # as one, so that they share nodes and lists.
         first: dict[int, TrieRef] = {}
         refs = tuple(
-            first.setdefault(id(trie), ref) for ref, trie in zip(join.tries, tries, strict=True)
+            first.setdefault(trie.number, ref) for ref, trie in zip(join.tries, tries, strict=True)
         )
         self.join = replace(join, tries=refs)
         self.paths = Paths.of(self.join)
@@ -123,9 +121,7 @@ class Nest:
     def recodable(self, group: Recoding) -> bool:
         """Whether the rows of the longest list have room."""
         level = self.tries[group.within.trie].levels[group.within.depth]
-        if self.tile:
-            return level.longest**2 // 8 <= MOST_TILE_ROWS
-        return level.longest**2 // 8 <= MOST_ROWS and self.marks_fit(group.within)
+        return level.tile_rows_fit if self.tile else level.rows_fit and level.marks_fit
 
     def spoil(self, status: int) -> str:
         """The statement that makes all of the function's work void.
@@ -180,8 +176,7 @@ class Nest:
 
     def marks_fit(self, node: Node) -> bool:
         """Whether a byte for each value between the least and the greatest has room."""
-        low, high = self.tries[node.trie].levels[node.depth].span
-        return high - low < MOST_MARKS
+        return self.tries[node.trie].levels[node.depth].marks_fit
 
     def key(self, expr: Expr, known: Known) -> str:
         """The key of an expression, computed here."""
@@ -325,7 +320,7 @@ class Nest:
         if node.terms or node.last or node.trie.weighted:
             return False
         first, second, *_ = self.tries[node.trie].levels
-        return first.dense_index() is not None and len(second) < 1 << 31
+        return first.dense and second.size <= 1 << 30
 
     def lead_on(self, node: Node, child: Node, key: str, known: Known) -> None:
         """Where the children of a root's value are, looked up by the value."""
@@ -344,7 +339,7 @@ class Nest:
             return self.call("find", values, *self.range_of(node, known), key)
         level = self.level(node)
         low, index = self.arguments.scalar("low", level), self.arguments.index(level)
-        if self.tries[node.trie].levels[0].dense_index() is not None:
+        if self.tries[node.trie].levels[0].dense:
             return self.call("find_indexed", low, index, key)
         return self.call("find_root", values, low, index, key)
 

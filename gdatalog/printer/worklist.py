@@ -25,12 +25,12 @@ from gdatalog.plan.merge import merged
 from gdatalog.plan.nodes import Expr, JoinPlan, Step
 from gdatalog.printer.arguments import Arguments
 from gdatalog.printer.counting import Counting
+from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.leaves import Leaf
 from gdatalog.printer.module import Printed, module_of
 from gdatalog.printer.nest import FULL, Nest
 from gdatalog.printer.scope import Known
 from gdatalog.records import dataclass
-from gdatalog.storage.trie import Trie
 
 WIDER = 7  # what the function returns if a hash table is to be larger
 # The entries of a worker's state: behind the interval at hand (0, 1), how many workers (3) and
@@ -72,7 +72,7 @@ class Recursive:
 
 def print_split(
     rules: Sequence[Recursive],
-    tries: Sequence[Trie],
+    tries: Sequence[TrieLayout],
     lists: Sequence[Listed],
     splits: str,
     counts: bool,

@@ -21,16 +21,16 @@ from gdatalog.plan.merge import Steps, merged
 from gdatalog.printer.arguments import Argument, type_of
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.expressions import Unprintable
+from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.module import Printed, loops_alone
 from gdatalog.printer.nest import STOPPED, Nest
 from gdatalog.printer.scope import Known
 from gdatalog.printer.worklist import Listed, Recursive, into
-from gdatalog.storage.trie import Trie
 
 
 def print_tiles(
     rules: Sequence[Recursive],
-    tries: Sequence[Trie],
+    tries: Sequence[TrieLayout],
     lists: Sequence[Listed],
     splits: str,
     counts: bool,

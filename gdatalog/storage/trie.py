@@ -87,12 +87,18 @@ class TrieLevel:
 
     # ------------------------------------------------------------- the root's list: one list
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether it has a dense index."""
+        low, high = self.span
+        return high - low + 1 <= 4 * len(self.values) + 1024
+
     def dense_index(self) -> tuple[int, Array] | None:
         """(least value, position by value - least or -1), if the list is dense enough."""
         if self._index is None:
             xp, values = self.xp, self.values
-            low, high = self._ints(values[0], values[-1]) if len(values) else (0, -1)
-            if high - low + 1 > 4 * len(values) + 1024:
+            low, high = self.span
+            if not self.is_dense:
                 self._index = (0, xp.empty(0, dtype=xp.int32))
             else:
                 index = xp.full(high - low + 1, -1, dtype=xp.int32)
