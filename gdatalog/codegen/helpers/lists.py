@@ -258,18 +258,17 @@ def unmark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
 
 @part
 def keep_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, out: Array) -> int:
-    """Writes the values that are marked, ascending; gives how many."""
+    """Writes the values that are marked, ascending; gives how many. `out` has room for one more."""
     if blo < bhi and at(vb, blo) < base:
         blo = lower(vb, blo, bhi, base)
     last = base + (len(marks) - 1)  # in this order: what is behind the last may be no number
     if blo < bhi and at(vb, bhi - 1) > last:
         bhi = upper(vb, blo, bhi, last)
     n = 0
-    for k in range(blo, bhi):
+    for k in range(blo, bhi):  # without a branch, which the processor would often guess wrong
         b = at(vb, k)
-        if at(marks, b - base):
-            put(out, n, b)
-            n += 1
+        put(out, n, b)
+        n += at(marks, b - base)
     return n
 
 
