@@ -41,11 +41,12 @@ class Account:
     Threads may charge at the same time.
     """
 
-    __slots__ = ("_lock", "held", "high", "memory", "peak")
+    __slots__ = ("_lock", "_total", "held", "high", "memory", "peak")
 
     def __init__(self, memory: int | None = None) -> None:
         self.memory = memory
         self.held: dict[str, int] = {}
+        self._total = 0  # of these
         self.peak = 0
         self.high = 0  # the most that was held since `highest` was called
         self._lock = Lock()
@@ -53,8 +54,7 @@ class Account:
     @property
     def total(self) -> int:
         """How many bytes are held."""
-        with self._lock:
-            return sum(self.held.values())
+        return self._total
 
     def spare(self) -> int:
         """How many more bytes may be held."""
@@ -69,15 +69,25 @@ class Account:
     def charge(self, what: str, count: int) -> None:
         """`what` holds so many bytes now; raises if all owners together exceed the limit."""
         with self._lock:
+            self._total += count - self.held.get(what, 0)
             self.held[what] = count
         self._check()
 
     def add(self, what: str, count: int) -> None:
         """`what` holds so many bytes more than before, or fewer."""
         with self._lock:
-            self.held[what] = max(0, self.held.get(what, 0) + count)
+            before = self.held.get(what, 0)
+            self.held[what] = after = max(0, before + count)
+            self._total += after - before
         if count > 0:
             self._check()
+
+    def rename(self, what: str, name: str) -> None:
+        """Another owner holds from now on what `what` held."""
+        with self._lock:
+            count = self.held.pop(what, 0)
+            self._total -= count
+        self.charge(name, count)
 
     def tidy(self, count: int) -> None:
         """So many bytes are about to be held, or have been freed: where these are many, what the
@@ -108,6 +118,7 @@ class Account:
         finally:
             with self._lock:
                 self.held.update(before)
+                self._total = sum(self.held.values())
 
     @contextmanager
     def restoring(self, *errors: type[BaseException]) -> Iterator[None]:
@@ -120,11 +131,12 @@ class Account:
             with self._lock:
                 self.held.clear()
                 self.held.update(before)
+                self._total = sum(self.held.values())
             raise
 
     def _check(self) -> None:
         with self._lock:
-            total = sum(self.held.values())
+            total = self._total
             if self.memory is None or total <= self.memory:
                 self.peak = max(self.peak, total)
                 self.high = max(self.high, total)

@@ -1,14 +1,75 @@
-"""Threads that can be waited for a while, and ended wherever they are."""
+"""Threads: a pool that waits for work, and those that can be ended wherever they are."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import c_ulong, py_object, pythonapi
+from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from time import sleep
 
 MOMENT = 0.005  # seconds
+
+
+class Task:
+    """A piece of work that a thread of the pool does."""
+
+    __slots__ = ("_ended", "_running", "_work")
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._ended = False
+        self._running = Lock()
+        self._running.acquire()
+
+    def wait(self, seconds: float = -1) -> bool:
+        """Whether it has ended, by then. Ctrl-C ends the wait, and not the work."""
+        if not self._ended and self._running.acquire(timeout=seconds):
+            self._running.release()  # which Ctrl-C may come before
+        return self._ended
+
+    def run(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._ended = True
+            self._running.release()
+
+
+class _Pooled(Thread):
+    """A thread that goes back to the pool after each task: to wake it takes microseconds."""
+
+    def __init__(self) -> None:
+        super().__init__(name="gdatalog", daemon=True)
+        self.tasks: SimpleQueue[Task] = SimpleQueue()
+
+    def run(self) -> None:
+        while True:
+            task = self.tasks.get()
+            task.run()
+            del task  # and what it holds
+            _idle.append(self)
+
+
+_idle: list[_Pooled] = []  # whose `append` and `pop` are atomic
+
+
+def begun(work: Callable[[], None]) -> Task:
+    """Has a thread of the pool do work that ends by itself, and raises nothing."""
+    task = Task(work)
+    try:
+        thread = _idle.pop()
+    except IndexError:
+        thread = _Pooled()
+        thread.start()
+    thread.tasks.put(task)
+    return task
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)  # a child has none of these threads
 
 
 class Left(BaseException):

@@ -3,6 +3,8 @@
 A module is translated and compiled when it is first asked for, in a few hundredths of a second,
 or its code is read from the cache. The key is what makes the code: the text without comments, the
 helpers, our version, LLVM's, and the processor.
+
+Above 300 lines, for a function and how it is called belong together.
 """
 
 from __future__ import annotations
@@ -64,19 +66,56 @@ class Native:
     def __call__(self, *args: Any) -> Any:
         words: list[int] = []
         for arg, kind in zip(args, self.given, strict=True):
-            chars = _CHARS.get(kind)
-            if chars is None:
-                words.append(_word(arg, kind))
-                continue
-            dtype, whole = arg.dtype, arg.flags.num & _WHOLE == _WHOLE
-            if dtype.char not in chars or not dtype.isnative or arg.ndim != 1 or not whole:
-                raise TypeError(f"{self.name}: {arg.dtype} {arg.shape} is no {kind}")
-            words += (arg.__array_interface__["data"][0], len(arg))
+            words += self.words(arg, kind)
         packed = np.array(words + _ROOM, dtype=np.uint64)
         status = self.entry(packed.ctypes.data)
         if self.result in ("i64", "void"):
             return status if self.result == "i64" else None
         return _unpacked(packed, status, self.result)
+
+    def words(self, arg: Any, kind: str) -> tuple[int, ...]:
+        """How an argument is passed: a number, or an array's address and length."""
+        chars = _CHARS.get(kind)
+        if chars is None:
+            return (_word(arg, kind),)
+        dtype, whole = arg.dtype, arg.flags.num & _WHOLE == _WHOLE
+        if dtype.char not in chars or not dtype.isnative or arg.ndim != 1 or not whole:
+            raise TypeError(f"{self.name}: {arg.dtype} {arg.shape} is no {kind}")
+        return arg.__array_interface__["data"][0], len(arg)
+
+
+class Bound:
+    """A function whose arguments, all of them arrays, are kept from call to call.
+
+    `function`: a `Native`, or any other that takes the arrays as they are.
+    """
+
+    __slots__ = ("_address", "_places", "_words", "arrays", "function")
+
+    def __init__(self, function: Any, arrays: dict[str, Any]) -> None:
+        self.function = function
+        self.arrays = arrays
+        self._places = {name: 2 * at for at, name in enumerate(arrays)}
+        self._words = np.zeros(2 * len(arrays), dtype=np.uint64)
+        self._address = self._words.ctypes.data
+        for name, array in arrays.items():
+            self.set(name, array)
+
+    def set(self, name: str, array: Any) -> None:
+        self.arrays[name] = array
+        if isinstance(self.function, Native):
+            at = self._places[name]
+            self._words[at : at + 2] = self.function.words(array, self.function.given[at >> 1])
+
+    def let_go(self, name: str) -> None:
+        """Holds an argument no longer, which is to be set before the next call."""
+        self.arrays[name] = None
+
+    def __call__(self) -> int:
+        if isinstance(self.function, Native):
+            return self.function.entry(self._address)
+        status: int = self.function(*self.arrays.values())
+        return status
 
 
 def _word(value: Any, kind: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
 from types import MappingProxyType
@@ -25,9 +25,9 @@ from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot
 from gdatalog.records import dataclass
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
-from gdatalog.watching import apart
 
 if TYPE_CHECKING:
+    from gdatalog.printer.layouts import TrieLayout
     from gdatalog.printer.leaves import Leaf
     from gdatalog.printer.module import Printed
 
@@ -86,10 +86,12 @@ class Nest:
         device: Device = CPU,
         marks: Mapping[str, Any] = MappingProxyType({}),
         counted: bool = False,
+        growing: Collection[int] = (),
     ) -> None:
-        """`marks`: of rows that have come before, with their `space`, if only fresh ones are
-        asked for. After a run that ended early they hold what has not come out. `counted`: the
-        loops count what they bind."""
+        """`marks`: of rows that have come before, with their `space`, if only fresh ones are asked
+        for. After a run that ended early they hold what has not come out. `counted`: the loops
+        count what they bind. `growing`: the numbers of the tries that there are others of later.
+        """
         self.join = join
         self.form = form
         self.sources = sources
@@ -97,6 +99,7 @@ class Nest:
         self.device = device
         self.marks = marks
         self.counted = counted
+        self.growing = growing
         self.seen: dict[int, Seen] = {}  # by id of the step: what the last run has counted
 
     @cached_property
@@ -123,7 +126,10 @@ class Nest:
         shared = self.join.given is not None and not _intersects(self.join)
         lanes = device.tile(knobs) if shared else device.lanes(self.tries, knobs)
         given = tuple(column.dtype.name for column in self.given)
-        return _print(self.join, self.form, self.tries, self.knobs.intersect, lanes, given, counted)
+        from gdatalog.printer.layouts import layouts_of
+
+        layouts = layouts_of(self.tries, self.growing)
+        return _print(self.join, self.form, layouts, self.knobs.intersect, lanes, given, counted)
 
     @property
     def reason(self) -> str | None:
@@ -205,16 +211,13 @@ def counted(
 def _print(
     join: JoinPlan,
     form: Form,
-    tries: Sequence[Trie],
+    layouts: tuple[TrieLayout, ...],
     intersect: str,
     lanes: int,
     given: tuple[str, ...],
     counted: bool,
 ) -> Printed | str:
     """The text for a join over tries like these, or why there is none."""
-    from gdatalog.printer.layouts import layouts_of
-
-    layouts = layouts_of(tries)
 
     def make() -> Printed | str:
         from gdatalog.printer.module import print_plan
@@ -237,7 +240,7 @@ def printed_once(key: object, make: Callable[[], Printed | str]) -> Printed | st
     from gdatalog.printer.expressions import Unprintable
 
     try:
-        found = apart(make)
+        found = make()
     except Unprintable as reason:
         found = str(reason)
     with _lock:

@@ -129,13 +129,15 @@ class Cpu:
     ops: Any = cpu_ops
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
-        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
+        asked = (ref.columns, row_tests(ref), ref.weighted, ref.ranked)
+        found = relation.asked.get(asked)
+        if found is not None:
+            return found
         with watching().work("sorting", as_called(ref.relation)):
-            return relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
+            return relation.trie(*asked)
 
     def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
-        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-        return relation.made(ref.columns, tests, ref.weighted, ref.ranked)
+        return relation.made(ref.columns, row_tests(ref), ref.weighted, ref.ranked)
 
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
         limits.charge(f"index of {what}", relation.trie_nbytes)
@@ -190,6 +192,11 @@ class Cpu:
 
     def close(self) -> None:
         """A relation keeps its tries itself."""
+
+
+def row_tests(ref: TrieRef) -> tuple[tuple[int, str, int], ...]:
+    """The tests of an index's rows, as `storage` has them."""
+    return tuple((test.left, test.op, test.right) for test in ref.tests) if ref.tests else ()
 
 
 def compiled_function(printed: Printed, limits: Limits, told: str, rows: float = 0.0) -> Any:

@@ -400,7 +400,7 @@ class InPlace(StratumRun):
     def _saw(self, printed: Printed, workers: Sequence[Worker]) -> None:
         """Notes what the workers have counted."""
         if printed.counters:
-            counts = {COUNTS: tallied(printed, workers)}
+            counts = {COUNTS: tallied(printed, [worker.arguments for worker in workers])}
             self.seen = counted(printed, [follow.join for follow in self.follows], counts)
 
     def _tell(

@@ -29,7 +29,7 @@ def linearised(fixpoint: Fixpoint) -> Fixpoint:
     (name,) = stratum.relations
     schema = first_of(around.schemas[name])
     first = StratumRun(changed.first, fixpoint.seeds, around).once()[name]
-    around.limits.charge(schema.name, around.limits.held.pop(name, 0))
+    around.limits.account.rename(name, schema.name)
 
     def relation(asked: str) -> Relation:
         return first if asked == schema.name else around.relation(asked)

@@ -49,10 +49,10 @@ class Replanning:
         if not self.chooses:
             return
         looked = sum(each.looked for each in self.variants)
+        if looked - self.looked < REPLAN:
+            return
         sizes = {key: self._rows(*key) for key in self.planned}
-        if looked - self.looked < REPLAN or not any(
-            _shifted(rows, self.planned[key]) for key, rows in sizes.items()
-        ):
+        if not any(_shifted(rows, self.planned[key]) for key, rows in sizes.items()):
             return
         self.looked, self.planned = looked, sizes
         run = self.run

@@ -33,6 +33,7 @@ class Runs:
         self.length = 0
         self.last: Relation | None = None
         self._before: list[Relation] = []
+        self._few = 0  # how many there were, when as few as can be
         self._many = MANY
         self._dtypes: list[Any] = [ops.xp.dtype("int32")] * len(types)
 
@@ -94,6 +95,8 @@ class Runs:
 
     def before(self) -> list[Relation]:
         """All but the last, in a few relations."""
+        if self._few == len(self._before):
+            return self._before
         groups: list[list[Relation]] = []
         sizes: list[int] = []
         for run in self._before:
@@ -104,13 +107,14 @@ class Runs:
                 groups[-1] += small
                 sizes[-1] += size
         self._before = [self.merged(group) for group in groups]
+        self._few = len(self._before)
         return self._before
 
     def whole(self) -> Relation:
         """All rows, in one relation."""
         self.settle()
         whole = self.merged(self._before)
-        self._before = [whole]
+        self._before, self._few = [whole], 1
         if whole.length < FEW and away(self.ops) is None:
             _ = whole.keys  # few rows are sorted, for people to see them in order
         return whole

@@ -27,7 +27,7 @@ from gdatalog.engine.derived import (
     relation_of,
     union_rows,
 )
-from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.device import CPU, Device, row_tests
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.ledger import RuleRound, RuleRun, StratumTold
@@ -75,6 +75,7 @@ class StratumRun:
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self.planned: list[tuple[CheckedRule, RulePlan]] = []
+        self._charged: set[TrieRef] = set()  # indexes whose relations have charged what they hold
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -327,22 +328,22 @@ class StratumRun:
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         device = device or self.around.device
-        what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
-        part = parts.get(ref)
+        table, part = self.tables.get(ref.relation), parts.get(ref)
         if part is not None:
-            trie = self._trie(device, part, ref)
-            table = self.tables[ref.relation]
-            if device is CPU and isinstance(table, Growing):
-                self.around.limits.charge(f"index of {ref.relation}", table.runs.trie_nbytes)
-            else:
-                device.charge(self.around.limits, what, part)
-            return trie
-        if ref.relation in self.tables:
-            relation = self.tables[ref.relation].full()
+            relation = part
         else:
-            relation = self.around.relation(ref.relation)
+            relation = self.around.relation(ref.relation) if table is None else table.full()
+        if device is CPU and (ref in self._charged or part is not None):
+            found = relation.asked.get((ref.columns, row_tests(ref), ref.weighted, ref.ranked))
+            if found is not None:
+                return found
         trie = self._trie(device, relation, ref)
-        device.charge(self.around.limits, what, relation)
+        self._charged.add(ref)
+        if part is not None and device is CPU and isinstance(table, Growing):
+            self.around.limits.charge(f"index of {ref.relation}", table.runs.trie_nbytes)
+        else:
+            what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
+            device.charge(self.around.limits, what, relation)
         return trie
 
     def _trie(self, device: Device, relation: Relation, ref: TrieRef) -> Trie:

@@ -10,7 +10,7 @@ Above 300 lines, for both ways to run a variant, and when it goes over, belong t
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
@@ -34,10 +34,12 @@ from gdatalog.executors.fresh import CROWDED, ENDLESS, Loops
 from gdatalog.executors.lftj import DONE, OUTSIDE, GiveUp
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule
+from gdatalog.printer.layouts import layouts_of
 from gdatalog.records import dataclass, field, replace
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
     from gdatalog.printer.module import Printed
@@ -48,21 +50,14 @@ if TYPE_CHECKING:
 LOOPS, LEAST = 300_000.0, 200_000
 # Rows that are not worth the start of a thread for loops, by what they look at and as they come.
 SHORT, FEW = 50_000.0, 1 << 12
+TURN = 50_000  # rows: what a turn of a rule costs besides
+MOST_LOOPS = 8  # that a variant keeps, each with scratch of its own
 AT_ONCE = 1 << 18  # rows that loops are run for, if there are so many
 
 
 class LoopsPay(Exception):
     """Breadth-first has looked at as many rows as loops are worth. (Not `TooMany`, which ends a
     join's own allowance within.)"""
-
-
-@dataclass(slots=True)
-class Ready:
-    """Loops that can be run at once, for rows of certain widths."""
-
-    loops: Loops
-    hashed: bool
-    widths: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -79,7 +74,10 @@ class Variant:
     followed: int = 0  # rows, breadth-first
     unprintable: bool = False  # whether there are no loops
     rate: float = inf  # rows that loops have looked at for one, lately
-    ready: Ready | None = None
+    # Loops by the layouts of the indexes that they read, and by how new rows are told.
+    loops: OrderedDict[object, Loops] = field(default_factory=OrderedDict)
+    tries: list[Trie | None] = field(default_factory=list)  # those that stay
+    waiting: float = 0.0  # rows that the compiler has not been told of
     report: RuleRun | None = None  # what a profile is told of the whole plan
     found: int = 0  # new rows that loops have found in this round
     called: str = field(init=False)  # for who looks on
@@ -105,7 +103,14 @@ class Variant:
     @property
     def growing(self) -> tuple[TrieRef, ...]:
         """The indexes of relations that the fixpoint changes."""
-        return tuple(ref for ref in self.join.tries if ref.relation in self.run.tables)
+        return tuple(filter(self._grows, self.join.tries))
+
+    def _grows(self, ref: TrieRef) -> bool:
+        return ref.relation in self.run.tables
+
+    @property
+    def _growing_numbers(self) -> list[int]:
+        return [at for at, ref in enumerate(self.join.tries) if self._grows(ref)]
 
     def follow(self) -> tuple[list[Derived], RuleRound]:
         """Follows what is new; rows of which it is not known yet whether they are new, and what it
@@ -126,6 +131,8 @@ class Variant:
                 found = self._in_levels(parts, did)
             if found is not None:
                 derived.append(found)
+        for loops in self.loops.values():
+            loops.let_go(self._growing_numbers)
         if not derived:
             did.new = self.found
         self.run.record.ran(did)
@@ -138,7 +145,9 @@ class Variant:
         """Follows by another plan of the same rule and atom, from now on."""
         self.expected, self.whole = expected, whole
         if plan.joins[0] is not self.join:
-            self.ready, self.unprintable = None, False
+            self.unprintable = False
+            self.loops.clear()
+            self.tries = []
             self.looked, self.followed, self.rate = 0, 0, inf
             self.lasting.clear()
         self.plan = plan
@@ -200,7 +209,7 @@ class Variant:
             )  # fmt: skip
         finally:
             seconds = perf_counter() - began
-            self.looked += limits.looked - before
+            self.looked += limits.looked - before + TURN
         self.followed += self.new_rows
         if report is not None and self.report is not None:
             for choice in report.executors.values():
@@ -227,7 +236,7 @@ class Variant:
         """Whether what is to be done is worth loops."""
         if not self._may_loop() or self.unprintable:
             return False
-        if self.ready is not None or self.run.around.knobs.strategy == "lftj":
+        if self.loops or self.run.around.knobs.strategy == "lftj":
             return True
         if self.looked + self.new_rows * self._each() < LOOPS:
             return False
@@ -251,26 +260,38 @@ class Variant:
         )
         form = Form(self.join.outputs, fresh=True, hashed=hashed)
         knobs, profiled = self.run.around.knobs, self.report is not None
-        return Nest(self.join, form, sources, knobs, CPU, counted=profiled)
+        growing = self._growing_numbers
+        return Nest(self.join, form, sources, knobs, CPU, counted=profiled, growing=growing)
 
     def _loops(self, parts: Parts, hashed: bool, given: Columns) -> Loops | None:
         """Loops for these relations; None if they cannot be printed or compiled."""
-        widths = tuple(column.dtype.name for column in given)
-        ready = self.ready
-        if ready is not None and not parts and (ready.hashed, ready.widths) == (hashed, widths):
-            return ready.loops
-        nest = self._nest(parts, hashed)
-        if nest.reason is not None:
-            self.unprintable = True
-            return None
-        around = self.run.around
-        try:
-            function = self._function(nest.printed, 0.0)
-        except GiveUp:  # they do not compile
-            self.unprintable = True
-            return None
-        loops = Loops(function, nest.printed, nest.tries, around.scope, around.knobs.workers)
-        self.ready = Ready(loops, hashed, widths)
+        refs = self.join.tries
+        if not self.tries:
+            self.tries = [None if self._grows(ref) else self.run.trie_of(ref, CPU) for ref in refs]
+        tries = [
+            self.run.trie_of(ref, CPU, parts) if trie is None else trie
+            for ref, trie in zip(refs, self.tries, strict=True)
+        ]
+        layouts = layouts_of(tries, self._growing_numbers)
+        key = (*map(id, layouts), hashed, *(column.dtype for column in given))
+        loops = self.loops.get(key)
+        if loops is None:
+            nest = self._nest(parts, hashed)
+            if nest.reason is not None:
+                self.unprintable = True
+                return None
+            around = self.run.around
+            try:
+                function = self._function(nest.printed, 0.0)
+            except GiveUp:  # they do not compile
+                self.unprintable = True
+                return None
+            loops = Loops(function, nest.printed, around.scope, around.knobs.workers)
+            self.loops[key] = loops
+            if len(self.loops) > MOST_LOOPS:
+                self.loops.popitem(last=False)
+        self.loops.move_to_end(key)
+        loops.read(tries)
         return loops
 
     def _function(self, printed: Printed, rows: float) -> Any:
@@ -295,7 +316,10 @@ class Variant:
                 if loops is None:
                     return False
                 if self.rate < inf:
-                    loops.use(self._function(loops.printed, count * self.rate))
+                    self.waiting += count * self.rate
+                if self.waiting >= LOOPS:
+                    loops.use(self._function(loops.printed, self.waiting))
+                    self.waiting = 0.0
                 alone = count <= FEW and count * self.rate < SHORT
                 loops.begin({f"new{at}": column for at, column in enumerate(given)}, alone)
             room = known.room if isinstance(known, Hashed) else ENDLESS

@@ -9,36 +9,46 @@ little more than its rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gdatalog.account import Account
+from gdatalog.codegen.native import Bound
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import (
     COUNTER,
     COUNTS,
     DONE,
+    DTYPES,
     FAILED,
     FULL,
     MOST_ROOM,
     OUTSIDE,
     OVERFLOW,
     SHARE,
+    SHARED,
     STOP_FLAG,
     Block,
-    given_arrays,
-    own_arguments,
+    scalar_of,
+    scratch_length,
     tallied,
     tell,
 )
 from gdatalog.executors.limits import Limits
-from gdatalog.hands import Hand
+from gdatalog.hands import Task, begun
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import PATIENCE
+
+if TYPE_CHECKING:
+    from gdatalog.printer.arguments import Argument
+    from gdatalog.printer.module import Printed
+
+MARKING = ("marks", "places")  # scratch that is all zero between runs
+SCRATCH = (*MARKING, "buffer", "rows", "words")
 
 CROWDED = 7  # a call ends: the rows that there was room for have come
 TRIED, MET = 7, 8  # where a worker's state has how many rows came, and the row that lies outside
@@ -49,15 +59,13 @@ ENDLESS = 1 << 62
 class FreshWorker:
     """One thread's part. `share`: how many rows it may still add to what is known."""
 
-    function: Any
-    arguments: dict[str, Array]
+    call: Bound
     outputs: list[str]
-    scratch: list[str]
+    scratch: list[Argument]
     state: Array
     control: Array
     share: int = 0
     room: int = 0  # of the next block
-    block: Array | None = None
     blocks: list[Block] = field(default_factory=list)
     account: Account = field(default_factory=Account)
     kept: int = 0  # rows, since it began
@@ -66,8 +74,8 @@ class FreshWorker:
 
     def begin(self) -> None:
         self.state[0] = self.state[1] = self.state[TRIED] = self.kept = 0
-        if COUNTS in self.arguments:
-            self.arguments[COUNTS][:] = 0
+        if COUNTS in self.call.arrays:
+            self.call.arrays[COUNTS][:] = 0
         self.room = lftj.FIRST_ROOM
         self.status = FULL
 
@@ -82,27 +90,28 @@ class FreshWorker:
             self.control[STOP_FLAG] = 1
 
     def _run(self) -> None:
-        arguments, state = self.arguments, self.state
+        call, state = self.call, self.state
+        arrays = call.arrays
         while True:
             room = min(self.room, self.share)
             if room == 0:
                 self.status = CROWDED
                 return
-            if len(arguments[self.outputs[0]]) < room:
-                width = sum(arguments[name].itemsize for name in self.outputs)
+            if len(arrays[self.outputs[0]]) < room:
+                width = sum(arrays[name].itemsize for name in self.outputs)
                 self.account.add("blocks", room * width)
                 for name in self.outputs:
-                    arguments[name] = np.empty(room, dtype=arguments[name].dtype)
+                    call.set(name, np.empty(room, dtype=arrays[name].dtype))
             state[2], state[4] = room, 0
-            self.status = self.function(*arguments.values())
+            self.status = call()
             kept = int(state[4])
             if kept:
                 self._keep(kept)
-            for name in self.scratch if self.status != DONE else ():
-                arguments[name][:] = 0  # loops that ended early left marks
+            if self.status != DONE:
+                self.clear()  # loops that ended early left marks
             if self.status != FULL:
                 return
-            width = sum(arguments[name].itemsize for name in self.outputs)
+            width = sum(arrays[name].itemsize for name in self.outputs)
             most = max(lftj.FIRST_ROOM, min(MOST_ROOM, self.account.spare() // (SHARE * width)))
             self.room = min(2 * self.room, most)
 
@@ -110,46 +119,100 @@ class FreshWorker:
         """Takes the rows of a block, whose arrays serve again if the rows are few."""
         self.share -= kept
         self.kept += kept
-        few = 2 * kept < len(self.arguments[self.outputs[0]])
-        block = tuple(self.arguments[name][:kept] for name in self.outputs)
+        arrays = self.call.arrays
+        few = 2 * kept < len(arrays[self.outputs[0]])
+        block = tuple(arrays[name][:kept] for name in self.outputs)
         if few:
             block = tuple(column.copy() for column in block)
         else:
             for name in self.outputs:
-                self.arguments[name] = self.arguments[name][:0]
+                self.call.set(name, arrays[name][:0])
         self.blocks.append(block)
+
+    def clear(self) -> None:
+        for argument in self.scratch:
+            if argument.kind in MARKING:
+                self.call.arrays[argument.name][:] = 0
+
+    def take(self, shared: Mapping[str, Array], lengths: Mapping[str, int]) -> None:
+        """What all workers read, and scratch of these lengths at the least."""
+        call = self.call
+        for name, array in shared.items():
+            if call.arrays[name] is not array:
+                call.set(name, array)
+        for argument in self.scratch:
+            if len(call.arrays[argument.name]) < lengths[argument.name]:
+                made = np.zeros(lengths[argument.name], dtype=DTYPES[argument.type])
+                call.set(argument.name, made)
 
 
 class Loops:
-    """A printed plan's function, with what all its calls have in common."""
+    """A printed plan's function, with what all its calls have in common.
 
-    def __init__(
-        self, function: Any, printed: Any, tries: Sequence[Trie], scope: Any, threads: int
-    ) -> None:
+    The indexes are set by `read`, and those that stay are not set again. Scratch is kept.
+    """
+
+    def __init__(self, function: Any, printed: Printed, scope: Any, threads: int) -> None:
         self.printed = printed
-        distinct = [tries[at] for at in printed.which]
-        given = given_arrays(printed, distinct, scope)
+        self.scope = scope
         self.control = np.zeros(16, dtype=np.int64)
-        beside = [argument.name for argument in printed.arguments if argument.kind == "given"]
-        given |= dict.fromkeys(beside, np.empty(0, dtype=np.int64))
-        count = threads if printed.parallel else 1
-        outputs = [argument for argument in printed.arguments if argument.kind == "output"]
         self.workers: list[FreshWorker] = []
         self.at_work: list[FreshWorker] = []
         self.alone = False
+        self._tries: list[Trie | None] = [None] * len(printed.which)
+        self._sizes = np.zeros(len(printed.scalars), dtype=np.int64)
+        self._read = [argument for argument in printed.arguments if argument.kind in SHARED]
+        self._shared: dict[str, Array] = {}
+        self._lengths: dict[str, int] = {}  # of scratch
+        outputs = [argument.name for argument in printed.arguments if argument.kind == "output"]
+        self._scratch = [argument for argument in printed.arguments if argument.kind in SCRATCH]
+        texts = printed.expressions.arguments(scope)
+        count = threads if printed.parallel else 1
         for _ in range(count):
             state = np.zeros(MET + len(outputs), dtype=np.int64)
             state[3], state[5], state[6] = count, printed.grain, ENDLESS
-            arguments, scratch = own_arguments(printed, distinct, given, self.control, state)
-            names = [argument.name for argument in outputs]
-            self.workers.append(
-                FreshWorker(function, arguments, names, scratch, state, self.control)
-            )
+            arrays = {"control": self.control, "state": state, "sizes": self._sizes}
+            arrays |= {name: texts[name] for name in printed.expressions.types()}
+            for argument in printed.arguments:
+                length = len(printed.counters) if argument.kind == "counts" else 0
+                arrays[argument.name] = np.zeros(length, dtype=DTYPES[argument.type])
+            call = Bound(function, arrays)
+            self.workers.append(FreshWorker(call, outputs, self._scratch, state, self.control))
 
     def use(self, function: Any) -> None:
         """Goes on with the same function, which may have better code by now."""
         for worker in self.workers:
-            worker.function = function
+            worker.call.function = function
+
+    def read(self, tries: Sequence[Trie]) -> None:
+        """The plan's tries are these from now on."""
+        now = [tries[at] for at in self.printed.which]
+        changed = {at for at, trie in enumerate(now) if trie is not self._tries[at]}
+        if not changed:
+            return
+        self._tries[:] = now
+        for place, (kind, level) in enumerate(self.printed.scalars):
+            if level.trie in changed:
+                self._sizes[place] = scalar_of(kind, now[level.trie], level.depth)
+        for argument in self._read:
+            level = argument.levels[0]
+            if level.trie in changed:
+                array = SHARED[argument.kind](now[level.trie], level.depth)
+                self._shared[argument.name] = np.ascontiguousarray(array)
+        for argument in self._scratch:
+            if any(level.trie in changed for level in argument.levels):
+                self._lengths[argument.name] = scratch_length(argument, now)
+
+    def let_go(self, numbers: Collection[int]) -> None:
+        """Holds these of the plan's tries no longer."""
+        for at, number in enumerate(self.printed.which):
+            if number in numbers and self._tries[at] is not None:
+                self._tries[at] = None
+                for argument in self._read:
+                    if argument.levels[0].trie == at:
+                        del self._shared[argument.name]
+                        for worker in self.workers:
+                            worker.call.let_go(argument.name)
 
     def begin(self, given: Mapping[str, Array], alone: bool) -> None:
         """From the first of these rows on. `alone`: there is so little to do that no thread is
@@ -158,8 +221,14 @@ class Loops:
         # Who has begun must come to the end, so they are the same until all is done.
         self.alone = alone
         self.at_work = self.workers[:1] if alone else self.workers
+        texts = self.printed.expressions
+        beside = dict(given)
+        if texts.of_symbols:  # of which there may be more by now
+            beside |= texts.arguments(self.scope)
         for worker in self.at_work:
-            worker.arguments.update(given)
+            worker.take(self._shared, self._lengths)
+            for name, array in beside.items():
+                worker.call.set(name, array)
             worker.begin()
 
     def go_on(self, known: Mapping[str, Array], room: int, limits: Limits) -> int:
@@ -170,7 +239,8 @@ class Loops:
         workers = self.at_work
         self.control[STOP_FLAG] = 0
         for worker in workers:
-            worker.arguments.update(known)
+            for name, array in known.items():
+                worker.call.set(name, array)
             worker.share = room // len(workers)
             worker.account = limits.account
         if self.alone:
@@ -188,18 +258,18 @@ class Loops:
         return DONE
 
     def _together(self, limits: Limits) -> None:
-        pool = [Hand(worker.run) for worker in self.at_work]
-        for thread in pool:
-            thread.start()
+        tasks: list[Task] = []
         try:
-            for thread in pool:
-                while not thread.wait(PATIENCE):
+            for worker in self.at_work:
+                tasks.append(begun(worker.run))
+            for task in tasks:
+                while not task.wait(PATIENCE):
                     limits.poll()
                     tell(self.control, limits)
         except BaseException:
             self.control[STOP_FLAG] = 1
-            for thread in pool:
-                thread.wait()
+            for task in tasks:
+                task.wait()
             raise
 
     def taken(self) -> list[Block]:
@@ -216,7 +286,9 @@ class Loops:
 
     def tallied(self) -> dict[str, Array]:
         """What has been bound since `begin`, by counter, if that is counted."""
-        return {COUNTS: tallied(self.printed, self.at_work)} if self.printed.counters else {}
+        if not self.printed.counters:
+            return {}
+        return {COUNTS: tallied(self.printed, [worker.call.arrays for worker in self.at_work])}
 
     def met(self) -> tuple[Array, ...]:
         """A row that lies outside, as columns of one."""

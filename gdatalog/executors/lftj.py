@@ -18,7 +18,7 @@ import numpy as np
 
 from gdatalog.account import Account
 from gdatalog.executors.limits import Limits
-from gdatalog.hands import Hand
+from gdatalog.hands import Task, begun
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -128,13 +128,13 @@ def run_nest(
     ]
     run_workers(workers, control, limits)
     if tally is not None:
-        tally[:] = tallied(printed, workers)
+        tally[:] = tallied(printed, [worker.arguments for worker in workers])
     return [block for worker in workers for block in worker.blocks]
 
 
-def tallied(printed: Any, workers: Sequence[Any]) -> Array:
-    """What workers have counted, together."""
-    counts = np.array([worker.arguments[COUNTS] for worker in workers])
+def tallied(printed: Any, workers: Sequence[Mapping[str, Array]]) -> Array:
+    """What workers have counted, together, by their arguments."""
+    counts = np.array([arguments[COUNTS] for arguments in workers])
     again = np.array([counter.again for counter in printed.counters], dtype=np.bool_)
     together: Array = np.where(again, counts.max(axis=0), counts.sum(axis=0))
     return together
@@ -142,14 +142,14 @@ def tallied(printed: Any, workers: Sequence[Any]) -> Array:
 
 def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> None:
     """Runs workers, each in a thread of its own, to the end; or stops them all."""
-    pool = [Hand(worker.run) for worker in workers]
     for worker in workers:
         worker.account = limits.account
-    for thread in pool:
-        thread.start()
+    tasks: list[Task] = []
     try:
-        for thread in pool:
-            while not thread.wait(PATIENCE):
+        for worker in workers:
+            tasks.append(begun(worker.run))
+        for task in tasks:
+            while not task.wait(PATIENCE):
                 limits.poll()
                 tell(control, limits)
         error = next((worker.error for worker in workers if worker.error is not None), None)
@@ -161,8 +161,8 @@ def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> No
             raise Outside
     except BaseException:
         control[STOP_FLAG] = 1
-        for thread in pool:
-            thread.wait()
+        for task in tasks:
+            task.wait()
         for worker in workers:  # who handles the error may need their memory
             worker.drop()
         raise
@@ -274,12 +274,16 @@ DTYPES = {
 
 
 def scratch_of(argument: Any, tries: Sequence[Trie]) -> Array:
-    levels = [tries[at.trie].levels[at.depth] for at in argument.levels]
-    dtype = DTYPES[argument.type]
-    if argument.kind in ("marks", "places"):
-        low, high = levels[0].span
-        return np.zeros(high - low + 1, dtype=dtype)
-    return np.empty(room_of(argument, tries), dtype=dtype)
+    make = np.zeros if argument.kind in ("marks", "places") else np.empty
+    return make(scratch_length(argument, tries), dtype=DTYPES[argument.type])
+
+
+def scratch_length(argument: Any, tries: Sequence[Trie]) -> int:
+    if argument.kind not in ("marks", "places"):
+        return room_of(argument, tries)
+    at = argument.levels[0]
+    low, high = tries[at.trie].levels[at.depth].span
+    return int(high - low + 1)
 
 
 def room_of(argument: Any, tries: Sequence[Trie]) -> int:
@@ -287,5 +291,5 @@ def room_of(argument: Any, tries: Sequence[Trie]) -> int:
     longest = min(int(tries[at.trie].levels[at.depth].longest) for at in argument.levels)
     if argument.kind == "buffer":
         return longest + 1
-    words = (longest + 63) >> 6
+    words: int = (longest + 63) >> 6
     return longest * words if argument.kind == "rows" else words

@@ -149,7 +149,7 @@ def run_split(
     ]
     run_workers(workers, control, limits)
     if tally is not None:
-        tally[:] = tallied(printed, workers)
+        tally[:] = tallied(printed, [worker.arguments for worker in workers])
     return [
         [block for worker in workers for block in worker.filled[at]] for at in range(len(rooms))
     ]

@@ -181,6 +181,11 @@ class Expressions:
                 types[f"failed{at}"] = "u8[]"
         return types
 
+    @property
+    def of_symbols(self) -> bool:
+        """Whether the arguments depend on how many symbols there are."""
+        return self._ranked or bool(self.tables)
+
     def arguments(self, scope: Scope) -> dict[str, Array]:
         """The arguments for one run."""
         # constants may be new symbols, which need a rank and a place in the tables

@@ -1,12 +1,12 @@
 """What a text depends on of the indexes that it is printed for.
 
-Lengths are in it by their order of magnitude only: they are arguments of the compiled code, and an
-index that grows in each round has the same text for most of them.
+Lengths are in it by their order of magnitude only: they are arguments of the compiled code. An
+index that grows in each round has none: the text serves all rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from gdatalog.records import dataclass
 from gdatalog.storage.trie import Trie, TrieLevel
 
 MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # bytes of a worker's scratch
+UNKNOWN = 1 << 16  # values, where there are others in each round
 MOST_TILE_ROWS = 1 << 20  # bytes of a tile's, of which there are thousands
 
 
@@ -39,7 +40,10 @@ class LevelLayout:
 @dataclass(frozen=True, slots=True)
 class TrieLayout:
     """`number`: which of a plan's tries it is; two atoms may read one. `labels`: their type, where
-    ranks stand for values. `loose`: made as `cpu_ops/loose.py` makes them."""
+    ranks stand for values. `loose`: made as `cpu_ops/loose.py` makes them.
+
+    Equal layouts are one object, for ever: there are few, and `id` is their key.
+    """
 
     number: int
     levels: tuple[LevelLayout, ...]
@@ -47,27 +51,38 @@ class TrieLayout:
     loose: bool
 
 
-def layouts_of(tries: Sequence[Trie]) -> tuple[TrieLayout, ...]:
-    first = {id(trie): at for at, trie in reversed(list(enumerate(tries)))}
-    return tuple(_layout(trie, first[id(trie)]) for trie in tries)
+_layouts: dict[TrieLayout, TrieLayout] = {}
 
 
-def _layout(trie: Trie, number: int) -> TrieLayout:
-    loose = len(trie.levels) > 2 and not len(trie.levels[2].offsets)
-    levels = tuple(_level(level, not depth) for depth, level in enumerate(trie.levels))
-    labels = None if trie.labels is None else trie.labels.dtype.name
-    return TrieLayout(number, levels, labels, loose)
+def layouts_of(tries: Sequence[Trie], growing: Collection[int] = ()) -> tuple[TrieLayout, ...]:
+    """`growing`: the numbers of the tries that there is another of in each round."""
+    first: dict[int, int] = {}
+    return tuple(
+        _layout(trie, first.setdefault(id(trie), at), at in growing)
+        for at, trie in enumerate(tries)
+    )
 
 
-def _level(level: TrieLevel, root: bool) -> LevelLayout:
+def _layout(trie: Trie, number: int, grows: bool) -> TrieLayout:
+    found: TrieLayout | None = trie.layouts.get((number, grows))
+    if found is None:
+        loose = len(trie.levels) > 2 and not len(trie.levels[2].offsets)
+        levels = tuple(_level(level, not depth, grows) for depth, level in enumerate(trie.levels))
+        labels = None if trie.labels is None else trie.labels.dtype.name
+        found = TrieLayout(number, levels, labels, loose)
+        found = trie.layouts[number, grows] = _layouts.setdefault(found, found)
+    return found
+
+
+def _level(level: TrieLevel, root: bool, grows: bool) -> LevelLayout:
     low, high = level.span
     bits = level.longest**2 // 8
     return LevelLayout(
         level.values.dtype,
         level.offsets.dtype,
-        rounded(len(level)),
-        rounded(level.longest),
-        root and level.is_dense,
+        UNKNOWN if grows else rounded(len(level)),
+        UNKNOWN if grows else rounded(level.longest),
+        root and not grows and level.is_dense,
         high - low < MOST_MARKS,
         bits <= MOST_ROWS,
         bits <= MOST_TILE_ROWS,

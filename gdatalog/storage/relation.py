@@ -42,7 +42,7 @@ class Relation:
     """A set of rows as columns of keys."""
 
     __slots__ = (
-        "__weakref__", "_store", "_tries", "bits", "columns", "dictionaries", "encoded",
+        "__weakref__", "_store", "_tries", "asked", "bits", "columns", "dictionaries", "encoded",
         "lineage", "loose", "narrowed", "news", "scans", "statistics", "types", "version",
     )  # fmt: skip
 
@@ -65,6 +65,7 @@ class Relation:
         self.types = types
         self._store = store
         self._tries: dict[TrieName, Trie] = {}
+        self.asked: dict[TrieName, Trie] = {}  # the same, by how somebody has asked for them
         # Rows grouped by a column, in no order within (`cpu_ops/loose.py`); None if they cannot be.
         self.loose: dict[tuple[int, ...], Trie | None] = {}
         # The orders of columns that parts of this relation were indexed by in its place.
@@ -203,7 +204,7 @@ class Relation:
         """The same rows (and tries, and statistics) under other column names."""
         other = Relation.__new__(Relation)
         other._over(columns, self.types, self._store)
-        other._tries, other.statistics = self._tries, self.statistics
+        other._tries, other.asked, other.statistics = self._tries, self.asked, self.statistics
         other.loose, other.scans = self.loose, self.scans
         other.dictionaries, other.encoded = self.dictionaries, self.encoded
         other.version, other.lineage, other.news = self.version, self.lineage, self.news
@@ -401,6 +402,7 @@ class Relation:
                 made = partial(build, name[0], name[1], weighted)
                 trie = patiently(self.at_most, made) if self._store.here else made()
             self._tries[name] = trie
+        self.asked[order, tests, weighted, ranked] = trie
         return trie
 
     def made(

@@ -217,7 +217,9 @@ class Trie:
     ranks stand for values, `labels` are the values, by rank.
     """
 
-    __slots__ = ("__weakref__", "_total", "_weight_sums", "labels", "levels", "weights")
+    __slots__ = (
+        "__weakref__", "_total", "_weight_sums", "labels", "layouts", "levels", "weights"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -232,6 +234,7 @@ class Trie:
         self.weights = weights
         self.labels = labels
         self._weight_sums: Array | None = None
+        self.layouts: dict[object, Any] = {}  # what printers know of it
 
     @property
     def total(self) -> int:
