@@ -1,7 +1,7 @@
 """Plans of recursive rules, made again when the relations that they read have other sizes.
 
 Before there are any rows a plan is made for what is assumed. Once its rounds have looked at some
-rows, and a relation or what is new of it is ten times as large as it was then, or as small, the
+rows, and a relation or what is new of it is sixteen times as large as it was then, or as small, the
 order of a rule's atoms is looked for again, with the sizes as they are.
 """
 
@@ -21,7 +21,7 @@ from gdatalog.planner.sizes import Assumed, Size
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
-SHIFT = 10.0  # times
+SHIFT = 16.0  # times
 REPLAN = 100_000  # rows that a rule's rounds look at before its plan is worth a look
 SAMPLE = 2000  # rows, by which different values are counted
 

@@ -30,7 +30,7 @@ from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.worklist import ListRoom
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import RulePlan, TrieRef
-from gdatalog.planner.splitting import Split, split_of
+from gdatalog.planner.splitting import Split, split_of, two_atoms_of
 from gdatalog.records import dataclass
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
@@ -87,6 +87,8 @@ class Splits(StratumRun):
         if around.limit_sizes.keys() & set(names):
             return None
         if any(isinstance(table, Best) for table in self.tables.values()):
+            return None
+        if any(two_atoms_of(rule, names) for rule in self.stratum.rules):
             return None
         return split_of(self.later, self._arities)
 

@@ -252,6 +252,9 @@ class Variant:
         """About how many rows are looked at for each that is followed."""
         if self.followed:
             return self.looked / self.followed
+        return self._expected_each()
+
+    def _expected_each(self) -> float:
         return max(1.0, self.join.cost / max(1.0, self.expected))
 
     def _nest(self, parts: Parts, hashed: bool) -> Nest:
@@ -325,7 +328,7 @@ class Variant:
             room = known.room if isinstance(known, Hashed) else ENDLESS
             status = loops.go_on(_arguments(known), room, limits)
             tried, _ = loops.counts()
-            self.rate = max(tried, count * self._each()) / count
+            self.rate = max(tried / count, self._expected_each())
             self.looked += tried
             table.take(loops.taken())
             limits.charge("blocks", 0)

@@ -11,9 +11,11 @@ by itself and the recursive atom's columns are variables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from gdatalog.parser.syntax import And, Atom
 from gdatalog.plan.nodes import JoinPlan, RulePlan, Slot
+from gdatalog.planner.checked import CheckedRule
 from gdatalog.records import dataclass
 
 
@@ -25,6 +27,13 @@ class Split:
 
 
 Pairs = frozenset[tuple[int, int]]
+
+
+def two_atoms_of(rule: CheckedRule, names: Collection[str]) -> bool:
+    """Whether a rule joins two atoms of these relations: then no column splits them, and nothing
+    need be planned to know that."""
+    literals = rule.body.items if isinstance(rule.body, And) else ()
+    return sum(isinstance(each, Atom) and each.name in names for each in literals) > 1
 
 
 def split_of(plans: Sequence[RulePlan], arities: Mapping[str, int]) -> Split | None:
