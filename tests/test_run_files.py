@@ -72,6 +72,18 @@ def test_keyword_forms(folder: Path) -> None:
     assert rows(outputs["F"]) == [(1,)] and not Path("F.csv").exists()
 
 
+@pytest.mark.parametrize("columns", ["", ', columns="1:0"'])
+def test_a_header_of_the_keyword_form_may_repeat_a_name(folder: Path, columns: str) -> None:
+    write(
+        p_dl=".decl E(x: int, y: int)\n"
+        f'.input E(filename="e.csv", delimiter="\\t", headers=true{columns})\n'
+        ".output F\nF(x) <- E(x, _).",
+        e_csv="Int\tInt\n1\t2\n",
+    )
+    outputs = gd.connect().run_file("p.dl")
+    assert rows(outputs["F"]) == [(2 if columns else 1,)]
+
+
 def test_qualifiers_of_declarations(folder: Path) -> None:
     write(
         p_dl=".decl E(x: int, y: int) input\n.decl p(x: int) output printsize\np(x) <- E(x, _).",

@@ -255,10 +255,10 @@ def _verbatim(
         delimiter=delimiter,
         quoted=quoted,
         declared=declared,
-        options=replace(options, header=header),
+        # By position, whatever the header says: its names may even be all the same.
+        options=replace(options, header=header, columns=declared.columns),
         picked=positions,
     )
-    # By position, whatever the header says.
     return _typed(replace(raw, names=None), options, declared, path)
 
 
