@@ -26,6 +26,7 @@ from gdatalog.codegen.helpers import (
     improving,
     lists,
     sorting,
+    spelling,
     values,
 )
 from gdatalog.codegen.language import LoopError, kind_of
@@ -37,7 +38,7 @@ from tests.replay.running import collect
 
 # How many functions are drawn.
 FUNCTIONS = int(os.environ.get("GDATALOG_PROGRAMS", "300")) // 10
-MODULES = (atomics, bits, hashing, improving, lists, sorting, values)
+MODULES = (atomics, bits, hashing, improving, lists, sorting, spelling, values)
 
 Tier = machine.Tier
 
@@ -291,6 +292,8 @@ OF_MODULES = {
     "hashing": {"keys": "i64[]"},
     "atomics": {"marks": "i64[]"},
     "bits": {"dst": "u64[]", "a": "u64[]", "b": "u64[]"},
+    "spelling": {"data": "u8[]", "text": "u8[]", "used": "bool[]"}
+    | dict.fromkeys(("ends", "state"), "i64[]"),
 }  # fmt: skip
 
 

@@ -165,6 +165,18 @@ class Values(Instructions):
             case "put", [array, index, value]:
                 self.put(array, index, value)
                 return Value("", "void")
+            case "word", [array, index]:
+                where = self.element(array, index)
+                return Value(self.made(f"load i64, ptr {where}, align 1"), "u64")
+            case "put_word", [array, index, value]:
+                where = self.element(array, index)
+                self.line(f"store i64 {self.given(value, 'u64').text}, ptr {where}, align 1")
+                return Value("", "void")
+            case "prefetch", [array, index]:
+                self.module.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+                where = self.element(array, index)
+                self.line(f"call void @llvm.prefetch.p0(ptr {where}, i32 0, i32 3, i32 1)")
+                return Value("", "void")
             case "plus" | "minus" | "times", [one, other]:
                 both = self.cast(one, "i64"), self.cast(other, "i64")
                 return self.arithmetic(_WRAPPING[name](), *both, "i64")

@@ -22,7 +22,9 @@ Type = str | tuple[str, ...]
 _READ = {"bool": "bool", "u64": "u64", "f64": "f64"}
 
 # The results of intrinsics, where it is not an i64.
-_RESULTS = {"put": "void", "store": "void"}
+_RESULTS = {
+    "put": "void", "put_word": "void", "prefetch": "void", "store": "void", "word": "u64"
+}  # fmt: skip
 _REAL = frozenset({"floor", "ceil", "sqrt", "exp", "log", "power", "fmod", "float64"})
 
 
@@ -276,6 +278,8 @@ def _of_intrinsic(name: str, kinds: Sequence[Type | None]) -> Type:
         if not is_array(kinds[0]):
             raise LoopError(f"at() of {kinds[0]}")
         return read_from(str(kinds[0]))
+    if name in ("word", "put_word") and kinds[0] != "u8[]":
+        raise LoopError(f"{name}() of {kinds[0]}: words are read from u8[]")
     if name in ("load", "store", "add", "compare_swap", "set_bits") and kinds[0] != "i64[]":
         raise LoopError(f"{name}() of {kinds[0]}: atomics are for i64[]")
     return _RESULTS.get(name, "i64")

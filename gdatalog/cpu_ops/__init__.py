@@ -36,7 +36,8 @@ from gdatalog.cpu_ops.meet import (
 )
 from gdatalog.cpu_ops.runs import holds, merged, narrowed, packing
 from gdatalog.cpu_ops.sorter import sorter_for
-from gdatalog.storage import sorting
+from gdatalog.cpu_ops.text_kernels import text_kernels_for
+from gdatalog.storage import sorting, text_set
 from gdatalog.storage.grouping import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.rows import (
@@ -95,3 +96,4 @@ __all__ = [
 ]
 
 sorting.offer(sorter_for)
+text_set.offer(text_kernels_for)

@@ -27,6 +27,7 @@ from gdatalog.parser.syntax import Directive
 from gdatalog.planner.checked import Schema
 from gdatalog.records import dataclass, field
 from gdatalog.storage.load_options import Findings, options_of_text
+from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table
 
 
@@ -158,8 +159,9 @@ def read_relation(
     schema: Schema | None,
     folders: Folders,
     findings: Findings,
+    symbols: SymbolTable,
 ) -> Table:
-    """The data in the file of an `.input`."""
+    """The data in the file of an `.input`. The texts of a large one go to the symbol table."""
     from gdatalog.storage.readers import read_facts, read_input, read_table
 
     given = dict(directive.options)
@@ -170,8 +172,8 @@ def read_relation(
         return read_table(path, options, delimiter=_tab(delimiter), declared=schema)
     assert schema is not None
     if given:
-        return read_input(name, given, folders.facts, schema, findings)
-    return read_facts(name, folders.facts, schema)
+        return read_input(name, given, folders.facts, schema, findings, symbols.as_set)
+    return read_facts(name, folders.facts, schema, symbols.as_set)
 
 
 def _tab(delimiter: str | None) -> str | None:

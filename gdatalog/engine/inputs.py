@@ -121,7 +121,9 @@ class Inputs(Mapping[str, Relation]):
                 findings = Findings()
 
                 def made() -> Relation:
-                    table = read_relation(directive, name, path, schema, folders, findings)
+                    table = read_relation(
+                        directive, name, path, schema, folders, findings, self.symbols
+                    )
                     relation = Relation.from_table(table, self.symbols)
                     souffle = directive.path is None  # whose forms say nothing of duplicates
                     if table.types:

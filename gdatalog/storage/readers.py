@@ -19,24 +19,32 @@ import difflib
 import gzip
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import replace
+from gdatalog.storage.cutting import Layout, cut_columns
 from gdatalog.storage.file_sets import File, files_of, is_set, read_set
 from gdatalog.storage.frames import table_of
 from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines
-from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions, options_of_text
+from gdatalog.storage.load_options import (
+    PLAIN,
+    Findings,
+    LoadOptions,
+    check_delimiter,
+    options_of_text,
+)
 from gdatalog.storage.parquet import damaged, raw_of_parquet, with_keys
 from gdatalog.storage.phases import READING, TYPING
 from gdatalog.storage.place import FilePlace
 from gdatalog.storage.raw import Declared, Raw, raw_of_arrow
 from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table
-from gdatalog.storage.text_files import raw_of_text
+from gdatalog.storage.text_files import UTF16, raw_of_text
+from gdatalog.storage.text_set import Kernels, TextSet
 from gdatalog.watching import watching
 
 FORMATS = {
@@ -56,6 +64,9 @@ FORMATS = {
 PACKED = (".gz", ".zst")
 TEXTS = ("csv", "tsv", "facts")
 PIECE = 1 << 24  # bytes that are read at a time
+
+# Gives the set that the texts of a file are added to.
+TextsFor = Callable[[Kernels], TextSet]
 
 
 def read_table(
@@ -155,11 +166,16 @@ def _of_names(declared: Declared | None, columns: Sequence[str] | None) -> Decla
     return declared if columns is None else None
 
 
-def read_facts(name: str, folder: str | os.PathLike[str], declared: Declared) -> Table:
+def read_facts(
+    name: str,
+    folder: str | os.PathLike[str],
+    declared: Declared,
+    texts_for: TextsFor = TextSet,
+) -> Table:
     """The bare `.input R`: R.facts, else R.csv, R.parquet, R.arrow, from the facts folder."""
     path = find_facts(name, folder)
     if format_of(path) in TEXTS:
-        return _verbatim(path, None, False, None, False, declared)
+        return _verbatim(path, None, False, None, False, declared, PLAIN, texts_for)
     return read_table(path, declared=declared)
 
 
@@ -188,6 +204,7 @@ def read_input(
     folder: str | os.PathLike[str],
     declared: Declared,
     findings: Findings | None = None,
+    texts_for: TextsFor = TextSet,
 ) -> Table:
     """The keyword form: IO=file, filename, delimiter, headers, columns, rfc4180, and ours."""
     kind = options.get("IO", "file")
@@ -216,6 +233,7 @@ def read_input(
             options.get("rfc4180", "false").lower() == "true",
             declared,
             ours,
+            texts_for,
         )
 
     return with_row_ids(loaded, ours, declared, path)
@@ -242,8 +260,12 @@ def _verbatim(
     quoted: bool,
     declared: Declared,
     options: LoadOptions = PLAIN,
+    texts_for: TextsFor = TextSet,
 ) -> Table:
     """A text as Soufflé reads it; R.csv has commas only where no line holds a tab."""
+    found = _cut(path, delimiter, header, positions, quoted, declared, options, texts_for)
+    if found is not None:
+        return found
     data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
     if delimiter is None:
         is_csv = quoted or format_of(path, "facts") == "csv"
@@ -260,6 +282,44 @@ def _verbatim(
         picked=positions,
     )
     return _typed(replace(raw, names=None), options, declared, path)
+
+
+def _cut(
+    path: str,
+    delimiter: str | None,
+    header: bool,
+    positions: list[int] | None,
+    quoted: bool,
+    declared: Declared,
+    options: LoadOptions,
+    texts_for: TextsFor,
+) -> Table | None:
+    """The same of a large plain text that is as it should be, by compiled code."""
+    if delimiter is None and not quoted and format_of(path, "facts") != "csv":
+        delimiter = "\t"
+    if header or positions is not None or options.mends or delimiter is None:
+        return None
+    try:
+        size = os.stat(path).st_size if os.path.isfile(path) else 0
+    except OSError:
+        return None
+    if path.lower().endswith(PACKED) or not size:
+        return None
+    blank = declared.types == ("symbol",) and not quoted
+    layout = Layout(check_delimiter(delimiter), declared.types, quoted, blank)
+    work = watching().innermost
+    if work.stage == "loading" and not work.several:
+        work.total, work.unit = size, "bytes"
+    with open(path, "rb", buffering=0) as file:
+        head = file.read(3)
+        if head[:2] in UTF16:
+            return None
+        start = file.seek(3 if head == b"\xef\xbb\xbf" else 0)
+        found = cut_columns(file, size - start, layout, texts_for)
+    if found is None:
+        return None
+    columns, length = found
+    return Table(declared.columns, declared.types, tuple(columns), length)
 
 
 # ---------------------------------------------------------------- bytes

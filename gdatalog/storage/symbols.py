@@ -1,5 +1,8 @@
 """The symbol table of a database: from texts to codes and back.
 
+Few texts are Python's objects. Once a large file has been read they are bytes (`text_set.py`), and
+Python's objects are made of those that somebody asks for.
+
 Codes are given in the order in which texts are first met and never change or go away, so that
 readers need no lock: a code that a reader holds is in the table for good. Where most texts are in
 use no more, the database takes another table (`keeping`); who holds this one goes on with it.
@@ -8,20 +11,21 @@ use no more, the database takes another table (`keeping`); who holds this one go
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from threading import Lock
 
 import numpy as np
 
 from gdatalog.account import TEXTS
 from gdatalog.storage.table import Array, Texts
+from gdatalog.storage.text_set import Kernels, TextSet
 from gdatalog.watching import OBJECT, patiently, watching, working_space
 
 # What a text takes beside its characters: its entries in a list and in a dict, which holds up to
 # twice as much for a moment when it grows, and what the allocator rounds up.
 ENTRY = 136
 RANKING = 56  # bytes for each text while texts are ordered
-STEP = 1 << 20  # bytes of new texts that are charged together
+STEP = 1 << 20  # characters of new texts that are charged together
 MANY = 1 << 19  # texts, from which on Arrow sorts them
 PIECE = 1 << 16  # texts that it is given at once
 AT_ONCE = 1 << 13  # texts that are given codes without a look at who waits
@@ -29,18 +33,20 @@ AT_ONCE = 1 << 13  # texts that are given codes without a look at who waits
 
 class SymbolTable:
     def __init__(self) -> None:
-        self._codes: dict[str, int] = {}
+        self._codes: dict[str, int] = {}  # once there is a set, of those that Python asked for
         self._texts: list[str] = []
+        self._set: TextSet | None = None  # in place of the list
         self.made = 0  # bytes of texts that programs and their evaluation brought
         self._lock = Lock()
         self._array: Array = np.empty(0, dtype=object)
         self._ranks: Array = np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._texts if self._set is None else self._set)
 
     def __getstate__(self) -> list[str]:
-        return self._texts
+        texts = self._texts
+        return texts if self._set is None else self._set.texts()
 
     def __setstate__(self, texts: list[str]) -> None:
         self.__init__()  # type: ignore[misc]
@@ -52,86 +58,151 @@ class SymbolTable:
         code = self._codes.get(text)
         if code is None:
             with self._lock:
-                code = self._codes.get(text)
-                if code is None:
-                    code = len(self._texts)
-                    self._texts.append(text)
-                    self._codes[text] = code
+                before = len(self)
+                code = self._added(text)
+                if code == before:
                     self.made += sys.getsizeof(text) + ENTRY
         return code
 
+    def _added(self, text: str) -> int:
+        """The code of a text, for who has the lock."""
+        code = self._codes.get(text)
+        if code is None:
+            if self._set is None:
+                code = len(self._texts)
+                self._texts.append(text)
+            else:
+                code = int(self._set.add([text])[0])
+            self._codes[text] = code
+        return code
+
+    def _intern_all(self, texts: list[str]) -> Array:
+        """The codes of texts, which are given some if they have none."""
+        with self._lock:
+            if self._set is not None:
+                return self._set.add(texts)
+            return np.fromiter(map(self._added, texts), np.int32, len(texts))
+
     def keeping(self, used: Array) -> SymbolTable:
         """A table with the texts of the codes that are marked, which have the same codes there."""
-        table, codes = SymbolTable(), np.flatnonzero(used).tolist()
-        table._texts = [""] * (codes[-1] + 1 if codes else 0)
-        for code in codes:
-            text = table._texts[code] = self._texts[code]
+        table, codes = SymbolTable(), np.flatnonzero(used)
+        kept = codes.tolist()
+        table._texts = [""] * (kept[-1] + 1 if kept else 0)
+        for code, text in zip(kept, self._of(codes), strict=True):
+            table._texts[code] = text
             table._codes[text] = code
         return table
 
     def intern_new(self, texts: Iterable[str]) -> Array:
         """The codes of texts that an evaluation makes; those that are new are charged to it."""
-        account, known = watching().account, len(self._texts)
-        codes, more = [], 0
-        for text in texts:
-            codes.append(self.intern(text))
-            if len(self._texts) > known:
-                known = len(self._texts)
-                more += sys.getsizeof(text) + ENTRY
-                if more >= STEP:
-                    account.add(TEXTS, more)
-                    more = 0
-        account.add(TEXTS, more)
-        return np.array(codes, dtype=np.int32)
+        account, codes = watching().account, [np.empty(0, dtype=np.int32)]
+        for piece in _pieces(texts):
+            known = len(self)
+            found = self._intern_all(piece)
+            new = {int(found[at]): piece[at] for at in np.flatnonzero(found >= known)}
+            more = sum(sys.getsizeof(text) + ENTRY for text in new.values())
+            self.made += more
+            account.add(TEXTS, more)
+            codes.append(found)
+        return np.concatenate(codes)
 
     def text(self, code: int) -> str:
-        return self._texts[code]
+        texts = self._texts  # before the set is looked at, which takes the list's place
+        return texts[code] if self._set is None else self._set.text_of(code)
+
+    def _of(self, codes: Array) -> list[str]:
+        """The texts of some codes."""
+        texts = self._texts
+        if self._set is not None:
+            return self._set.texts(codes)
+        return list(map(texts.__getitem__, codes.tolist()))
 
     def encode(self, column: Texts) -> Array:
         """Codes of this table for a column of texts, one a row."""
-        if len(column.texts) == 0:
+        if len(column.codes) == 0:
             return np.empty(0, dtype=np.int32)
-        intern, watch, texts, made = self.intern, watching(), column.texts, self.made
+        if column.spelled is not None and column.spelled is self._set:
+            return column.codes
+        if column.spelled is not None:
+            return self._taken_in(column.spelled)[column.codes]
+        watch, texts = watching(), column.texts
         codes = np.empty(len(texts), dtype=np.int32)
         for start in range(0, len(texts), AT_ONCE):
             watch.poll()
-            piece = texts[start : start + AT_ONCE]
-            codes[start : start + len(piece)] = [intern(text) for text in piece]
-        self.made = made
+            piece = texts[start : start + AT_ONCE].tolist()
+            codes[start : start + len(piece)] = self._intern_all(piece)
         return codes[column.codes]
+
+    def _taken_in(self, texts: TextSet) -> Array:
+        """The codes of a set's texts, in its order."""
+        if texts.coded is None or texts.coded[0] is not self:
+            texts.coded = self, self.as_set(texts.kernels).take_in(texts)
+        return texts.coded[1]
+
+    def as_set(self, kernels: Kernels) -> TextSet:
+        """The set that this table's texts are in from now on; their codes are its numbers."""
+        with self._lock:
+            if self._set is None:
+                known = self._texts
+                there = (self._codes.get(text) == code for code, text in enumerate(known))
+                used = np.fromiter(there, np.bool_, len(known))
+                self._set = TextSet.of(known, used, kernels)
+                self._texts = []
+            return self._set
 
     def decode(self, codes: Array) -> Texts:
         """A column of texts that holds no more texts than it needs."""
         if len(codes) == 0:
             return Texts(np.empty(0, dtype=np.int32), np.empty(0, dtype=object))
-        texts = self.array()
-        if len(texts) > 16 * len(codes):
+        known = len(self)
+        if known > 16 * len(codes):
             used, rows = np.unique(codes, return_inverse=True)
-            return Texts(rows.astype(np.int32), texts[used])
-        marks = np.zeros(len(texts), dtype=np.bool_)
+            return Texts(rows.astype(np.int32), self._objects(used))
+        marks = np.zeros(known, dtype=np.bool_)
         marks[codes] = True
         places = np.cumsum(marks, dtype=np.int32) - np.int32(1)
-        return Texts(places[codes], texts[marks])
+        return Texts(places[codes], self._objects(np.flatnonzero(marks)))
+
+    def _objects(self, codes: Array) -> Array:
+        """The texts of some codes, as an array of objects."""
+        if self._set is None:
+            return self.array()[codes]
+        found = np.empty(len(codes), dtype=object)
+        found[:] = self._set.texts(codes)
+        return found
 
     def array(self) -> Array:
         """All texts, as an array of objects, by code."""
         array = self._array  # another thread may put a shorter one there meanwhile
-        if len(array) != len(self._texts):
-            array = np.empty(len(self._texts), dtype=object)
-            array[:] = self._texts[: len(array)]
+        if len(array) != len(self):
+            array = np.empty(len(self), dtype=object)
+            array[:] = self.__getstate__()[: len(array)]
             self._array = array
         return array
 
     def ranks(self) -> Array:
         """For each code its place among all texts in the order of code points."""
         ranks = self._ranks
-        if len(ranks) != len(self._texts):
-            with working_space("the order of texts", RANKING * len(self._texts)):
-                texts = self._texts[:]
+        if len(ranks) != len(self):
+            with working_space("the order of texts", RANKING * len(self)):
+                texts = self.__getstate__()[:]
                 ranks = np.empty(len(texts), dtype=np.int64)
                 ranks[_order(texts)] = np.arange(len(texts))
                 self._ranks = ranks
         return ranks
+
+
+def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Some texts at a time, whose characters are not many."""
+    piece: list[str] = []
+    size = 0
+    for text in texts:
+        piece.append(text)
+        size += len(text)
+        if len(piece) == AT_ONCE or size >= STEP:
+            yield piece
+            piece, size = [], 0
+    yield piece
 
 
 def _order(texts: list[str]) -> Array | list[int]:

@@ -8,7 +8,7 @@ for float, bool for bool, int64 nanoseconds since 1970 (UTC) for timestamp; a sy
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,27 +16,46 @@ from numpy.typing import NDArray
 from gdatalog.records import dataclass
 from gdatalog.values import TypeName
 
+if TYPE_CHECKING:
+    from gdatalog.storage.text_set import TextSet
+
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Texts:
     """A column of strings: the distinct texts, and for each row which of them it holds."""
 
-    codes: Array  # integers, one a row
-    texts: Array  # of dtype object, each a str, all different
+    __slots__ = ("_texts", "codes", "spelled")
+
+    def __init__(self, codes: Array, texts: Array | TextSet) -> None:
+        """`codes`: integers, one a row. `texts`: of dtype object, each a str, all different; or
+        their bytes, of which strings are made only when somebody asks for them."""
+        self.codes = codes
+        self.spelled = None if isinstance(texts, np.ndarray) else texts
+        self._texts = texts if isinstance(texts, np.ndarray) else None
 
     def __len__(self) -> int:
         return len(self.codes)
 
+    def __reduce__(self) -> tuple[type[Texts], tuple[Array, Array]]:
+        return Texts, (self.codes, self.texts)
+
+    @property
+    def texts(self) -> Array:
+        """The distinct texts, an array of objects."""
+        if self._texts is None:
+            assert self.spelled is not None
+            self._texts = np.empty(len(self.spelled), dtype=object)
+            self._texts[:] = self.spelled.texts()
+        return self._texts
+
     def take(self, rows: Array) -> Texts:
-        return Texts(self.codes[rows], self.texts)
+        return Texts(self.codes[rows], self.spelled or self.texts)
 
     def decode(self) -> Array:
         """One str a row, as an array of objects."""
-        if len(self.texts) == 0:
-            return np.empty(0, dtype=object)
-        return self.texts[self.codes]
+        texts = self.texts
+        return texts[self.codes] if len(texts) else np.empty(0, dtype=object)
 
 
 Column = Array | Texts

@@ -14,7 +14,7 @@ from gdatalog.storage.place import Place, shown
 from gdatalog.storage.raw import Declared, Raw
 
 _SAMPLE = 100  # records that are looked at to tell delimiter and header
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def raw_of_text(
@@ -29,7 +29,7 @@ def raw_of_text(
 ) -> Raw:
     """The columns of a text; `picked` takes some of them by position."""
     arity = None if declared is None else len(declared.types)
-    if data.startswith(_UTF16):
+    if data.startswith(UTF16):
         raise DataError(f"{name}: the text is UTF-16", hint="save it as UTF-8")
     if arity == 0 or (arity is None and data.strip() == b"()"):
         return _proposition(name, data)

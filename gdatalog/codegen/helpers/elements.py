@@ -10,6 +10,7 @@ from gdatalog.codegen.language import intrinsic
 from gdatalog.storage.table import Array
 
 _WORD = np.dtype(np.uint64)
+_BYTES = np.dtype("<u8")
 
 
 @intrinsic
@@ -27,3 +28,23 @@ def put(array: Array, i: Any, value: Any) -> None:
     if array.dtype != _WORD and array.dtype.kind != "f":
         value = np.int64(value).astype(array.dtype)
     array[i] = value
+
+
+@intrinsic
+def word(array: Array, i: Any) -> Any:
+    """The eight bytes from i on, of an array of bytes, the first of them the lowest."""
+    assert 0 <= i <= len(array) - 8, f"{i} of {len(array)}"
+    return np.uint64(array[i : i + 8].view(_BYTES)[0])
+
+
+@intrinsic
+def put_word(array: Array, i: Any, value: Any) -> None:
+    """Writes eight bytes from i on."""
+    assert 0 <= i <= len(array) - 8, f"{i} of {len(array)}"
+    array[i : i + 8] = np.array([value], dtype=_BYTES).view(np.uint8)
+
+
+@intrinsic
+def prefetch(array: Array, i: Any) -> None:
+    """Says that array[i] will soon be read, and has it brought into the cache."""
+    assert 0 <= i < len(array), f"{i} of {len(array)}"

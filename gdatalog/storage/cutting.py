@@ -1,0 +1,195 @@
+"""Plain delimited texts, columns of texts and of ints without a quote, cut in one pass.
+
+A large file is read a piece at a time by compiled code. Threads cut pieces into cells side by side,
+and look the texts up in one set, one thread at a time. So a text is hashed where it stands, and
+nothing is kept of it but each different text once. Python cuts a small file sooner than the
+compiler starts.
+
+What is not as simple as that is left to who reads all of it: quotes, line breaks within values,
+spaces around numbers, rows of another width, and whatever is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from threading import Lock
+from typing import IO
+
+import numpy as np
+
+from gdatalog.records import dataclass
+from gdatalog.storage.table import Array, Column, Texts
+from gdatalog.storage.text_set import PADDING, Kernels, TextSet, kernels_for
+from gdatalog.storage.threads import cores, spread
+from gdatalog.values import TypeName
+from gdatalog.watching import watching
+
+PIECE = 1 << 21  # bytes that are read at a time
+SMALL = 1 << 22  # bytes, up to which Python cuts a file while the compiler does not run
+_NUMBER = re.compile("[+-]?[0-9]{1,18}")
+_ROWS = 1 << 15  # that are cut at a time
+_HIGH = 0x8080_8080_8080_8080  # a byte of what is not ASCII
+
+# As the compiled code has them (`codegen/helpers/spelling.py`).
+_TEXT, _INT, _NOTHING = 0, 1, 2
+_PLACE, _ROW, _SEEN = 0, 1, 2
+_NEWLINE = ord("\n")
+
+
+class _Odd(Exception):
+    """The text is not simple."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a text is cut: the type that is wanted of each of its columns, None of one that is not;
+    `quoted`: a quote would mean something; `blank`: an empty line is a row."""
+
+    delimiter: str
+    wanted: tuple[TypeName | None, ...]
+    quoted: bool = False
+    blank: bool = False
+
+
+def cut_columns(
+    file: IO[bytes], length: int, layout: Layout, texts_for: Callable[[Kernels], TextSet]
+) -> tuple[list[Column], int] | None:
+    """The columns that are wanted of the rest of a file, which has so many bytes, and how many rows
+    there are; None if it is not simple. `texts_for`: gives the set to add the texts of a large file
+    to.
+    """
+    if {*layout.wanted} - {"symbol", "int", None} or not {*layout.wanted} - {None}:
+        return None
+    kernels = kernels_for(length)
+    if kernels is None:
+        return _by_python(file.read(length), layout) if length <= SMALL else None
+    cutting = _Cutting(file, length, layout, texts_for(kernels))
+    workers = min(cores(), 1 + length // PIECE)
+    try:
+        spread(lambda _: cutting.work(), range(workers), workers > 1)
+    except _Odd:
+        return None
+    columns = cutting.columns()
+    return columns, len(columns[0])
+
+
+def _by_python(data: bytes, layout: Layout) -> tuple[list[Column], int] | None:
+    try:
+        text = data.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        return None
+    if "\r" in text or (layout.quoted and '"' in text):
+        return None
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    rows = [line.split(layout.delimiter) for line in lines if line or layout.blank]
+    if not rows or any(len(row) != len(layout.wanted) for row in rows):
+        return None
+    columns: list[Column] = []
+    for cells, kind in zip(zip(*rows, strict=True), layout.wanted, strict=True):
+        if kind == "symbol":
+            codes = {text: code for code, text in enumerate(dict.fromkeys(cells))}
+            which = np.fromiter(map(codes.__getitem__, cells), np.int32, len(cells))
+            columns.append(Texts(which, np.array(list(codes), dtype=object)))
+        elif kind == "int":
+            if not all(map(_NUMBER.fullmatch, cells)):
+                return None
+            columns.append(np.array(list(map(int, cells)), dtype=np.int64))
+    return columns, len(rows)
+
+
+class _Cutting:
+    """A file that threads cut."""
+
+    def __init__(self, file: IO[bytes], length: int, layout: Layout, texts: TextSet) -> None:
+        kinds: dict[TypeName | None, int] = {"symbol": _TEXT, "int": _INT, None: _NOTHING}
+        self.texts = texts
+        self._file, self._length, self._layout = file, length, layout
+        self._wanted = np.array([kinds[kind] for kind in layout.wanted], dtype=np.int64)
+        self._kinds = [kinds[kind] for kind in layout.wanted if kind is not None]
+        self._lock = Lock()
+        self._left, self._tail, self._pieces = length, b"", 0
+        self._found: dict[tuple[int, int], list[Array]] = {}  # by piece and place in it
+        self._progress = watching().innermost
+
+    def columns(self) -> list[Column]:
+        """The columns of all pieces, in their order."""
+        pieces = [self._found[at] for at in sorted(self._found)]
+        found: list[Column] = []
+        for at, kind in enumerate(self._kinds):
+            none = np.empty(0, dtype=np.int32 if kind == _TEXT else np.int64)
+            column = np.concatenate([none, *(piece[at] for piece in pieces)])
+            found.append(Texts(column, self.texts) if kind == _TEXT else column)
+        return found
+
+    def work(self) -> None:
+        """Cuts pieces until none is left."""
+        room = bytearray(PIECE + 1 + PADDING)
+        try:
+            while True:
+                watching().poll()
+                with self._lock:
+                    number, stop = self._pieces, self._next(room)
+                    self._pieces += 1
+                if not stop:
+                    return
+                self._cut(number, room, stop)
+        except _Odd:
+            with self._lock:
+                self._left, self._tail = 0, b""  # for the other threads
+            raise
+
+    def _next(self, room: bytearray) -> int:
+        """Fills the room with whole lines; gives how many bytes these have."""
+        held, tail = len(self._tail), self._tail
+        room[:held] = tail  # which may be longer than the room was
+        while True:
+            missing = max(2 * held, PIECE) + 1 + PADDING - len(room)
+            room += bytes(max(0, missing))
+            if self._left:
+                end = min(held + self._left, len(room) - 1 - PADDING)
+                with memoryview(room)[held:end] as into:
+                    count = self._file.readinto(into)  # type: ignore[attr-defined]
+                if not count:
+                    raise _Odd  # it has become shorter meanwhile
+                self._left, held = self._left - count, held + count
+                self._progress.share(1 - self._left / self._length)
+            if not self._left and held and room[held - 1] != _NEWLINE:
+                room[held] = _NEWLINE  # the last line has no end
+                held += 1
+            stop = room.rfind(b"\n", 0, held) + 1
+            if stop or not self._left:
+                self._tail = bytes(room[stop:held])
+                return stop
+
+    def _cut(self, number: int, room: bytearray, stop: int) -> None:
+        layout, kinds, kernels = self._layout, self._kinds, self.texts.kernels
+        if room.find(b"\r", 0, stop) >= 0:
+            lines = room[:stop].replace(b"\r\n", b"\n")
+            if b"\r" in lines:
+                raise _Odd
+            room, stop = lines + bytes(PADDING), len(lines)
+        if layout.quoted and room.find(b'"', 0, stop) >= 0:
+            raise _Odd
+        data = np.frombuffer(room, dtype=np.uint8)
+        width, others = kinds.count(_TEXT), kinds.count(_INT)
+        begins, sizes = np.empty((2, width * _ROWS), dtype=np.int64)
+        numbers, state = np.empty((others, _ROWS), dtype=np.int64), np.zeros(3, dtype=np.int64)
+        how = ord(layout.delimiter), layout.blank, self._wanted, _ROWS
+        part = 0
+        while state[_PLACE] < stop:
+            if kernels.scan(data, stop, *how, begins, sizes, numbers.ravel(), state):
+                raise _Odd
+            rows = int(state[_ROW])
+            cells = rows * width
+            codes = self.texts.look_up(data, begins[:cells], sizes[:cells]).reshape(rows, width)
+            columns = iter(np.ascontiguousarray(codes.T)), iter(numbers[:, :rows].copy())
+            self._found[number, part] = [next(columns[kind]) for kind in kinds]
+            part += 1
+        if int(state[_SEEN]) & _HIGH:
+            try:
+                room[:stop].decode()
+            except UnicodeDecodeError:
+                raise _Odd from None

@@ -1,0 +1,160 @@
+"""A set of texts as bytes: the texts of a large file, and those of a database that has read one.
+
+A text takes its bytes and 16 more, where Python's own object takes 50 and an entry in a dict 100
+more. Texts are numbered from 0 on; numbers never change. Texts that are no valid Unicode (half a
+surrogate pair) are kept too.
+
+What looks at many texts is compiled. This layer imports no compiler; who has one offers its
+functions, which are asked for when a text is long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+
+from gdatalog.storage.table import Array
+
+PADDING = 8  # bytes behind the last text, for texts are read by words
+_FEW = 1 << 10  # texts that an empty set has room for
+_MANY = 1 << 17  # texts, from which on a table of slots only doubles
+_TAG_BITS = 31
+_ODD = "surrogatepass"
+
+
+class Kernels(Protocol):
+    """The compiled functions; `codegen/helpers/spelling.py` says what each does."""
+
+    def scan(self, *args: Any) -> int: ...
+    def measure(self, *args: Any) -> None: ...
+    def look_up(self, *args: Any) -> int: ...
+    def index_texts(self, *args: Any) -> None: ...
+    def move_slots(self, *args: Any) -> None: ...
+
+
+# What gives the functions to cut so many bytes of text; None if that is not worth their start.
+Offer = Callable[[int], Kernels | None]
+
+_offers: list[Offer] = []
+
+
+def offer(kernels_for: Offer) -> None:
+    """From now on, `kernels_for(bytes)` is asked for the compiled functions."""
+    _offers.insert(0, kernels_for)
+
+
+def kernels_for(count: int) -> Kernels | None:
+    """The compiled functions, to cut so many bytes of text."""
+    found = (offered(count) for offered in _offers)
+    return next((kernels for kernels in found if kernels is not None), None)
+
+
+class TextSet:
+    """Texts, each once. One thread at a time adds some, while others read those there are."""
+
+    def __init__(self, kernels: Kernels) -> None:
+        self.kernels = kernels
+        self.lock = Lock()
+        self.text = np.empty(64 * _FEW, dtype=np.uint8)
+        self.ends = np.zeros(_FEW + 1, dtype=np.int64)
+        self.slots = np.zeros(2 * _FEW, dtype=np.int64)
+        self.state = np.zeros(1, dtype=np.int64)
+        self.coded: tuple[object, Array] | None = None  # a symbol table, and its codes of these
+
+    @staticmethod
+    def of(texts: Sequence[str], used: Array, kernels: Kernels) -> TextSet:
+        """The set of these texts, with their places as numbers. A text may come again where it is
+        not `used`; there it is not found."""
+        made = TextSet(kernels)
+        made.text, made.ends = _spelled(texts)
+        made.slots = np.zeros(1 << max(len(texts).bit_length() + 1, 11), dtype=np.int64)
+        made.state[0] = len(texts)
+        kernels.index_texts(made.text, made.ends, used, len(texts), made.slots, made.shift)
+        return made
+
+    def __len__(self) -> int:
+        return int(self.state[0])
+
+    @property
+    def shift(self) -> int:
+        return _TAG_BITS + 1 - len(self.slots).bit_length()
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the texts have."""
+        return int(self.ends[len(self)])
+
+    def _grow(self) -> None:
+        """Makes more room, where there is none for one more text. Arrays are replaced, for other
+        threads may read the old ones."""
+        count, used = len(self), self.nbytes
+        if count + 1 < len(self.ends):
+            text = np.empty(2 * len(self.text) + 64 * _FEW, dtype=np.uint8)
+            text[:used] = self.text[:used]
+            self.text = text
+            return
+        if 2 * count >= len(self.slots):
+            times = 8 if count < _MANY else 2
+            old, self.slots = self.slots, np.zeros(times * len(self.slots), dtype=np.int64)
+            self.kernels.move_slots(old, self.slots, self.shift)
+        ends = np.zeros(len(self.slots) // 2 + 1, dtype=np.int64)
+        ends[: count + 1] = self.ends[: count + 1]
+        self.ends = ends
+
+    # ------------------------------------------------------------------------------------ adding
+
+    def add(self, texts: Sequence[str]) -> Array:
+        """The numbers of texts, which are added where they are new."""
+        return self._add(*_spelled(texts))
+
+    def take_in(self, other: TextSet) -> Array:
+        """The number here of each text of another set."""
+        return self._add(other.text, other.ends[: len(other) + 1])
+
+    def _add(self, text: Array, bounds: Array) -> Array:
+        sizes = np.empty(len(bounds) - 1, dtype=np.int64)
+        self.kernels.measure(text, bounds, sizes)
+        return self.look_up(text, bounds, sizes)
+
+    def look_up(self, text: Array, begins: Array, sizes: Array) -> Array:
+        """The numbers of texts, by where each begins, and its hash and length; they are added
+        where they are new."""
+        codes, at = np.empty(len(sizes), dtype=np.int32), 0
+        with self.lock:
+            while True:
+                mine = self.text, self.ends, self.slots, self.shift, self.state
+                at = self.kernels.look_up(text, begins, sizes, at, len(sizes), *mine, codes)
+                if at == len(sizes):
+                    return codes
+                self._grow()
+
+    # ----------------------------------------------------------------------------------- reading
+
+    def text_of(self, code: int) -> str:
+        """One text."""
+        start, end = self.ends[code : code + 2].tolist()
+        return self.text[start:end].tobytes().decode("utf-8", _ODD)
+
+    def texts(self, codes: Array | None = None) -> list[str]:
+        """The texts of some numbers, or all of them."""
+        ends, text = self.ends, self.text.data
+        if codes is None:
+            bounds = ends[: len(self) + 1].tolist()
+            starts, stops = bounds[:-1], bounds[1:]
+        else:
+            starts, stops = ends[codes].tolist(), ends[codes + 1].tolist()
+        return [str(text[a:b], "utf-8", _ODD) for a, b in zip(starts, stops, strict=True)]
+
+
+def _spelled(texts: Sequence[str]) -> tuple[Array, Array]:
+    """The bytes of texts, one behind the other, and where each ends."""
+    whole = "".join(texts)
+    data = whole.encode("utf-8", _ODD)
+    plain = len(data) == len(whole)
+    lengths = map(len, texts if plain else (text.encode("utf-8", _ODD) for text in texts))
+    bounds = np.zeros(len(texts) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(lengths, np.int64, len(texts)), out=bounds[1:])
+    return np.frombuffer(data + bytes(PADDING), dtype=np.uint8), bounds

@@ -1,0 +1,196 @@
+"""Plain texts are cut in one pass: by compiled code, by Python, and by Arrow the same comes out."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from loading import Decl, decl
+
+import gdatalog as gd
+from gdatalog.codegen.helpers import spelling
+from gdatalog.cpu_ops import text_kernels
+from gdatalog.errors import DataError
+from gdatalog.storage import cutting, readers, text_set
+from gdatalog.storage.export import to_rows
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.text_set import Kernels, TextSet
+
+TEXTS = ["", "a", "b", "ab", "seven77", "eight888", "nine99999", "ä", "\U0001f600", "a\0b", '"',
+         "x" * 40, " a ", "\ufeff", "a\x85b", "\u2028"]  # fmt: skip
+NUMBERS = ["0", "-7", "+5", "007", "123456789012345678"]
+ODD = ["9223372036854775808", "1.5", "", "-", " 1", "1_0", "\u0661", "0x10", "-9223372036854775808"]
+ENDS = [b"\n", b"\n", b"\n", b"\r\n"]
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Kernels:
+    found = text_kernels.text_kernels_for(1 << 40)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def compiled(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files are cut by compiled code, in small pieces, into sets that have to grow."""
+    monkeypatch.setattr(cutting, "kernels_for", lambda count: kernels)
+    monkeypatch.setattr(cutting, "PIECE", 37)
+    monkeypatch.setattr(cutting, "_ROWS", 3)
+    monkeypatch.setattr(text_set, "_FEW", 1)
+
+
+def drawn(rng: random.Random, types: tuple[str, ...]) -> bytes:
+    """A facts file that has hardly a mistake."""
+    lines = []
+    for _ in range(rng.choice([0, 1, 2, 5, 30])):
+        cells = [rng.choice(TEXTS if kind == "symbol" else NUMBERS) for kind in types]
+        lines.append("\t".join(cells).encode() + rng.choice(ENDS))
+    whole = b"".join(lines)
+    for _ in range(rng.choice([0, 0, 0, 0, 1, 2])):
+        at = rng.randrange(len(whole) + 1)
+        some = [b"\n", b"\r", b"\t", b"\xff", b"\xef\xbb\xbf", rng.choice(ODD).encode(), b"\t" * 2]
+        whole = whole[:at] + rng.choice(some) + whole[at:]
+    return whole.rstrip(b"\r\n") if rng.random() < 0.3 else whole
+
+
+def outcome(path: Path, declared: Decl) -> Any:
+    try:
+        table = readers.read_facts(path.stem, path.parent, declared)  # type: ignore[arg-type]
+    except DataError as error:
+        return str(error)
+    return table.names, table.types, to_rows(table)
+
+
+def cut_by(counted: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "cut_columns", counted)
+
+
+def test_drawn_files(
+    tmp_path: Path, kernels: Kernels, compiled: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, path, cut = random.Random(17), tmp_path / "p.facts", [0, 0]
+
+    def counting(way: int) -> Callable[..., Any]:
+        def counted(*args: Any) -> Any:
+            found = cutting.cut_columns(*args)
+            cut[way] += found is not None
+            return found
+
+        return counted
+
+    for _ in range(250):
+        types = tuple(rng.choices(["symbol", "int"], [3, 1], k=rng.choice([1, 2, 2, 4])))
+        declared = Decl(tuple("abcd"[: len(types)]), types)
+        path.write_bytes(drawn(rng, types))
+        cut_by(lambda *args: None, monkeypatch)
+        expected = outcome(path, declared)
+        cut_by(counting(0), monkeypatch)
+        assert outcome(path, declared) == expected, path.read_bytes()
+        with monkeypatch.context() as patch:
+            patch.setattr(cutting, "kernels_for", lambda count: None)
+            cut_by(counting(1), patch)
+            assert outcome(path, declared) == expected, path.read_bytes()
+    assert min(cut) > 100, cut
+
+
+def test_kernels_do_what_python_does(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python itself defines what the compiled functions mean."""
+    rng = random.Random(3)
+    monkeypatch.setattr(text_set, "_FEW", 2)
+    with np.errstate(over="ignore"):
+        sets = TextSet(kernels), TextSet(spelling)  # type: ignore[arg-type]
+        for _ in range(20):
+            some = [*rng.choices(TEXTS, k=rng.randrange(4)), str(rng.randrange(100))]
+            one, other = (each.add(some).tolist() for each in sets)
+            assert one == other
+        assert sets[0].texts() == sets[1].texts()
+        assert np.array_equal(sets[0].slots, sets[1].slots)
+        text = b"ab\t12\tskipped\n\nb\t-3\t\n" + bytes(text_set.PADDING)
+        seen = []
+        for each in sets:
+            begins, sizes, numbers = (np.zeros(4, dtype=np.int64) for _ in range(3))
+            state, wanted = np.zeros(3, dtype=np.int64), np.array([0, 1, 2])
+            data = np.frombuffer(text, dtype=np.uint8)
+            how = len(text) - text_set.PADDING, ord("\t"), False, wanted, 4
+            status = each.kernels.scan(data, *how, begins, sizes, numbers, state)
+            assert (status, state[:2].tolist(), numbers[:2].tolist()) == (0, [21, 2], [12, -3])
+            seen.append((begins.tolist(), sizes.tolist(), state.tolist()))
+        assert seen[0] == seen[1]
+
+
+def test_a_line_of_another_width_is_told_of(tmp_path: Path, compiled: None) -> None:
+    (tmp_path / "p.facts").write_text("a\tb\n" * 20 + "c\n")
+    with pytest.raises(DataError, match=r"p.facts:21:1: .*expected 2 columns, found 1"):
+        readers.read_facts("p", tmp_path, decl(x="symbol", y="symbol"))  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------ symbol tables
+
+
+@pytest.fixture
+def tables(kernels: Kernels) -> Iterator[tuple[SymbolTable, SymbolTable]]:
+    """Two tables with the same texts, of which the first has them as bytes."""
+    both = SymbolTable(), SymbolTable()
+    for table in both:
+        for text in ("b", "", "a"):
+            table.intern(text)
+    both[0].as_set(kernels)
+    yield both
+
+
+def test_a_table_of_bytes_is_one_of_texts(tables: tuple[SymbolTable, SymbolTable]) -> None:
+    rng = random.Random(5)
+    for _ in range(50):
+        text = rng.choice([*TEXTS, "\ud800", str(rng.randrange(99))])
+        assert len({table.intern(text) for table in tables}) == 1
+    some = [*TEXTS, "new", "\ud800new", "new"]
+    one, other = (table.intern_new(iter(some)).tolist() for table in tables)
+    assert one == other
+    assert tables[0].made == tables[1].made
+    one, other = (pickle.loads(pickle.dumps(table)) for table in tables)
+    assert one.array().tolist() == other.array().tolist() == tables[0].array().tolist()
+    assert tables[0].ranks().tolist() == tables[1].ranks().tolist()
+    codes = np.array([3, 1, 3, 0], dtype=np.int32)
+    one, other = (table.decode(codes).decode().tolist() for table in tables)
+    assert one == other == [tables[0].text(code) for code in codes]
+
+
+def test_texts_that_are_kept_keep_their_codes(
+    tables: tuple[SymbolTable, SymbolTable], kernels: Kernels
+) -> None:
+    """Codes of texts that went are of nothing, although they seem to be of the empty text."""
+    for table in tables:
+        table.intern("kept")
+        kept = table.keeping(np.array([False, True, False, True]))
+        assert (kept.text(1), kept.text(3), len(kept)) == ("", "kept", 4)
+        texts = kept.as_set(kernels)
+        assert texts.add(["", "kept", "a"]).tolist() == [1, 3, 4]
+        assert kept.intern("") == 1 and kept.intern("a") == 4
+
+
+def test_a_program_over_files(tmp_path: Path, compiled: None) -> None:
+    """Texts of files, of the program and of its functions are the same texts."""
+    names = [f"name{at % 40}" for at in range(200)]
+    lines = "".join(f"{name}\t{at}\tä{at % 3}\n" for at, name in enumerate(names))
+    (tmp_path / "p.facts").write_text(lines)
+    text = f"""
+        .decl p(x: symbol, n: int, y: symbol)
+        .input p(filename="{tmp_path}/p.facts")
+        q(cat("name", to_string(n))) <- p(_, n, "ä1"), n < 50.
+        both(x) <- q(x), p(x, _, _).
+        least(min(x)) <- p(x, _, _).
+        after(count()) <- p(x, _, _), x > "name35".
+    """
+    db = gd.connect()
+    db.run(text)
+    assert sorted(db.query("?- both(x).").fetchall()) == [
+        (f"name{at}",) for at in sorted(range(1, 40, 3), key=str)
+    ]
+    assert db.query("?- least(x).").fetchall() == [("name0",)]
+    assert db.query("?- after(n).").fetchall() == [(5 * 10,)]
+    assert len(db.query('?- p("name7", n, y).')) == 5
