@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -96,16 +97,17 @@ class Bound:
         self.function = function
         self.arrays = arrays
         self._places = {name: 2 * at for at, name in enumerate(arrays)}
-        self._words = np.zeros(2 * len(arrays), dtype=np.uint64)
-        self._address = self._words.ctypes.data
-        for name, array in arrays.items():
-            self.set(name, array)
+        self._words = array("Q", bytes(16 * len(arrays)))
+        self._address, _ = self._words.buffer_info()
+        for name, value in arrays.items():
+            self.set(name, value)
 
-    def set(self, name: str, array: Any) -> None:
-        self.arrays[name] = array
-        if isinstance(self.function, Native):
-            at = self._places[name]
-            self._words[at : at + 2] = self.function.words(array, self.function.given[at >> 1])
+    def set(self, name: str, value: Any) -> None:
+        self.arrays[name] = value
+        function = self.function
+        if isinstance(function, Native):
+            at, words = self._places[name], self._words
+            words[at], words[at + 1] = function.words(value, function.given[at >> 1])
 
     def let_go(self, name: str) -> None:
         """Holds an argument no longer, which is to be set before the next call."""

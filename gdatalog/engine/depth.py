@@ -128,7 +128,12 @@ class Nest:
         given = tuple(column.dtype.name for column in self.given)
         from gdatalog.printer.layouts import layouts_of
 
-        layouts = layouts_of(self.tries, self.growing)
+        layouts = layouts_of(self.tries)
+        if self.growing:
+            grown = layouts_of(self.tries, growing=True)
+            layouts = tuple(
+                grown[at] if at in self.growing else layout for at, layout in enumerate(layouts)
+            )
         return _print(self.join, self.form, layouts, self.knobs.intersect, lanes, given, counted)
 
     @property

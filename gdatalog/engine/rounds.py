@@ -126,6 +126,8 @@ class Rounds(StratumRun):
             self.deltas[name] = self._add(name, parts, found.get(name, 0))
             account.add(NEW_ROWS, -sum(map(nbytes_of, parts)))
             self.around.limits.charge(name, table.nbytes)
+            if isinstance(table, Growing) and table.indexed:
+                self.around.limits.charge(f"index of {name}", table.runs.trie_nbytes)
             self.around.limits.count(name, table.length)
             del parts
         for did, count in both:

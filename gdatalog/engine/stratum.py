@@ -340,7 +340,7 @@ class StratumRun:
         trie = self._trie(device, relation, ref)
         self._charged.add(ref)
         if part is not None and device is CPU and isinstance(table, Growing):
-            self.around.limits.charge(f"index of {ref.relation}", table.runs.trie_nbytes)
+            self.around.limits.account.add(f"index of {ref.relation}", trie.nbytes)
         else:
             what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
             device.charge(self.around.limits, what, relation)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 LOOPS, LEAST = 300_000.0, 200_000
 # Rows that are not worth the start of a thread for loops, by what they look at and as they come.
 SHORT, FEW = 50_000.0, 1 << 12
-TURN = 50_000  # rows: what a turn of a rule costs besides
+TURN, LOOPS_TURN = 50_000, 10_000  # rows: what a turn of a rule costs besides, and one of loops
 MOST_LOOPS = 8  # that a variant keeps, each with scratch of its own
 AT_ONCE = 1 << 18  # rows that loops are run for, if there are so many
 
@@ -82,35 +82,29 @@ class Variant:
     found: int = 0  # new rows that loops have found in this round
     called: str = field(init=False)  # for who looks on
     lasting: dict[int, Any] = field(default_factory=dict)  # what it remembers of all rounds
+    # Of the plan: its join, the relation whose new rows it follows, the numbers of the indexes of
+    # relations that the fixpoint changes, and these.
+    join: JoinPlan = field(init=False)
+    follows: str = field(init=False)
+    numbers: tuple[int, ...] = field(init=False)
+    growing: tuple[TrieRef, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.called = self.run.called(self.rule)
+        self._read()
 
-    @property
-    def join(self) -> JoinPlan:
-        return self.plan.joins[0]
-
-    @property
-    def follows(self) -> str:
+    def _read(self) -> None:
+        (self.join,) = self.plan.joins
         assert self.join.given is not None
-        return self.join.given.relation
+        self.follows = self.join.given.relation
+        refs, tables = self.join.tries, self.run.tables
+        self.numbers = tuple(at for at, ref in enumerate(refs) if ref.relation in tables)
+        self.growing = tuple(refs[at] for at in self.numbers)
 
     @property
     def new_rows(self) -> int:
         """How many rows there are to follow."""
         return self.run.deltas[self.follows].length
-
-    @property
-    def growing(self) -> tuple[TrieRef, ...]:
-        """The indexes of relations that the fixpoint changes."""
-        return tuple(filter(self._grows, self.join.tries))
-
-    def _grows(self, ref: TrieRef) -> bool:
-        return ref.relation in self.run.tables
-
-    @property
-    def _growing_numbers(self) -> list[int]:
-        return [at for at, ref in enumerate(self.join.tries) if self._grows(ref)]
 
     def follow(self) -> tuple[list[Derived], RuleRound]:
         """Follows what is new; rows of which it is not known yet whether they are new, and what it
@@ -131,8 +125,9 @@ class Variant:
                 found = self._in_levels(parts, did)
             if found is not None:
                 derived.append(found)
-        for loops in self.loops.values():
-            loops.let_go(self._growing_numbers)
+        if self.growing:
+            for loops in self.loops.values():
+                loops.let_go(self.numbers)
         if not derived:
             did.new = self.found
         self.run.record.ran(did)
@@ -151,14 +146,19 @@ class Variant:
             self.looked, self.followed, self.rate = 0, 0, inf
             self.lasting.clear()
         self.plan = plan
+        self._read()
 
     # ------------------------------------------------------------------------ what it is run on
 
     def _combinations(self) -> Iterator[Parts]:
         """The relations that stand for those that grow, each combination of their runs once."""
-        refs = list(dict.fromkeys(self.growing))
-        if not refs:
+        if not self.growing:
             yield NO_PARTS
+            return
+        refs = list(dict.fromkeys(self.growing))
+        if len(refs) == len(self.growing) == 1:
+            for run in self._runs(refs[0], False):
+                yield {refs[0]: run}
             return
         often = Counter(self.growing)
         lists = [self._runs(ref, often[ref] > 1) for ref in refs]
@@ -263,20 +263,22 @@ class Variant:
         )
         form = Form(self.join.outputs, fresh=True, hashed=hashed)
         knobs, profiled = self.run.around.knobs, self.report is not None
-        growing = self._growing_numbers
-        return Nest(self.join, form, sources, knobs, CPU, counted=profiled, growing=growing)
+        return Nest(self.join, form, sources, knobs, CPU, counted=profiled, growing=self.numbers)
 
     def _loops(self, parts: Parts, hashed: bool, given: Columns) -> Loops | None:
         """Loops for these relations; None if they cannot be printed or compiled."""
         refs = self.join.tries
         if not self.tries:
-            self.tries = [None if self._grows(ref) else self.run.trie_of(ref, CPU) for ref in refs]
+            self.tries = [
+                None if at in self.numbers else self.run.trie_of(ref, CPU)
+                for at, ref in enumerate(refs)
+            ]
         tries = [
             self.run.trie_of(ref, CPU, parts) if trie is None else trie
             for ref, trie in zip(refs, self.tries, strict=True)
         ]
-        layouts = layouts_of(tries, self._growing_numbers)
-        key = (*map(id, layouts), hashed, *(column.dtype for column in given))
+        layouts = layouts_of([tries[at] for at in self.numbers], growing=True)
+        key = (hashed, *map(id, layouts), *(column.dtype.char for column in given))
         loops = self.loops.get(key)
         if loops is None:
             nest = self._nest(parts, hashed)
@@ -330,6 +332,7 @@ class Variant:
             tried, _ = loops.counts()
             self.rate = max(tried / count, self._expected_each())
             self.looked += tried
+            limits.look(LOOPS_TURN + tried)
             table.take(loops.taken())
             limits.charge("blocks", 0)
             limits.charge(self.plan.relation, table.nbytes)

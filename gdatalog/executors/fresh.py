@@ -146,6 +146,30 @@ class FreshWorker:
                 call.set(argument.name, made)
 
 
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What loops are given of one trie: entries of `sizes`, by place, kind and depth; arrays, by
+    name, kind and depth; and the scratch whose length depends on it."""
+
+    scalars: list[tuple[int, str, int]]
+    arrays: list[tuple[str, str, int]]
+    scratch: list[Argument]
+
+    @staticmethod
+    def of(printed: Printed, trie: int) -> Reads:
+        scalars = enumerate(printed.scalars)
+        arguments = [
+            argument
+            for argument in printed.arguments
+            if any(level.trie == trie for level in argument.levels)
+        ]
+        return Reads(
+            [(place, kind, at.depth) for place, (kind, at) in scalars if at.trie == trie],
+            [(a.name, a.kind, a.levels[0].depth) for a in arguments if a.kind in SHARED],
+            [argument for argument in arguments if argument.kind in SCRATCH],
+        )
+
+
 class Loops:
     """A printed plan's function, with what all its calls have in common.
 
@@ -161,11 +185,11 @@ class Loops:
         self.alone = False
         self._tries: list[Trie | None] = [None] * len(printed.which)
         self._sizes = np.zeros(len(printed.scalars), dtype=np.int64)
-        self._read = [argument for argument in printed.arguments if argument.kind in SHARED]
+        self._reads = [Reads.of(printed, at) for at in range(len(printed.which))]
         self._shared: dict[str, Array] = {}
         self._lengths: dict[str, int] = {}  # of scratch
         outputs = [argument.name for argument in printed.arguments if argument.kind == "output"]
-        self._scratch = [argument for argument in printed.arguments if argument.kind in SCRATCH]
+        scratch = [argument for argument in printed.arguments if argument.kind in SCRATCH]
         texts = printed.expressions.arguments(scope)
         count = threads if printed.parallel else 1
         for _ in range(count):
@@ -177,7 +201,7 @@ class Loops:
                 length = len(printed.counters) if argument.kind == "counts" else 0
                 arrays[argument.name] = np.zeros(length, dtype=DTYPES[argument.type])
             call = Bound(function, arrays)
-            self.workers.append(FreshWorker(call, outputs, self._scratch, state, self.control))
+            self.workers.append(FreshWorker(call, outputs, scratch, state, self.control))
 
     def use(self, function: Any) -> None:
         """Goes on with the same function, which may have better code by now."""
@@ -186,33 +210,29 @@ class Loops:
 
     def read(self, tries: Sequence[Trie]) -> None:
         """The plan's tries are these from now on."""
-        now = [tries[at] for at in self.printed.which]
-        changed = {at for at, trie in enumerate(now) if trie is not self._tries[at]}
-        if not changed:
-            return
-        self._tries[:] = now
-        for place, (kind, level) in enumerate(self.printed.scalars):
-            if level.trie in changed:
-                self._sizes[place] = scalar_of(kind, now[level.trie], level.depth)
-        for argument in self._read:
-            level = argument.levels[0]
-            if level.trie in changed:
-                array = SHARED[argument.kind](now[level.trie], level.depth)
-                self._shared[argument.name] = np.ascontiguousarray(array)
-        for argument in self._scratch:
-            if any(level.trie in changed for level in argument.levels):
-                self._lengths[argument.name] = scratch_length(argument, now)
+        scratch: list[Argument] = []
+        now = [tries[number] for number in self.printed.which]
+        for at, trie in enumerate(now):
+            if trie is not self._tries[at]:
+                self._tries[at] = trie
+                reads = self._reads[at]
+                for place, kind, depth in reads.scalars:
+                    self._sizes[place] = scalar_of(kind, trie, depth)
+                for name, kind, depth in reads.arrays:
+                    self._shared[name] = np.ascontiguousarray(SHARED[kind](trie, depth))
+                scratch += reads.scratch
+        for argument in scratch:
+            self._lengths[argument.name] = scratch_length(argument, now)
 
     def let_go(self, numbers: Collection[int]) -> None:
         """Holds these of the plan's tries no longer."""
         for at, number in enumerate(self.printed.which):
             if number in numbers and self._tries[at] is not None:
                 self._tries[at] = None
-                for argument in self._read:
-                    if argument.levels[0].trie == at:
-                        del self._shared[argument.name]
-                        for worker in self.workers:
-                            worker.call.let_go(argument.name)
+                for name, _, _ in self._reads[at].arrays:
+                    del self._shared[name]
+                    for worker in self.workers:
+                        worker.call.let_go(name)
 
     def begin(self, given: Mapping[str, Array], alone: bool) -> None:
         """From the first of these rows on. `alone`: there is so little to do that no thread is

@@ -6,7 +6,7 @@ index that grows in each round has none: the text serves all rounds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -54,12 +54,11 @@ class TrieLayout:
 _layouts: dict[TrieLayout, TrieLayout] = {}
 
 
-def layouts_of(tries: Sequence[Trie], growing: Collection[int] = ()) -> tuple[TrieLayout, ...]:
-    """`growing`: the numbers of the tries that there is another of in each round."""
+def layouts_of(tries: Sequence[Trie], growing: bool = False) -> tuple[TrieLayout, ...]:
+    """`growing`: whether there are others of them in each round."""
     first: dict[int, int] = {}
     return tuple(
-        _layout(trie, first.setdefault(id(trie), at), at in growing)
-        for at, trie in enumerate(tries)
+        _layout(trie, first.setdefault(id(trie), at), growing) for at, trie in enumerate(tries)
     )
 
 
