@@ -61,6 +61,13 @@ SHAPES = {
     "one column": "r(x) <- N(x). r(x) <- r(x), E(x, _).",
     "generated": "p(x, y) <- E(x, y). p(x, z) <- p(x, y), z in {$1, $2}, E(y, _).",
     "no rows to begin with": "p(x, y) <- E(x, y), !E(x, y). p(x, z) <- p(x, y), E(y, z).",
+    # These do not: they are one worklist.
+    "reached from some": "r(x) <- N(x). r(y) <- r(x), E(x, y).",
+    "columns change places": "p(x, y) <- E(x, y). p($1, $2). p(y, z) <- p(x, y), E(x, z), y != z.",
+    "mutual, of one column": """
+        a(x) <- N(x). a($1). b(y) <- a(x), E(x, y), !N(y). a(y) <- b(x), F(x, y).
+        a(x) <- b(x), E(x, x).""",
+    "both columns anew": "s(x, x) <- N(x). s(x, y) <- s(a, b), E(a, x), F(b, y).",
 }
 TYPES = {"E": 2, "F": 2, "N": 1, "T": 3}
 
@@ -139,6 +146,20 @@ def test_shapes(name: str, ran: list[str]) -> None:
     for seed in range(6):
         oracle.agrees_in(run, draw(SHAPES[name], seed))
     assert bool(ran) == (name != "no rows to begin with")
+
+
+def test_many_small_rounds_become_one_worklist(ran: list[str]) -> None:
+    rules = "n(0). n(i + 1) <- n(i), i < {}. ?- n(x)."
+    with gdatalog.connect(device="cpu") as db:
+        assert len(db.query(rules.format(50))) == 51 and not ran
+        assert len(db.query(rules.format(200))) == 201 and ran
+        del ran[:]
+        # strings are not made by loops: by rounds after all
+        made = 's("a"). s(x + "b") <- s(x), strlen(x) < 100. ?- s(x).'
+        assert len(db.query(made)) == 100 and not ran
+        # whoever asks for a few rows of what has no end gets an error, and soon
+        with pytest.raises(gdatalog.RowLimitError):
+            db.query("n(0). n(i + 1) <- n(i). ?- n.", max_rows=300)
 
 
 @pytest.mark.drawn

@@ -24,6 +24,8 @@ from gdatalog.records import dataclass
 ALLOWED = 10  # times as many rows may be looked at before it runs depth-first after all
 NOTICED = 100_000  # rows: runs that look at fewer do not count when a join comes again
 ROUNDS = 1_000_000  # rows that rounds may look at before a compiled fixpoint takes over
+# Rounds after which a linear recursion goes over to one worklist, if they gave so few rows each.
+DEEP, SHALLOW = 64, 10_000
 
 MOST_REMEMBERED = 1000
 
@@ -87,6 +89,10 @@ class TooMany(Exception):
 
 class TooSlow(Exception):
     """The same for the rounds of a fixpoint, or the time that was given is over."""
+
+
+class TooDeep(Exception):
+    """There are many rounds that give few rows each."""
 
 
 def remember(nest: Candidate, rows: int) -> None:

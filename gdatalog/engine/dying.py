@@ -26,12 +26,15 @@ def parted_stratum(stratum: Stratum, around: Surroundings) -> Parted | None:
     return around.plans.parted(stratum, way, around.relation, make)
 
 
-def run_rounds(stratum: Stratum, seeds: Seeds, around: Surroundings) -> dict[str, Relation]:
+def run_rounds(
+    stratum: Stratum, seeds: Seeds, around: Surroundings, deep: bool = True
+) -> dict[str, Relation]:
     """A recursive stratum by rounds, its rules split where that is expected to gain."""
     parts = parted_stratum(stratum, around)
     if parts is None:
-        return _rounds(stratum, seeds, around)
-    found = _rounds(parts.stratum, seeds, around_parts(stratum, parts, around), parts.schemas)
+        return _rounds(stratum, seeds, around, (), deep)
+    inner = around_parts(stratum, parts, around)
+    found = _rounds(parts.stratum, seeds, inner, parts.schemas, deep)
     for record in around.ledger.strata[-1:]:
         record.how = parts.told
     for name in parts.schemas:
@@ -44,6 +47,7 @@ def _rounds(
     seeds: Seeds,
     around: Surroundings,
     passing: Collection[str] = (),
+    deep: bool = True,
 ) -> dict[str, Relation]:
     """By rounds, on a GPU with marks where these serve; nobody asks for relations that pass."""
     if around.device is not CPU:
@@ -60,7 +64,7 @@ def _rounds(
         if found is not None:
             return found
         around.ledger.forget(marked.record, before)
-    return Rounds(stratum, seeds, around).run(passing)
+    return Rounds(stratum, seeds, around).run(passing, deep)
 
 
 def around_parts(stratum: Stratum, parts: Parted, around: Surroundings) -> Surroundings:

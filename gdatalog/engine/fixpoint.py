@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from gdatalog.engine.best import Best
-from gdatalog.engine.choose import ROUNDS, TooSlow, allowing, impatience
+from gdatalog.engine.choose import DEEP, ROUNDS, TooDeep, TooSlow, allowing, impatience
 from gdatalog.engine.derived import Seeds
 from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
 from gdatalog.engine.encoding import encode
 from gdatalog.engine.linear import Fixpoint, linear_of, linearised
+from gdatalog.engine.one_worklist import one_worklist
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.spread import SpreadFixpoint
@@ -54,6 +55,26 @@ def _here(splits: Splits) -> dict[str, Relation]:
         if found is not None:
             return found
         around.ledger.forget(best.record, before)
+    return _to_depth(stratum, seeds, around)
+
+
+def _to_depth(stratum: Stratum, seeds: Seeds, around: Surroundings) -> dict[str, Relation]:
+    """By rounds, or by one worklist where these are many and small."""
+    worklist = one_worklist(stratum, seeds, around)
+    if worklist is None:
+        return run_rounds(stratum, seeds, around)
+    ledger = around.ledger
+    told = len(ledger.runs), len(ledger.strata)
+    try:
+        if not worklist.forced:
+            with around.limits.account.restoring(TooDeep):
+                return run_rounds(stratum, seeds, around, deep=False)
+    except TooDeep:
+        del ledger.runs[told[0] :], ledger.strata[told[1] :]
+    found = None if worklist.split is None else worklist.run()
+    if found is not None:
+        return found
+    del ledger.runs[told[0] :], ledger.strata[told[1] :]
     return run_rounds(stratum, seeds, around)
 
 
@@ -137,6 +158,8 @@ def plan_stratum(
         return [*plans, *_plans(splits)], tuple(told), spread
     if stratum.recursive and _in_place(splits) is not None:
         told.append("best values are improved in place")
+    elif stratum.recursive and one_worklist(stratum, {}, around) is not None:
+        told.append(f"by one worklist if {DEEP} rounds have made few rows")
     parts = parted_stratum(stratum, around)
     if parts is not None:
         stratum, around = parts.stratum, around_parts(stratum, parts, around)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
+from gdatalog.engine.choose import DEEP, SHALLOW, TooDeep
 from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
 from gdatalog.engine.growing import Growing
@@ -30,8 +31,12 @@ NEW_ROWS = "new rows"  # who holds what the rules of a round have given
 class Rounds(StratumRun):
     """Semi-naive rounds."""
 
-    def run(self, passing: Collection[str] = ()) -> dict[str, Relation]:
-        """All relations but the `passing` ones, which nobody asks for in the end."""
+    def run(self, passing: Collection[str] = (), deep: bool = True) -> dict[str, Relation]:
+        """All relations but the `passing` ones, which nobody asks for in the end.
+
+        Unless it may be `deep`, many rounds that give few rows are a `TooDeep`.
+        """
+        self.deep = deep
         by_rule = [(rule, self._variants(rule)) for rule in self.stratum.rules]
         variants = [each for _, some in by_rule for each in some]
         self.replannings = [Replanning(self, rule, some) for rule, some in by_rule if some]
@@ -94,6 +99,8 @@ class Rounds(StratumRun):
                     rule.look()
                 news[-1].tell(work)
                 self._check_improving(news[-1].number)
+                if not self.deep:
+                    self._check_depth(len(news))
                 if self._full_enough():
                     break
         except MemoryLimitError as error:
@@ -138,6 +145,12 @@ class Rounds(StratumRun):
             {name: table.length for name, table in self.tables.items()},
             self.record.end_round(),
         )
+
+    def _check_depth(self, rounds: int) -> None:
+        """At each power of two from `DEEP` on."""
+        rows = sum(table.length for table in self.tables.values())
+        if rounds >= DEEP and rounds & (rounds - 1) == 0 and rows < rounds * SHALLOW:
+            raise TooDeep
 
     def _in_runs(self, name: str) -> bool:
         table = self.tables[name]

@@ -383,7 +383,7 @@ class Splits(StratumRun):
         """Tells a profile what was done. `started`: when, and what had been spent by then."""
         around = self.around
         seconds = perf_counter() - started[0]
-        name = f"a fixpoint for each {self.split_by()}"
+        name = self.told
         here = around.device is CPU
         threads = around.knobs.workers if here else 0
         told = name if here else f"{name}, by tiles of {around.device.name}"
@@ -400,6 +400,10 @@ class Splits(StratumRun):
                 report.bytes = record.peak
             report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
             report.saw(seen)
+
+    @property
+    def told(self) -> str:
+        return f"a fixpoint for each {self.split_by()}"
 
     def split_by(self) -> str:
         """By what the stratum is split, in words."""
