@@ -33,6 +33,16 @@ class Function:
     def parameters(self) -> list[str]:
         return [argument.arg for argument in self.node.args.args]
 
+    @property
+    def result(self) -> ast.expr | None:
+        """What it returns, if that is one value and all that it does."""
+        match self.node.body:
+            case [ast.Expr(value=ast.Constant()), ast.Return(value=value)]:
+                return None if isinstance(value, ast.Tuple) else value
+            case [ast.Return(value=value)]:
+                return None if isinstance(value, ast.Tuple) else value
+        return None
+
 
 @cache
 def helper(function: Any) -> Function:

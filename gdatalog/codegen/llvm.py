@@ -1,20 +1,21 @@
 """Functions of the loop language as LLVM IR: statements. Expressions are in `llvm_values.py`,
 instructions in `llvm_numbers.py`.
 
-A local is a stack slot, which LLVM's first pass makes a register of; of an array these are two,
-its address and its length. Arrays are passed so, too.
+A local that is assigned once is a register. Others are stack slots, which one of LLVM's first
+passes makes registers of; of an array these are two, its address and its length. Arrays are passed
+so, too. Loops test at their end whether there is another turn, as LLVM would have them.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from gdatalog.codegen.functions import Function
 from gdatalog.codegen.language import ELEMENTS, LoopError
 from gdatalog.codegen.llvm_entry import entry, parameters, quoted
 from gdatalog.codegen.llvm_numbers import SLOT, Value, result_type
-from gdatalog.codegen.llvm_values import Values
+from gdatalog.codegen.llvm_values import Early, Values
 from gdatalog.codegen.types import (
     Type,
     Typed,
@@ -28,6 +29,15 @@ from gdatalog.records import dataclass, field
 SHARED = frozenset({"control", "marks", "slots"})
 
 
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A function's IR, the helpers that it calls, and LLVM's own functions that it calls."""
+
+    text: str
+    helpers: Sequence[Typed]
+    declared: Set[str]
+
+
 @dataclass(slots=True)
 class Module:
     """The functions of one module of LLVM IR. `parts`: helpers that are compiled apart."""
@@ -39,16 +49,17 @@ class Module:
 
     def add(self, typed: Typed, head: str, noalias: bool = False) -> None:
         """Translates a function, and before it those that become part of it."""
-        if typed.symbol not in self.done:
-            self.done.add(typed.symbol)
-            self.texts.append(Body(typed, self).text(head, noalias))
+        self._put(_translated(typed, head, noalias))
 
-    def helper(self, typed: Typed) -> None:
-        """A helper that some function calls."""
-        if typed.function.kind == "inlined":
-            self.add(typed, "define private {} {} alwaysinline")
-        else:
-            self.parts[typed.symbol] = typed
+    def _put(self, body: Translated) -> None:
+        for typed in body.helpers:
+            if typed.function.kind != "inlined":
+                self.parts[typed.symbol] = typed
+            elif typed.symbol not in self.done:
+                self.done.add(typed.symbol)
+                self._put(_inlined(typed))
+        self.declared |= body.declared
+        self.texts.append(body.text)
 
     def text(self) -> str:
         calls = [
@@ -77,11 +88,33 @@ def part_of(typed: Typed) -> tuple[str, dict[str, Typed]]:
     return module.text(), module.parts
 
 
+def _translated(typed: Typed, head: str, noalias: bool = False) -> Translated:
+    slotted: frozenset[str] = frozenset()
+    while True:
+        body = Body(typed, slotted)
+        try:
+            return Translated(body.text(head, noalias), body.helpers, body.declared)
+        except Early as name:
+            slotted |= {str(name)}
+
+
+# Of helpers that become part of their callers.
+_texts: dict[tuple[Function, tuple[str, ...]], Translated] = {}
+
+
+def _inlined(typed: Typed) -> Translated:
+    key = typed.function, typed.given
+    found = _texts.get(key)
+    if found is None:
+        found = _texts[key] = _translated(typed, "define private {} {} alwaysinline")
+    return found
+
+
 class Body(Values):
     """The body of one function."""
 
-    def __init__(self, typed: Typed, module: Module) -> None:
-        super().__init__(typed, module)
+    def __init__(self, typed: Typed, slotted: frozenset[str]) -> None:
+        super().__init__(typed, slotted)
         self._loops: list[tuple[str, str]] = []  # where `continue` and `break` go
 
     def text(self, head: str, noalias: bool) -> str:
@@ -93,6 +126,9 @@ class Body(Values):
                 alone = " noalias" if noalias and name not in SHARED else ""
                 align = ELEMENTS[element_of(kind)]
                 parameters.append(f"ptr{alone} align {align} %a.{name}, i64 %a.{name}.n")
+                if self.is_fixed(name):
+                    self.known[name] = Value(f"%a.{name}", kind, f"%a.{name}.n")
+                    continue
                 first.append(f"  store ptr %a.{name}, ptr %l.{name}, align 8")
                 first.append(f"  store i64 %a.{name}.n, ptr %l.{name}.n, align 8")
             else:
@@ -100,6 +136,9 @@ class Body(Values):
                 wide = typed.names[name]
                 if wide != kind:
                     raise LoopError(f"{name} of {typed.symbol} is {kind} and {wide}")
+                if self.is_fixed(name):
+                    self.known[name] = Value(f"%a.{name}", kind)
+                    continue
                 first.append(f"  store {SLOT[kind]} %a.{name}, ptr %l.{name}, align 8")
         self._block(typed.function.node.body)
         if not self.ended and typed.result != "void":
@@ -107,6 +146,8 @@ class Body(Values):
         self.line("ret void")
         slots = []
         for name, found in typed.names.items():
+            if self.is_fixed(name):
+                continue
             if is_array(found):
                 slots += [f"  %l.{name} = alloca ptr, align 8"]
                 slots += [f"  %l.{name}.n = alloca i64, align 8"]
@@ -117,10 +158,13 @@ class Body(Values):
         return "\n".join([*lines, *slots, *self.slots, *first, *self.lines, "}", ""])
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
+        outside = self.known
+        self.known = dict(outside)  # what is assigned here is known here
         for node in body:
             if self.ended:
-                return  # nothing gets there
+                break  # nothing gets there
             self._statement(node)
+        self.known = outside
 
     def _statement(self, node: ast.stmt) -> None:
         match node:
@@ -161,6 +205,9 @@ class Body(Values):
         match target:
             case ast.Name(id=name):
                 kind = self.typed.names[name]
+                if self.is_fixed(name):
+                    self.known[name] = value if is_array(kind) else self.given(value, str(kind))
+                    return
                 if is_array(kind):
                     self.line(f"store ptr {value.text}, ptr %l.{name}, align 8")
                     self.line(f"store i64 {value.length}, ptr %l.{name}.n, align 8")
@@ -197,15 +244,15 @@ class Body(Values):
     def _while(self, node: ast.While) -> None:
         if node.orelse:
             raise LoopError("a loop with an else")
-        test, body, end = self.label("while"), self.label("turn"), self.label("left")
-        self.go(test)
-        self.start(test)
+        body, again, end = self.label("turn"), self.label("while"), self.label("left")
         self.jump(node.test, body, end)
         self.start(body)
-        self._loops.append((test, end))
+        self._loops.append((again, end))
         self._block(node.body)
         self._loops.pop()
-        self.go(test)
+        self.go(again)
+        self.start(again)
+        self.jump(node.test, body, end)
         self.start(end)
 
     def _for(self, node: ast.For) -> None:
@@ -218,27 +265,35 @@ class Body(Values):
         if ast.unparse(call.func) != "range" or not 1 <= len(bounds) <= 2:
             raise LoopError(f"no loop over a range: {ast.unparse(node.iter)}")
         low, high = bounds if len(bounds) == 2 else (Value("0", "i64"), bounds[0])
-        turn = self.slot("i64")
-        self.line(f"store i64 {low.text}, ptr {turn}, align 8")
-        test, body = self.label("for"), self.label("turn")
-        step, end = self.label("next"), self.label("left")
-        self.go(test)
-        self.start(test)
-        at = self.made(f"load i64, ptr {turn}, align 8")
-        more = self.made(f"icmp slt i64 {at}, {high.text}")
-        self.branch(more, body, end)
+        body, step, end = self.label("turn"), self.label("next"), self.label("left")
+        if (low.text, high.text) == ("0", "1"):
+            self._turn(name, low, node.body, end, end)
+            self.go(end)
+            self.start(end)
+            return
+        before = self.here
+        self.branch(self.made(f"icmp slt i64 {low.text}, {high.text}"), body, end)
         self.start(body)
-        self._store(ast.Name(name), Value(at, "i64"))
-        self._loops.append((step, end))
-        self._block(node.body)
-        self._loops.pop()
+        turn, after = self.register(), self.register()
+        place = len(self.lines)
+        self._turn(name, Value(turn, "i64"), node.body, step, end)
         self.go(step)
         self.start(step)
-        last = self.made(f"load i64, ptr {turn}, align 8")
-        after = self.made(f"add nsw i64 {last}, 1")
-        self.line(f"store i64 {after}, ptr {turn}, align 8")
-        self.go(test)
+        came = "" if self.ended else f", [{after}, %{step}]"
+        self.lines.insert(place, f"  {turn} = phi i64 [{low.text}, %{before}]{came}")
+        self.line(f"{after} = add nsw i64 {turn}, 1")
+        self.branch(self.made(f"icmp slt i64 {after}, {high.text}"), body, end)
         self.start(end)
+
+    def _turn(self, name: str, value: Value, body: Sequence[ast.stmt], step: str, end: str) -> None:
+        """One turn of a loop over a range."""
+        outside = self.known
+        self.known = dict(outside)
+        self._store(ast.Name(name), value)
+        self._loops.append((step, end))
+        self._block(body)
+        self._loops.pop()
+        self.known = outside
 
     def _return(self, node: ast.expr | None) -> None:
         result: Type | None = self.typed.result

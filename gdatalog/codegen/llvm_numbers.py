@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.codegen.language import ELEMENTS, SCALARS, LoopError
 from gdatalog.codegen.types import Type, Typed, element_of, is_array, read_from
 from gdatalog.records import dataclass
-
-if TYPE_CHECKING:
-    from gdatalog.codegen.llvm import Module
 
 # What a value of a type is in a register and in a local's slot.
 SLOT = {"bool": "i1", "i64": "i64", "u64": "i64", "f64": "double", "void": "void"}
@@ -46,14 +42,16 @@ def result_type(kind: Type | None) -> str:
 
 
 class Instructions:
-    """The lines of a function."""
+    """The lines of a function. `helpers`: those that it calls, `declared`: what LLVM has."""
 
-    def __init__(self, typed: Typed, module: Module) -> None:
+    def __init__(self, typed: Typed) -> None:
         self.typed = typed
-        self.module = module
+        self.helpers: list[Typed] = []
+        self.declared: set[str] = set()
         self.lines: list[str] = []
         self.slots: list[str] = []
         self.ended = False  # whether nothing comes behind the last line
+        self.here = "start"  # the block of the last line
         self._used: set[str] = set()  # labels that are gone to
         self._count = 0
 
@@ -65,8 +63,13 @@ class Instructions:
 
     def made(self, text: str) -> str:
         """The register that an instruction gives."""
+        register = self.register()
+        if not self.ended:
+            self.lines.append(f"  {register} = {text}")
+        return register
+
+    def register(self) -> str:
         self._count += 1
-        self.line(f"%t{self._count} = {text}")
         return f"%t{self._count}"
 
     def slot(self, kind: str) -> str:
@@ -96,6 +99,7 @@ class Instructions:
         self.ended = label not in self._used
         if not self.ended:
             self.lines.append(f"{label}:")
+            self.here = label
 
     # -------------------------------------------------------------------------------- numbers
 
@@ -226,7 +230,7 @@ class Instructions:
 
     def of_floats(self, name: str, values: Sequence[Value]) -> Value:
         kinds = ", ".join(["double"] * len(values))
-        self.module.declared.add(f"declare double @{name}({kinds})")
+        self.declared.add(f"declare double @{name}({kinds})")
         args = ", ".join(f"double {value.text}" for value in values)
         return Value(self.made(f"call double @{name}({args})"), "f64")
 
@@ -254,7 +258,7 @@ class Instructions:
 
     def bits(self, name: str, word: Value, more: str) -> Value:
         flag = ", i1" if more else ""
-        self.module.declared.add(f"declare i64 @llvm.{name}.i64(i64{flag})")
+        self.declared.add(f"declare i64 @llvm.{name}.i64(i64{flag})")
         return Value(self.made(f"call i64 @llvm.{name}.i64(i64 {word.text}{more})"), "i64")
 
     # --------------------------------------------------------------------------------- arrays

@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from gdatalog.codegen.functions import called, helper, literal
 from gdatalog.codegen.language import LoopError, kind_of
 from gdatalog.codegen.llvm_numbers import SLOT, Instructions, Value, result_type
-from gdatalog.codegen.types import constant_type, infer, is_array
+from gdatalog.codegen.types import (
+    Type,
+    Typed,
+    arithmetic_type,
+    builtin_type,
+    constant_type,
+    infer,
+    is_array,
+    wider,
+)
 
 # How many values functions take that are no helpers.
 COUNTS = {
@@ -23,8 +32,25 @@ _OF_FLOATS = {"floor": "llvm.floor.f64", "ceil": "llvm.ceil.f64", "sqrt": "llvm.
 _WRAPPING = {"plus": ast.Add, "minus": ast.Sub, "times": ast.Mult}
 
 
+class Early(Exception):
+    """A name is read where its one assignment may not have been reached. It needs a slot."""
+
+
 class Values(Instructions):
-    """How expressions become lines of a function."""
+    """How expressions become lines of a function.
+
+    `known`: what names stand for here that are assigned once. `slotted`: names that have a slot
+    although they are assigned once.
+    """
+
+    def __init__(self, typed: Typed, slotted: frozenset[str] = frozenset()) -> None:
+        super().__init__(typed)
+        self.known: dict[str, Value] = {}
+        self.slotted = slotted
+
+    def is_fixed(self, name: str) -> bool:
+        """Whether a local has one value wherever it is read, which then needs no slot."""
+        return self.typed.assigned.get(name) == 1 and name not in self.slotted
 
     # ---------------------------------------------------------------------------- conditions
 
@@ -55,35 +81,43 @@ class Values(Instructions):
 
     def _chosen(self, node: ast.expr, one: ast.expr, other: ast.expr, kind: str) -> Value:
         """One of two values, of which only that is computed that is chosen."""
-        found = self.slot(kind)
         yes, no, end = self.label("yes"), self.label("no"), self.label("chosen")
         self.jump(node, yes, no)
+        came = []
         for label, value in ((yes, one), (no, other)):
             self.start(label)
             text = self.given(self.value(value), kind).text
-            self.line(f"store {SLOT[kind]} {text}, ptr {found}, align 8")
+            if not self.ended:
+                came.append(f"[{text}, %{self.here}]")
             self.go(end)
         self.start(end)
-        return Value(self.made(f"load {SLOT[kind]}, ptr {found}, align 8"), kind)
+        return Value(self.made(f"phi {SLOT[kind]} {', '.join(came)}"), kind)
 
     # ---------------------------------------------------------------------------- expressions
 
     def value(self, node: ast.expr) -> Value:
         match node:
+            case ast.Name(id=name):
+                return self.known.get(name) or self._name(name)
+            case ast.Call(func=ast.Attribute(value=inner, attr="view")):
+                return self.same_bits(self.value(inner), str(self.typed.of(node)))
+            case ast.Call():
+                return self._call(node)
             case ast.Constant(value=value):
                 return _constant(value)
-            case ast.Name(id=name):
-                return self._name(name)
             case ast.BinOp(left=left, op=op, right=right):
-                kind = self.typed.of(node)
-                return self.arithmetic(op, self.value(left), self.value(right), str(kind))
+                one, other = self.value(left), self.value(right)
+                kinds = self._kind(left, one), self._kind(right, other)
+                kind = arithmetic_type(left, op, right, *kinds)
+                return self.arithmetic(op, one, other, str(kind))
             case ast.UnaryOp(op=ast.Not()) | ast.BoolOp():
                 return self._chosen(node, ast.Constant(True), ast.Constant(False), "bool")
             case ast.UnaryOp(op=op, operand=operand):
                 number = literal(node)
                 if number is not None:
                     return Value(str(number), "i64")
-                return self.unary(op, self.value(operand), str(self.typed.of(node)))
+                its = self.value(operand)
+                return self.unary(op, its, str(wider("i64", self._kind(operand, its))))
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self.compare(op, self.value(left), self.value(right))
             case ast.Compare(comparators=[_, *others]) if any(map(_may_fail, others)):
@@ -101,14 +135,15 @@ class Values(Instructions):
                 return self.read(self.value(array), self.value(index))
             case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int(at))):
                 return self.extract(self.value(call), at)
-            case ast.Call(func=ast.Attribute(value=inner, attr="view")):
-                return self.same_bits(self.value(inner), str(self.typed.of(node)))
-            case ast.Call():
-                return self._call(node)
         raise LoopError(f"not in the language: {ast.unparse(node)}")
+
+    def _kind(self, node: ast.expr, value: Value) -> Type | None:
+        return self.typed.of(node) if isinstance(node, ast.Constant) else value.kind
 
     def _name(self, name: str) -> Value:
         if name in self.typed.names:
+            if self.is_fixed(name):
+                raise Early(name)
             kind = self.typed.names[name]
             if is_array(kind):
                 data = self.made(f"load ptr, ptr %l.{name}, align 8")
@@ -134,7 +169,8 @@ class Values(Instructions):
             if not is_array(values[0].kind):
                 raise LoopError(f"len() of {values[0].kind}")
             return Value(values[0].length, "i64")
-        kind = str(self.typed.of(node))
+        kinds = [self._kind(arg, its) for arg, its in zip(node.args, values, strict=True)]
+        kind = str(builtin_type(name, kinds))
         if name in ("int", "bool", "float", "np.int64", "np.uint64", "np.float64"):
             return self.cast(values[0], kind)
         if name in ("min", "max"):
@@ -149,7 +185,10 @@ class Values(Instructions):
                 raise LoopError(f"{name}() of {len(values)} values")
             return self._intrinsic(target.__name__, values)
         typed = infer(helper(target), tuple(str(value.kind) for value in values))
-        self.module.helper(typed)
+        result = typed.function.result
+        if typed.function.kind == "inlined" and result is not None:
+            return self._expanded(typed, result, values)
+        self.helpers.append(typed)
         args = ", ".join(_passed(value) for value in values)
         call = f'call {result_type(typed.result)} @"{typed.symbol}"({args})'
         if typed.result == "void":
@@ -157,6 +196,15 @@ class Values(Instructions):
             return Value("", "void")
         assert typed.result is not None
         return Value(self.made(call), typed.result)
+
+    def _expanded(self, typed: Typed, result: ast.expr, values: Sequence[Value]) -> Value:
+        """What a helper gives that is no more than an expression."""
+        outside = self.typed, self.known, self.slotted
+        self.typed, self.slotted = typed, frozenset()
+        self.known = dict(zip(typed.function.parameters, values, strict=True))
+        found = self.given(self.value(result), str(typed.result))
+        self.typed, self.known, self.slotted = outside
+        return found
 
     def _intrinsic(self, name: str, values: Sequence[Value]) -> Value:
         match name, values:

@@ -74,6 +74,8 @@ class Typed:
     given: tuple[str, ...]
     names: dict[str, Type] = field(default_factory=dict)
     result: Type | None = None
+    assigned: dict[str, int] = field(default_factory=dict)  # how often a name is, in the text
+    _early: bool = False  # whether a name was read whose type was not the last
 
     @property
     def symbol(self) -> str:
@@ -85,20 +87,16 @@ class Typed:
     def of(self, node: ast.expr) -> Type | None:
         """An expression's type; None: not known yet."""
         match node:
-            case ast.Constant(value=bool()) | ast.Compare() | ast.BoolOp():
-                return "bool"
-            case ast.UnaryOp(op=ast.Not()):
-                return "bool"
-            case ast.Constant(value=int(value)):
-                if value >= 1 << 64:
-                    raise LoopError(f"{value} has more than 64 bits")
-                return "i64" if value < 1 << 63 else "u64"
-            case ast.Constant(value=float()):
-                return "f64"
             case ast.Name(id=name):
-                return self._name(name)
+                return self.names.get(name) or self._name(name)
+            case ast.Call():
+                return self._call(node)
             case ast.BinOp(left=left, op=op, right=right):
                 return self._arithmetic(left, op, right)
+            case ast.Constant(value=value):
+                return _of_constant(value)
+            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+                return "bool"
             case ast.UnaryOp(operand=operand):
                 return "i64" if literal(node) is not None else wider("i64", self.of(operand))
             case ast.IfExp(body=one, orelse=other):
@@ -106,6 +104,7 @@ class Typed:
             case ast.Subscript(value=ast.Name(id=name)):
                 array = self.names.get(name)
                 if array is None:
+                    self._early = True
                     return None
                 if not is_array(array):
                     raise LoopError(f"{name} is no array")
@@ -117,37 +116,19 @@ class Typed:
                 if not isinstance(found, tuple) or not 0 <= at < len(found):
                     raise LoopError(f"value {at} of {found}: {ast.unparse(node)}")
                 return found[at]
-            case ast.Call():
-                return self._call(node)
-            case _:
-                raise LoopError(f"not in the language: {ast.unparse(node)}")
+        raise LoopError(f"not in the language: {ast.unparse(node)}")
 
     def _name(self, name: str) -> Type | None:
-        if name in self.names:
-            return self.names[name]
         if name in self.function.world:
             found = constant_type(self.function.world[name])
             if found is None:
                 raise LoopError(f"{name} is no constant")
             return found
+        self._early = True
         return None
 
     def _arithmetic(self, left: ast.expr, op: ast.operator, right: ast.expr) -> Type | None:
-        one, other = self.of(left), self.of(right)
-        if one is None or other is None:
-            return one if other is None else other
-        if "f64" in (one, other):
-            return "f64"
-        if isinstance(op, ast.Div):
-            raise LoopError(f"/ of {one} and {other}: {ast.unparse(left)}, {ast.unparse(right)}")
-        if "u64" in (one, other):
-            if one != other and (literal(right if one == "u64" else left) or 0) < 0:
-                raise LoopError(f"a negative number and {ast.unparse(left)}, {ast.unparse(right)}")
-            if one != other and literal(right if one == "u64" else left) is None:
-                text = f"{ast.unparse(left)}, {ast.unparse(right)}"
-                raise LoopError(f"a signed and an unsigned number: {text}")
-            return "u64"
-        return "i64"
+        return arithmetic_type(left, op, right, self.of(left), self.of(right))
 
     def _call(self, node: ast.Call) -> Type | None:
         name, args = called(node), node.args
@@ -157,7 +138,7 @@ class Typed:
                 raise LoopError(f"not in the language: {ast.unparse(node)}")
             return found
         kinds = [self.of(arg) for arg in args]
-        builtin = _builtin(name, kinds)
+        builtin = builtin_type(name, kinds)
         if builtin is not None:
             return builtin
         if any(kind is None for kind in kinds):
@@ -173,11 +154,12 @@ class Typed:
 
     def learn(self) -> None:
         """Gives all names their types, and finds that of the result."""
-        while True:
-            before = dict(self.names), self.result
+        more = True
+        while more:
+            before, self._early = dict(self.names), False
+            self.assigned = dict.fromkeys(self.function.parameters, 1)
             self._learn(self.function.node.body)
-            if (self.names, self.result) == before:
-                break
+            more = self._early and self.names != before
         if self.result is None:
             self.result = "void"
 
@@ -232,9 +214,12 @@ class Typed:
     def _widen(self, name: str, kind: Type | None) -> None:
         if kind == "void" or isinstance(kind, tuple):
             raise LoopError(f"{name} is no name for {kind}")
-        found = wider(self.names.get(name), kind)
-        if found is not None:
-            self.names[name] = found
+        self.assigned[name] = self.assigned.get(name, 0) + 1
+        before = self.names.get(name)
+        if kind is None or kind == before:
+            return
+        self.names[name] = str(wider(before, kind))
+        self._early = self._early or before is not None
 
 
 _inferred: dict[tuple[Function, tuple[str, ...]], Typed] = {}
@@ -254,7 +239,20 @@ def infer(function: Function, given: tuple[str, ...]) -> Typed:
     return found
 
 
-def _builtin(name: str, kinds: Sequence[Type | None]) -> Type | None:
+def _of_constant(value: object) -> Type:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        if value >= 1 << 64:
+            raise LoopError(f"{value} has more than 64 bits")
+        return "i64" if value < 1 << 63 else "u64"
+    if isinstance(value, float):
+        return "f64"
+    raise LoopError(f"not in the language: {value!r}")
+
+
+def builtin_type(name: str, kinds: Sequence[Type | None]) -> Type | None:
+    """The type of what a function gives that is no helper; None if it is one."""
     if name in ("len", "int", "np.int64"):
         return "i64"
     if name == "bool":
@@ -271,6 +269,26 @@ def _builtin(name: str, kinds: Sequence[Type | None]) -> Type | None:
             widest = wider(widest, kind)
         return widest
     return None
+
+
+def arithmetic_type(
+    left: ast.expr, op: ast.operator, right: ast.expr, one: Type | None, other: Type | None
+) -> Type | None:
+    """The type of what two operands give, whose types are `one` and `other`."""
+    if one is None or other is None:
+        return one if other is None else other
+    if "f64" in (one, other):
+        return "f64"
+    if isinstance(op, ast.Div):
+        raise LoopError(f"/ of {one} and {other}: {ast.unparse(left)}, {ast.unparse(right)}")
+    if "u64" in (one, other):
+        if one != other and (literal(right if one == "u64" else left) or 0) < 0:
+            raise LoopError(f"a negative number and {ast.unparse(left)}, {ast.unparse(right)}")
+        if one != other and literal(right if one == "u64" else left) is None:
+            text = f"{ast.unparse(left)}, {ast.unparse(right)}"
+            raise LoopError(f"a signed and an unsigned number: {text}")
+        return "u64"
+    return "i64"
 
 
 def _of_intrinsic(name: str, kinds: Sequence[Type | None]) -> Type:
