@@ -221,7 +221,7 @@ class Values(Instructions):
                 self.line(f"store i64 {self.given(value, 'u64').text}, ptr {where}, align 1")
                 return Value("", "void")
             case "prefetch", [array, index]:
-                self.module.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+                self.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
                 where = self.element(array, index)
                 self.line(f"call void @llvm.prefetch.p0(ptr {where}, i32 0, i32 3, i32 1)")
                 return Value("", "void")
