@@ -50,6 +50,7 @@ def version() -> str:
     return ".".join(map(str, llvm.llvm_version_info))
 
 
+@cache  # it keeps what it finds out about the processor, which takes milliseconds
 def _target(level: int, of: Processor) -> Any:
     target = llvm.Target.from_triple(of.triple)
     return target.create_target_machine(
