@@ -8,20 +8,21 @@ from __future__ import annotations
 from threading import local
 from time import perf_counter
 from types import TracebackType
-from typing import Literal
+from typing import Literal, get_args
 
 from gdatalog.records import dataclass, fields
 
-Kind = Literal["planning", "compiling", "indexing", "moving"]
+Kind = Literal["planning", "compiling", "indexing", "moving", "loading", "writing"]
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Seconds of checking and planning, of compiling loops or loading them, of building indexes,
-    of copying to and from a device; and how many bytes were copied.
+    of copying to and from a device, of reading files and of writing them; and how many bytes were
+    copied.
 
-    >>> Costs(compiling=1.5, moved=8) - Costs(compiling=0.5)
-    Costs(planning=0.0, compiling=1.0, indexing=0.0, moving=0.0, moved=8)
+    >>> Costs(compiling=1.5, moved=8) - Costs(compiling=0.5, loading=2.0)
+    Costs(planning=0.0, compiling=1.0, indexing=0.0, moving=0.0, moved=8, loading=-2.0, writing=0.0)
     """
 
     planning: float = 0.0
@@ -29,6 +30,8 @@ class Costs:
     indexing: float = 0.0
     moving: float = 0.0
     moved: int = 0
+    loading: float = 0.0
+    writing: float = 0.0
 
     def __add__(self, other: Costs) -> Costs:
         return Costs(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Costs)))
@@ -41,9 +44,7 @@ class _Account(local):
     """A thread's own."""
 
     def __init__(self) -> None:
-        self.seconds: dict[Kind, float] = dict.fromkeys(
-            ("planning", "compiling", "indexing", "moving"), 0.0
-        )
+        self.seconds: dict[Kind, float] = dict.fromkeys(get_args(Kind), 0.0)
         self.moved = 0
         self.total = 0.0  # seconds of all kinds
 

@@ -373,6 +373,14 @@ def test_profile_and_timing_are_told_on_stderr(run):
     assert any(line.startswith("│ 1 row of tr, ") for line in lines)
 
 
+def test_timing_tells_reading_and_writing_of_files(run, tmp_path):
+    (tmp_path / "e.facts").write_text("1\t2\n")
+    text = ".decl e(x: int, y: int)\n.input e\n.output p\np(y) <- e(_, y)."
+    _, _, err = run("--timing", "-F", str(tmp_path), "-D", str(tmp_path), "-c", text)
+    times = r"total: [\d.]+ s, of it loading [\d.]+ s, writing [\d.]+ s"
+    assert re.fullmatch(times, err.splitlines()[-1])
+
+
 def test_version_and_help(run):
     assert run("--version") == (0, f"gdatalog {__version__}\n", "")
     code, out, err = run("--help")

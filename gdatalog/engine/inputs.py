@@ -14,6 +14,7 @@ from gdatalog.errors import Caution, Error
 from gdatalog.parser.syntax import Decl, Directive, Statement
 from gdatalog.planner.checked import Schema
 from gdatalog.records import dataclass, field, replace
+from gdatalog.spent import spending
 from gdatalog.storage.lineage import Version
 from gdatalog.storage.load_options import Findings
 from gdatalog.storage.relation import Relation
@@ -131,7 +132,7 @@ class Inputs(Mapping[str, Relation]):
                     return relation
 
                 watch = watching()
-                with watch.work("loading", f"{name} from {path}"):
+                with watch.work("loading", f"{name} from {path}"), spending("loading"):
                     if directive.path is not None:
                         found = self.afar(path, name, schema)
                     found = found or watch.aside(made)

@@ -278,6 +278,7 @@ def _index(index: Index) -> Node:
 def _apart(costs: Costs) -> list[str]:
     """What went neither into rows nor into loops."""
     spent = {
+        "loading": costs.loading,
         "planning": costs.planning,
         "compiling": costs.compiling,
         "making indexes": costs.indexing,

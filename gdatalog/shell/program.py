@@ -22,6 +22,7 @@ from gdatalog.result import Result
 from gdatalog.shell.messages import say, say_error, took
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress import ProgressLine
+from gdatalog.spent import so_far, spending
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +66,16 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
                 plan = explain(session, _explained_names(session), db._workspace.why)
                 output.plan(plan, form)
                 return []
-            started = perf_counter()
+            started, before = perf_counter(), so_far()
             shown = sum(_to_stdout(ask, job.folders) for ask in session.asks())
             with output.document(shown):
                 failed = answer_all(db, session, output, job.folders, line, job.timing, job.bail)
             seconds = perf_counter() - started
             if job.timing:
-                say(f"total: {seconds:.3f} s")
+                spent = so_far() - before
+                parts = {"loading": spent.loading, "writing": spent.writing}
+                told = [f"{what} {cost:.3f} s" for what, cost in parts.items() if cost]
+                say(f"total: {seconds:.3f} s{', of it ' if told else ''}{', '.join(told)}")
             if reports is not None:
                 from gdatalog.report import Profile
 
@@ -147,7 +151,7 @@ def give(
     elif _to_stdout(ask, folders):
         output.relation(ask.name, result, directive)
     else:
-        with shown:
+        with shown, spending("writing"):
             written = write_relation(directive, ask.name, result, session.settings.policy, folders)
         if sys.stderr.isatty():
             rows = "1 row" if len(result) == 1 else f"{len(result):,} rows"

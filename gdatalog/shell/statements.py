@@ -80,6 +80,7 @@ def _tell_times(parsing: float, costs: Costs, whole: float) -> None:
     """Where the time of a statement went."""
     parts = {
         "parse": parsing,
+        "load": costs.loading,
         "plan": costs.planning,
         "compile": costs.compiling,
         "index": costs.indexing,
