@@ -39,6 +39,7 @@ SUITES = (
     "long_texts",
     "loading",
     "limits",
+    "programs",
 )
 _UNTRUSTED = "the figures of this run are not to be trusted"
 OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"

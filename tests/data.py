@@ -83,9 +83,14 @@ def closure_edges(name: str) -> Columns:
 
 def hmmer(folder: Path) -> Path:
     """Unpacks the facts of a C program and its points-to sets; gives where they are."""
-    with tarfile.open(_path(HMMER)) as archive:
-        archive.extractall(folder, filter="data")
+    unpack(HMMER, folder)
     return folder / "hmmer"
+
+
+def unpack(path: str, folder: Path) -> None:
+    """Unpacks an archive of the data folder."""
+    with tarfile.open(_path(path)) as archive:
+        archive.extractall(folder, filter="data")
 
 
 def _path(path: str) -> Path:
