@@ -48,7 +48,7 @@ class Function:
 def helper(function: Any) -> Function:
     """A helper, read from the file that it stands in."""
     module = sys.modules[function.__module__]
-    node = _functions_of(str(module.__file__))[function.__name__]
+    node = _node_of(str(module.__file__), function.__code__.co_firstlineno)
     name = f"{home(function.__module__)}.{function.__name__}"
     return Function(name, node, vars(module), kind_of(function))
 
@@ -63,10 +63,20 @@ def home(module: str) -> str:
     return f"{name}.{hashlib.sha256(text).hexdigest()[:20]}"
 
 
+def _node_of(path: str, number: int) -> ast.FunctionDef:
+    """The function that begins at a line, of which alone the text is read: files are long."""
+    lines = _lines_of(path)
+    begin = end = next(at for at in range(number - 1, len(lines)) if lines[at].startswith("def "))
+    while end + 1 < len(lines) and lines[end + 1][:1] in ("", " ", ")"):
+        end += 1
+    node = ast.parse("\n".join(lines[begin : end + 1])).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    return node
+
+
 @cache
-def _functions_of(path: str) -> dict[str, ast.FunctionDef]:
-    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
-    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+def _lines_of(path: str) -> list[str]:
+    return Path(path).read_text(encoding="utf-8").splitlines()
 
 
 def printed(source: str) -> tuple[Function, dict[str, str]]:

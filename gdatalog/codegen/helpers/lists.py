@@ -4,9 +4,9 @@ A list is a range [lo, hi) of an array of ascending, distinct keys of 32 or 64 b
 are compared may differ in width. Where two lists meet, `out` may be the array of the first one
 if that list starts at 0: what is written never overtakes what is read.
 
-Each function costs some 30 ms to compile, for each combination of types that it is called with.
-So there are no small helpers here, and keys are widened to 64 bits on their way. Above 300 lines,
-for all ways in which two lists meet stand side by side.
+A `part` costs some 10 ms to compile, for each combination of types that it is called with, however
+small it is. So there are few, and what chooses between them is `inlined`. Keys are widened to 64
+bits on their way. Above 300 lines, for all ways in which two lists meet stand side by side.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def count_leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int)
     return n
 
 
-@part
+@inlined
 def intersect(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
     """Writes the common values, ascending; gives how many."""
     a, b = ahi - alo, bhi - blo
@@ -230,7 +230,7 @@ def intersect(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out:
     return merge(va, alo, ahi, vb, blo, bhi, out)
 
 
-@part
+@inlined
 def count_common(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
     """How many values are common."""
     a, b = ahi - alo, bhi - blo
@@ -243,17 +243,22 @@ def count_common(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -
 
 
 @part
-def mark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
-    """Marks a list's values, in bytes that stand for base, base + 1, ..."""
+def write_marks(values: Array, lo: int, hi: int, marks: Array, base: int, mark: int) -> None:
+    """Gives a list's values a mark, or takes it away, in bytes for base, base + 1, ..."""
     for k in range(lo, hi):
-        put(marks, at(values, k) - base, 1)
+        put(marks, at(values, k) - base, mark)
 
 
-@part
+@inlined
+def mark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
+    """Marks a list's values."""
+    write_marks(values, lo, hi, marks, base, 1)
+
+
+@inlined
 def unmark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
     """Takes the marks away."""
-    for k in range(lo, hi):
-        put(marks, at(values, k) - base, 0)
+    write_marks(values, lo, hi, marks, base, 0)
 
 
 @part
@@ -286,7 +291,7 @@ def count_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int) -> int:
     return n
 
 
-@part
+@inlined
 def meet_marked(
     va: Array,
     alo: int,
@@ -304,7 +309,7 @@ def meet_marked(
     return keep_marked(vb, blo, bhi, marks, base, out)
 
 
-@part
+@inlined
 def count_meet_marked(
     va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, marks: Array, base: int
 ) -> int:
