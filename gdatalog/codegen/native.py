@@ -91,7 +91,7 @@ class Bound:
     `function`: a `Native`, or any other that takes the arrays as they are.
     """
 
-    __slots__ = ("_address", "_places", "_words", "arrays", "function")
+    __slots__ = ("_address", "_places", "_set", "_words", "arrays", "function")
 
     def __init__(self, function: Any, arrays: dict[str, Any]) -> None:
         self.function = function
@@ -99,10 +99,14 @@ class Bound:
         self._places = {name: 2 * at for at, name in enumerate(arrays)}
         self._words = array("Q", bytes(16 * len(arrays)))
         self._address, _ = self._words.buffer_info()
+        self._set = False
         for name, value in arrays.items():
             self.set(name, value)
+        self._set = True
 
     def set(self, name: str, value: Any) -> None:
+        if self.arrays.get(name) is value and self._set:
+            return
         self.arrays[name] = value
         function = self.function
         if isinstance(function, Native):

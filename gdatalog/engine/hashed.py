@@ -40,6 +40,11 @@ class Hashed:
         self.count = 0
         self._bits = _bits_for(expected)
         self.slots: Array = np.zeros(1 << self._bits, dtype=np.int64)
+        self.arguments = self._arguments()  # what loops are given of it
+
+    def _arguments(self) -> dict[str, Array]:
+        bounds = [*self.space.bounds, self.shift]
+        return {"slots": self.slots, "space": np.array(bounds, dtype=np.int64)}
 
     @staticmethod
     def bytes_for(count: int) -> int:
@@ -73,6 +78,7 @@ class Hashed:
             move(old, cuts[at], cuts[at + 1], self.slots, self.shift)
 
         spread(part, range(parts), parts > 1)
+        self.arguments = self._arguments()
 
     def rows(self) -> Columns:
         """All rows, in no order."""

@@ -46,6 +46,11 @@ class KeySpace:
         """How many rows there could be."""
         return prod(self.spans)
 
+    @property
+    def bounds(self) -> list[int]:
+        """The least value of each column, and how many there are, one behind the other."""
+        return [number for pair in zip(self.least, self.spans, strict=True) for number in pair]
+
     def holds(self, columns: Sequence[Array]) -> bool:
         return all(
             len(column) == 0 or (int(column.min()) >= low and int(column.max()) < low + span)

@@ -20,6 +20,8 @@ class Marks:
         self.space = space
         # Pages that hold no mark are never touched, so they take no memory.
         self.words: Array = np.zeros((space.size + 63) >> 6, dtype=np.int64)
+        # What loops are given of it.
+        self.arguments = {"marks": self.words, "space": np.array(space.bounds, dtype=np.int64)}
 
     @staticmethod
     def bytes_for(space: KeySpace) -> int:

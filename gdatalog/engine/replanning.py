@@ -22,7 +22,7 @@ from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
 SHIFT = 16.0  # times
-REPLAN = 100_000  # rows that a rule's rounds look at before its plan is worth a look
+REPLAN = 1_000_000  # rows that a rule's rounds look at before its plan is worth a look
 SAMPLE = 2000  # rows, by which different values are counted
 
 

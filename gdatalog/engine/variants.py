@@ -11,7 +11,7 @@ Above 300 lines, for both ways to run a variant, and when it goes over, belong t
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from math import inf
@@ -27,7 +27,6 @@ from gdatalog.engine.device import CPU, compiled_function
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.hashed import Hashed
 from gdatalog.engine.ledger import RuleRound, RuleRun
-from gdatalog.engine.marks import Marks
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.stratum import NO_PARTS, Parts, StratumRun
 from gdatalog.executors.fresh import CROWDED, ENDLESS, Loops
@@ -51,6 +50,7 @@ LOOPS, LEAST = 300_000.0, 200_000
 # Rows that are not worth the start of a thread for loops, by what they look at and as they come.
 SHORT, FEW = 50_000.0, 1 << 12
 TURN, LOOPS_TURN = 50_000, 10_000  # rows: what a turn of a rule costs besides, and one of loops
+BY_LOOPS = Choice(False, "the rounds are worth it")
 MOST_LOOPS = 8  # that a variant keeps, each with scratch of its own
 AT_ONCE = 1 << 18  # rows that loops are run for, if there are so many
 
@@ -328,16 +328,17 @@ class Variant:
                 alone = count <= FEW and count * self.rate < SHORT
                 loops.begin({f"new{at}": column for at, column in enumerate(given)}, alone)
             room = known.room if isinstance(known, Hashed) else ENDLESS
-            status = loops.go_on(_arguments(known), room, limits)
-            tried, _ = loops.counts()
+            status = loops.go_on(known.arguments, room, limits)
+            tried, rows = loops.counts()
             self.rate = max(tried / count, self._expected_each())
             self.looked += tried
             limits.look(LOOPS_TURN + tried)
-            table.take(loops.taken())
-            limits.charge("blocks", 0)
-            limits.charge(self.plan.relation, table.nbytes)
+            if rows:
+                table.take(loops.taken())
+                limits.charge("blocks", 0)
+                limits.charge(self.plan.relation, table.nbytes)
             if status == DONE:
-                self._tell(loops, did, perf_counter() - began)
+                self._tell(loops, did, tried, rows, perf_counter() - began)
                 return True
             if status not in (OUTSIDE, CROWDED):
                 return False  # breadth-first tells failures from what does not matter
@@ -348,17 +349,15 @@ class Variant:
             known = changed
         return False
 
-    def _tell(self, loops: Loops, did: RuleRound, seconds: float) -> None:
-        tried, rows = loops.counts()
+    def _tell(self, loops: Loops, did: RuleRound, tried: int, rows: int, seconds: float) -> None:
         self.found += rows
-        choice = Choice(False, "the rounds are worth it")
         did.tried += tried
         did.seconds += seconds
-        did.executors[self.number] = choice.kind
+        did.executors[self.number] = BY_LOOPS.kind
         if self.report is not None:
             self.report.rows += rows
             self.report.seconds += seconds
-            self.report.executors[self.number] = choice
+            self.report.executors[self.number] = BY_LOOPS
             self.report.saw(counted(loops.printed, [self.join], loops.tallied()))
 
 
@@ -388,12 +387,3 @@ def alone(plan: RulePlan, number: int) -> RulePlan:
     bindings = tuple(names for group, names in pairs if number in group)
     groups = ((0,),) if plan.groups else ()
     return replace(plan, joins=(plan.joins[number],), groups=groups, bindings=bindings)
-
-
-def _arguments(known: Marks | Hashed) -> Mapping[str, Any]:
-    """What tells new rows, as loops are given it."""
-    space = known.space
-    bounds = [number for pair in zip(space.least, space.spans, strict=True) for number in pair]
-    if isinstance(known, Marks):
-        return {"marks": known.words, "space": np.array(bounds, dtype=np.int64)}
-    return {"slots": known.slots, "space": np.array([*bounds, known.shift], dtype=np.int64)}

@@ -15,6 +15,7 @@ from gdatalog.storage.trie import Trie, TrieLevel
 
 MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # bytes of a worker's scratch
 UNKNOWN = 1 << 16  # values, where there are others in each round
+FEW = 1 << 11  # values, whose rows of bits fit anywhere
 MOST_TILE_ROWS = 1 << 20  # bytes of a tile's, of which there are thousands
 
 
@@ -75,12 +76,14 @@ def _layout(trie: Trie, number: int, grows: bool) -> TrieLayout:
 
 def _level(level: TrieLevel, root: bool, grows: bool) -> LevelLayout:
     low, high = level.span
-    bits = level.longest**2 // 8
+    # What grows is not measured closer than need be.
+    longest = len(level) if grows and len(level) < FEW else level.longest
+    bits = longest**2 // 8
     return LevelLayout(
         level.values.dtype,
         level.offsets.dtype,
         UNKNOWN if grows else rounded(len(level)),
-        UNKNOWN if grows else rounded(level.longest),
+        UNKNOWN if grows else rounded(longest),
         root and not grows and level.is_dense,
         high - low < MOST_MARKS,
         bits <= MOST_ROWS,

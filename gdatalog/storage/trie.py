@@ -82,6 +82,8 @@ class TrieLevel:
 
     def _ints(self, low: Any, high: Any) -> tuple[int, int]:
         """Two scalars as Python's: from a device in one go."""
+        if self.xp is np:
+            return int(low), int(high)
         low, high = self.xp.stack([low, high]).tolist()
         return low, high
 
