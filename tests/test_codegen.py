@@ -24,6 +24,7 @@ from gdatalog.codegen.helpers import (
     bits,
     hashing,
     improving,
+    lines,
     lists,
     sorting,
     spelling,
@@ -38,7 +39,7 @@ from tests.replay.running import collect
 
 # How many functions are drawn.
 FUNCTIONS = int(os.environ.get("GDATALOG_PROGRAMS", "300")) // 10
-MODULES = (atomics, bits, hashing, improving, lists, sorting, spelling, values)
+MODULES = (atomics, bits, hashing, improving, lines, lists, sorting, spelling, values)
 
 Tier = machine.Tier
 
@@ -294,6 +295,7 @@ OF_MODULES = {
     "bits": {"dst": "u64[]", "a": "u64[]", "b": "u64[]"},
     "spelling": {"data": "u8[]", "text": "u8[]", "used": "bool[]"}
     | dict.fromkeys(("ends", "state"), "i64[]"),
+    "lines": {"data": "u8[]", "text": "u8[]", "out": "u8[]", "state": "i64[]"},
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ class _Kernels(NamedTuple):
     scan: Any
     measure: Any
     look_up: Any
+    join: Any
     index_texts: Any
     move_slots: Any
 
@@ -40,15 +41,16 @@ def text_kernels_for(count: int) -> Kernels | None:
 
 def _compiled() -> Kernels:
     from gdatalog.codegen import native
-    from gdatalog.codegen.helpers import spelling
+    from gdatalog.codegen.helpers import lines, spelling
 
-    lines = ("u8[]", "i64", "i64", "bool", "i64[]", "i64")
+    rows = ("u8[]", "i64", "i64", "bool", "i64[]", "i64")
     cells = ("u8[]", "i64[]", "i64[]", "i64", "i64")
     texts = ("u8[]", "i64[]", "i64[]", "i64", "i64[]")
     return _Kernels(
-        native.of(spelling.scan, *lines, "i64[]", "i64[]", "i64[]", "i64[]"),
+        native.of(lines.scan, *rows, "i64[]", "i64[]", "i64[]", "i64[]"),
         native.of(spelling.measure, "u8[]", "i64[]", "i64[]"),
         native.of(spelling.look_up, *cells, *texts, "i32[]"),
+        native.of(lines.join, "i64[]", "i64[]", "i64", "u8[]", "i64[]", "u8[]", "i64[]"),
         native.of(spelling.index_texts, "u8[]", "i64[]", "bool[]", "i64", "i64[]", "i64"),
         native.of(spelling.move_slots, "i64[]", "i64[]", "i64"),
     )

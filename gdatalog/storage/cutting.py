@@ -20,7 +20,7 @@ import numpy as np
 
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array, Column, Texts
-from gdatalog.storage.text_set import PADDING, Kernels, TextSet, kernels_for
+from gdatalog.storage.text_set import NOT_ASCII, PADDING, Kernels, TextSet, kernels_for
 from gdatalog.storage.threads import cores, spread
 from gdatalog.values import TypeName
 from gdatalog.watching import watching
@@ -29,9 +29,8 @@ PIECE = 1 << 21  # bytes that are read at a time
 SMALL = 1 << 22  # bytes, up to which Python cuts a file while the compiler does not run
 _NUMBER = re.compile("[+-]?[0-9]{1,18}")
 _ROWS = 1 << 15  # that are cut at a time
-_HIGH = 0x8080_8080_8080_8080  # a byte of what is not ASCII
 
-# As the compiled code has them (`codegen/helpers/spelling.py`).
+# As the compiled code has them (`codegen/helpers/lines.py`).
 _TEXT, _INT, _NOTHING = 0, 1, 2
 _PLACE, _ROW, _SEEN = 0, 1, 2
 _NEWLINE = ord("\n")
@@ -188,7 +187,7 @@ class _Cutting:
             columns = iter(np.ascontiguousarray(codes.T)), iter(numbers[:, :rows].copy())
             self._found[number, part] = [next(columns[kind]) for kind in kinds]
             part += 1
-        if int(state[_SEEN]) & _HIGH:
+        if int(state[_SEEN]) & NOT_ASCII:
             try:
                 room[:stop].decode()
             except UnicodeDecodeError:

@@ -17,7 +17,7 @@ from threading import Lock
 import numpy as np
 
 from gdatalog.account import TEXTS
-from gdatalog.storage.table import Array, Texts
+from gdatalog.storage.table import Array, Texts, used_codes
 from gdatalog.storage.text_set import Kernels, TextSet
 from gdatalog.watching import OBJECT, patiently, watching, working_space
 
@@ -119,12 +119,12 @@ class SymbolTable:
 
     def encode(self, column: Texts) -> Array:
         """Codes of this table for a column of texts, one a row."""
-        if len(column.codes) == 0:
+        if len(column) == 0:
             return np.empty(0, dtype=np.int32)
         if column.spelled is not None and column.spelled is self._set:
-            return column.codes
+            return column.numbers
         if column.spelled is not None:
-            return self._taken_in(column.spelled)[column.codes]
+            return self._taken_in(column.spelled)[column.numbers]
         watch, texts = watching(), column.texts
         codes = np.empty(len(texts), dtype=np.int32)
         for start in range(0, len(texts), AT_ONCE):
@@ -152,24 +152,13 @@ class SymbolTable:
 
     def decode(self, codes: Array) -> Texts:
         """A column of texts that holds no more texts than it needs."""
+        texts = self._texts
+        if self._set is not None:
+            return Texts(codes, self._set)
         if len(codes) == 0:
             return Texts(np.empty(0, dtype=np.int32), np.empty(0, dtype=object))
-        known = len(self)
-        if known > 16 * len(codes):
-            used, rows = np.unique(codes, return_inverse=True)
-            return Texts(rows.astype(np.int32), self._objects(used))
-        marks = np.zeros(known, dtype=np.bool_)
-        marks[codes] = True
-        places = np.cumsum(marks, dtype=np.int32) - np.int32(1)
-        return Texts(places[codes], self._objects(np.flatnonzero(marks)))
-
-    def _objects(self, codes: Array) -> Array:
-        """The texts of some codes, as an array of objects."""
-        if self._set is None:
-            return self.array()[codes]
-        found = np.empty(len(codes), dtype=object)
-        found[:] = self._set.texts(codes)
-        return found
+        used, places = used_codes(codes, len(texts))
+        return Texts(places, self.array()[used])
 
     def array(self) -> Array:
         """All texts, as an array of objects, by code."""

@@ -25,37 +25,59 @@ Array = NDArray[Any]
 class Texts:
     """A column of strings: the distinct texts, and for each row which of them it holds."""
 
-    __slots__ = ("_texts", "codes", "spelled")
+    __slots__ = ("_codes", "_texts", "numbers", "spelled")
 
     def __init__(self, codes: Array, texts: Array | TextSet) -> None:
-        """`codes`: integers, one a row. `texts`: of dtype object, each a str, all different; or
-        their bytes, of which strings are made only when somebody asks for them."""
-        self.codes = codes
+        """`codes`: integers, one a row. `texts`: of dtype object, each a str, all different; or a
+        set that may have many more. Strings are made of those that stand in a row, when somebody
+        asks for them."""
+        objects = texts if isinstance(texts, np.ndarray) else None
+        self._codes, self._texts = (None if objects is None else codes), objects
+        self.numbers = codes  # as they were given
         self.spelled = None if isinstance(texts, np.ndarray) else texts
-        self._texts = texts if isinstance(texts, np.ndarray) else None
 
     def __len__(self) -> int:
-        return len(self.codes)
+        return len(self.numbers)
 
     def __reduce__(self) -> tuple[type[Texts], tuple[Array, Array]]:
         return Texts, (self.codes, self.texts)
 
     @property
+    def codes(self) -> Array:
+        """Which of the texts each row holds."""
+        return self._narrowed()[0]
+
+    @property
     def texts(self) -> Array:
         """The distinct texts, an array of objects."""
-        if self._texts is None:
+        return self._narrowed()[1]
+
+    def _narrowed(self) -> tuple[Array, Array]:
+        if self._codes is None or self._texts is None:
             assert self.spelled is not None
-            self._texts = np.empty(len(self.spelled), dtype=object)
-            self._texts[:] = self.spelled.texts()
-        return self._texts
+            used, self._codes = used_codes(self.numbers, len(self.spelled))
+            self._texts = np.empty(len(used), dtype=object)
+            self._texts[:] = self.spelled.texts(used)
+        return self._codes, self._texts
 
     def take(self, rows: Array) -> Texts:
-        return Texts(self.codes[rows], self.spelled or self.texts)
+        return Texts(self.numbers[rows], self.texts if self.spelled is None else self.spelled)
 
     def decode(self) -> Array:
         """One str a row, as an array of objects."""
-        texts = self.texts
-        return texts[self.codes] if len(texts) else np.empty(0, dtype=object)
+        codes, texts = self._narrowed()
+        return texts[codes] if len(texts) else np.empty(0, dtype=object)
+
+
+def used_codes(codes: Array, count: int) -> tuple[Array, Array]:
+    """Which of so many codes stand in a column, ascending; and for each row which of these."""
+    if count > 16 * len(codes):
+        used, places = np.unique(codes, return_inverse=True)
+        return used, places.astype(np.int32)
+    marks = np.zeros(count, dtype=np.bool_)
+    marks[codes] = True
+    places = np.cumsum(marks, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(marks), places[codes]
 
 
 Column = Array | Texts

@@ -22,15 +22,18 @@ PADDING = 8  # bytes behind the last text, for texts are read by words
 _FEW = 1 << 10  # texts that an empty set has room for
 _MANY = 1 << 17  # texts, from which on a table of slots only doubles
 _TAG_BITS = 31
+_NUMBER = 21  # bytes that a number and what ends it may take
+NOT_ASCII = 0x8080_8080_8080_8080  # the bits of a word that has such a byte
 _ODD = "surrogatepass"
 
 
 class Kernels(Protocol):
-    """The compiled functions; `codegen/helpers/spelling.py` says what each does."""
+    """The compiled functions; those of `spelling.py` and `lines.py` of `codegen/helpers`."""
 
     def scan(self, *args: Any) -> int: ...
     def measure(self, *args: Any) -> None: ...
     def look_up(self, *args: Any) -> int: ...
+    def join(self, *args: Any) -> bool: ...
     def index_texts(self, *args: Any) -> None: ...
     def move_slots(self, *args: Any) -> None: ...
 
@@ -147,6 +150,28 @@ class TextSet:
         else:
             starts, stops = ends[codes].tolist(), ends[codes + 1].tolist()
         return [str(text[a:b], "utf-8", _ODD) for a, b in zip(starts, stops, strict=True)]
+
+    def lines(
+        self, columns: Sequence[Array], are_texts: Sequence[bool], delimiter: str
+    ) -> memoryview | None:
+        """The lines of rows of numbers, and of texts by their numbers; None if a text holds what
+        ends a cell or a line, or is no valid Unicode."""
+        cells = np.stack(columns, axis=1).astype(np.int64, copy=False)
+        room = _NUMBER * cells.size + PADDING
+        for at in np.flatnonzero(are_texts):
+            room += int((self.ends[cells[:, at] + 1] - self.ends[cells[:, at]]).sum())
+        out, state = np.empty(room, dtype=np.uint8), np.zeros(2, dtype=np.int64)
+        wanted = np.where(are_texts, 0, 1)
+        how = wanted, ord(delimiter), self.text, self.ends
+        if not self.kernels.join(cells.ravel(), *how, out, state):
+            return None
+        found = out.data[: int(state[0])]
+        if int(state[1]) & NOT_ASCII:
+            try:
+                str(found, "utf-8")
+            except UnicodeDecodeError:
+                return None
+        return found
 
 
 def _spelled(texts: Sequence[str]) -> tuple[Array, Array]:

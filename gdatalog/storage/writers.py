@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from gdatalog.errors import DataError, TimeLimitError, UsageError
-from gdatalog.storage.as_text import facts_text, quoted, records, starts
+from gdatalog.storage.as_text import facts_bytes, facts_text, quoted, records, starts
 from gdatalog.storage.export import to_arrow
 from gdatalog.storage.load_options import check_delimiter
 from gdatalog.storage.parquet import ROWS
@@ -128,7 +128,11 @@ def write_facts(
     """Write as Soufflé does: one row a line, tabs between, values verbatim."""
     name = os.fspath(path)
     stem = os.path.basename(name).split(".")[0]
-    chunks = facts_text(table, stem, delimiter=delimiter, header=header)
+    chunks: Iterable[str | bytes | memoryview] | None = None
+    if not header:
+        chunks = facts_bytes(table, stem, delimiter)
+    if chunks is None:
+        chunks = facts_text(table, stem, delimiter=delimiter, header=header)
     with _writing(table, name):
         _write(name, lambda file: _write_texts(name, file, chunks))
 
@@ -136,7 +140,7 @@ def write_facts(
 # ---------------------------------------------------------------- files
 
 
-def _write_texts(name: str, file: BinaryIO, chunks: Iterable[str]) -> None:
+def _write_texts(name: str, file: BinaryIO, chunks: Iterable[str | bytes | memoryview]) -> None:
     with contextlib.ExitStack() as stack:
         packed: Any = file
         if name.lower().endswith(".gz"):
@@ -149,7 +153,7 @@ def _write_texts(name: str, file: BinaryIO, chunks: Iterable[str]) -> None:
             sink = stack.enter_context(pa.PythonFile(file, "w"))
             packed = stack.enter_context(pa.CompressedOutputStream(sink, "zstd"))
         for chunk in chunks:
-            packed.write(chunk.encode())
+            packed.write(chunk.encode() if isinstance(chunk, str) else chunk)
 
 
 def _write_arrow(table: Table, kind: str, file: BinaryIO) -> None:

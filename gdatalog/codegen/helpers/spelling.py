@@ -1,4 +1,4 @@
-"""Delimited text cut into cells, and sets of texts that the cells are looked up in.
+"""Sets of texts as bytes: hashing, looking up, growing.
 
 A set numbers its texts from 0 on. The bytes of text c are `text[ends[c]:ends[c + 1]]`. `slots` is
 a hash table with open addressing: a slot holds 31 bits of a text's hash above its number plus one,
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.codegen.helpers.bits import trailing_zeros
 from gdatalog.codegen.helpers.elements import at, prefetch, put, put_word, word
 from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
@@ -20,55 +19,49 @@ from gdatalog.storage.table import Array
 # What the `state` of a set holds: the number of texts.
 COUNT = 0
 
-# What the state of `scan` holds: where it goes on, how many rows it has cut, and all bytes, or-ed.
-PLACE, ROW, SEEN = 0, 1, 2
-
-# What `scan` gives: rows are cut, or a line is not as expected.
-DONE, ODD = 0, 1
-
-# What is wanted of a column.
-TEXT, INT, NOTHING = 0, 1, 2
-
 _FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
-_SEED = np.uint64(0x2545_F491_4F6C_DD1D)
-_ONES = np.uint64(0x0101_0101_0101_0101)
+SEED = np.uint64(0x2545_F491_4F6C_DD1D)
+ONES = np.uint64(0x0101_0101_0101_0101)
 _HIGH = np.uint64(0x8080_8080_8080_8080)
 _ONE = np.uint64(1)
 _HALF = np.uint64(32)
 _TAG = np.uint64(33)
-_NONE = np.uint64(0)
-_NEWLINES = np.uint64(0x0A0A_0A0A_0A0A_0A0A)
-_NEWLINE, _PLUS, _MINUS, _ZERO, _NINE = 10, 43, 45, 48, 57
-_DIGITS = 18  # that fit 64 bits in any case
+NONE = np.uint64(0)
 _LOW = 0xFFFF_FFFF
 _AHEAD = 6  # texts, from one step of looking them up to the next
 
 
 @inlined
-def _mixed(h: np.uint64, more: np.uint64) -> np.uint64:
+def mixed(h: np.uint64, more: np.uint64) -> np.uint64:
     h = (h ^ more) * _FACTOR
     return h ^ (h >> _HALF)
 
 
 @inlined
-def _tag(h: np.uint64, length: int) -> int:
+def tagged(h: np.uint64, length: int) -> int:
     """31 bits of a hash whose words have been mixed."""
     return np.int64(((h ^ np.uint64(length)) * _FACTOR) >> _TAG)  # type: ignore[return-value]
 
 
 @inlined
-def _low_bytes(count: int) -> np.uint64:
+def low_bytes(count: int) -> np.uint64:
     """A mask of fewer than eight bytes."""
     return (_ONE << np.uint64(8 * count)) - _ONE
 
 
 @inlined
+def zeros(w: np.uint64) -> np.uint64:
+    """The high bit of each byte that is zero, and perhaps of some above the lowest of these."""
+    return (w - ONES) & ~w & _HIGH
+
+
+@inlined
 def _tag_of(data: Array, begin: int, length: int) -> int:
-    h = _SEED
+    h = SEED
     for i in range(length >> 3):
-        h = _mixed(h, word(data, begin + 8 * i))
-    last = word(data, begin + (length & ~7)) & _low_bytes(length & 7)
-    return _tag(_mixed(h, last), length)
+        h = mixed(h, word(data, begin + 8 * i))
+    last = word(data, begin + (length & ~7)) & low_bytes(length & 7)
+    return tagged(mixed(h, last), length)
 
 
 @inlined
@@ -78,7 +71,7 @@ def _same(data: Array, begin: int, text: Array, start: int, length: int) -> bool
             return False
     rest = length & ~7
     differ = word(data, begin + rest) ^ word(text, start + rest)
-    return bool((differ & _low_bytes(length & 7)) == _NONE)
+    return bool((differ & low_bytes(length & 7)) == NONE)
 
 
 @inlined
@@ -174,85 +167,3 @@ def move_slots(old: Array, slots: Array, shift: int) -> None:
             while at(slots, place) != 0:
                 place = (place + 1) & mask
             put(slots, place, found)
-
-
-@inlined
-def _number(data: Array, begin: int, end: int) -> tuple[int, bool]:
-    """A decimal number with or without a sign; and whether it is one."""
-    sign = at(data, begin)  # of an empty cell, what ends it
-    i = begin
-    if sign == _MINUS or sign == _PLUS:  # noqa: SIM109, a tuple is an array here
-        i += 1
-    digits = end - i
-    if digits < 1 or digits > _DIGITS:
-        return 0, False
-    value = 0
-    while i < end:
-        digit = at(data, i)
-        if digit < _ZERO or digit > _NINE:
-            return 0, False
-        value = 10 * value + (digit - _ZERO)
-        i += 1
-    return -value if sign == _MINUS else value, True
-
-
-@part
-def scan(
-    data: Array, stop: int, delimiter: int, blank: bool, wanted: Array, rows: int,
-    begins: Array, sizes: Array, numbers: Array, state: Array,
-) -> int:  # fmt: skip
-    """Cuts `data[:stop]`, whole lines, into as many cells a line as columns are `wanted`; at most
-    so many rows.
-
-    Of texts, row by row, it notes where each begins and its hash and length; numbers are written
-    column by column. `blank`: an empty line is a row. Goes on where `state` says.
-    """
-    delimiters = _ONES * np.uint64(delimiter)
-    width = len(wanted)
-    here = at(state, PLACE)
-    seen = _NONE
-    row = 0
-    cell = 0
-    while here < stop and row < rows:
-        if not blank and at(data, here) == _NEWLINE:
-            here += 1
-            continue
-        number = row
-        for column in range(width):
-            begin = here
-            h = _SEED
-            ended = _NONE
-            some = _NONE
-            while True:
-                some = word(data, here)
-                seen |= some
-                one = some ^ delimiters
-                other = some ^ _NEWLINES
-                ended = ((one - _ONES) & ~one & _HIGH) | ((other - _ONES) & ~other & _HIGH)
-                if ended != _NONE:
-                    break
-                h = _mixed(h, some)
-                here += 8
-            rest = trailing_zeros(ended) >> 3
-            here += rest
-            if (at(data, here) == _NEWLINE) != (column + 1 == width):
-                return ODD
-            what = at(wanted, column)
-            if what == TEXT:
-                length = here - begin
-                tag = _tag(_mixed(h, some & _low_bytes(rest)), length)
-                put(begins, cell, begin)
-                put(sizes, cell, (tag << 32) | length)
-                cell += 1
-            elif what == INT:
-                value, fine = _number(data, begin, here)
-                if not fine:
-                    return ODD
-                put(numbers, number, value)
-                number += rows
-            here += 1
-        row += 1
-    put(state, PLACE, here)
-    put(state, ROW, row)
-    put(state, SEEN, at(state, SEEN) | np.int64(seen))
-    return DONE
