@@ -19,8 +19,10 @@ import gdatalog as gd
 from gdatalog.codegen.helpers import lines, spelling
 from gdatalog.cpu_ops import text_kernels
 from gdatalog.errors import DataError
-from gdatalog.storage import cutting, readers, text_set
+from gdatalog.records import replace
+from gdatalog.storage import cutting, delimited, readers, text_set
 from gdatalog.storage.export import to_rows
+from gdatalog.storage.load_options import Findings, LoadOptions
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table, Texts
 from gdatalog.storage.text_set import Kernels, TextSet
@@ -49,12 +51,12 @@ def compiled(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_set, "_FEW", 1)
 
 
-def drawn(rng: random.Random, types: tuple[str, ...]) -> bytes:
+def drawn(rng: random.Random, types: tuple[str, ...], delimiter: str) -> bytes:
     """A facts file that has hardly a mistake."""
     lines = []
     for _ in range(rng.choice([0, 1, 2, 5, 30])):
         cells = [rng.choice(TEXTS if kind == "symbol" else NUMBERS) for kind in types]
-        lines.append("\t".join(cells).encode() + rng.choice(ENDS))
+        lines.append(delimiter.join(cells).encode() + rng.choice(ENDS))
     whole = b"".join(lines)
     for _ in range(rng.choice([0, 0, 0, 0, 1, 2])):
         at = rng.randrange(len(whole) + 1)
@@ -63,9 +65,9 @@ def drawn(rng: random.Random, types: tuple[str, ...]) -> bytes:
     return whole.rstrip(b"\r\n") if rng.random() < 0.3 else whole
 
 
-def outcome(path: Path, declared: Decl) -> Any:
+def outcome(path: Path, declared: Decl, **options: str) -> Any:
     try:
-        table = readers.read_facts(path.stem, path.parent, declared)  # type: ignore[arg-type]
+        table = readers.read_input(path.stem, options, path.parent, declared)  # type: ignore[arg-type]
     except DataError as error:
         return str(error)
     return table.names, table.types, to_rows(table)
@@ -78,7 +80,7 @@ def cut_by(counted: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None
 def test_drawn_files(
     tmp_path: Path, kernels: Kernels, compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rng, path, cut = random.Random(17), tmp_path / "p.facts", [0, 0]
+    rng, cut = random.Random(17), [0, 0]
 
     def counting(way: int) -> Callable[..., Any]:
         def counted(*args: Any) -> Any:
@@ -88,18 +90,21 @@ def test_drawn_files(
 
         return counted
 
-    for _ in range(250):
+    for _ in range(400):
         types = tuple(rng.choices(["symbol", "int"], [3, 1], k=rng.choice([1, 2, 2, 4])))
         declared = Decl(tuple("abcd"[: len(types)]), types)
-        path.write_bytes(drawn(rng, types))
+        path = tmp_path / rng.choice(["p.facts", "p.csv"])
+        options = rng.choice([{}, {}, {"headers": "true"}, {"rfc4180": "true"}])
+        options = {**options, "filename": path.name}
+        path.write_bytes(drawn(rng, types, rng.choice("\t\t,")))
         cut_by(lambda *args: None, monkeypatch)
-        expected = outcome(path, declared)
+        expected = outcome(path, declared, **options)
         cut_by(counting(0), monkeypatch)
-        assert outcome(path, declared) == expected, path.read_bytes()
+        assert outcome(path, declared, **options) == expected, path.read_bytes()
         with monkeypatch.context() as patch:
             patch.setattr(cutting, "kernels_for", lambda count: None)
             cut_by(counting(1), patch)
-            assert outcome(path, declared) == expected, path.read_bytes()
+            assert outcome(path, declared, **options) == expected, path.read_bytes()
     assert min(cut) > 100, cut
 
 
@@ -133,6 +138,60 @@ def test_a_line_of_another_width_is_told_of(tmp_path: Path, compiled: None) -> N
     (tmp_path / "p.facts").write_text("a\tb\n" * 20 + "c\n")
     with pytest.raises(DataError, match=r"p.facts:21:1: .*expected 2 columns, found 1"):
         readers.read_facts("p", tmp_path, decl(x="symbol", y="symbol"))  # type: ignore[arg-type]
+
+
+CELLS = {
+    "text": ["a", "b c", "", "NA", "12", "ä", "name"],
+    "int": ["1", "-7", "007", " 5", "12"],
+    "gaps": ["1", "", "NA"],
+    "float": ["1.5", "1e3", "2"],
+    "bool": ["true", "false"],
+}
+
+
+def drawn_csv(rng: random.Random, kinds: list[str]) -> str:
+    lines = [",".join(rng.choice(CELLS[kind]) for kind in kinds) for _ in range(rng.randrange(30))]
+    if rng.random() < 0.5:
+        lines.insert(0, ",".join(rng.sample(["name", "id", "b c", "x", "1"], len(kinds))))
+    if rng.random() < 0.1:
+        lines.insert(rng.randrange(len(lines) + 1), rng.choice(["a,b,c,d,e,f", '"a"', '"', "\r"]))
+    return "\n".join(lines) + "\n"
+
+
+def test_drawn_tables_with_columns_of_texts(
+    tmp_path: Path, kernels: Kernels, compiled: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else a table has, a header or columns of numbers, its texts are the same."""
+    rng, path, cut = random.Random(23), tmp_path / "p.csv", 0
+
+    def read(declared: Any, options: LoadOptions) -> Any:
+        options = replace(options, findings=Findings())
+        try:
+            table = readers.read_table(path, options, declared=declared)
+        except DataError as error:
+            return str(error)
+        told = [str(caution) for caution in options.findings.cautions("p")]  # type: ignore[union-attr]
+        return table.names, table.types, to_rows(table), told
+
+    def counted(*args: Any) -> Any:
+        nonlocal cut
+        found = cutting.cut_large(*args)
+        cut += found is not None
+        return found
+
+    monkeypatch.setattr(delimited, "cut_large", counted)
+    for _ in range(250):
+        kinds = rng.choices(list(CELLS), [6, 2, 1, 1, 1], k=rng.choice([1, 2, 3, 4]))
+        path.write_text(drawn_csv(rng, kinds))
+        types: list[Any] = [rng.choice(["symbol", "int"]) for _ in kinds]
+        some = Decl(tuple(["name", "x", "id", "y"][: len(kinds)]), tuple(types))
+        declared = rng.choice([None, None, some])
+        options = LoadOptions(header=rng.choice([None, None, True, False]))
+        monkeypatch.setattr(delimited, "kernels_for", lambda count: None)
+        expected = read(declared, options)
+        monkeypatch.setattr(delimited, "kernels_for", lambda count: kernels)
+        assert read(declared, options) == expected, path.read_bytes()
+    assert cut > 100
 
 
 # ----------------------------------------------------------------------------------- writing

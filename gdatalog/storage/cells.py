@@ -13,7 +13,7 @@ defines the meaning and finds the first bad row.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from gdatalog.storage.arrays import arrow_numbers, empty_column, encoded
 from gdatalog.storage.columns import Typed
 from gdatalog.storage.odd_cells import MISSING, why_unreadable
 from gdatalog.storage.place import MissingValue, Place, shown
-from gdatalog.storage.table import DTYPES, Array
+from gdatalog.storage.table import DTYPES, Array, Texts
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, timestamp_from_text
 
 _INT = re.compile(r"[+-]?[0-9]+")
@@ -37,7 +37,12 @@ _BOOLS |= {"false": False, "False": False, "FALSE": False}
 
 
 def cells_column(cells: Any, declared: TypeName | None, place: Place) -> Typed:
-    """A typed column of a pyarrow ChunkedArray of strings without nulls."""
+    """A typed column of a pyarrow ChunkedArray of strings without nulls, or of texts that have been
+    told from other values."""
+    if isinstance(cells, Texts):
+        if declared in (None, "symbol"):
+            return "symbol", cells
+        cells = as_arrow(cells)  # which tells what is wrong
     if len(cells) == 0:
         return declared or "symbol", empty_column(declared or "symbol")
     if declared is None:
@@ -180,10 +185,7 @@ def _inferred(cells: Any, place: Place) -> Typed:
     if not sample:
         blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
         sample = cells.filter(pc.invert(blank))[:100].to_pylist()
-    kinds: tuple[TypeName, ...] = ("int", "float", "bool", "timestamp")
-    for kind in kinds:
-        if not sample or any(cell_value(cell, kind) is None and not _big(cell) for cell in sample):
-            continue
+    for kind in _possible(sample):
         values = _fast(cells, kind)
         if values is None:
             values = _patient(cells, kind, place)
@@ -203,11 +205,7 @@ def kind_of(cells: Any, identifiers: bool = False) -> TypeName:
 
     blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
     there = cells.filter(pc.invert(blank))
-    sample = there[:100].to_pylist()
-    kinds: tuple[TypeName, ...] = ("int", "float", "bool", "timestamp")
-    for kind in kinds:
-        if not sample or any(cell_value(cell, kind) is None and not _big(cell) for cell in sample):
-            continue
+    for kind in _possible(there[:100].to_pylist()):
         if _fast(there, kind) is None and not all(
             cell_value(cell, kind) is not None or (kind == "int" and _big(cell))
             for cell in there.to_pylist()
@@ -216,6 +214,29 @@ def kind_of(cells: Any, identifiers: bool = False) -> TypeName:
         texts = identifiers and kind in ("int", "float") and _has_identifier(there)
         return "symbol" if texts else kind
     return "symbol"
+
+
+def _possible(sample: Sequence[str]) -> list[TypeName]:
+    """What all of some cells may read as, but symbol."""
+    kinds: tuple[TypeName, ...] = ("int", "float", "bool", "timestamp")
+    return [
+        kind
+        for kind in kinds
+        if sample and all(cell_value(cell, kind) is not None or _big(cell) for cell in sample)
+    ]
+
+
+def hold_texts(sample: Sequence[str]) -> bool:
+    """Whether a column with some of these cells, of which some may be missing, holds texts."""
+    there = [cell for cell in sample if cell.strip() not in MISSING]
+    return bool(there) and not _possible(there)
+
+
+def as_arrow(cells: Texts) -> Any:
+    """A column of texts as it would have been read without a look at what it holds."""
+    import pyarrow as pa
+
+    return pa.chunked_array([pa.array(cells.decode().tolist(), pa.string())])
 
 
 def _big(cell: str) -> bool:

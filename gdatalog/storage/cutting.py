@@ -53,7 +53,7 @@ class Layout:
 
 def cut_columns(
     file: IO[bytes], length: int, layout: Layout, texts_for: Callable[[Kernels], TextSet]
-) -> tuple[list[Column], int] | None:
+) -> tuple[tuple[Column, ...], int] | None:
     """The columns that are wanted of the rest of a file, which has so many bytes, and how many rows
     there are; None if it is not simple. `texts_for`: gives the set to add the texts of a large file
     to.
@@ -63,17 +63,24 @@ def cut_columns(
     kernels = kernels_for(length)
     if kernels is None:
         return _by_python(file.read(length), layout) if length <= SMALL else None
-    cutting = _Cutting(file, length, layout, texts_for(kernels))
+    return cut_large(file, length, layout, texts_for(kernels))
+
+
+def cut_large(
+    file: IO[bytes], length: int, layout: Layout, texts: TextSet
+) -> tuple[tuple[Column, ...], int] | None:
+    """The same of a large file, by compiled code."""
+    cutting = _Cutting(file, length, layout, texts)
     workers = min(cores(), 1 + length // PIECE)
     try:
         spread(lambda _: cutting.work(), range(workers), workers > 1)
     except _Odd:
         return None
-    columns = cutting.columns()
+    columns = tuple(cutting.columns())
     return columns, len(columns[0])
 
 
-def _by_python(data: bytes, layout: Layout) -> tuple[list[Column], int] | None:
+def _by_python(data: bytes, layout: Layout) -> tuple[tuple[Column, ...], int] | None:
     try:
         text = data.decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
@@ -96,7 +103,7 @@ def _by_python(data: bytes, layout: Layout) -> tuple[list[Column], int] | None:
             if not all(map(_NUMBER.fullmatch, cells)):
                 return None
             columns.append(np.array(list(map(int, cells)), dtype=np.int64))
-    return columns, len(rows)
+    return tuple(columns), len(rows)
 
 
 class _Cutting:

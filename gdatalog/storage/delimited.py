@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -19,8 +19,11 @@ import numpy as np
 from gdatalog.errors import DataError, Source, Span
 from gdatalog.hands import Left
 from gdatalog.records import dataclass, replace
+from gdatalog.storage.cutting import Layout, cut_large
 from gdatalog.storage.phases import CUTTING
 from gdatalog.storage.place import Place
+from gdatalog.storage.text_set import TextSet, kernels_for
+from gdatalog.values import TypeName
 from gdatalog.watching import watching
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
@@ -128,8 +131,28 @@ class Delimited:
                 start, cell = at + 1, cell + 1
         return Span(source, start, len(record.text))
 
-    def columns(self, width: int) -> list[Any]:
-        """The cells: `width` columns of strings."""
+    def columns(self, width: int, texts: Collection[int] = ()) -> list[Any]:
+        """The cells: `width` columns of strings, as Arrow has them. Those of `texts` are `Texts`
+        where that is sooner."""
+        found: dict[int, Any] = {}
+        length = len(self.data) - self.start
+        kernels = kernels_for(length) if texts else None
+        if kernels is not None:
+            kinds: list[TypeName | None] = [
+                "symbol" if at in texts else None for at in range(width)
+            ]
+            layout = Layout(self.delimiter, tuple(kinds), self.quoted, self.blank_is_row)
+            file = io.BytesIO(self.data)
+            file.seek(self.start)
+            with watching().innermost.within(*CUTTING):
+                cut = cut_large(file, length, layout, TextSet(kernels))
+            if cut is not None:
+                found = dict(zip(sorted(texts), cut[0], strict=True))
+        rest = [at for at in range(width) if at not in found]
+        found |= zip(rest, self._arrow_columns(width, rest) if rest else (), strict=True)
+        return [found[at] for at in range(width)]
+
+    def _arrow_columns(self, width: int, wanted: Sequence[int]) -> list[Any]:
         import pyarrow as pa
         import pyarrow.csv as arrow_csv
 
@@ -139,9 +162,9 @@ class Delimited:
             # Arrow drops a byte order mark; this one is part of a value, the file's is gone.
             data = pa.py_buffer(_MARK + self.data[self.start :])
         if not self.blank_is_row and not self.data[self.start :].strip(b"\r\n"):
-            return [pa.chunked_array([], pa.string()) for _ in names]
+            return [pa.chunked_array([], pa.string()) for _ in wanted]
         if len(data) == 0:
-            return [pa.chunked_array([], pa.string()) for _ in names]
+            return [pa.chunked_array([], pa.string()) for _ in wanted]
         quotes = self.quoted and b'"' in self.data
         if quotes and self.data.count(b'"') % 2:
             for _ in self.records():  # which finds a quote that is never closed
@@ -157,6 +180,7 @@ class Delimited:
             column_types=dict.fromkeys(names, pa.string()),
             null_values=[],
             strings_can_be_null=False,
+            include_columns=[names[at] for at in wanted],
         )
         # A row must fit into two blocks: try again with larger ones before giving up.
         for block_size in (1 << 20, 1 << 26, min(len(data) + 1, (1 << 31) - 1)):
@@ -217,13 +241,6 @@ class Delimited:
             header.end,
             first,
         )
-
-
-def with_first(cell: str, column: Any) -> Any:
-    """A column of cells, and one before them."""
-    import pyarrow as pa
-
-    return pa.chunked_array([pa.array([cell], pa.string()), *column.chunks], pa.string())
 
 
 class _Slowly(io.RawIOBase):

@@ -13,6 +13,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gdatalog.errors import Caution, DataError, Note
 from gdatalog.records import dataclass
 from gdatalog.storage.cells import cell_value, kind_of
@@ -20,6 +22,7 @@ from gdatalog.storage.delimited import Delimited, Record
 from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.matching import respelled
 from gdatalog.storage.raw import Declared, default_name
+from gdatalog.storage.table import Texts
 
 _NAME = re.compile(r"[^\W\d][\w .:/()%-]*|_\w*")
 
@@ -82,6 +85,8 @@ def _by_types(fields: Sequence[str], cells: Sequence[Any]) -> Verdict:
     if any(map(_typed, fields)):
         return Verdict(False, "it holds values")
     for field, column in zip(fields, cells, strict=True):
+        if isinstance(column, Texts):
+            continue
         if field and kind_of(column[:100]) != "symbol" and (kind := kind_of(column)) != "symbol":
             return Verdict(True, f"`{field}` is a name, and below it stand values of type {kind}")
     if not all(fields) or len(set(fields)) < len(fields) or _again(fields, cells):
@@ -95,11 +100,18 @@ def _typed(cell: str) -> bool:
 
 
 def _again(fields: Sequence[str], cells: Sequence[Any]) -> bool:
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    for column in cells:
+        if isinstance(column, Texts):
+            assert column.spelled is not None
+            if np.isin(column.numbers, column.spelled.add(fields)).any():
+                return True
+            continue
+        import pyarrow as pa
+        import pyarrow.compute as pc
 
-    values = pa.array(fields, pa.string())
-    return any(pc.any(pc.is_in(column, values)).as_py() for column in cells)
+        if pc.any(pc.is_in(column, pa.array(fields, pa.string()))).as_py():
+            return True
+    return False
 
 
 def tell(found: Verdict, name: str, first: Record, options: LoadOptions) -> None:

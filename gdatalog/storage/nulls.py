@@ -14,7 +14,7 @@ import numpy as np
 
 from gdatalog.errors import DataError, Note, UsageError, meant
 from gdatalog.records import dataclass
-from gdatalog.storage.cells import cells_column, kind_of
+from gdatalog.storage.cells import as_arrow, cells_column, kind_of
 from gdatalog.storage.columns import column_from
 from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.load_options import LoadOptions, rows
@@ -32,6 +32,10 @@ def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool)
     """Which values of a raw column are missing. Of a text file these are cells such as `NA` in a
     column that holds no texts; where they are `filled`, empty texts too."""
     if source == "text":
+        if isinstance(column, Texts):
+            if declared in (None, "symbol"):
+                return np.zeros(len(column), dtype=np.bool_)
+            column = as_arrow(column)
         return _missing_cells(column, declared, filled)
     if lies_on_device(column):
         column = fetched(column)

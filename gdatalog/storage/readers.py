@@ -19,7 +19,7 @@ import difflib
 import gzip
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
@@ -64,6 +64,8 @@ FORMATS = {
 PACKED = (".gz", ".zst")
 TEXTS = ("csv", "tsv", "facts")
 PIECE = 1 << 24  # bytes that are read at a time
+MARK = b"\xef\xbb\xbf"  # of UTF-8, which a file may begin with
+_HEAD = 1 << 16  # bytes that have the names of columns
 
 # Gives the set that the texts of a file are added to.
 TextsFor = Callable[[Kernels], TextSet]
@@ -145,7 +147,7 @@ def _read_file(
         facts = format == "facts"
         raw = raw_of_text(
             name,
-            data.removeprefix(b"\xef\xbb\xbf"),
+            data.removeprefix(MARK),
             delimiter=delimiter or (None if format == "csv" else "\t"),
             quoted=not facts if quoting is None else quoting,
             declared=_of_names(declared, columns),
@@ -263,14 +265,13 @@ def _verbatim(
     texts_for: TextsFor = TextSet,
 ) -> Table:
     """A text as Soufflé reads it; R.csv has commas only where no line holds a tab."""
-    found = _cut(path, delimiter, header, positions, quoted, declared, options, texts_for)
+    plain = positions is None and not options.mends
+    found = _cut(path, delimiter, header, quoted, declared, texts_for) if plain else None
     if found is not None:
         return found
-    data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
-    if delimiter is None:
-        is_csv = quoted or format_of(path, "facts") == "csv"
-        several = len(declared.types) > 1 or positions is not None
-        delimiter = "," if is_csv and several and b"\t" not in data else "\t"
+    data = read_bytes(path).removeprefix(MARK)
+    several = len(declared.types) > 1 or positions is not None
+    delimiter = delimiter or _delimiter(path, quoted, several, [data])
     raw = raw_of_text(
         path,
         data,
@@ -284,42 +285,52 @@ def _verbatim(
     return _typed(replace(raw, names=None), options, declared, path)
 
 
+def _delimiter(path: str, quoted: bool, several: bool, pieces: Iterable[bytes]) -> str:
+    is_csv = quoted or format_of(path, "facts") == "csv"
+    return "," if is_csv and several and not any(b"\t" in piece for piece in pieces) else "\t"
+
+
 def _cut(
     path: str,
     delimiter: str | None,
     header: bool,
-    positions: list[int] | None,
     quoted: bool,
     declared: Declared,
-    options: LoadOptions,
     texts_for: TextsFor,
 ) -> Table | None:
-    """The same of a large plain text that is as it should be, by compiled code."""
-    if delimiter is None and not quoted and format_of(path, "facts") != "csv":
-        delimiter = "\t"
-    if header or positions is not None or options.mends or delimiter is None:
+    """The same of a plain text that is as it should be, in one pass."""
+    if path.lower().endswith(PACKED) or not os.path.isfile(path):
         return None
+    several = len(declared.types) > 1
     try:
-        size = os.stat(path).st_size if os.path.isfile(path) else 0
-    except OSError:
+        with open(path, "rb", buffering=0) as file:
+            pieces = iter(partial(file.read, PIECE), b"")
+            delimiter = check_delimiter(delimiter or _delimiter(path, quoted, several, pieces))
+            file.seek(0)
+            head = file.read(_HEAD)
+            start = len(MARK) if head.startswith(MARK) else 0
+            if header:
+                end = head.find(b"\n", start)
+                names = head[start:end].removesuffix(b"\r")
+                odd = b"\r" in names or (quoted and b'"' in names)
+                wide = names.count(delimiter.encode()) + 1 == len(declared.types)
+                if end < 0 or not names or odd or not wide:
+                    return None
+                start = end + 1
+            if head.startswith(UTF16):
+                return None
+            length = os.fstat(file.fileno()).st_size - file.seek(start)
+            work = watching().innermost
+            if work.stage == "loading" and not work.several:
+                work.total, work.unit = length, "bytes"
+            blank = declared.types == ("symbol",) and not quoted
+            layout = Layout(delimiter, declared.types, quoted, blank)
+            found = cut_columns(file, length, layout, texts_for)
+    except TimeLimitError:
+        raise
+    except OSError:  # who reads it says what is wrong
         return None
-    if path.lower().endswith(PACKED) or not size:
-        return None
-    blank = declared.types == ("symbol",) and not quoted
-    layout = Layout(check_delimiter(delimiter), declared.types, quoted, blank)
-    work = watching().innermost
-    if work.stage == "loading" and not work.several:
-        work.total, work.unit = size, "bytes"
-    with open(path, "rb", buffering=0) as file:
-        head = file.read(3)
-        if head[:2] in UTF16:
-            return None
-        start = file.seek(3 if head == b"\xef\xbb\xbf" else 0)
-        found = cut_columns(file, size - start, layout, texts_for)
-    if found is None:
-        return None
-    columns, length = found
-    return Table(declared.columns, declared.types, tuple(columns), length)
+    return None if found is None else Table(declared.columns, declared.types, *found)
 
 
 # ---------------------------------------------------------------- bytes

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import islice
+from typing import Any
+
+import numpy as np
 
 from gdatalog.errors import DataError, Source, Span
-from gdatalog.storage.delimited import SNIFFED, CellPlace, Delimited, with_first
+from gdatalog.storage.cells import hold_texts
+from gdatalog.storage.delimited import SNIFFED, CellPlace, Delimited, Record
 from gdatalog.storage.headers import all_names, header_names, tell, verdict
 from gdatalog.storage.load_options import PLAIN, LoadOptions, check_delimiter
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.raw import Declared, Raw
+from gdatalog.storage.table import Texts
 
 _SAMPLE = 100  # records that are looked at to tell delimiter and header
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -48,7 +53,8 @@ def raw_of_text(
         return Raw(None, (), 0)
     first, width = head[0], len(head[0].fields)
     below = text.after(first)
-    columns = [] if options.header is False else below.columns(width)
+    texts = () if options.mends else _texts_among(head, declared)
+    columns = [] if options.header is False else below.columns(width, texts)
     found = verdict(first, [record.fields for record in head[1:]], columns, declared, options)
     tell(found, name, first, options)
     names = header_names(first, text, declared, options) if found.header else None
@@ -57,10 +63,10 @@ def raw_of_text(
         said = first.fields if header_like else None
         raise text.wrong_width(first, arity, _unlike(said, declared))
     if not columns:
-        columns = text.columns(width)
+        columns = text.columns(width, texts)
     elif not found.header:
         columns = [
-            with_first(field, column) for field, column in zip(first.fields, columns, strict=True)
+            _with_first(field, column) for field, column in zip(first.fields, columns, strict=True)
         ]
     rows = below if found.header else text
     positions = list(range(width))
@@ -77,6 +83,29 @@ def raw_of_text(
 
     header = text.span(first) if names is not None else None
     return Raw(names, tuple(columns), len(columns[0]), "text", place, header)
+
+
+def _texts_among(head: Sequence[Record], declared: Declared | None) -> list[int]:
+    """Which columns hold texts, as far as the first rows and the declaration tell."""
+    first, *rows = head
+    told = [row.fields for row in rows if len(row.fields) == len(first.fields)]
+    kinds = () if declared is None else declared.types
+    as_declared = len(kinds) == len(first.fields)
+    return [
+        at
+        for at in range(len(first.fields))
+        if (as_declared and kinds[at] == "symbol") or hold_texts([row[at] for row in told])
+    ]
+
+
+def _with_first(cell: str, column: Any) -> Any:
+    """A column of cells, and one before them."""
+    if isinstance(column, Texts):
+        assert column.spelled is not None
+        return Texts(np.append(column.spelled.add([cell]), column.numbers), column.spelled)
+    import pyarrow as pa
+
+    return pa.chunked_array([pa.array([cell], pa.string()), *column.chunks], pa.string())
 
 
 def _unlike(names: Sequence[str] | None, declared: Declared | None) -> str | None:
