@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from gdatalog.storage.text_set import Kernels
 
 # From how many bytes on a text alone is worth the start of the compiler.
-WORTH_STARTING = 1 << 22
+WORTH_STARTING = 1 << 20
 WORTH = 1 << 14  # and where its functions are at hand
 
 

@@ -26,8 +26,8 @@ from gdatalog.values import TypeName
 from gdatalog.watching import watching
 
 PIECE = 1 << 21  # bytes that are read at a time
-SMALL = 1 << 22  # bytes, up to which Python cuts a file while the compiler does not run
-_NUMBER = re.compile("[+-]?[0-9]{1,18}")
+SMALL = 1 << 20  # bytes, up to which Python cuts a file while the compiler does not run
+_NUMBERS = re.compile("[+-]?[0-9]{1,18}(?:\n[+-]?[0-9]{1,18})*+")
 _ROWS = 1 << 15  # that are cut at a time
 
 # As the compiled code has them (`codegen/helpers/lines.py`).
@@ -90,20 +90,24 @@ def _by_python(data: bytes, layout: Layout) -> tuple[tuple[Column, ...], int] | 
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
-    rows = [line.split(layout.delimiter) for line in lines if line or layout.blank]
-    if not rows or any(len(row) != len(layout.wanted) for row in rows):
+    if not layout.blank:
+        lines = list(filter(None, lines))
+    by, width = layout.delimiter, len(layout.wanted)
+    if {line.count(by) for line in lines} != {width - 1}:
         return None
+    cells = by.join(lines).split(by)
     columns: list[Column] = []
-    for cells, kind in zip(zip(*rows, strict=True), layout.wanted, strict=True):
+    for at, kind in enumerate(layout.wanted):
+        own = cells[at::width]
         if kind == "symbol":
-            codes = {text: code for code, text in enumerate(dict.fromkeys(cells))}
-            which = np.fromiter(map(codes.__getitem__, cells), np.int32, len(cells))
+            codes = {text: code for code, text in enumerate(dict.fromkeys(own))}
+            which = np.fromiter(map(codes.__getitem__, own), np.int32, len(own))
             columns.append(Texts(which, np.array(list(codes), dtype=object)))
         elif kind == "int":
-            if not all(map(_NUMBER.fullmatch, cells)):
+            if not _NUMBERS.fullmatch("\n".join(own)):
                 return None
-            columns.append(np.array(list(map(int, cells)), dtype=np.int64))
-    return tuple(columns), len(rows)
+            columns.append(np.fromiter(map(int, own), np.int64, len(own)))
+    return tuple(columns), len(lines)
 
 
 class _Cutting:
