@@ -20,8 +20,8 @@ from gdatalog.codegen.helpers import lines, spelling
 from gdatalog.cpu_ops import text_kernels
 from gdatalog.errors import DataError
 from gdatalog.records import replace
-from gdatalog.storage import cutting, delimited, readers, text_set
-from gdatalog.storage.export import to_rows
+from gdatalog.storage import cutting, delimited, readers, symbols, text_set
+from gdatalog.storage.export import to_arrow, to_rows
 from gdatalog.storage.load_options import Findings, LoadOptions
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table, Texts
@@ -245,7 +245,13 @@ def tables(kernels: Kernels) -> Iterator[tuple[SymbolTable, SymbolTable]]:
     yield both
 
 
-def test_a_table_of_bytes_is_one_of_texts(tables: tuple[SymbolTable, SymbolTable]) -> None:
+@pytest.mark.parametrize("many", [0, 1 << 19])
+def test_a_table_of_bytes_is_one_of_texts(
+    tables: tuple[SymbolTable, SymbolTable], many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(symbols, "MANY", many)
+    monkeypatch.setattr(text_set, "_DECODED", 3)
+    monkeypatch.setattr(text_set, "_GAPS", 4 if many else 0)
     rng = random.Random(5)
     for _ in range(50):
         text = rng.choice([*TEXTS, "\ud800", str(rng.randrange(99))])
@@ -260,6 +266,20 @@ def test_a_table_of_bytes_is_one_of_texts(tables: tuple[SymbolTable, SymbolTable
     codes = np.array([3, 1, 3, 0], dtype=np.int32)
     one, other = (table.decode(codes).decode().tolist() for table in tables)
     assert one == other == [tables[0].text(code) for code in codes]
+    assert tables[0].texts_of(np.arange(len(tables[0]))) == tables[1].array().tolist()
+
+
+def test_arrow_has_the_texts_as_they_are(kernels: Kernels) -> None:
+    texts = TextSet(kernels)
+    texts.add(TEXTS)
+    codes = np.array([3, 0, 3, len(TEXTS) - 1], dtype=np.int32)
+    for odd in ([], ["\ud800"]):
+        texts.add(odd)
+        table = Table(("x",), ("symbol",), (Texts(codes, texts),), len(codes))
+        assert to_arrow(table).column("x").to_pylist() == [TEXTS[code] for code in codes]
+    assert not texts.unicode
+    with pytest.raises(UnicodeEncodeError):
+        to_arrow(Table(("x",), ("symbol",), (Texts(codes * 0 + len(TEXTS), texts),), 4))
 
 
 def test_texts_that_are_kept_keep_their_codes(

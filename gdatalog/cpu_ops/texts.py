@@ -214,7 +214,7 @@ def _matching(
         watching().poll()
         pattern = symbols.text(int(patterns[rows[0]]))
         for part in _parts(rows):
-            texts = [symbols.text(code) for code in codes[part].tolist()]
+            texts = symbols.texts_of(codes[part])
             found[part] = list(map(outcome, _matches(pattern, texts, bounded, warn)))
     return found
 
@@ -232,7 +232,7 @@ def _arguments(
     poll = watching().poll
     for parts in zip(*map(_parts, columns), strict=True):
         values = [
-            list(map(symbols.text, part.tolist())) if text else part.tolist()
+            symbols.texts_of(part) if text else part.tolist()
             for part, text in zip(parts, is_text, strict=True)
         ]
         rows = zip(*values, strict=True)

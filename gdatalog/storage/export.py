@@ -14,6 +14,7 @@ import numpy as np
 
 from gdatalog.errors import DeviceError
 from gdatalog.storage.table import DTYPES, Array, Column, Table, Texts
+from gdatalog.storage.text_set import TextSet
 from gdatalog.values import TypeName
 
 PARTITION = 1 << 21  # rows of a partition of a dask DataFrame
@@ -49,6 +50,8 @@ def _arrow_column(kind: TypeName, column: Column) -> Any:
     if isinstance(column, Texts):
         if len(column) == 0:
             return pa.array([], pa.string())
+        if column.spelled is not None and column.spelled.unicode:
+            return _spelled(column.spelled, column.numbers)
         texts = pa.array(column.texts, pa.string())
         if isinstance(texts, pa.ChunkedArray):
             # An array of strings holds 2 GiB of text; there are more.
@@ -57,6 +60,20 @@ def _arrow_column(kind: TypeName, column: Column) -> Any:
     if kind == "timestamp":
         return pa.array(column).cast(pa.timestamp("ns", tz="UTC"))
     return pa.array(column.astype(DTYPES[kind], copy=False))
+
+
+def _spelled(texts: TextSet, codes: Array) -> Any:
+    """The texts of some numbers, copied from where their bytes are."""
+    import pyarrow as pa
+
+    whole = texts.arrow(pa.large_string())
+    longest = max(1, int(np.max(np.diff(texts.ends[: len(whole) + 1]))))
+    step = ((1 << 31) - 1) // longest  # no chunk may have more than 2 GiB
+    parts = [
+        whole.take(pa.array(codes[at : at + step])).cast(pa.string())
+        for at in range(0, len(codes), step)
+    ]
+    return parts[0] if len(parts) == 1 else pa.chunked_array(parts)
 
 
 def _taken(texts: Any, codes: Array) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -88,7 +89,7 @@ class SymbolTable:
         table, codes = SymbolTable(), np.flatnonzero(used)
         kept = codes.tolist()
         table._texts = [""] * (kept[-1] + 1 if kept else 0)
-        for code, text in zip(kept, self._of(codes), strict=True):
+        for code, text in zip(kept, self.texts_of(codes), strict=True):
             table._texts[code] = text
             table._codes[text] = code
         return table
@@ -110,7 +111,7 @@ class SymbolTable:
         texts = self._texts  # before the set is looked at, which takes the list's place
         return texts[code] if self._set is None else self._set.text_of(code)
 
-    def _of(self, codes: Array) -> list[str]:
+    def texts_of(self, codes: Array) -> list[str]:
         """The texts of some codes."""
         texts = self._texts
         if self._set is not None:
@@ -174,11 +175,25 @@ class SymbolTable:
         ranks = self._ranks
         if len(ranks) != len(self):
             with working_space("the order of texts", RANKING * len(self)):
-                texts = self.__getstate__()[:]
-                ranks = np.empty(len(texts), dtype=np.int64)
-                ranks[_order(texts)] = np.arange(len(texts))
+                order = self._order()
+                ranks = np.empty(len(order), dtype=np.int64)
+                ranks[order] = np.arange(len(order))
                 self._ranks = ranks
         return ranks
+
+    def _order(self) -> Array | list[int]:
+        """Where texts are, in the order of code points. Python's sort of very many could not be
+        stopped."""
+        many = len(self) >= MANY
+        if many and self._set is not None:
+            import pyarrow as pa
+
+            return _sorted(self._set.arrow(pa.large_binary()))
+        texts = self.__getstate__()[:]
+        column = _column(texts) if many else None
+        if column is not None:
+            return _sorted(column)
+        return sorted(range(len(texts)), key=texts.__getitem__)
 
 
 def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
@@ -194,24 +209,24 @@ def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
     yield piece
 
 
-def _order(texts: list[str]) -> Array | list[int]:
-    """Where texts are, in the order of code points. Python's sort of very many could not be
-    stopped."""
-    if len(texts) >= MANY:
-        import pyarrow as pa
-        import pyarrow.compute as pc
+def _column(texts: list[str]) -> Any:
+    """Texts as an Arrow array; None if one holds half a surrogate pair."""
+    import pyarrow as pa
 
-        watch, pieces = watching(), []
-        try:
-            for start in range(0, len(texts), PIECE):
-                watch.poll()
-                pieces.append(pa.array(texts[start : start + PIECE], pa.large_string()))
-        except UnicodeEncodeError:  # half a surrogate pair
-            pass
-        else:
-            column = pa.chunked_array(pieces)
-            held = column.nbytes + RANKING * len(texts)
-            with working_space("the order of texts", held):
-                order = patiently(len(texts) * OBJECT, lambda: pc.sort_indices(column))
-            return np.asarray(order)
-    return sorted(range(len(texts)), key=texts.__getitem__)
+    watch, pieces = watching(), []
+    try:
+        for start in range(0, len(texts), PIECE):
+            watch.poll()
+            pieces.append(pa.array(texts[start : start + PIECE], pa.large_string()))
+    except UnicodeEncodeError:
+        return None
+    return pa.chunked_array(pieces)
+
+
+def _sorted(column: Any) -> Array:
+    """Where the texts of an Arrow array are in their order."""
+    import pyarrow.compute as pc
+
+    with working_space("the order of texts", column.nbytes + RANKING * len(column)):
+        order = patiently(len(column) * OBJECT, lambda: pc.sort_indices(column))
+    return np.asarray(order)

@@ -22,6 +22,8 @@ PADDING = 8  # bytes behind the last text, for texts are read by words
 _FEW = 1 << 10  # texts that an empty set has room for
 _MANY = 1 << 17  # texts, from which on a table of slots only doubles
 _TAG_BITS = 31
+_DECODED = 1 << 13  # texts that are decoded together
+_GAPS = 4  # so many times what is wanted may be decoded with it
 _NUMBER = 21  # bytes that a number and what ends it may take
 NOT_ASCII = 0x8080_8080_8080_8080  # the bits of a word that has such a byte
 _ODD = "surrogatepass"
@@ -61,6 +63,7 @@ class TextSet:
     def __init__(self, kernels: Kernels) -> None:
         self.kernels = kernels
         self.lock = Lock()
+        self.unicode = True  # whether no text holds half a surrogate pair
         self.text = np.empty(64 * _FEW, dtype=np.uint8)
         self.ends = np.zeros(_FEW + 1, dtype=np.int64)
         self.slots = np.zeros(2 * _FEW, dtype=np.int64)
@@ -72,7 +75,7 @@ class TextSet:
         """The set of these texts, with their places as numbers. A text may come again where it is
         not `used`; there it is not found."""
         made = TextSet(kernels)
-        made.text, made.ends = _spelled(texts)
+        made.text, made.ends = made._spelled(texts)
         made.slots = np.zeros(1 << max(len(texts).bit_length() + 1, 11), dtype=np.int64)
         made.state[0] = len(texts)
         kernels.index_texts(made.text, made.ends, used, len(texts), made.slots, made.shift)
@@ -111,10 +114,11 @@ class TextSet:
 
     def add(self, texts: Sequence[str]) -> Array:
         """The numbers of texts, which are added where they are new."""
-        return self._add(*_spelled(texts))
+        return self._add(*self._spelled(texts))
 
     def take_in(self, other: TextSet) -> Array:
         """The number here of each text of another set."""
+        self.unicode &= other.unicode
         return self._add(other.text, other.ends[: len(other) + 1])
 
     def _add(self, text: Array, bounds: Array) -> Array:
@@ -134,6 +138,19 @@ class TextSet:
                     return codes
                 self._grow()
 
+    def _spelled(self, texts: Sequence[str]) -> tuple[Array, Array]:
+        """The bytes of texts, one behind the other, and where each ends."""
+        whole = "".join(texts)
+        try:
+            data = whole.encode()
+        except UnicodeEncodeError:
+            self.unicode, data = False, whole.encode("utf-8", _ODD)
+        plain = len(data) == len(whole)
+        lengths = map(len, texts if plain else (text.encode("utf-8", _ODD) for text in texts))
+        bounds = np.zeros(len(texts) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(lengths, np.int64, len(texts)), out=bounds[1:])
+        return np.frombuffer(data + bytes(PADDING), dtype=np.uint8), bounds
+
     # ----------------------------------------------------------------------------------- reading
 
     def text_of(self, code: int) -> str:
@@ -141,15 +158,37 @@ class TextSet:
         start, end = self.ends[code : code + 2].tolist()
         return self.text[start:end].tobytes().decode("utf-8", _ODD)
 
+    def arrow(self, kind: Any) -> Any:
+        """All texts as an Arrow array of a type with offsets of 64 bits; nothing is copied."""
+        import pyarrow as pa
+
+        count, ends = len(self), self.ends  # before the texts, which may be moved meanwhile
+        return pa.Array.from_buffers(
+            kind, count, [None, pa.py_buffer(ends), pa.py_buffer(self.text)]
+        )
+
     def texts(self, codes: Array | None = None) -> list[str]:
         """The texts of some numbers, or all of them."""
-        ends, text = self.ends, self.text.data
-        if codes is None:
-            bounds = ends[: len(self) + 1].tolist()
-            starts, stops = bounds[:-1], bounds[1:]
-        else:
-            starts, stops = ends[codes].tolist(), ends[codes + 1].tolist()
-        return [str(text[a:b], "utf-8", _ODD) for a, b in zip(starts, stops, strict=True)]
+        codes = np.arange(len(self)) if codes is None else codes
+        found: list[str] = []
+        for at in range(0, len(codes), _DECODED):
+            found += self._texts(codes[at : at + _DECODED])
+        return found
+
+    def _texts(self, codes: Array) -> list[str]:
+        starts, stops = self.ends[codes], self.ends[codes + 1]
+        low, high = int(starts.min()), int(stops.max())
+        if high - low > _GAPS * int((stops - starts).sum()):
+            text, pairs = self.text.data, zip(starts.tolist(), stops.tolist(), strict=True)
+            return [str(text[a:b], "utf-8", _ODD) for a, b in pairs]
+        # Most of what lies between is wanted: it is decoded as a whole.
+        data = self.text[low:high].tobytes()
+        whole, starts, stops = data.decode("utf-8", _ODD), starts - low, stops - low
+        if len(whole) < len(data):
+            first = np.frombuffer(data, dtype=np.int8) >= -64  # of the bytes of a character
+            places = np.append(0, np.cumsum(first))
+            starts, stops = places[starts], places[stops]
+        return [whole[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
 
     def lines(
         self, columns: Sequence[Array], are_texts: Sequence[bool], delimiter: str
@@ -172,14 +211,3 @@ class TextSet:
             except UnicodeDecodeError:
                 return None
         return found
-
-
-def _spelled(texts: Sequence[str]) -> tuple[Array, Array]:
-    """The bytes of texts, one behind the other, and where each ends."""
-    whole = "".join(texts)
-    data = whole.encode("utf-8", _ODD)
-    plain = len(data) == len(whole)
-    lengths = map(len, texts if plain else (text.encode("utf-8", _ODD) for text in texts))
-    bounds = np.zeros(len(texts) + 1, dtype=np.int64)
-    np.cumsum(np.fromiter(lengths, np.int64, len(texts)), out=bounds[1:])
-    return np.frombuffer(data + bytes(PADDING), dtype=np.uint8), bounds

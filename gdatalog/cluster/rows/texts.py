@@ -153,7 +153,7 @@ class Anew:
         """Those of some columns' codes that are not below `known`."""
         found = [column[column >= known] for column in columns]
         codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *found]))
-        return Anew(codes, [symbols.text(code) for code in codes.tolist()])
+        return Anew(codes, symbols.texts_of(codes))
 
     def coder(self, symbols: SymbolTable) -> Callable[[Array], Array]:
         """From codes there to codes of this table."""
