@@ -231,16 +231,7 @@ class Delimited:
     def after(self, header: Record) -> Delimited:
         """The rows below a header."""
         lines = len(_LINE.findall(self.data, self.start, header.end))
-        first = self.first_line + lines
-        return Delimited(
-            self.name,
-            self.data,
-            self.delimiter,
-            self.quoted,
-            self.blank_is_row,
-            header.end,
-            first,
-        )
+        return replace(self, start=header.end, first_line=self.first_line + lines)
 
 
 class _Slowly(io.RawIOBase):
