@@ -45,4 +45,4 @@ class Entries:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._module, name)
-        return compiled(found) if kind_of(found) in ("part", "inlined") else found
+        return compiled(found) if kind_of(found) in ("part", "seldom", "inlined") else found

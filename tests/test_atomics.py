@@ -79,16 +79,16 @@ def work(control: Array, threads: int, grain: int, done: Array) -> None:
 @pytest.mark.parametrize(("total", "grain"), [(0, 1), (1, 1), (7, 100), (300_000, 1), (9_999, 64)])
 def test_every_unit_is_taken_once(total: int, grain: int) -> None:
     done = np.zeros(total, dtype=np.int64)
-    together(work, [(np.zeros(2, dtype=np.int64), 4, grain, done)] * 1)
+    together(work, [(np.zeros(3, dtype=np.int64), 4, grain, done)] * 1)
     assert (done == 1).all()
-    control = np.zeros(2, dtype=np.int64)
+    control = np.zeros(3, dtype=np.int64)
     together(work, [(control, 4, grain, done)] * 4)
     assert (done == 2).all()
     assert control[0] == total
 
 
 def test_intervals_shrink_down_to_the_grain() -> None:
-    control = np.zeros(2, dtype=np.int64)
+    control = np.zeros(3, dtype=np.int64)
     sizes = []
     while True:
         start, stop = take(control, 2, 10_000, 10)

@@ -321,7 +321,7 @@ HELPERS = [
     (module, name)
     for module in MODULES
     for name, function in vars(module).items()
-    if kind_of(function) in ("part", "inlined") and function.__module__ == module.__name__
+    if kind_of(function) in ("part", "seldom", "inlined") and function.__module__ == module.__name__
 ]
 
 

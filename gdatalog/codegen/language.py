@@ -41,6 +41,12 @@ def part(function: F) -> F:
     return function
 
 
+def seldom(function: F) -> F:
+    """Marks a `part` that is called so seldom that compiling it well would take longer."""
+    setattr(function, _KIND, "seldom")
+    return function
+
+
 def inlined(function: F) -> F:
     """Marks a helper of a few instructions, which becomes part of its callers."""
     setattr(function, _KIND, "inlined")
@@ -54,7 +60,7 @@ def intrinsic(function: F) -> F:
 
 
 def kind_of(function: object) -> str | None:
-    """`part`, `inlined` or `intrinsic`; None if it is no function of the language."""
+    """`part`, `seldom`, `inlined` or `intrinsic`; None if it is no function of the language."""
     return getattr(function, _KIND, None)
 
 

@@ -1,6 +1,6 @@
 """Object files of functions and helpers: made, kept, found again.
 
-Helpers that other code calls are compiled once, with all passes, and linked by address.
+Helpers that other code calls are compiled once and linked by address.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def part(symbol: str, typed: Typed) -> int:
         return address
     ir, parts = llvm.part_of(typed)
     addresses = {each: part(each, its) for each, its in parts.items()}
-    code = object_file(symbol, ir, "helper")
+    code = object_file(symbol, ir, "light" if typed.function.kind == "seldom" else "helper")
     code_cache.keep(file_name(symbol), json.dumps({"parts": list(parts)}).encode() + b"\n" + code)
     _parts[symbol] = machine.linked(code, symbol, addresses)
     return _parts[symbol]

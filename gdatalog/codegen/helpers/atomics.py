@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.codegen.language import inlined, intrinsic, part
+from gdatalog.codegen.language import inlined, intrinsic, seldom
 from gdatalog.storage.table import Array
 
 
@@ -66,7 +66,7 @@ def mark_first(marks: Array, place: int) -> bool:
     return set_bits(marks, word, bit) & bit == 0
 
 
-@part
+@seldom
 def take(control: Array, threads: int, total: int, grain: int) -> tuple[int, int]:
     """The next interval of `total` units of work: [start, stop), empty when none is left.
 
