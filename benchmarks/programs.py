@@ -68,7 +68,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """A program of the data folder: the folder there, ours and theirs, what `-F` takes."""
+    """A program of the data folder: its folder, our text, and where the archive has facts."""
 
     name: str
     folder: str
@@ -96,7 +96,7 @@ class Real:
 
 REAL = (
     Real(
-        "doop", "doop", "doop-flat.dl", "facts",
+        "doop", "doop", "doop-flat.dl", ".",
         {
             "VarPointsTo": 511_397, "InstanceFieldPointsTo": 354_511, "Assign": 31_754,
             "CallGraphEdge": 13_136, "ArrayIndexPointsTo": 5_636, "Reachable": 2_875,
@@ -106,22 +106,22 @@ REAL = (
         "doop", ("--legacy", "doop.dl"), 40.4, 90,
     ),
     Real(
-        "cspa10k", "cspa", "cspa.dl", "facts/cspa10k",
+        "cspa10k", "cspa", "cspa.dl", "cspa10k",
         {"value_flow": 30_152, "value_alias": 384_485, "memory_alias": 112_761},
         Wanted(), "cspa", (), 13.3, 8,
     ),
     Real(
-        "cspa100k", "cspa", "cspa.dl", "facts/cspa100k",
+        "cspa100k", "cspa", "cspa.dl", "cspa100k",
         {"value_flow": 303_801, "value_alias": 5_003_241, "memory_alias": 1_515_902},
         Wanted(alone=(5, 8)), "cspa", (), 13.3, 20,
     ),
     Real(
-        "galen-el", "galen-el", "galen.dl", "facts",
+        "galen-el", "galen-el", "galen.dl", ".",
         {"sub": 1_091_144, "ex": 309_713, "mainSub": 455_126},
         Wanted(alone=(5, 8)), "galen", seconds=35,
     ),
     Real(
-        "crdt", "crdt", "crdt.dl", "facts",
+        "crdt", "crdt", "crdt.dl", ".",
         {
             "nextSiblingAnc": 181_836, "currentValue": 104_852, "valueStep": 104_851,
             "blankStep": 77_464, "value_blank_star": 182_314, "result": 104_851,

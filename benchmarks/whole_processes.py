@@ -27,6 +27,7 @@ Counts = Mapping[str, int]
 class Ended:
     """A process that has ended: how long it ran, the most bytes that it held, what it gave.
 
+    `peak` is at least what this process held when it began the other, some 50 MB: so Linux counts.
     `files`: seconds of reading and writing, if it tells.
     """
 

@@ -210,6 +210,17 @@ def test_it_is_said_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "dictionary" not in str(db.explain(text))
 
 
+def test_keys_that_a_large_relation_has_nearly_all_of_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), C(y, z)."
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = [(x, x + 1) for x in range(20_000)]
+        db["C"] = [(12 * x, 12 * (x * 7 % 1600)) for x in range(1600)]  # one in twelve
+        assert "dictionary" not in str(db.explain(text))
+        db["E"] = [(x, x + 100 * FAR) for x in range(0, 20_000)]
+        assert "dictionary codes stand for" in str(db.explain(text))
+
+
 def test_rules_hand_on_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
     monkeypatch.setattr("gdatalog.storage.relation.FEW", 1000)

@@ -166,12 +166,17 @@ class _Keys:
 
     @property
     def sparse(self) -> bool:
-        """Whether the keys lie far apart: the root of an index would have to be searched."""
+        """Whether the keys lie far apart: the root of an index would have to be searched. Where a
+        large relation has most keys of their range, codes would lie as far apart."""
         if not self.large or any(not r.store.here or r.afar is not None for r, _ in self.below):
             return False
         if self._forced:
             return True
-        return any(r.at_most >= LEAST and _sparse(r, at) for r, at in self.large)
+        own = [(r, at, r.spans[at]) for r, at in self.large]
+        if not any(r.at_most >= LEAST and _sparse(r, at, low, high) for r, at, (low, high) in own):
+            return False
+        low, high = min(low for *_, (low, _) in own), max(high for *_, (_, high) in own)
+        return all(_sparse(r, at, low, high) for r, at in self.large)
 
     @property
     def known(self) -> Dictionary | None:
@@ -209,8 +214,8 @@ class _Keys:
         return bool(has)
 
 
-def _sparse(relation: Relation, at: int) -> bool:
-    low, high = relation.spans[at]
+def _sparse(relation: Relation, at: int, low: int, high: int) -> bool:
+    """Whether a column has few of the keys of a range."""
     if high - low < 4 * relation.at_most:
         return False
     return high - low >= 4 * relation.statistics.distinct(frozenset((at,))) + 1024
