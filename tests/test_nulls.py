@@ -108,6 +108,11 @@ def test_values_are_filled(tmp_path: Path) -> None:
         assert to_rows(some) == [(2, 7, "?"), (3, 8, "c")]
 
 
+def test_rows_of_the_other_byte_order_are_dropped() -> None:
+    columns = {"a": np.array([1.5, np.nan], dtype=">f8"), "b": np.array([1, 2], dtype=">i8")}
+    assert to_rows(load(pd.DataFrame(columns), nulls="drop")) == [(1.5, 1)]
+
+
 def test_cells_of_text_files(tmp_path: Path) -> None:
     path = tmp_path / "c.csv"
     path.write_text(CSV)

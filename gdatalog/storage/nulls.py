@@ -99,6 +99,8 @@ def taken(column: Any, keep: Array) -> Any:
             column = column.cast(pa.large_string())
         return column.filter(pa.array(keep))
     if hasattr(column, "iloc"):
+        if isinstance(column.dtype, np.dtype) and not column.dtype.isnative:
+            return column.to_numpy()[keep]  # pandas takes nothing of the other byte order
         return column.iloc[np.flatnonzero(keep)]
     if not hasattr(column, "__getitem__"):
         return taken(list(column), keep)
