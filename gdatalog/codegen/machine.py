@@ -91,9 +91,9 @@ def assembly_of(ir: str, tier: Tier, of: Processor | None = None) -> str:
 def optimise(module: Any, machine: Any, tier: Tier) -> None:
     """Runs LLVM's passes: `full` is its own choice, without vectors, which were seen to cost.
 
-    The other tiers have a few of them. `light` takes a fifth of the time, half of it by the
+    The other tiers have a few of them. `light` takes an eighth of the time, by that and by the
     simplest choice of instructions; its loops run at half the speed. Equal values are found for
-    helpers only: loops run no sooner by that, and it takes as long as all else.
+    helpers only: loops were not seen to run sooner by that.
     """
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = False
