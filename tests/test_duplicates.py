@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdatalog.storage import duplicates
+from gdatalog.storage import duplicates, trie_builder
 from gdatalog.storage.duplicates import distinct_rows
 from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, sort_rows, spans_of
 from gdatalog.storage.selection import rows_among
@@ -169,6 +170,34 @@ def test_how_often_values_stand_in_a_long_column(high: int) -> None:
 )
 def test_drawn_rows(found: list[tuple[int, ...]]) -> None:
     checked(tuple(np.array(column) for column in zip(*found, strict=True)))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(1, 4).flatmap(
+        lambda n: st.lists(
+            st.tuples(*[st.integers(-3, 9) | st.sampled_from([2**20, -(2**40), 2**62])] * n),
+            min_size=2,
+            max_size=40,
+        )
+    ),
+    st.booleans(),
+)
+def test_tries_of_few_rows_are_those_of_many(found: list[tuple[int, ...]], few: bool) -> None:
+    columns = [narrow(np.array(column)) for column in zip(*found, strict=True)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trie_builder, "FEW", trie_builder.FEW if few else 0)
+        trie = trie_of_rows(columns, len(found), weighted=False)
+    assert trie.total == len(set(found))
+    assert [level.values.dtype for level in trie.levels] == [column.dtype for column in columns]
+    rows: list[tuple[int, ...]] = [()]
+    for level in trie.levels:
+        lists = [
+            level.values[start:end].tolist()
+            for start, end in zip(level.offsets, level.offsets[1:], strict=False)
+        ]
+        rows = [(*row, value) for row, values in zip(rows, lists, strict=True) for value in values]
+    assert rows == sorted(set(found))
 
 
 def test_what_is_learnt_stays_with_the_relation() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from operator import is_
 from typing import Any
 
 from gdatalog.engine.derived import away
@@ -33,6 +34,7 @@ class Runs:
         self.length = 0
         self.last: Relation | None = None
         self._before: list[Relation] = []
+        self._ones: list[tuple[Sequence[Relation], Relation]] = []
         self._few = 0  # how many there were, when as few as can be
         self._many = MANY
         self._dtypes: list[Any] = [ops.xp.dtype("int32")] * len(types)
@@ -74,6 +76,7 @@ class Runs:
         """Adds rows, of which none is there: they are the last now."""
         self.settle()
         self.last = rows
+        self._ones.clear()
         self.length += rows.length
 
     def add_proposition(self) -> Relation:
@@ -118,6 +121,15 @@ class Runs:
         if whole.length < FEW and away(self.ops) is None:
             _ = whole.keys  # few rows are sorted, for people to see them in order
         return whole
+
+    def one(self, runs: Sequence[Relation]) -> Relation:
+        """Some of the runs as one relation, the same one until rows are added."""
+        for some, one in self._ones:
+            if len(some) == len(runs) and all(map(is_, some, runs)):
+                return one
+        one = self.merged(runs)
+        self._ones.append((runs, one))
+        return one
 
     def merged(self, runs: Sequence[Relation]) -> Relation:
         """Some of the runs as one relation."""

@@ -14,7 +14,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
-from math import inf
+from math import inf, prod
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,7 @@ LOOPS, LEAST = 300_000.0, 200_000
 # Rows that are not worth the start of a thread for loops, by what they look at and as they come.
 SHORT, FEW = 50_000.0, 1 << 12
 TURN, LOOPS_TURN = 50_000, 10_000  # rows: what a turn of a rule costs besides, and one of loops
+COMBINATION, MERGING = 30_000, 16  # the same of one combination of runs; and to merge a row
 BY_LOOPS = Choice(False, "the rounds are worth it")
 MOST_LOOPS = 8  # that a variant keeps, each with scratch of its own
 AT_ONCE = 1 << 18  # rows that loops are run for, if there are so many
@@ -162,6 +163,14 @@ class Variant:
             return
         often = Counter(self.growing)
         lists = [self._runs(ref, often[ref] > 1) for ref in refs]
+        count = prod(map(len, lists))
+        for at, (ref, runs) in enumerate(zip(refs, lists, strict=True)):
+            table = self.run.tables[ref.relation]
+            saved = count - count // max(1, len(runs))
+            if MERGING * sum(run.length for run in runs) < COMBINATION * saved:
+                assert isinstance(table, Growing)  # the rows of others are in one relation
+                lists[at] = [table.runs.one(runs)]
+                count //= len(runs)
         for chosen in product(*lists):
             yield dict(zip(refs, chosen, strict=True))
 

@@ -28,6 +28,8 @@ from gdatalog.watching import patiently
 # A column whose values are in a range this many times as long as it is counted, not sorted: but
 # only while the counts stay in a cache.
 DENSE, COUNTED = 2, 1 << 18
+# Rows that are sorted at once by one thread; bits of a row that is packed.
+FEW, PACKED = 1 << 16, 62
 
 
 def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool) -> Trie:
@@ -60,7 +62,46 @@ def _build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool
 
 def trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
     """The trie of rows in any order; if it is not weighted equal rows are the same row."""
+    if 1 < length < FEW and columns and not weighted:
+        found = _of_few(columns)
+        if found is not None:
+            return found
     return patiently(length, lambda: _trie_of_rows(columns, length, weighted))
+
+
+def _of_few(columns: Sequence[Array]) -> Trie | None:
+    """The same of rows that one thread soon has sorted; None if they cannot be packed."""
+    lows = [int(column.min()) for column in columns]
+    bits = [
+        (int(column.max()) - low).bit_length() for column, low in zip(columns, lows, strict=True)
+    ]
+    if sum(bits) > PACKED:
+        return None
+    packed = columns[0].astype(np.int64)
+    packed -= lows[0]
+    for column, low, width in zip(columns[1:], lows[1:], bits[1:], strict=True):
+        packed <<= width
+        packed += column
+        packed -= low
+    packed.sort()
+    new = packed[1:] != packed[:-1]
+    if not new.all():
+        packed = packed[np.append(True, new)]
+    levels: list[TrieLevel] = []
+    total = len(packed)
+    for column, low, width in zip(columns[:0:-1], lows[:0:-1], bits[:0:-1], strict=True):
+        values = packed & ((1 << width) - 1)
+        values += low
+        packed >>= width
+        new = np.flatnonzero(packed[1:] != packed[:-1])
+        offsets = np.empty(len(new) + 2, dtype=np.int64)
+        offsets[0], offsets[-1] = 0, len(packed)
+        np.add(new, 1, out=offsets[1:-1])
+        levels.append(TrieLevel(values.astype(column.dtype), offsets))
+        packed = packed[offsets[:-1]]
+    packed += lows[0]
+    levels.append(_root(packed.astype(columns[0].dtype)))
+    return Trie(levels[::-1], total, None)
 
 
 def _trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
