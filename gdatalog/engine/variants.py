@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 LOOPS, LEAST = 300_000.0, 200_000
 # Rows that are not worth the start of a thread for loops, by what they look at and as they come.
 SHORT, FEW = 50_000.0, 1 << 12
-TURN, LOOPS_TURN = 50_000, 10_000  # rows: what a turn of a rule costs besides, and one of loops
+TURN, LOOPS_TURN = 15_000, 10_000  # rows: what a turn of a rule costs besides, and one of loops
 COMBINATION, MERGING = 30_000, 16  # the same of one combination of runs; and to merge a row
 BY_LOOPS = Choice(False, "the rounds are worth it")
 MOST_LOOPS = 8  # that a variant keeps, each with scratch of its own
