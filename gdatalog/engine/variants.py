@@ -33,7 +33,6 @@ from gdatalog.executors.fresh import CROWDED, ENDLESS, Loops
 from gdatalog.executors.lftj import DONE, OUTSIDE, GiveUp
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.printer.layouts import layouts_of
 from gdatalog.records import dataclass, field, replace
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
@@ -276,6 +275,8 @@ class Variant:
 
     def _loops(self, parts: Parts, hashed: bool, given: Columns) -> Loops | None:
         """Loops for these relations; None if they cannot be printed or compiled."""
+        from gdatalog.printer.layouts import layouts_of
+
         refs = self.join.tries
         if not self.tries:
             self.tries = [

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.account import Account
-from gdatalog.codegen.native import Bound
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import (
     COUNTER,
@@ -46,6 +45,7 @@ from gdatalog.storage.trie import Trie
 from gdatalog.watching import PATIENCE
 
 if TYPE_CHECKING:
+    from gdatalog.codegen.native import Bound
     from gdatalog.printer.arguments import Argument
     from gdatalog.printer.module import Printed
 
@@ -179,6 +179,8 @@ class Loops:
     """
 
     def __init__(self, function: Any, printed: Printed, scope: Any, threads: int) -> None:
+        from gdatalog.codegen.native import Bound
+
         self.printed = printed
         self.scope = scope
         self.control = np.zeros(16, dtype=np.int64)
