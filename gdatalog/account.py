@@ -20,6 +20,8 @@ from gdatalog.values import shown_name
 UNLIMITED = 1 << 40
 SMALL = 1 << 20  # bytes of working space that are not worth an entry
 TRIM = 32  # working space of such a part of the limit is worth a look at what could be given back
+LARGE = 1 << 22  # bytes of an array that the allocator asks the system for by itself
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # as mallopt numbers what it sets
 _NOTHING = nullcontext()
 
 TEXTS = "texts"  # the owner of those that an evaluation makes
@@ -152,10 +154,11 @@ class Account:
 
 
 @cache
-def _malloc_trim() -> Callable[[int], int] | None:
+def _allocator(name: str) -> Callable[..., int] | None:
+    """A function of the allocator's; None where there is none such (glibc has them)."""
     import ctypes
 
-    return getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    return getattr(ctypes.CDLL(None), name, None) if os.name == "posix" else None
 
 
 def trim() -> None:
@@ -163,9 +166,21 @@ def trim() -> None:
 
     Arrays of a chunk lie between those that stay. What they leave would be held for long.
     """
-    found = _malloc_trim()
+    found = _allocator("malloc_trim")
     if found is not None:
         found(0)
+
+
+def free_at_once() -> None:
+    """From now on the memory of a large array that is freed goes back to the system (glibc).
+
+    By default glibc raises the size from which it does so whenever such an array is freed, up to
+    32 MiB, and each thread keeps what it frees below that. This is for a process of our own.
+    """
+    found = _allocator("mallopt")
+    if found is not None:
+        found(_M_MMAP_THRESHOLD, LARGE)
+        found(_M_TRIM_THRESHOLD, LARGE)
 
 
 def _instead(most: str) -> str:

@@ -7,6 +7,9 @@ The limit is kept by what chunks may hold, not by counting each array: twice it 
 
 from __future__ import annotations
 
+import platform
+import subprocess
+import sys
 import tracemalloc
 from typing import Any
 
@@ -242,3 +245,34 @@ def test_a_bounded_maximum_ends() -> None:
     db = small(E=[(0, 1), (1, 0)])
     found = db.query("high(0, 0). high(y, max(min(h + 1, 500))) <- high(x, h), E(x, y).")
     assert found.sorted().fetchall() == [(0, 500), (1, 500)]
+
+
+FREED = """
+import numpy as np
+from gdatalog.account import free_at_once
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+if {told}:
+    free_at_once()
+np.ones(31 << 17)  # glibc's own size rises to 31 MiB
+arrays = [np.ones(8 << 17) for _ in range(8)]
+before = resident()
+del arrays[::2]
+print((before - resident()) >> 20)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc's allocator")
+def test_memory_of_large_arrays_is_given_back() -> None:
+    """Four arrays of 8 MiB, which lie between others."""
+    freed = []
+    for told in (True, False):
+        told_of = [sys.executable, "-c", FREED.format(told=told)]
+        ran = subprocess.run(told_of, capture_output=True, text=True, check=True)
+        freed.append(int(ran.stdout))
+    assert freed[0] >= 30 and freed[1] <= 2

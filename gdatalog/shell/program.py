@@ -10,6 +10,7 @@ from shutil import get_terminal_size
 from time import perf_counter
 from typing import Any
 
+from gdatalog.account import free_at_once
 from gdatalog.database import Database
 from gdatalog.engine.files import Folders, read_text, to_stdout, write_relation
 from gdatalog.engine.ledger import Ledger
@@ -51,6 +52,7 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
 
     `form`: how a plan is written.
     """
+    free_at_once()
     try:
         program = _read(db, job.texts)
         reports = Ledger() if job.profile else None
