@@ -385,7 +385,7 @@ class Splits(StratumRun):
         seconds = perf_counter() - started[0]
         name = self.told
         here = around.device is CPU
-        threads = around.knobs.workers if here else 0
+        threads = min(around.knobs.workers, len(task.values)) if here else 0
         told = name if here else f"{name}, by tiles of {around.device.name}"
         record.way = Way(told, len(task.values), "values", threads, seconds=seconds)
         record.end(dict(rows))
