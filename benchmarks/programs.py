@@ -261,11 +261,15 @@ def _whole(
 
 def _alone(work: Work, ended: Mapping[str, Sequence[Ended]]) -> Case:
     case = Case("programs", f"{work.name}, evaluation alone", [], notes=(ALONE,))
-    of_souffle = next((one.files for one in ended.get(INTERPRETED, ()) if one.files), None)
+    of_souffle = next(
+        (one.files for one in ended.get(INTERPRETED, ()) if one.files is not None), None
+    )
     for side, seen in ended.items():
         figure = Figure(side, runs=len(seen), trouble=_best(seen).trouble)
         files = [one.files if side == OURS else of_souffle for one in seen]
-        known = [one.seconds - took for one, took in zip(seen, files, strict=True) if took]
+        known = [
+            one.seconds - took for one, took in zip(seen, files, strict=True) if took is not None
+        ]
         if known and not figure.trouble:
             figure.warm = min(known)
         case.figures.append(figure)
