@@ -316,6 +316,26 @@ def test_no_split_where_it_would_not_gain() -> None:
 # ------------------------------------------------------------------------------- what is seen
 
 
+def test_a_part_wider_than_its_head_has_to_promise_more() -> None:
+    """As in the classification of an ontology: a part of (y, r, c), for all that `ex` could hold,
+    would have ten times as many rows as `sub` has."""
+    text = """
+        sub(c, d) <- B(c, d). sub(c, e) <- sub(c, d), B(d, e).
+        ex(e, r, c) <- sub(e, y), X(y, r, c).
+        sub(e, y) <- ex(e, r, c), sub(c, d), P(r, s), X(y, s, d), N(y).
+    """
+    random = Random(5)
+    some = range(400)
+    data = {
+        "B": [(n, random.randrange(n + 1)) for n in some],
+        "X": [(random.choice(some), random.randrange(9), random.choice(some)) for _ in range(600)],
+        "P": [(r, s) for r in range(9) for s in range(r + 1)],
+        "N": [(n,) for n in some],
+    }
+    assert not any("~" in line for line in rules(text, data, "auto"))
+    assert any("~" in line for line in rules(text, data, "always"))
+
+
 def test_parts_are_seen_in_profiles_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "EVERY", 0.0)
     db = database({"E": cliques(4, 5)}, "always")

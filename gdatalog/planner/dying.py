@@ -25,7 +25,7 @@ from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Aggregate, Atom, Literal, Or, Var
 from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
-from gdatalog.planner.collapse import Collapse, Made, names_of
+from gdatalog.planner.collapse import PARTNERS, Collapse, Made, names_of
 from gdatalog.planner.cuts import Cut, all_of, atoms_of, cuts_of, literals_of, names_in, plain
 from gdatalog.planner.signature import Signature, signature_of
 from gdatalog.planner.sizes import Size
@@ -155,7 +155,10 @@ class Parting:
         first = 0.0 if signature in self.known else self._cost(cut.part, frozenset(cut.live))
         self.estimates.made[PART] = self._estimate(cut)
         rest = (_atom(PART, cut.live, rule), *cut.rest)
-        return first + self._cost(rest, names_in(rule.head.args))
+        # A part wider than the head may have more rows than anything that the rule gives: its
+        # estimate, which knows no correlation, is trusted less.
+        wider = max(0, len(cut.live) - len(rule.head.args))
+        return PARTNERS**wider * (first + self._cost(rest, names_in(rule.head.args)))
 
     def _estimate(self, cut: Cut) -> Made:
         atoms = atoms_of(cut.part)
