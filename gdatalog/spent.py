@@ -57,6 +57,15 @@ def so_far() -> Costs:
     return Costs(**_account.seconds, moved=_account.moved)
 
 
+def take_over(costs: Costs) -> None:
+    """This thread has waited while another one spent this for it."""
+    for kind in _account.seconds:
+        seconds = getattr(costs, kind)
+        _account.seconds[kind] += seconds
+        _account.total += seconds
+    _account.moved += costs.moved
+
+
 class spending:
     """Within, this thread spends its time on this; `moved`: bytes that are copied meanwhile.
 

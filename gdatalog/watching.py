@@ -31,6 +31,7 @@ from gdatalog.errors import Interrupted, TimeLimitError, UsageError
 from gdatalog.hands import Hand, Left
 from gdatalog.importing import whole_imports
 from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
+from gdatalog.spent import Costs, so_far, take_over
 from gdatalog.widths import visible
 
 EVERY = 0.1  # seconds between two calls of who listens, at the least
@@ -431,6 +432,7 @@ class Watch:
             return work()
         found: list[Made] = []
         errors: list[BaseException] = []
+        spent: list[Costs] = []
         aside = _Aside(self)
 
         def run() -> None:
@@ -440,6 +442,7 @@ class Watch:
                     found.append(work())
             except BaseException as error:
                 errors.append(error)
+            spent.append(so_far())
 
         self._aside = aside
         hand = Hand(run)
@@ -455,6 +458,7 @@ class Watch:
             raise
         finally:
             self._aside = None
+        take_over(spent.pop())
         if errors:
             raise errors.pop()
         return found.pop()

@@ -17,6 +17,7 @@ import gdatalog as gd
 from gdatalog import watching
 from gdatalog.progress import Progress
 from gdatalog.shell.progress import ProgressLine
+from gdatalog.spent import so_far, spending
 from gdatalog.storage import rows
 from gdatalog.storage.readers import read_table
 from gdatalog.storage.relation import Relation
@@ -320,6 +321,18 @@ def test_work_aside_ends_when_nobody_waits() -> None:
     with stopped, watch.call(), watch.work("loading", "E"):
         watch.aside(work)
     assert ended.wait(10) and seen == [True]
+
+
+def test_what_work_aside_spends_is_spent_by_who_waits() -> None:
+    def work() -> int:
+        with spending("moving", 100):
+            return 7
+
+    before = so_far()
+    with spending("planning"):
+        assert Watch().aside(work) == 7
+    spent = so_far() - before
+    assert spent.moved == 100 and spent.moving > 0 and spent.planning > 0
 
 
 def test_errors_of_work_aside_come_through() -> None:
