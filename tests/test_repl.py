@@ -391,7 +391,7 @@ def test_a_conversation_at_a_terminal(tmp_path):
         time.sleep(0.2)  # the prompt is there a moment before its reader sees signals
         at.type("\x03")  # Ctrl-C drops what was typed
         at.read_to("gdatalog> ")
-        at.type("n(1). n(x + 1) <- n(x).\n")
+        at.type("n(1). n(x + 1) <- n(x), n(1).\n")
         line = at.read_to(" new of ")  # the progress line, after two seconds
         assert re.search(r"n: round \d+, ", line)
         at.type("\x03")

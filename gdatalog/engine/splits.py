@@ -343,7 +343,9 @@ class Splits(StratumRun):
         around = self.around
         limits, names = around.limits, self.stratum.relations
         try:
-            with limits.watch.work("joining", self.name, len(task.values), "values"):
+            # Of a single value nobody knows how far it is.
+            total = len(task.values) if len(task.values) > 1 else None
+            with limits.watch.work("joining", self.name, total, "values"):
                 found = around.device.follow(
                     task.run,
                     task.tries,

@@ -171,7 +171,7 @@ def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> No
 def tell(control: Array, limits: Limits) -> None:
     """Tells how much of the work is done, once a worker has taken any."""
     units = int(control[UNITS])
-    if units:
+    if units > 1:
         limits.watch.part(min(units, int(control[COUNTER])), units)
 
 
