@@ -177,6 +177,28 @@ def test_rules_run_only_for_new_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+def test_loops_that_are_kept_hold_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between turns they hold what stays alone: neither rows nor what tells new ones."""
+    held: set[str] = set()
+    follow, turns = variants.Variant.follow, 0
+
+    def noted(self: variants.Variant) -> Any:
+        nonlocal turns
+        found = follow(self)
+        for loops in self.loops.values():
+            turns += 1
+            for worker in loops.workers:
+                held.update(name for name, array in worker.call.arrays.items() if array is not None)
+        return found
+
+    monkeypatch.setattr(variants.Variant, "follow", noted)
+    with database(threads=2) as db:
+        db["E"] = edges()
+        assert len(db.query("p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z), x != z.")) > SIZE
+    growing = {name for name in held if name[:1] in "vo" and name[1:2].isdigit()}
+    assert turns and not held & {"marks", "slots", "space", "new0", "new1"} and not growing
+
+
 def test_what_a_query_held_goes_at_once() -> None:
     """Nothing that holds rows is part of a circle, which would wait for the collector."""
     with database() as db:

@@ -69,6 +69,7 @@ SHAPES = {
         a(x) <- b(x), E(x, x).""",
     "both columns anew": "s(x, x) <- N(x). s(x, y) <- s(a, b), E(a, x), F(b, y).",
 }
+ONE_WORKLIST = tuple(SHAPES)[-4:]
 TYPES = {"E": 2, "F": 2, "N": 1, "T": 3}
 
 
@@ -152,6 +153,7 @@ def test_many_small_rounds_become_one_worklist(ran: list[str]) -> None:
     rules = "n(0). n(i + 1) <- n(i), i < {}. ?- n(x)."
     with gdatalog.connect(device="cpu") as db:
         assert len(db.query(rules.format(50))) == 51 and not ran
+        assert len(db.query(rules.format(63))) == 64 and not ran  # nothing is left to do
         assert len(db.query(rules.format(200))) == 201 and ran
         del ran[:]
         # strings are not made by loops: by rounds after all

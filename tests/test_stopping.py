@@ -117,14 +117,14 @@ def test_a_load_of_an_array(db: gd.Database, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_sort(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
-    db["F"] = rng.integers(0, 1 << 40, (20_000, 2))
+    db["F"] = rng.integers(0, 1 << 40, (70_000, 2))
     told = stopped_in(
         db,
         monkeypatch,
         "gdatalog.storage.trie_builder.Packing.of",
         lambda: db.query("?- F(x, y), F(y, x).", strategy="levelwise"),
     )
-    assert told == "interrupted: sorting F (20,000 rows)"
+    assert told == "interrupted: sorting F (70,000 rows)"
 
 
 def test_rows_that_are_new_in_a_round(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ class Rounds(StratumRun):
                     rule.look()
                 news[-1].tell(work)
                 self._check_improving(news[-1].number)
-                if not self.deep:
+                if not self.deep and any(delta.length for delta in self.deltas.values()):
                     self._check_depth(len(news))
                 if self._full_enough():
                     break

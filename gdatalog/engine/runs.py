@@ -45,7 +45,8 @@ class Runs:
 
     @property
     def trie_nbytes(self) -> int:
-        return sum(run.trie_nbytes for run in self.all())
+        ones = (one for some, one in self._ones if len(some) > 1)
+        return sum(run.trie_nbytes for run in (*self.all(), *ones))
 
     def fresh(self) -> Runs:
         """The same without any row."""

@@ -125,9 +125,8 @@ class Variant:
                 found = self._in_levels(parts, did)
             if found is not None:
                 derived.append(found)
-        if self.growing:
-            for loops in self.loops.values():
-                loops.let_go(self.numbers)
+        for loops in self.loops.values():
+            loops.let_go(self.numbers)
         if not derived:
             did.new = self.found
         self.run.record.ran(did)
@@ -322,7 +321,7 @@ class Variant:
 
     def _follow_block(self, given: Columns, table: Growing, parts: Parts, did: RuleRound) -> bool:
         limits = self.run.around.limits
-        known, loops = table.loops(), None
+        known, loops, before = table.loops(), None, 0
         began = perf_counter()
         count = len(given[0]) if given else 1
         while known is not None:
@@ -336,13 +335,15 @@ class Variant:
                     loops.use(self._function(loops.printed, self.waiting))
                     self.waiting = 0.0
                 alone = count <= FEW and count * self.rate < SHORT
+                before = 0
                 loops.begin({f"new{at}": column for at, column in enumerate(given)}, alone)
             room = known.room if isinstance(known, Hashed) else ENDLESS
             status = loops.go_on(known.arguments, room, limits)
             tried, rows = loops.counts()
             self.rate = max(tried / count, self._expected_each())
-            self.looked += tried
-            limits.look(LOOPS_TURN + tried)
+            self.looked += tried - before
+            limits.look(LOOPS_TURN + tried - before)
+            before = tried
             if rows:
                 table.take(loops.taken())
                 limits.charge("blocks", 0)

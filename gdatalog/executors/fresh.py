@@ -190,6 +190,7 @@ class Loops:
         self._tries: list[Trie | None] = [None] * len(printed.which)
         self._sizes = np.zeros(len(printed.scalars), dtype=np.int64)
         self._reads = [Reads.of(printed, at) for at in range(len(printed.which))]
+        self._given = [each.name for each in printed.arguments if each.kind == "given"]
         self._shared: dict[str, Array] = {}
         self._lengths: dict[str, int] = {}  # of scratch
         outputs = [argument.name for argument in printed.arguments if argument.kind == "output"]
@@ -229,7 +230,11 @@ class Loops:
             self._lengths[argument.name] = scratch_length(argument, now)
 
     def let_go(self, numbers: Collection[int]) -> None:
-        """Holds these of the plan's tries no longer."""
+        """Holds these of the plan's tries no longer, nor the rows of this round and what is known;
+        all of that is set before the next call."""
+        for worker in self.workers:
+            for name in self._given:
+                worker.call.let_go(name)
         for at, number in enumerate(self.printed.which):
             if number in numbers and self._tries[at] is not None:
                 self._tries[at] = None
