@@ -8,7 +8,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.asking import Asked, memory_asked
 from gdatalog.engine.device import CPU
-from gdatalog.engine.fixpoint import plan_stratum
+from gdatalog.engine.strata import plan_stratum
 
 TEXTS = (
     "n(count()) <- E(a, b), E(b, c), E(a, c).",
@@ -34,7 +34,7 @@ def asked(db: gd.Database, text: str) -> list[Asked]:
     return [
         memory_asked(plan, lambda n: evaluation.known(n) if n in schemas else None, CPU, 1 << 30)
         for stratum in evaluation.checked.strata
-        for _, plan in plan_stratum(stratum, around)[0]
+        for _, plan in plan_stratum(stratum, {}, around).planned
     ]
 
 

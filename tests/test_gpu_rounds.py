@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.engine import dying, marked_rounds
+from gdatalog.engine import fixpoint, marked_rounds
 from gdatalog.engine.marked_rounds import MarkedRounds
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import Gpu
@@ -88,7 +88,7 @@ def test_marks_that_have_no_room(ran: list[bool], monkeypatch: pytest.MonkeyPatc
 def test_little_is_tried_by_other_rounds_first(
     patient: bool, ran: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dying, "ROUNDS", 1 << 60 if patient else 0)
+    monkeypatch.setattr(fixpoint, "ROUNDS", 1 << 60 if patient else 0)
     with gdatalog.connect(device="cpu") as db:
         db._workspace.device = Gpu(HostDriver())
         db._workspace.force(split="never")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import fixpoint, stratum
+from gdatalog.engine import strata, stratum
 from gdatalog.plan.check import PlanError, check_join_plan, check_rule_plan
 from gdatalog.plan.format import format_rule
 from gdatalog.plan.nodes import (
@@ -95,7 +95,7 @@ def plan_all(text: str, data: dict[str, Any]) -> None:
     session = db._workspace.open(text, None)
     around = session.evaluation.surroundings()
     for part in session.checked.strata:
-        fixpoint.plan_stratum(part, around)
+        strata.plan_stratum(part, {}, around)
 
 
 @pytest.mark.parametrize("example", [e for e in CORNERS + EXAMPLES if not e.fails], ids=str)
@@ -250,7 +250,7 @@ def explained(text: str) -> str:
     found = db.explain(text, {"k": 3} if "$k" in text else None)
     for number, planned in enumerate(found.strata, 1):
         lines.append(stratum_label(number, planned.stratum))
-        lines += [f"  {told}" for told in planned.told]
+        lines += [f"  {told}" for told in planned.plan.lines()]
         for rule in planned.rules:
             lines.append(f"  {rule_text(rule.rule)}")
             lines += [f"    {line}" for line in format_rule(rule.plan, expected).splitlines()]

@@ -19,6 +19,7 @@ from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.plan.stratum import When
 from gdatalog.records import dataclass
 
 ALLOWED = 10  # times as many rows may be looked at before it runs depth-first after all
@@ -87,12 +88,16 @@ class TooMany(Exception):
     """More rows were looked at than were allowed."""
 
 
+class FallbackMet(Exception):
+    """A condition on which another strategy takes over from the one that runs."""
+
+    def __init__(self, when: When) -> None:
+        super().__init__(str(when))
+        self.when = when
+
+
 class TooSlow(Exception):
-    """The same for the rounds of a fixpoint, or the time that was given is over."""
-
-
-class TooDeep(Exception):
-    """There are many rounds that give few rows each."""
+    """The time that was given is over."""
 
 
 def remember(nest: Candidate, rows: int) -> None:
@@ -148,7 +153,9 @@ def unprintable(join: JoinPlan) -> str | None:
 
 
 @contextmanager
-def allowing(limits: Limits, rows: int | None, error: type[Exception] = TooMany) -> Iterator[None]:
+def allowing(
+    limits: Limits, rows: int | None, error: Exception | type[Exception] = TooMany
+) -> Iterator[None]:
     """Within, the limits' poll raises an error once more rows have been looked at."""
     if rows is None:
         yield

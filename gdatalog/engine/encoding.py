@@ -69,15 +69,14 @@ class Encoded:
                 _covers(dictionary, decoded, at)
         return decoded
 
-    def told(self) -> list[str]:
-        """For who asks how the stratum is evaluated."""
-        names = self.around.schemas
-        columns = [
-            f"{name}.{names[name].columns[at]}"
+    def names(self) -> tuple[str, ...]:
+        """The columns of relations below the stratum that have codes."""
+        schemas = self.around.schemas
+        return tuple(
+            f"{name}.{schemas[name].columns[at]}"
             for name, at in sorted(self.columns)
             if name not in self.stratum.relations
-        ]
-        return [f"dictionary codes stand for the keys of {', '.join(columns)}"]
+        )
 
 
 def encode(stratum: Stratum, seeds: Seeds, around: Surroundings) -> Encoded | None:

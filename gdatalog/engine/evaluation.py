@@ -37,7 +37,7 @@ from gdatalog.engine.remembered import (
     news_since,
     settled,
 )
-from gdatalog.engine.strata import run_stratum
+from gdatalog.engine.strata import Ready, plan_stratum, run_stratum
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.engine.texts import NO_FACTS, Facts
 from gdatalog.errors import Caution
@@ -333,6 +333,11 @@ class Evaluation:
             self.device,
             self.cluster,
         )
+
+    def planned(self, stratum: Stratum) -> Ready:
+        """How a stratum would be evaluated."""
+        seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
+        return plan_stratum(stratum, seeds, self.surroundings())
 
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
         around = self.surroundings()

@@ -1,85 +1,128 @@
-"""The ways of a fixpoint, and which one a recursive stratum takes."""
+"""Recursive strata: which strategies their plans name, and what runs each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdatalog.engine.best import Best
-from gdatalog.engine.choose import DEEP, ROUNDS, TooDeep, TooSlow, allowing, impatience
-from gdatalog.engine.derived import Seeds
-from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
-from gdatalog.engine.encoding import encode
+from gdatalog.engine.choose import DEEP, ROUNDS, SHALLOW, TooSlow, impatience
+from gdatalog.engine.derived import Seeds, relation_of
+from gdatalog.engine.device import CPU
+from gdatalog.engine.dying import around_parts, parted_stratum
 from gdatalog.engine.linear import Fixpoint, linear_of, linearised
+from gdatalog.engine.marked_rounds import MarkedRounds
 from gdatalog.engine.one_worklist import one_worklist
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
-from gdatalog.engine.spread import SpreadFixpoint
+from gdatalog.engine.strata import Ready, Relations, rule_plans, run_here
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.stratum import (
+    BitmapRounds,
+    Bytes,
+    Fallback,
+    InPlaceLattice,
+    Key,
+    LinearRule,
+    Partitioned,
+    Rewrite,
+    Rows,
+    SemiNaive,
+    SmallRounds,
+    Strategy,
+    StratumPlan,
+    Unsuited,
+    When,
+    Worklist,
+)
 from gdatalog.planner.checked import CheckedRule, Stratum
-from gdatalog.storage.relation import Relation
+from gdatalog.planner.counting import counts_of
+from gdatalog.planner.dying import Parted
+from gdatalog.planner.linear import first_of
+from gdatalog.planner.splitting import Split
+from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
     from gdatalog.engine.improving import InPlace
 
-Made = TypeVar("Made")
+Found = TypeVar("Found", Relations, Relations | None)
+
+# --------------------------------------------------------------------------------- planning
 
 
-def run_recursive(stratum: Stratum, seeds: Seeds, around: Surroundings) -> dict[str, Relation]:
-    """The relations of a recursive stratum; `seeds`: the rows that they have without any rule."""
-    fixpoint = linearised(Fixpoint(stratum, seeds, around))
-    splits = Splits(fixpoint.stratum, fixpoint.seeds, fixpoint.around)
+def plan_recursive(
+    stratum: Stratum, seeds: Seeds, around: Surroundings, counted: bool = False
+) -> Ready:
+    """How a recursive stratum is evaluated; `counted` as for `plan_stratum`."""
+    before: list[tuple[CheckedRule, RulePlan]] = []
+    rewrites: tuple[Rewrite, ...] = ()
+    linear = linear_of(stratum, around)
+    if linear is not None:
+        before = rule_plans(StratumRun(linear.first, seeds, around))
+        fixpoint = linearised(Fixpoint(stratum, seeds, around))
+        stratum, seeds, around = fixpoint.stratum, fixpoint.seeds, fixpoint.around
+        (name,) = stratum.relations
+        rewrites = (LinearRule(name, first_of(around.schemas[name]).name),)
+    splits = Splits(stratum, seeds, around)
+    strategy, parts = _strategy(splits, counted)
+    planned = rule_plans(StratumRun(*_over(parts, stratum, seeds, around)))
     cluster = around.cluster
-    if cluster is None:
-        return _here(splits)
-    seconds = cluster.patience(splits)
-    found = tried(splits, seconds, lambda: _here(splits))
-    return found or cluster.fixpoint(splits) or _here(splits)
+    return Ready(
+        StratumPlan(
+            stratum.relations,
+            True,
+            strategy,
+            tuple(plan for _, plan in planned),
+            tuple(plan for _, plan in before),
+            rewrites,
+            around.device.name,
+        ),
+        stratum,
+        seeds,
+        around,
+        tuple(rule for rule, _ in (*before, *planned)),
+        spread=None if cluster is None else cluster.foreseen_fixpoint(splits),
+    )
 
 
-def _here(splits: Splits) -> dict[str, Relation]:
-    """A recursive stratum on this machine."""
-    stratum, seeds, around = splits.stratum, splits.seeds, splits.around
-    before = len(around.ledger.runs)
+def _strategy(splits: Splits, counted: bool) -> tuple[Strategy, Parted | None]:
+    """The first strategy, and the rules of its rounds where they are split."""
+    stratum, around = splits.stratum, splits.around
+    # What compiled loops do not suit is left to rounds; what is soon done is not worth compiling.
+    unsuited: tuple[When, ...] = (Unsuited(),)
+    enough: tuple[When, ...] = (Rows(ROUNDS), Bytes(around.memory))
+    here = around.device is CPU
     if splits.split is not None:
-        found = by_rounds(splits) or splits.run()
-        if found is not None:
-            return found
-        around.ledger.forget(splits.record, before)
+        keys = tuple(
+            Key(name, column, around.schemas[name].columns[column])
+            for name, column in sorted(splits.columns.items())
+        )
+        rounds = SemiNaive() if here else _on_device(splits, parted_stratum(stratum, around))
+        partitioned = Partitioned(keys, counted, Fallback(unsuited, rounds))
+        first = SemiNaive((), Fallback(enough, partitioned)) if splits.small else partitioned
+        return first, None
     best = _in_place(splits)
     if best is not None:
-        found = by_rounds(best) or best.run()
-        if found is not None:
-            return found
-        around.ledger.forget(best.record, before)
-    return _to_depth(stratum, seeds, around)
+        in_place = InPlaceLattice(Fallback(unsuited, SemiNaive()))
+        return SemiNaive((), Fallback(enough, in_place)) if best.small else in_place, None
+    parts = parted_stratum(stratum, around)
+    projections = () if parts is None else parts.told
+    if not here:
+        return _on_device(splits, parts), parts
+    one = one_worklist(stratum, splits.seeds, around)
+    if one is None:
+        return SemiNaive(projections), parts
+    worklist = Worklist(Fallback(unsuited, SemiNaive(projections)))
+    if one.forced:
+        return worklist, parts
+    return SemiNaive(projections, Fallback((SmallRounds(DEEP, SHALLOW),), worklist)), parts
 
 
-def _to_depth(stratum: Stratum, seeds: Seeds, around: Surroundings) -> dict[str, Relation]:
-    """By rounds, or by one worklist where these are many and small."""
-    worklist = one_worklist(stratum, seeds, around)
-    if worklist is None:
-        return run_rounds(stratum, seeds, around)
-    ledger = around.ledger
-    told = len(ledger.runs), len(ledger.strata)
-    try:
-        if not worklist.forced:
-            with around.limits.account.restoring(TooDeep):
-                return run_rounds(stratum, seeds, around, deep=False)
-    except TooDeep:
-        del ledger.runs[told[0] :], ledger.strata[told[1] :]
-    found = None if worklist.split is None else worklist.run()
-    if found is not None:
-        return found
-    del ledger.runs[told[0] :], ledger.strata[told[1] :]
-    return run_rounds(stratum, seeds, around)
-
-
-def _in_place(splits: StratumRun) -> InPlace | None:
-    """How a stratum of best values is improved in place, if it is one."""
+def _in_place(splits: Splits) -> InPlace | None:
+    """A stratum of best values that are improved in place, if it is one."""
     if not any(isinstance(table, Best) for table in splits.tables.values()):
         return None
     from gdatalog.engine.improving import InPlace
@@ -88,89 +131,114 @@ def _in_place(splits: StratumRun) -> InPlace | None:
     return best if best.refusal is None else None
 
 
-def tried(splits: Splits, seconds: float, way: Callable[[], Made]) -> Made | None:
-    """What a way gives if it has come to its end in time, and within memory; what it has told a
-    profile by then is forgotten."""
-    if not seconds:
-        return None
-    limits, ledger = splits.around.limits, splits.around.ledger
-    told = len(ledger.runs), len(ledger.strata)
-    try:
-        with (
-            limits.account.restoring(TooSlow, MemoryLimitError),
-            impatience(limits, seconds),
-        ):
-            return way()
-    except (TooSlow, MemoryLimitError):
-        del ledger.runs[told[0] :], ledger.strata[told[1] :]
-        splits.__dict__.pop("record", None)
-        return None
+def _on_device(run: StratumRun, parts: Parted | None) -> Strategy:
+    """Rounds with a bit for each possible row, where the rules are such."""
+    projections = () if parts is None else parts.told
+    rounds = SemiNaive(projections)
+    bitmap = MarkedRounds(*_over(parts, run.stratum, run.seeds, run.around))
+    if not bitmap.followers:
+        return rounds
+    marked = BitmapRounds(projections, Fallback((Unsuited(),), rounds))
+    return SemiNaive(projections, Fallback((Rows(ROUNDS),), marked)) if bitmap.small else marked
 
 
-def by_rounds(way: Splits | InPlace) -> dict[str, Relation] | None:
-    """A stratum that has a compiled way, by rounds if these are soon done, uncompiled."""
-    around = way.around
-    ledger = around.ledger
-    if not way.small:
-        return None
-    before = len(ledger.runs)
-    rounds = Rounds(way.stratum, way.seeds, around)
-    try:
-        with (
-            around.limits.account.restoring(TooSlow, MemoryLimitError),
-            allowing(around.limits, ROUNDS, TooSlow),
-        ):
-            found = rounds.run()
-    except (TooSlow, MemoryLimitError):  # the other way needs less memory
-        ledger.forget(rounds.record, before)
-        return None
-    ledger.forget(way.record)
+def _over(
+    parts: Parted | None, stratum: Stratum, seeds: Seeds, around: Surroundings
+) -> tuple[Stratum, Seeds, Surroundings]:
+    """A stratum with its rules split, and what is around it."""
+    if parts is None:
+        return stratum, seeds, around
+    return parts.stratum, seeds, around_parts(stratum, parts, around)
+
+
+# ---------------------------------------------------------------------------------- running
+
+
+def _rounds(strategy: SemiNaive, ready: Ready) -> Relations:
+    deep = strategy.fallback is None or strategy.fallback.on(SmallRounds) is None
+    return _projected(strategy, ready, lambda way, passing: Rounds(*way).run(passing, deep))
+
+
+def _bitmap_rounds(strategy: BitmapRounds, ready: Ready) -> Relations | None:
+    return _projected(strategy, ready, lambda way, passing: MarkedRounds(*way).run(passing))
+
+
+def _projected(
+    strategy: SemiNaive | BitmapRounds,
+    ready: Ready,
+    run: Callable[[tuple[Stratum, Seeds, Surroundings], Collection[str]], Found],
+) -> Found:
+    """What rounds give, over the rules that the strategy's projections make."""
+    stratum, around = ready.stratum, ready.around
+    parts = parted_stratum(stratum, around) if strategy.projections else None
+    passing = () if parts is None else parts.schemas
+    found = run(_over(parts, stratum, ready.seeds, around), passing)
+    for name in passing:
+        around.limits.charge(name, 0)
     return found
 
 
-def plan_stratum(
-    stratum: Stratum, around: Surroundings
-) -> tuple[list[tuple[CheckedRule, RulePlan]], tuple[str, ...], SpreadFixpoint | None]:
-    """The plans that evaluating a stratum would run, without running them.
-
-    And what is worth a word of how its rules became those of the plans, and how a cluster would
-    do it, if it is recursive.
-    """
-    told: list[str] = []
-    encoded = encode(stratum, {}, around)
-    if encoded is not None:
-        told += encoded.told()
-        stratum, around = encoded.stratum, encoded.around
-    plans: list[tuple[CheckedRule, RulePlan]] = []
-    linear = linear_of(stratum, around) if stratum.recursive else None
-    if linear is not None:
-        (name,) = stratum.relations
-        told.append(f"{name} is made linear: {name}~first is what it has without recursion")
-        plans = _plans(StratumRun(linear.first, {}, around))
-        fixpoint = linearised(Fixpoint(stratum, {}, around))
-        stratum, around = fixpoint.stratum, fixpoint.around
-    splits = Splits(stratum, {}, around)
-    spread = None
-    if stratum.recursive and around.cluster is not None:
-        spread = around.cluster.foreseen_fixpoint(splits)
-    if splits.split is not None:
-        told.append(f"a fixpoint for each {splits.split_by()}")
-        return [*plans, *_plans(splits)], tuple(told), spread
-    if stratum.recursive and _in_place(splits) is not None:
-        told.append("best values are improved in place")
-    elif stratum.recursive and one_worklist(stratum, {}, around) is not None:
-        told.append(f"by one worklist if {DEEP} rounds have made few rows")
-    parts = parted_stratum(stratum, around)
-    if parts is not None:
-        stratum, around = parts.stratum, around_parts(stratum, parts, around)
-        told += parts.told
-    return [*plans, *_plans(StratumRun(stratum, {}, around))], tuple(told), spread
+def _partitioned(strategy: Partitioned, ready: Ready) -> Relations | None:
+    splits = Splits(ready.stratum, ready.seeds, ready.around)
+    splits.split = Split({key.relation: key.column for key in strategy.keys})
+    if not strategy.counted:
+        return splits.run()
+    counts = splits.counts()
+    return None if counts is None else counted_relations(splits, counts)
 
 
-def _plans(run: StratumRun) -> list[tuple[CheckedRule, RulePlan]]:
-    return [
-        (rule, plan)
-        for rule in run.stratum.rules
-        for first in ((True, False) if run.recursive(rule) else (True,))
-        if (plan := run.plan(rule, first=first)).joins
-    ]
+def _improved_in_place(_: InPlaceLattice, ready: Ready) -> Relations | None:
+    from gdatalog.engine.improving import InPlace
+
+    best = InPlace(ready.stratum, ready.seeds, ready.around)
+    return best.run() if best.refusal is None else None
+
+
+def _worklist(_: Worklist, ready: Ready) -> Relations | None:
+    worklist = one_worklist(ready.stratum, ready.seeds, ready.around)
+    return None if worklist is None or worklist.split is None else worklist.run()
+
+
+RUNNERS: dict[type[Strategy], Callable[[Any, Ready], Relations | None]] = {
+    SemiNaive: _rounds,
+    BitmapRounds: _bitmap_rounds,
+    Partitioned: _partitioned,
+    InPlaceLattice: _improved_in_place,
+    Worklist: _worklist,
+}
+
+
+def counted_relations(splits: Splits, counts: Mapping[str, tuple[Array, Array]]) -> Relations:
+    """The relations of numbers of rows: of each relation for each value of its key."""
+    found = {}
+    for name, rows in counts.items():
+        schema = counts_of(splits.around.schemas[name], splits.columns[name])
+        parts = [(rows, len(rows[0]))]
+        found[schema.name] = relation_of(schema.columns, schema.types, parts, splits.ops)
+    return found
+
+
+def run_on_workers(ready: Ready) -> Relations:
+    """The relations of a stratum that a cluster may evaluate."""
+    cluster, limits, ledger = ready.around.cluster, ready.around.limits, ready.around.ledger
+    assert cluster is not None
+    splits = Splits(ready.stratum, ready.seeds, ready.around)
+    main = ready.plan.main
+    seconds = cluster.patience(splits)
+    if seconds:
+        runs, strata = len(ledger.runs), len(ledger.strata)
+        try:
+            with (
+                limits.account.restoring(TooSlow, MemoryLimitError),
+                impatience(limits, seconds),
+            ):
+                return run_here(ready)
+        except (TooSlow, MemoryLimitError):
+            del ledger.runs[runs:], ledger.strata[strata:]
+    if isinstance(main, Partitioned) and main.counted:
+        counts = cluster.counts(splits)
+        if counts is not None:
+            return counted_relations(splits, counts)
+        if seconds:
+            return run_here(ready)
+    return cluster.fixpoint(splits) or run_here(ready)

@@ -9,6 +9,7 @@ turns out not to fit, is for `rounds.py`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -77,9 +78,7 @@ class MarkedRounds(StratumRun):
     def run(self, passing: Collection[str] = ()) -> dict[str, Relation] | None:
         """The relations; None if this is not for them. `passing`: those that nobody asks for, whose
         new rows have but to be followed."""
-        followers = self._followers()
-        if not followers:
-            return None
+        followers = self.followers
         try:
             marked = self._begin(followers)
             if marked is None or not self._rounds(followers, marked, passing):
@@ -108,8 +107,9 @@ class MarkedRounds(StratumRun):
         rows += sum(self.around.relation(name).length for name in names - self.tables.keys())
         return rows < FEW
 
-    def _followers(self) -> list[Follower]:
-        """The joins of all rules; none if some rule is of another kind."""
+    @cached_property
+    def followers(self) -> list[Follower]:
+        """The joins of all rules; none if these rounds are not for some rule."""
         knobs = self.around.knobs
         if knobs.strategy == "levelwise" or knobs.telling not in ("auto", "marks"):
             return []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
-from gdatalog.engine.choose import DEEP, SHALLOW, TooDeep
+from gdatalog.engine.choose import DEEP, SHALLOW, FallbackMet
 from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
 from gdatalog.engine.growing import Growing
@@ -21,6 +21,7 @@ from gdatalog.engine.stratum import DELTA, StratumRun, placed
 from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import Variant, alone
 from gdatalog.errors import Caution, MemoryLimitError, Note
+from gdatalog.plan.stratum import SmallRounds
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.storage.relation import Relation
 from gdatalog.watching import Work
@@ -34,7 +35,7 @@ class Rounds(StratumRun):
     def run(self, passing: Collection[str] = (), deep: bool = True) -> dict[str, Relation]:
         """All relations but the `passing` ones, which nobody asks for in the end.
 
-        Unless it may be `deep`, many rounds that give few rows are a `TooDeep`.
+        Unless it may be `deep`, many rounds that give few rows are a `FallbackMet`.
         """
         self.deep = deep
         by_rule = [(rule, self._variants(rule)) for rule in self.stratum.rules]
@@ -150,7 +151,7 @@ class Rounds(StratumRun):
         """At each power of two from `DEEP` on."""
         rows = sum(table.length for table in self.tables.values())
         if rounds >= DEEP and rounds & (rounds - 1) == 0 and rows < rounds * SHALLOW:
-            raise TooDeep
+            raise FallbackMet(SmallRounds(DEEP, SHALLOW))
 
     def _in_runs(self, name: str) -> bool:
         table = self.tables[name]

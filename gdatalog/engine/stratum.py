@@ -74,6 +74,7 @@ class StratumRun:
         self.tables: dict[str, Growing | Best] = {}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
+        self.given: Mapping[int, RulePlan] = {}  # plans that are made, by the id of their rule
         self.planned: list[tuple[CheckedRule, RulePlan]] = []
         self._charged: set[TrieRef] = set()  # indexes whose relations have charged what they hold
         for name in stratum.relations:
@@ -123,7 +124,7 @@ class StratumRun:
         """What a relation has without any recursive atom: its data, facts, and rules."""
         parts: list[Derived] = [*self.seeds.get(name, ())]
         for rule in self.rules[name]:
-            plan = self.plan(rule, first=True)
+            plan = self.given.get(id(rule)) or self.plan(rule, first=True)
             if plan.joins:
                 with placed(rule):
                     parts.append(self.run_plan(plan, limit))

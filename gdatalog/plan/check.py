@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gdatalog.plan.effects import binds, participants, reads
 from gdatalog.plan.nest import Paths
@@ -16,6 +16,15 @@ from gdatalog.plan.nodes import (
     RulePlan,
     Step,
     slots,
+)
+from gdatalog.plan.stratum import (
+    Once,
+    Partitioned,
+    Rows,
+    SemiNaive,
+    SmallRounds,
+    StratumPlan,
+    Unsuited,
 )
 
 
@@ -100,6 +109,48 @@ def _check_reuse(join: JoinPlan, step: Join, levels: dict[str, Join]) -> None:
         <= len(earlier.participants),
         "more participants are covered than the list was made of",
     )
+
+
+def check_stratum(plan: StratumPlan) -> None:
+    """That the last strategy can end what the first one begins, and the rules suit all of them."""
+    names, ways = set(plan.relations), plan.strategies
+    _demand(len(names) == len(plan.relations) > 0, "a relation stands twice in a stratum, or none")
+    _demand(len(set(ways)) == len(ways), "a strategy follows itself")
+    for rule in (*plan.before, *plan.rules):
+        check_rule_plan(rule)
+    _demand(not any(rule.recursive_on for rule in plan.before), "what runs before is recursive")
+    heads = names | {
+        rule.relation for rule in plan.rules
+    }  # projections have relations of their own
+    follows = set().union(*(rule.recursive_on for rule in plan.rules))
+    _demand(follows <= heads, f"{sorted(follows - heads)} is followed, and in no rule's head")
+    if not plan.recursive:
+        _demand(ways == (Once(),) and not follows, "what is not recursive runs once")
+        return
+    _demand(isinstance(ways[-1], SemiNaive), "only rounds evaluate every recursion")
+    for way in ways:
+        _demand(not isinstance(way, Once), "a recursive stratum does not run once")
+        if isinstance(way, Partitioned):
+            _demand([key.relation for key in way.keys] == sorted(names), "each relation has a key")
+            _demand(way is plan.main, "the plans of rules are those of another strategy")
+            _check_keys(plan, {key.relation: key.column for key in way.keys})
+        if way.fallback is None:
+            continue
+        _demand(bool(way.fallback.when), "a fallback has no condition")
+        rounds = isinstance(way, SemiNaive)
+        for when in way.fallback.when:
+            counted = isinstance(when, Rows | SmallRounds)
+            _demand(counted <= rounds, f"nobody counts for {way}: {when}")
+            _demand(not (isinstance(when, Unsuited) and rounds), "rounds suit every recursion")
+
+
+def _check_keys(plan: StratumPlan, keys: Mapping[str, int]) -> None:
+    """That each recursive rule passes the key on."""
+    for join in (join for rule in plan.rules if rule.recursive_on for join in rule.joins):
+        assert join.given is not None
+        head = next(rule.relation for rule in plan.rules if join in rule.joins)
+        key = join.given.slots[keys[join.given.relation]]
+        _demand(join.outputs[keys[head]] == key, f"a rule of {head} does not pass on {key.name}")
 
 
 def _demand(holds: bool, message: str) -> None:

@@ -8,7 +8,6 @@ from functools import partial
 from gdatalog.account import default_limit
 from gdatalog.engine.demand import part_of, rewritten_for
 from gdatalog.engine.evaluation import Evaluation
-from gdatalog.engine.fixpoint import plan_stratum
 from gdatalog.engine.session import Session
 from gdatalog.engine.spread import Spread
 from gdatalog.engine.surroundings import Surroundings
@@ -94,14 +93,14 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     for evaluation, wanted in parts:
         around = evaluation.surroundings()
         for stratum in evaluation.strata_of(wanted):
-            plans, told, spread = plan_stratum(stratum, around)
+            ready = evaluation.planned(stratum)
             known = partial(_at_hand, evaluation)
             rules = tuple(
                 PlannedRule(rule, plan, device.refuses(plan), _spread(stratum, plan, around, known))
-                for rule, plan in plans
+                for rule, plan in ready.planned
             )
-            strata.append(PlannedStratum(stratum, rules, told, spread))
-            own = [plan for _, plan in plans]
+            strata.append(PlannedStratum(stratum, ready.plan, rules, ready.spread))
+            own = [plan for _, plan in ready.planned]
             read = indexes_of(own, known, device, settings.memory)
             indexes.update({index.label: index for index in read})
     asked = [

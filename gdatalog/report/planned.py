@@ -9,14 +9,15 @@ from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.spread import Spread, SpreadFixpoint
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.stratum import InPlaceLattice, Partitioned, StratumPlan
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.report.indexes import NamedIndex, indexes_node
 from gdatalog.report.steps import Executor, order_of, plan_nodes
 from gdatalog.report.tree import Node
 
-# How fixpoints are run that have no rounds, by what is told of them.
-BY_PARTS = {"a fixpoint for each": "value by value", "best values": "group by group"}
+# How fixpoints follow new rows that have no rounds, by their strategy.
+BY_PARTS = {Partitioned: "value by value", InPlaceLattice: "group by group"}
 # Of the memory limit: what is asked for is shown with it from here on.
 WORTH_A_WORD = 0.01
 
@@ -36,12 +37,11 @@ class PlannedRule:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStratum:
-    """`told`: how its rules became those that are planned, and how its fixpoint is run; `spread`:
-    over which workers that is."""
+    """A stratum with its plan. `spread`: over which workers its fixpoint runs."""
 
     stratum: Stratum
+    plan: StratumPlan
     rules: tuple[PlannedRule, ...]
-    told: tuple[str, ...] = ()
     spread: SpreadFixpoint | None = None
 
 
@@ -89,15 +89,11 @@ class Planned:
         rules: dict[int, list[PlannedRule]] = {}
         for each in planned.rules:
             rules.setdefault(id(each.rule), []).append(each)
-        by_parts = None
-        for told in planned.told:
-            by_parts = next(
-                (part for way, part in BY_PARTS.items() if told.startswith(way)), by_parts
-            )
+        by_parts = BY_PARTS.get(type(planned.plan.main))
         return Node(
             "stratum",
             stratum_label(number, planned.stratum),
-            (*planned.told, *(() if planned.spread is None else (str(planned.spread),))),
+            (*planned.plan.lines(), *(() if planned.spread is None else (str(planned.spread),))),
             facts=(
                 *stratum_facts(planned.stratum),
                 *(() if planned.spread is None else planned.spread.facts()),

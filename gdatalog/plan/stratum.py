@@ -1,0 +1,261 @@
+"""The plan of a stratum: its strategy, what takes over from it, and the plans of its rules.
+
+The planner's side (`engine/strata.py`, `engine/fixpoint.py`) writes a `StratumPlan`, the engine
+runs it strategy by strategy, `explain` prints it, and `profile` says which strategies ran. It is
+plain data: frozen, comparable, printable, checked (`check.py`).
+
+Where sizes are not known before rows are there, a strategy has a `Fallback`. Its conditions are
+counts of rows, rounds or bytes, never seconds: a program runs the same way each time.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from gdatalog.plan.format import format_rule
+from gdatalog.plan.nodes import RulePlan
+from gdatalog.records import dataclass
+
+# ------------------------------------------------------------------------------- fallbacks
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The strategy has looked at more rows than `most`."""
+
+    most: int
+
+    def __str__(self) -> str:
+        return f"after {self.most:,} rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """More than `most` bytes would be held: the memory limit."""
+
+    most: int
+
+    def __str__(self) -> str:
+        return "at the memory limit"
+
+
+@dataclass(frozen=True, slots=True)
+class SmallRounds:
+    """After `count` rounds, or a later power of two of them, there are fewer than `rows` rows for
+    each round."""
+
+    count: int
+    rows: int
+
+    def __str__(self) -> str:
+        return f"after {self.count:,} rounds of fewer than {self.rows:,} rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsuited:
+    """Compiled loops cannot compute some expression, or what they keep has no room."""
+
+    def __str__(self) -> str:
+        return "where compiled loops do not suit"
+
+
+When = Rows | Bytes | SmallRounds | Unsuited
+CONDITIONS = (Rows, Bytes, SmallRounds, Unsuited)
+Condition = TypeVar("Condition", Rows, Bytes, SmallRounds, Unsuited)
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """When one of these conditions is met, another strategy starts the stratum again."""
+
+    when: tuple[When, ...]
+    to: Strategy
+
+    def on(self, kind: type[Condition]) -> Condition | None:
+        """Its condition of this kind."""
+        return next((each for each in self.when if isinstance(each, kind)), None)
+
+    def __str__(self) -> str:
+        return " or ".join(map(str, self.when))
+
+
+# ------------------------------------------------------------------------------- strategies
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Each rule runs once: the stratum is not recursive."""
+
+    @property
+    def fallback(self) -> None:
+        return None
+
+    def __str__(self) -> str:
+        return "once"
+
+
+@dataclass(frozen=True, slots=True)
+class SemiNaive:
+    """Rounds: each follows the rows that the round before has added.
+
+    `projections`: where rules are split to project variables away early.
+    """
+
+    projections: tuple[str, ...] = ()
+    fallback: Fallback | None = None
+
+    def __str__(self) -> str:
+        return "semi-naive rounds"
+
+
+@dataclass(frozen=True, slots=True)
+class BitmapRounds:
+    """Rounds on a device that keeps one bit for each possible row."""
+
+    projections: tuple[str, ...] = ()
+    fallback: Fallback | None = None
+
+    def __str__(self) -> str:
+        return "semi-naive rounds on the device, with one bit for each possible row"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A relation's column, by number and name."""
+
+    relation: str
+    column: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.relation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """A fixpoint for each value of one column of each relation, by a compiled worklist.
+
+    `counted`: only the number of rows of each value is asked for.
+    """
+
+    keys: tuple[Key, ...]
+    counted: bool = False
+    fallback: Fallback | None = None
+
+    def __str__(self) -> str:
+        told = f"a fixpoint for each {', '.join(map(str, self.keys))}"
+        return f"{told}, whose rows are only counted" if self.counted else told
+
+
+@dataclass(frozen=True, slots=True)
+class InPlaceLattice:
+    """Compiled loops improve the best value of each group in place, without rounds."""
+
+    fallback: Fallback | None = None
+
+    def __str__(self) -> str:
+        return "best values are improved in place"
+
+
+@dataclass(frozen=True, slots=True)
+class Worklist:
+    """One compiled worklist follows row after row, without rounds."""
+
+    fallback: Fallback | None = None
+
+    def __str__(self) -> str:
+        return "one worklist"
+
+
+Strategy = Once | SemiNaive | BitmapRounds | Partitioned | InPlaceLattice | Worklist
+
+
+# -------------------------------------------------------------------------------- rewrites
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryCodes:
+    """Codes of a dictionary stand for the keys of these columns (relation.column)."""
+
+    columns: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"dictionary codes stand for the keys of {', '.join(self.columns)}"
+
+
+@dataclass(frozen=True, slots=True)
+class LinearRule:
+    """A closure said twice over (`p(x, y), p(y, z)`) is computed by a linear rule over the rows
+    that it has without recursion."""
+
+    relation: str
+    first: str
+
+    def __str__(self) -> str:
+        return f"{self.relation} is made linear: {self.first} is what it has without recursion"
+
+
+Rewrite = DictionaryCodes | LinearRule
+
+
+# ------------------------------------------------------------------------------------ plans
+
+
+@dataclass(frozen=True, slots=True)
+class StratumPlan:
+    """How one stratum is evaluated, on the device `device`.
+
+    `rules`: a plan for each rule that reads no row of the stratum, and for each recursive rule one
+    for the new rows of each of its recursive atoms. They are those of the strategy that large data
+    leads to: of rounds where all strategies are rounds or a worklist. `before`: plans that run once
+    before the first strategy.
+    """
+
+    relations: tuple[str, ...]
+    recursive: bool
+    strategy: Strategy
+    rules: tuple[RulePlan, ...] = ()
+    before: tuple[RulePlan, ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
+    device: str = "cpu"
+
+    @property
+    def strategies(self) -> tuple[Strategy, ...]:
+        """The first strategy, and those that its fallbacks lead to."""
+        found: list[Strategy] = []
+        strategy: Strategy | None = self.strategy
+        while strategy is not None:
+            found.append(strategy)
+            strategy = None if strategy.fallback is None else strategy.fallback.to
+        return tuple(found)
+
+    @property
+    def main(self) -> Strategy:
+        """The strategy that large data leads to: the one that `rules` belong to."""
+        ways = self.strategies
+        return next((way for way in ways if isinstance(way, Partitioned | InPlaceLattice)), ways[0])
+
+    def lines(self, whole: bool = False) -> tuple[str, ...]:
+        """What was rewritten and how the fixpoint runs, a line each; `whole`: also that rounds
+        compute what compiled loops cannot."""
+        told = [str(rewrite) for rewrite in self.rewrites]
+        starts = ""  # when the strategy does
+        for strategy in self.strategies if self.recursive else ():
+            told.append(f"{starts}{strategy}")
+            if strategy.fallback is None or (not whole and strategy.fallback.on(Unsuited)):
+                break
+            starts = f"{strategy.fallback}: "
+        main = self.main
+        return (*told, *(main.projections if isinstance(main, SemiNaive | BitmapRounds) else ()))
+
+
+def format_stratum(plan: StratumPlan) -> str:
+    """The whole plan as text: a line for each rewrite and strategy, then the plans of rules."""
+    recursive = " recursive" * plan.recursive
+    lines = [f"{', '.join(plan.relations)}:{recursive} on {plan.device}"]
+    lines += [f"  {line}" for line in plan.lines(whole=True)]
+    for rules, when in ((plan.before, "before: "), (plan.rules, "")):
+        for rule in rules:
+            lines.append(f"  {when}a rule of {rule.relation}")
+            lines += [f"    {line}" for line in format_rule(rule).splitlines()]
+    return "\n".join(lines)
