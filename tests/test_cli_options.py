@@ -185,6 +185,21 @@ CASES: dict[str, list[Case]] = {
             r"usage error: --explain evaluates nothing, .*\n",
         ),
     ],
+    "--of": [
+        (["--explain", "--of", "path", "-c", GRAPH], 0, r".*stratum 1: path\b(?!.*\?1).*", ""),
+        (["--explain", "--of", "1.2", "-c", GRAPH], 0, r".*stratum 1\b(?!.*stratum 2).*", ""),
+        (["--explain", "--of", "*", "-c", GRAPH], 0, r".*stratum 1\b.*stratum 2\b.*", ""),
+        (["--profile", "--of", "path", "-c", GRAPH], 0, r"x\n2\n3\n", r".*stratum 1: path\b.*"),
+        (
+            ["--explain", "--of", "paht", "-c", GRAPH],
+            1,
+            "",
+            r"usage error: the plan has no .* 'paht'\n  hint: did you mean `path`\?\n",
+        ),
+        # What was measured is told all the same.
+        (["--profile", "--of", "5", "-c", GRAPH], 1, r"x\n2\n3\n", r"usage error: .*stratum 1.*"),
+        (["--of", "path", *YES], 2, "", r"usage error: --of names a part of a plan: .*\n"),
+    ],
     "--timing": [
         (
             ["--timing", "-c", "p(1). .output p ?- p(x).", "-D", "-"],

@@ -340,3 +340,81 @@ def test_what_loops_do_not_count_is_not_told_as_none() -> None:
     assert [node.tried == 0 for node in levels] == [False] * 3
     assert any(node.actual and node.tried is None for node in levels)
     assert all("tried" not in node.to_dict() for node in levels if node.tried is None)
+
+
+# --------------------------------------------------------------------------------- large plans
+
+
+def large() -> str:
+    """A program of more rules than are read at once: two strata of a rule, one of 30, recursive."""
+    rules = ["first(x) <- E(x, _).", PATH, "big(x, y) <- E(x, y), E(y, z), E(z, x)."]
+    rules += [f"path(x, y) <- path(x, z), path(z, y), E(x, {n})." for n in range(28)]
+    return " ".join(rules) + " last(x) <- path(x, y), first(y), big(x, _). ?- last(x)."
+
+
+def costs(text: str) -> list[float]:
+    """What stands at the right of the lines of strata."""
+    lines = [line for line in text.splitlines() if re.search(r"^stratum .*~[\d,.]+$", line)]
+    return [float(line.rpartition("~")[2].replace(",", "")) for line in lines]
+
+
+def test_a_large_plan_is_folded() -> None:
+    with database() as db:
+        plan = db.explain(large())
+        text, whole = str(plan), str(plan.of("*"))
+    strata = [line for line in text.splitlines() if line.startswith("stratum ")]
+    assert len(text.splitlines()) < 30 < 200 < len(whole.splitlines())
+    assert "5 strata, 34 rules, folded: the dearest first" in text
+    assert "a recursion is assumed to follow 100,000 rows of each relation" in text
+    assert re.match(r"stratum \d: path \(recursive\): 30 rules, .*breadth-first", strata[0])
+    assert costs(text) == sorted(costs(text), reverse=True) and len(costs(text)) == len(strata) == 5
+    assert "expected" in text and "folded" not in whole
+    dear = [line for line in text.splitlines() if re.match(r"[├└] rule", line)]
+    assert len(dear) == 5 and "path(x, z), path(z, y)" in dear[0]
+
+
+def test_parts_of_a_plan_in_full() -> None:
+    with database() as db:
+        plan = db.explain(large())
+    labels = [node.label for node in plan.tree.find("stratum")]
+    number = {label.split()[2]: at for at, label in enumerate(labels, 1)}
+    one = plan.of("first")
+    assert one.tree.find("stratum") == plan.of(number["first"]).tree.find("stratum")
+    assert [node.label for node in one.tree.find("rule")] == ["first(x) <- E(x, _~1)."]
+    assert "in E([x])" in str(one) and "folded" not in str(one)
+    (third,) = plan.of(f"{number['path']}.3").tree.find("rule")
+    assert third == plan.of("path").tree.find("rule")[2]
+    assert len(plan.of("path").tree.find("rule")) == 30
+    with pytest.raises(gd.UsageError, match="no stratum, rule or relation 'firts'") as found:
+        plan.of("firts")
+    assert "did you mean `first`?" in str(found.value)
+
+
+def test_rewritten_relations_are_found_by_their_own_name() -> None:
+    with database() as db:
+        plan = db.explain(PATH + " ?- path(3, y).")
+    assert {dict(rule.facts)["relation"] for rule in plan.of("path").tree.find("rule")} == {
+        "path[bf]"
+    }
+
+
+def test_a_large_page_is_folded() -> None:
+    with database() as db:
+        plan = db.explain(large())
+        few = db.explain("p(x) <- E(x, _).").to_html()
+    made = plan.to_html()
+    assert made.count('<details class="stratum">') == 5 and '<details open class="stratum">' in few
+    assert made.count('class="dear-rule"') == 5
+    # Programs are given all of it, in the order of evaluation.
+    assert [node["label"] for node in plan.to_dict()["children"] if node["kind"] == "stratum"] == [
+        node.label for node in plan.tree.find("stratum")
+    ]
+
+
+def test_a_large_profile_is_folded() -> None:
+    with database() as db:
+        profile = db.profile(large(), strategy="levelwise")
+    text = str(profile)
+    assert "4 strata, 33 rules, folded: the dearest first, by time" in text
+    assert len(text.splitlines()) < 60 < len(str(profile.of("path")).splitlines())
+    assert re.search(r"stratum \d: path \(recursive\): 30 rules, breadth-first, \d+ rounds, ", text)

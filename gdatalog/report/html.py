@@ -11,6 +11,7 @@ from functools import cache
 from math import log10
 from pathlib import Path
 
+from gdatalog.report.folded import folded
 from gdatalog.report.tree import Cell, Node, Table
 from gdatalog.report.words import STAYS, about, unbroken
 from gdatalog.widths import visible_html
@@ -24,8 +25,8 @@ color-scheme: dark;"
 WIDEST_SERIES = 120  # bars
 
 
-def page(root: Node, title: str) -> str:
-    """A whole page, for a file."""
+def page(root: Node, title: str, folds: bool = False) -> str:
+    """A whole page, for a file; `folds`: strata are folded at first, the dearest come first."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -33,15 +34,14 @@ def page(root: Node, title: str) -> str:
         '<link rel="icon" href="data:,">'
         "<style>body { margin: 24px; background: #eef1f4; } .gdatalog-plan { margin: 0 auto; }"
         " @media (prefers-color-scheme: dark) { body { background: #0d1013; } }</style>"
-        f"</head><body>{fragment(root)}</body></html>"
+        f"</head><body>{fragment(root, folds)}</body></html>"
     )
 
 
-def fragment(root: Node) -> str:
+def fragment(root: Node, folds: bool = False) -> str:
     """What a notebook shows."""
-    return (
-        f'<div class="gdatalog-plan"><style>{_style()}</style>{"".join(_Drawn(root).all())}</div>'
-    )
+    drawn = _Drawn(folded(root, bare=False) if folds else root, folds)
+    return f'<div class="gdatalog-plan"><style>{_style()}</style>{"".join(drawn.all())}</div>'
 
 
 @cache
@@ -54,8 +54,10 @@ def _style() -> str:
 class _Drawn:
     """A tree on its way to HTML: which columns it has, and how long bars are."""
 
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: Node, folds: bool = False) -> None:
+        """`folds`: strata and indexes are folded until somebody asks for them."""
         self.root = root
+        self.closed = frozenset({"stratum", "indexes"}) if folds else frozenset()
         nodes = [node for node in root.walk() if node is not root]
         counts = [n for node in nodes for n in (node.estimate, node.actual) if n is not None]
         self.most = max(counts, default=1.0)
@@ -100,7 +102,8 @@ class _Drawn:
         if not inside:
             yield f'<div class="{kind}"><div class="row">{row}</div></div>'
             return
-        yield f'<details open class="{kind}"><summary class="row">{row}</summary>'
+        shown = "" if node.kind in self.closed else " open"
+        yield f'<details{shown} class="{kind}"><summary class="row">{row}</summary>'
         yield '<div class="below">'
         if node.series:
             yield _series(node.series)

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from gdatalog.engine.choose import Choice, foreseen, unprintable
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.spread import Spread, SpreadFixpoint
+from gdatalog.engine.stratum import UNKNOWN
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.stratum import InPlaceLattice, Partitioned, StratumPlan
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, replace
+from gdatalog.report.folded import WORK
 from gdatalog.report.indexes import NamedIndex, indexes_node
 from gdatalog.report.steps import Executor, order_of, plan_nodes
 from gdatalog.report.tree import Node
@@ -135,6 +137,7 @@ class Planned:
                 (
                     ("device", device),
                     ("order", ", ".join(order_of(plan))),
+                    (WORK, expected_work(plan)),
                     *(() if planned.spread is None else planned.spread.facts()),
                     *executor.facts,
                 ),
@@ -152,6 +155,16 @@ class Planned:
         if reason is None or ("reason", reason) in executor.facts:
             return executor
         return replace(executor, details=(*executor.details, f"never depth-first: {reason}"))
+
+
+def expected_work(plan: RulePlan) -> float:
+    """Rows that running a plan is expected to look at. One that follows new rows is run for all
+    that its relation gets, of which nobody knows how many they are."""
+    work = 0.0
+    for join in plan.joins:
+        given = None if join.scan is not None else join.given
+        work += join.cost if given is None or not given.rows else join.cost * UNKNOWN / given.rows
+    return work
 
 
 def _following(knobs: Knobs, by_parts: str | None) -> Executor:

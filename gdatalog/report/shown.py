@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from gdatalog.engine.knobs import FORMS
 from gdatalog.errors import UsageError
+from gdatalog.report.folded import folded, is_large, part_of
 from gdatalog.report.tree import Node
 
 _ENDINGS = {".html": "html", ".json": "json", ".mmd": "mermaid", ".txt": "text"}
@@ -18,6 +20,7 @@ class Shown:
     """A tree that prints, draws and saves itself."""
 
     title = "gdatalog"
+    folds = True  # where there are many rules
 
     def _tree(self) -> Node:
         raise NotImplementedError
@@ -33,11 +36,37 @@ class Shown:
     def __repr__(self) -> str:
         return self.to_text()
 
+    def of(self, which: str | int) -> Self:
+        """The rules of one relation in full, by its name; those of a stratum by its number (3), a
+        rule by its own ("3.2"), or all of them ("*").
+
+        A plan of many rules is folded where it is printed or drawn as a page.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect(device="cpu")
+        >>> db["E"] = [(1, 2), (2, 3)]
+        >>> print(db.explain("p(x) <- E(x, _). q(y) <- p(y), E(_, y).").of("p"))
+        on cpu, strategy auto, a thread for each core  expected
+        stratum 1: p
+        └ p(x) <- E(x, _~1).
+          │ breadth-first: about 2 rows to look at
+          ├ x in E([x])                                      ~2
+          └ give p(x)
+        """
+        part = copy(self)
+        part.__dict__["tree"] = part_of(self.tree, str(which))
+        part.folds = False
+        return part
+
+    @property
+    def _folded(self) -> bool:
+        return self.folds and is_large(self.tree)
+
     def to_text(self, width: int = 100) -> str:
-        """The tree as lines, for a terminal of this width."""
+        """The tree as lines, for a terminal of this width; folded where it has many rules."""
         from gdatalog.report.text import text
 
-        return text(self.tree, width)
+        return text(folded(self.tree) if self._folded else self.tree, width)
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as dicts, lists, texts and numbers."""
@@ -59,12 +88,12 @@ class Shown:
         """A page of its own, which needs no network and no other file."""
         from gdatalog.report.html import page
 
-        return page(self.tree, self.title)
+        return page(self.tree, self.title, self._folded)
 
     def _repr_html_(self) -> str:
         from gdatalog.report.html import fragment
 
-        return fragment(self.tree)
+        return fragment(self.tree, self._folded)
 
     def render(self, form: str) -> str:
         """The tree as "text", "json", "mermaid" or "html"."""

@@ -13,6 +13,8 @@ from gdatalog.records import dataclass, fields
 
 Kind = Literal[
     "plan",  # the root
+    "dearest",  # the rules that took most
+    "dear rule",
     "stratum",
     "rule",
     "plan of a rule",  # one of several: before recursion, in its rounds, planned again

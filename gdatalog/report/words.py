@@ -20,12 +20,14 @@ def about(number: float) -> str:
 
 def many(count: float, what: str) -> str:
     """
-    >>> many(1, "round"), many(2000, "row"), many(3, "entry")
-    ('1 round', '2,000 rows', '3 entries')
+    >>> many(1, "round"), many(2000, "row"), many(3, "entry"), many(2, "stratum")
+    ('1 round', '2,000 rows', '3 entries', '2 strata')
     """
     if count == 1:
         return f"1 {what}"
-    return f"{count:,.0f} " + (f"{what[:-1]}ies" if what.endswith("y") else f"{what}s")
+    several = {"y": f"{what[:-1]}ies", "um": f"{what[:-2]}a"}
+    ends = (plural for ending, plural in several.items() if what.endswith(ending))
+    return f"{count:,.0f} {next(ends, f'{what}s')}"
 
 
 def took(seconds: float) -> str:

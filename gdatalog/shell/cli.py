@@ -87,6 +87,7 @@ class Among(click.Choice):  # type: ignore[type-arg]
 @click.option("--limit", type=int, metavar="N", help="Rows that an answer has at the most.")
 @click.option("--explain", is_flag=True, help="Print the plans, evaluate nothing.")
 @click.option("--profile", is_flag=True, help="Tell what each step did, on stderr.")
+@click.option("--of", metavar="PART", help="The part of a plan to show in full.")
 @click.option("--timing", is_flag=True, help="Tell the time of each answer, on stderr.")
 @click.option("--bail", is_flag=True, help="Stop at the first error.")
 @click.option("--no-warnings", is_flag=True, help="Tell no warnings.")
@@ -118,6 +119,7 @@ class Options:
     limit: int | None
     explain: bool
     profile: bool
+    of: str | None
     timing: bool
     bail: bool
     no_warnings: bool
@@ -138,6 +140,8 @@ def start(options: Options, begun: Begun | None = None) -> int:
         raise UsageError("--explain and --profile need a program: name a file, or give one with -c")
     if options.explain and options.profile:
         raise UsageError("--explain evaluates nothing, so there is nothing for --profile to tell")
+    if options.of is not None and not (options.explain or options.profile):
+        raise UsageError("--of names a part of a plan: give --explain or --profile too")
     forms = FORMS if options.explain else FORMATS
     if options.form is not None and options.form not in forms:
         what = "plans of --explain" if options.explain else "answers"
@@ -161,9 +165,8 @@ def start(options: Options, begun: Begun | None = None) -> int:
         return _interact(db, folders, params, options, begun)
     texts = [Text(name) for name in options.files]
     texts += [Text("<command line>", text) for text in options.commands]
-    job = Job(
-        texts, params, folders, options.explain, options.profile, options.timing, options.bail
-    )
+    plans = options.explain, options.profile, options.of
+    job = Job(texts, params, folders, *plans, options.timing, options.bail)
     output = Output(sys.stdout, None if options.explain else options.form)
     output.limit = options.limit
     with heeding(db._workspace.watch), db._lock.within(db._workspace.timeout):

@@ -36,13 +36,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the command line asks for."""
+    """What the command line asks for; `of`: the part of a plan that is shown, if not all."""
 
     texts: Sequence[Text]
     params: Mapping[str, Any]
     folders: Folders
     explain: bool = False
     profile: bool = False
+    of: str | None = None
     timing: bool = False
     bail: bool = False
 
@@ -66,7 +67,7 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
                 from gdatalog.report import explain
 
                 plan = explain(session, _explained_names(session), db._workspace.why)
-                output.plan(plan, form)
+                output.plan(plan if job.of is None else plan.of(job.of), form)
                 return []
             started, before = perf_counter(), so_far()
             shown = sum(_to_stdout(ask, job.folders) for ask in session.asks())
@@ -84,6 +85,12 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
                 limits = session.evaluation.limits
                 whole = reports.seconds
                 profile = Profile(reports, whole, limits.peak, None, db.device, limits.held)
+                if job.of is not None:
+                    try:
+                        profile = profile.of(job.of)
+                    except UsageError as error:  # what was measured is told all the same
+                        say_error(error)
+                        failed.append(error)
                 at_terminal = sys.stderr.isatty()
                 say(profile.to_text(get_terminal_size().columns) if at_terminal else str(profile))
             return failed

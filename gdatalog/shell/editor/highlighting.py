@@ -13,7 +13,7 @@ from gdatalog.errors import Source
 from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS
 from gdatalog.records import replace
 from gdatalog.shell.editor.known import Known
-from gdatalog.shell.editor.typed import Part, comments, part_at
+from gdatalog.shell.editor.typed import OF_PART, Part, comments, part_at
 from gdatalog.shell.editor.words import refused, words_of
 
 Stretch = tuple[int, int, str]  # from, to, and what it is
@@ -155,6 +155,10 @@ class Highlighter:
         yield base, base + len(name), "command" if right else "wrong"
         if name[1:] in ("explain", "profile"):
             inner = base + len(name) + len(blank)
+            of = OF_PART.match(argument)
+            if of is not None:
+                yield inner, inner + of.end(), "argument"
+                argument, inner = argument[of.end() :], inner + of.end()
             for begins, ends, kind, called in words_of(argument):
                 yield inner + begins, inner + ends, self._style(kind, called)
         else:

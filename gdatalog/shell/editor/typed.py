@@ -27,6 +27,8 @@ _SQL = re.compile(r"\s*(select|insert|update|delete|create|with)\s[^()]*;\s*\Z",
 _PLAIN = {"quit": "quit", "exit": "quit", "quit()": "quit", "exit()": "quit", "help": "help"}
 # Their argument is a text of the language, which may go over several lines.
 TAKE_TEXT = frozenset({"explain", "profile"})
+# What may stand before that text: the part of a plan that is asked for.
+OF_PART = re.compile(r"--of(?:\s+|=)(\S+)\s*")
 _OPEN_END = frozenset({"COMMA", "SEMICOLON", "ARROW", "QUERY", "NOT", "OPERATOR", "COLON", "EQUAL"})
 
 
