@@ -348,7 +348,7 @@ def test_what_loops_do_not_count_is_not_told_as_none() -> None:
 def large() -> str:
     """A program of more rules than are read at once: two strata of a rule, one of 30, recursive."""
     rules = ["first(x) <- E(x, _).", PATH, "big(x, y) <- E(x, y), E(y, z), E(z, x)."]
-    rules += [f"path(x, y) <- path(x, z), path(z, y), E(x, {n})." for n in range(28)]
+    rules += [f"path(x, y) <- E(x, y), x > {n}, y != 3." for n in range(28)]
     return " ".join(rules) + " last(x) <- path(x, y), first(y), big(x, _). ?- last(x)."
 
 
@@ -370,7 +370,7 @@ def test_a_large_plan_is_folded() -> None:
     assert costs(text) == sorted(costs(text), reverse=True) and len(costs(text)) == len(strata) == 5
     assert "expected" in text and "folded" not in whole
     dear = [line for line in text.splitlines() if re.match(r"[├└] rule", line)]
-    assert len(dear) == 5 and "path(x, z), path(z, y)" in dear[0]
+    assert len(dear) == 5 and "path(x, y), C(y, z)" in dear[0]
 
 
 def test_parts_of_a_plan_in_full() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gdatalog.engine.ledger import Index, Ledger, RuleRun, StratumTold
+from gdatalog.engine.ledger import Index, Ledger, RuleRun
 from gdatalog.plan.nodes import RulePlan
-from gdatalog.planner.checked import CheckedRule
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, fields
+from gdatalog.report.dearest import dearest
 from gdatalog.report.indexes import index_label
 from gdatalog.report.planned import (
     chosen,
@@ -18,6 +18,7 @@ from gdatalog.report.planned import (
     stratum_label,
     where,
 )
+from gdatalog.report.ran import StratumRan, ran
 from gdatalog.report.rounds import rounds_node, rule_key
 from gdatalog.report.steps import Executor, Happened, order_of, plan_nodes
 from gdatalog.report.tree import Fact, Kind, Node
@@ -43,8 +44,8 @@ class Evaluated:
     def tree(self) -> Node:
         """All of it as a tree."""
         ledger = self.ledger
-        left = list(ledger.runs)
-        strata = [self._stratum(number, told, left) for number, told in enumerate(ledger.strata, 1)]
+        did, left = ran(ledger)
+        strata = [self._stratum(number, each) for number, each in enumerate(did, 1)]
         others = [
             self._named("rule", f"for {run.plan.relation}", [run.plan], [run], {}) for run in left
         ]
@@ -65,7 +66,13 @@ class Evaluated:
                 ("peak_bytes", self.peak),
                 *_cost_facts(costs),
             ),
-            children=(*strata, *others, *_indexes(ledger.indexes), *self._memory()),
+            children=(
+                *dearest(did, ledger, self.seconds),
+                *strata,
+                *others,
+                *_indexes(ledger.indexes),
+                *self._memory(),
+            ),
         )
 
     def _share(self, seconds: float) -> float | None:
@@ -73,8 +80,8 @@ class Evaluated:
 
     # ------------------------------------------------------------------------------- strata
 
-    def _stratum(self, number: int, told: StratumTold, left: list[RuleRun]) -> Node:
-        """`left`: the runs that no stratum has claimed yet."""
+    def _stratum(self, number: int, each: StratumRan) -> Node:
+        told = each.told
         details = list(told.how)
         rows = ", ".join(
             f"{many(count, 'row')} of {shown_name(name)}" for name, count in told.rows.items()
@@ -88,24 +95,18 @@ class Evaluated:
         details.append(f"{rows or 'no rows'}{rounds}, {format_bytes(told.peak)} held")
         if told.way is not None:
             details.append(str(told.way))
-        found = []
-        for rule in told.stratum.rules:
-            plans = [plan for own, plan in told.plans if own is rule]
-            runs = _claim(left, rule, plans)
-            if rule.body is not None and (plans or runs):
-                found.append((rule, plans, runs))
-        numbers = {rule_key(rule): number for number, (rule, _, _) in enumerate(found, 1)}
+        numbers = {rule_key(own.rule): number for number, own in enumerate(each.rules, 1)}
         nodes = [
             self._named(
                 "rule",
-                f"rule {number}: {rule_text(rule)}"
-                if told.rounds and len(found) > 1
-                else rule_text(rule),
-                plans,
-                runs,
+                f"rule {number}: {rule_text(own.rule)}"
+                if told.rounds and len(each.rules) > 1
+                else rule_text(own.rule),
+                own.plans,
+                own.runs,
                 followed,
             )
-            for number, (rule, plans, runs) in enumerate(found, 1)
+            for number, own in enumerate(each.rules, 1)
         ]
         if told.stratum.recursive:
             table = rounds_node(told, numbers)
@@ -156,6 +157,7 @@ class Evaluated:
             label,
             seconds=seconds if runs else None,
             share=self._share(seconds) if runs else None,
+            facts=(("relation", every[0].relation),) if every else (),
             children=tuple(parts),
         )
 
@@ -230,18 +232,6 @@ def _and_workers(ledger: Ledger) -> str:
     gpus = any(run.spread is not None and run.spread.on_gpus for run in ledger.runs)
     told = f" and {workers:,} worker{'s' * (workers != 1)}" if workers else ""
     return f"{told} with GPUs" if gpus else told
-
-
-def _claim(left: list[RuleRun], rule: CheckedRule, plans: Sequence[RulePlan]) -> list[RuleRun]:
-    """The runs of a rule's plans, and of plans that were made again while it ran."""
-    found = [
-        run
-        for run in left
-        if any(run.plan is plan for plan in plans)
-        or (run.plan.relation == rule.head.name and run.plan.span is rule.span)
-    ]
-    left[:] = [run for run in left if not any(run is other for other in found)]
-    return found
 
 
 def _indexes(indexes: Sequence[Index]) -> tuple[Node, ...]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @command(
     "plans", "explain", "QUERY [> FILE]", "how a query or a rule would be evaluated",
-    ".explain ?- path(1, y).", ".explain --of path ?- path(1, y).",
+    ".explain ?- path(1, y).", ".explain --of * ?- path(1, y).",
     ".explain path(1, y). > plan.html",
     more="Nothing is evaluated. A plan of many rules is folded: --of shows the rules of one "
     "relation, stratum (3) or rule (3.2) in full, --of * all. A file's ending says how it is "
@@ -32,7 +32,7 @@ def _explain(repl: Repl, rest: str) -> None:
 
 @command(
     "plans", "profile", "QUERY [> FILE]", "evaluate it anew; rows and time of each step",
-    ".profile ?- path(1, y).", ".profile --of path ?- path(1, y).",
+    ".profile ?- path(1, y).", ".profile --of * ?- path(1, y).",
     ".profile path(1, y). > profile.html",
     more="Nothing that is known already is used. --of shows a part in full, as .explain does. A "
     "file's ending says how it is drawn: .html, .json, .mmd (mermaid) or .txt.",

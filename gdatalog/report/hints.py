@@ -1,0 +1,177 @@
+"""What would make a rule cheaper, by what was counted while it ran; nothing where that is not sure.
+
+Each hint names what was counted first. The parts of a rule's time that are no work on rows come
+before what its joins did, for a rule that was compiled most of its time is not slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gdatalog.engine.choose import unprintable
+from gdatalog.engine.ledger import Index
+from gdatalog.parser.syntax import Atom
+from gdatalog.plan.nodes import Compact, Join, TrieRef
+from gdatalog.planner.checked import CheckedRule
+from gdatalog.planner.walk import variables
+from gdatalog.planner.words import conjuncts, either, own_name
+from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass
+from gdatalog.report.alike import shared_join
+from gdatalog.report.indexes import index_label
+from gdatalog.report.ran import RuleRan
+from gdatalog.report.words import took
+
+MOST = 0.5  # of a rule's time
+PART = 0.3
+MANY = 100_000  # rows that are worth a hint
+MUCH = 1_000_000  # values tried, from which on a compiled join would pay
+TIMES = 5  # as often a row is given before somebody should know
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an evaluation knows of indexes: what was told of each, and how many rules read it.
+    `made`: the relations that it made."""
+
+    indexes: Mapping[TrieRef, Index]
+    readers: Mapping[TrieRef, int]
+    made: frozenset[str]
+
+
+def hint_of(
+    ran: RuleRan, known: Known, rows: Mapping[str, int], others: Mapping[str, CheckedRule]
+) -> str | None:
+    """What would help a rule most; `rows`: of each relation that its stratum made; `others`: the
+    other rules there, by their numbers."""
+    return (
+        _compiling(ran)
+        or _moving(ran)
+        or _indexing(ran, known)
+        or _shared(ran, others)
+        or _repeated(ran, rows)
+        or _needless(ran)
+        or _uncompiled(ran)
+    )
+
+
+# ------------------------------------------------------------------------ no work on rows
+
+
+def _compiling(ran: RuleRan) -> str | None:
+    spent = sum(run.compiling for run in ran.runs)
+    if spent < MOST * ran.seconds or not spent:
+        return None
+    return (
+        f"compiling took {took(spent)} of it; compiled code is kept, so the next profile of this "
+        "program does not compile it"
+    )
+
+
+def _moving(ran: RuleRan) -> str | None:
+    spent, moved = sum(run.moving for run in ran.runs), sum(run.moved for run in ran.runs)
+    if not moved or spent < MOST * ran.seconds:
+        return None
+    return f"copying {format_bytes(moved)} to and from the device took {took(spent)} of it"
+
+
+def _indexing(ran: RuleRan, known: Known) -> str | None:
+    """An index that this rule alone reads, if it took much of the rule's time."""
+    own = [
+        known.indexes[ref]
+        for ref in ran.reads
+        if ref in known.indexes and known.readers.get(ref) == 1
+    ]
+    index = max(own, key=lambda index: index.seconds or 0.0, default=None)
+    if index is None or index.seconds is None or index.rows < MANY:
+        return None
+    if index.seconds < PART * ran.seconds:
+        return None
+    times = f", {index.built:,} times" if index.built > 1 else ""
+    told = (
+        f"making the index {index_label(index.ref, index.names)} ({index.rows:,} entries{times}) "
+        f"took {took(index.seconds)} of it, and no other rule reads that"
+    )
+    if index.ref.relation in known.made:
+        return told
+    return f"{told}; it is kept, so the next query of this database finds it there"
+
+
+# ------------------------------------------------------------------------------ its joins
+
+
+def _shared(ran: RuleRan, others: Mapping[str, CheckedRule]) -> str | None:
+    """The same join, done by several rules."""
+    if ran.looked_at < max(MANY, 2 * ran.candidates):
+        return None
+    alike = {number: shared_join(ran.rule, rule) for number, rule in others.items()}
+    alike = {number: atoms for number, atoms in alike.items() if atoms > 1}
+    if not alike:
+        return None
+    atoms = min(alike.values())
+    rules = f"rule{'s' * (len(alike) > 1)} {either(list(alike), 'and')}"
+    which = f"join{'s' * (len(alike) == 1)} the same {atoms} atoms"
+    return f"{rules} {which}: a rule of its own that joins them, read by all, would do that once"
+
+
+def _repeated(ran: RuleRan, rows: Mapping[str, int]) -> str | None:
+    """A variable that the head leaves out and some of the atoms do not need: the rule gives each of
+    its rows for many of its values."""
+    own = rows.get(ran.rule.head.name, 0)
+    given = max(ran.candidates, ran.bindings)
+    if given < MANY or given < TIMES * max(1, own):
+        return None
+    seen = {key: saw for run in ran.runs for key, saw in run.seen.items()}
+    steps = [step for run in ran.runs for join in run.plan.joins for step in join.steps]
+    compacted = sum(
+        seen[id(step)].rows_in for step in steps if isinstance(step, Compact) and id(step) in seen
+    )
+    if compacted > given / TIMES:
+        return None  # what nothing needed any more was left out already
+    bound = {step.variable for step in steps if isinstance(step, Join)}
+    names = _separate(ran.rule, bound)
+    if not names:
+        return None
+    return (
+        f"it gives each row {given / max(1, own):,.0f} times on average, by other values of "
+        f"{either(list(map(own_name, names)))}, which the head leaves out: where few rows remain "
+        "without one of these, join its atoms in a rule of its own"
+    )
+
+
+def _separate(rule: CheckedRule, bound: set[str]) -> list[str]:
+    """The variables that some of the atoms do without, and the head too."""
+    if rule.body is None or rule.aggregated:
+        return []
+    atoms = [item for item in conjuncts(rule.body) if isinstance(item, Atom)]
+    return [
+        name
+        for name in dict.fromkeys(name for atom in atoms for name in variables(atom))
+        if name in bound - set(variables(rule.head))
+        and 1 < sum(name in variables(atom) for atom in atoms) < len(atoms)
+    ]
+
+
+def _needless(ran: RuleRan) -> str | None:
+    """A rule of whose rows other rules had given each before."""
+    if ran.new != 0 or ran.candidates < MANY:
+        return None
+    return (
+        f"none of its {ran.candidates:,} rows was new: on this data the other rules give all of "
+        "them"
+    )
+
+
+def _uncompiled(ran: RuleRan) -> str | None:
+    """What keeps a rule from being compiled."""
+    if ran.looked_at < MUCH:
+        return None
+    for run in ran.runs:
+        for number, choice in run.executors.items():
+            reason = unprintable(run.plan.joins[number])
+            if choice.breadth_first and not choice.scans and reason is not None:
+                return (
+                    f"it cannot be compiled, for {reason}: the join without that, as a rule of its "
+                    "own, could be"
+                )
+    return None

@@ -1,0 +1,117 @@
+"""What each rule of an evaluation did: its plans, their runs, and its part in rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gdatalog.engine.ledger import Ledger, RuleRound, RuleRun, StratumTold
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.nodes import Generate, Join, RulePlan, TrieRef
+from gdatalog.planner.checked import CheckedRule
+from gdatalog.records import dataclass
+from gdatalog.report.rounds import rule_key
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRan:
+    """A rule with its plans and what they did. `rounds`: what it did in those of a fixpoint."""
+
+    rule: CheckedRule
+    plans: tuple[RulePlan, ...]
+    runs: tuple[RuleRun, ...]
+    rounds: tuple[RuleRound, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(run.seconds for run in self.runs)
+
+    @property
+    def looked_at(self) -> int:
+        """Values that were tried for variables, as far as they were counted."""
+        return sum(
+            max(saw.tried, saw.rows_out)
+            for run in self.runs
+            for join in run.plan.joins
+            for step in all_steps(join.steps)
+            if isinstance(step, (Join, Generate)) and (saw := run.seen.get(id(step))) is not None
+        )
+
+    @property
+    def bindings(self) -> int:
+        """Bindings of all of its variables that were found, as far as they were counted."""
+        found = 0
+        for run in self.runs:
+            for join in run.plan.joins:
+                saw = run.seen.get(id(join.steps[-1])) if join.steps else None
+                found += 0 if saw is None else saw.rows_out
+        return found
+
+    @property
+    def candidates(self) -> int:
+        """Rows that came out of its joins, equal ones and known ones too where they are seen."""
+        if self.rounds:
+            return sum(did.tried for did in self.rounds)
+        return sum(run.rows for run in self.runs)
+
+    @property
+    def new(self) -> int | None:
+        """Those that no rule and no round before had, if that is known."""
+        if not self.rounds:
+            return None
+        counts = [did.new for did in self.rounds if did.new is not None]
+        return sum(counts) if len(counts) == len(self.rounds) else None
+
+    @property
+    def rounds_run(self) -> int:
+        """In how many rounds there was something to do for it."""
+        return len({did.round for did in self.rounds if did.tried or did.executors})
+
+    @property
+    def reads(self) -> set[TrieRef]:
+        """The indexes that its plans read."""
+        plans = (*self.plans, *(run.plan for run in self.runs))
+        return {ref for plan in plans for join in plan.joins for ref in join.tries if ref.columns}
+
+
+@dataclass(frozen=True, slots=True)
+class StratumRan:
+    """A stratum and its rules that did something, or had a plan."""
+
+    told: StratumTold
+    rules: tuple[RuleRan, ...]
+
+
+def ran(ledger: Ledger) -> tuple[list[StratumRan], list[RuleRun]]:
+    """The strata of an evaluation, and the runs that belong to none of them."""
+    left = list(ledger.runs)
+    return [StratumRan(told, tuple(_rules(told, left))) for told in ledger.strata], left
+
+
+def _rules(told: StratumTold, left: list[RuleRun]) -> Iterator[RuleRan]:
+    rules = told.stratum.rules
+    plans = [[plan for own, plan in told.plans if own is rule] for rule in rules]
+    runs: list[list[RuleRun]] = [
+        _claimed(left, [run for run in left if any(run.plan is plan for plan in own)])
+        for own in plans
+    ]
+    for rule, own in zip(rules, runs, strict=True):
+        # Plans that were made again while the rule ran. Where one rule became several, all of
+        # them are at the same place of the text: then the first has them.
+        again = [run for run in left if _is_of(run.plan, rule)]
+        own += _claimed(left, again)
+    by_rule: dict[object, list[RuleRound]] = {}
+    for did in told.rules:
+        by_rule.setdefault(rule_key(did.rule), []).append(did)
+    for rule, mine, own in zip(rules, plans, runs, strict=True):
+        if rule.body is not None and (mine or own):
+            rounds = tuple(by_rule.get(rule_key(rule), ())) if told.stratum.recursive else ()
+            yield RuleRan(rule, tuple(mine), tuple(own), rounds)
+
+
+def _is_of(plan: RulePlan, rule: CheckedRule) -> bool:
+    return plan.relation == rule.head.name and plan.span is rule.span
+
+
+def _claimed(left: list[RuleRun], found: Sequence[RuleRun]) -> list[RuleRun]:
+    left[:] = [run for run in left if not any(run is other for other in found)]
+    return list(found)
