@@ -201,7 +201,7 @@ def kernels_of(
                     try:
                         given = ["int32"] * len(join.given.slots if join.given else ())
                         printed = print_plan(
-                            join, layouts_of(tries), form.leaf(), "auto", lanes, given, counted
+                            join, layouts_of(tries), form.leaf(join), "auto", lanes, given, counted
                         )
                     except Unprintable:
                         continue

@@ -20,9 +20,10 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.lftj import COUNTS, Block, GiveUp
 from gdatalog.executors.limits import Limits
+from gdatalog.plan.dedup import groups_of, kept_apart, level_of
 from gdatalog.plan.effects import all_steps, longest_first
-from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot
-from gdatalog.records import dataclass
+from gdatalog.plan.nodes import Compact, Gather, Join, JoinPlan, Slot
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
     from gdatalog.printer.module import Printed
 
 
+# Bits of a number that a group's rows are told apart by: of a bitmap, of one for rows on the way,
+# and of a hash set's keys. They stay in a core's own cache.
+BITMAP_BITS, COMPACT_BITS, MOST_KEY_BITS = 23, 20, 62
+LEAST_GROUPS = 64  # so that there is work for each thread
+
 MOST_PRINTED = 512  # texts that are remembered
 
 _printed: OrderedDict[object, Printed | str] = OrderedDict()
@@ -39,9 +45,19 @@ _lock = Lock()
 
 
 @dataclass(frozen=True, slots=True)
+class Grouped:
+    """How the rows of a group are told apart: `hashed` by a hash set, else by a bitmap. `compacts`:
+    the variables of bitmaps on the way, by the number of the step."""
+
+    hashed: bool
+    compacts: tuple[tuple[int, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Form:
     """What becomes of a join's rows: `keys` and `gathers` of an aggregate, or else rows; with
-    `fresh`, those that are not marked yet, or not in a hash set if `hashed`."""
+    `fresh`, those that are not marked yet, or not in a hash set if `hashed`. With `grouped`, how
+    the rows of each group are told apart."""
 
     outputs: tuple[Any, ...] = ()
     keys: tuple[Slot, ...] = ()
@@ -49,18 +65,47 @@ class Form:
     weighted: bool = False
     fresh: bool = False
     hashed: bool = False
+    grouped: Grouped | None = None
 
-    def leaf(self) -> Leaf:
+    def leaf(self, join: JoinPlan) -> Leaf:
         from gdatalog.printer.fresh import Fresh
+        from gdatalog.printer.grouped import GroupedRows
         from gdatalog.printer.leaves import Groups, Rows
 
         if self.gathers:
             return Groups(self.keys, self.gathers)
+        if self.grouped is not None:
+            return GroupedRows(join, self.grouped.hashed, dict(self.grouped.compacts))
         return Fresh(self.outputs, self.hashed) if self.fresh else Rows(self.outputs, self.weighted)
 
 
 def form_of_rows(join: JoinPlan) -> Form:
     return Form(join.outputs)
+
+
+def grouped_of(join: JoinPlan, tries: Sequence[Trie]) -> Grouped | None:
+    """How the rows of a join over these tries are told apart group by group; None if not so."""
+    groups = groups_of(join)
+    if groups is None:
+        return None
+
+    def bits(names: Sequence[str]) -> int:
+        parts = [level_of(join, name) for name in names]
+        spans = [tries[part.trie].levels[part.depth].span for part in parts]
+        return sum((high - low).bit_length() for low, high in spans)
+
+    first = level_of(join, groups.by[0])
+    if bits(groups.keys) > MOST_KEY_BITS:
+        return None
+    if len(tries[first.trie].levels[first.depth]) < LEAST_GROUPS:
+        return None
+    compacts = []
+    for number, step in enumerate(join.steps):
+        if isinstance(step, Compact):
+            names = kept_apart(join, groups, step)
+            if names is not None and bits(names) <= COMPACT_BITS:
+                compacts.append((number, names))
+    return Grouped(bits(groups.keys) > BITMAP_BITS, tuple(compacts))
 
 
 def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
@@ -120,6 +165,15 @@ class Nest:
     def _text(self) -> Printed | str:
         return self._printed(False)
 
+    @cached_property
+    def grouped(self) -> Grouped | None:
+        """How the rows of each group are told apart; None if they are not."""
+        form = self.form
+        plain = form == Form(self.join.outputs) and not self.growing
+        if not plain or self.device.lanes(self.tries, self.knobs):
+            return None
+        return grouped_of(self.join, self.tries)
+
     def _printed(self, counted: bool) -> Printed | str:
         device, knobs = self.device, self.knobs
         # Lanes that begin a given row each share what these lead into, however short it is.
@@ -134,7 +188,8 @@ class Nest:
             layouts = tuple(
                 grown[at] if at in self.growing else layout for at, layout in enumerate(layouts)
             )
-        return _print(self.join, self.form, layouts, self.knobs.intersect, lanes, given, counted)
+        form = self.form if self.grouped is None else replace(self.form, grouped=self.grouped)
+        return _print(self.join, form, layouts, self.knobs.intersect, lanes, given, counted)
 
     @property
     def reason(self) -> str | None:
@@ -227,7 +282,7 @@ def _print(
     def make() -> Printed | str:
         from gdatalog.printer.module import print_plan
 
-        found = print_plan(join, layouts, form.leaf(), intersect, lanes, given, counted)
+        found = print_plan(join, layouts, form.leaf(join), intersect, lanes, given, counted)
         if lanes and not found.parallel:
             return "there is no list whose values could be shared out"
         return found

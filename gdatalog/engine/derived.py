@@ -16,8 +16,11 @@ from gdatalog.storage.afar import AfarRows, Part
 from gdatalog.storage.elsewhere import Known, brought, lies_here
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import Columns, row_firsts
 from gdatalog.values import TypeName
+
+# Of sorted blocks' rows, so many stand in one stretch at least that they are put in order so.
+FEW_STRETCHES = 4
 
 # Distinct rows in order, and how many they are.
 Rows = tuple[Columns, int]
@@ -91,6 +94,41 @@ def in_order(derived: Derived, ops: Any) -> Rows:
         return (derived.blocks[0] if derived.blocks else ()), derived.count
     rows = ops.merge_rows(filled)
     return rows, len(rows[0])
+
+
+def one_after_another(blocks: Sequence[Columns]) -> Rows | None:
+    """The rows of blocks of which each is sorted and has rows that no other one has, sorted: where
+    these stand in few stretches, as threads that take one piece of the work after the other leave
+    them. None where they do not."""
+    blocks = [block for block in blocks if len(block[0])]
+    if not blocks:
+        return None
+    total = sum(len(block[0]) for block in blocks)
+    # Where the first column changes; where that does not decide, where the first two do.
+    for depth in range(1, min(2, len(blocks[0])) + 1):
+        starts = [np.flatnonzero(row_firsts(block[:depth])) for block in blocks]
+        if sum(map(len, starts)) * FEW_STRETCHES > total:
+            return None
+        heads = tuple(
+            np.concatenate([block[at][start] for block, start in zip(blocks, starts, strict=True)])
+            for at in range(depth)
+        )
+        ordered = np.lexsort(heads[::-1])
+        if all(map(bool, row_firsts(tuple(head[ordered] for head in heads)))):
+            break
+    else:
+        return None
+    ends = [np.append(start[1:], len(block[0])) for block, start in zip(blocks, starts, strict=True)]
+    which = np.repeat(np.arange(len(blocks)), list(map(len, starts)))[ordered]
+    low, high = np.concatenate(starts)[ordered], np.concatenate(ends)[ordered]
+    cuts = np.flatnonzero((which[1:] != which[:-1]) | (low[1:] != high[:-1])) + 1
+    first, last = np.append(0, cuts), np.append(cuts, len(which)) - 1
+    stretches = list(zip(which[first].tolist(), low[first].tolist(), high[last].tolist(), strict=True))
+    columns = tuple(
+        np.concatenate([blocks[which][at][low:high] for which, low, high in stretches])
+        for at in range(len(blocks[0]))
+    )
+    return columns, total
 
 
 def together(parts: Sequence[Derived]) -> Derived:

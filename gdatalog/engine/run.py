@@ -13,7 +13,7 @@ from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import BYTES_PER_ROW, levels_of
 from gdatalog.engine.choose import NOTICED, Choice, TooMany, allowing, choose, remember
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
-from gdatalog.engine.derived import Blocks, Derived, Rows
+from gdatalog.engine.derived import Blocks, Derived, Rows, count_of, one_after_another
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.heads import rows_of_groups
 from gdatalog.engine.knobs import Knobs
@@ -23,11 +23,12 @@ from gdatalog.executors.failure import NotOnDevice
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, Seen
-from gdatalog.executors.lftj import GiveUp
+from gdatalog.executors.lftj import Block, GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.scan import Scan
 from gdatalog.executors.sinks import Bag, Kept, RowSet, Sink
+from gdatalog.plan.dedup import ascends, groups_of
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.records import dataclass, replace
@@ -36,6 +37,7 @@ from gdatalog.spent import Costs, so_far
 AUTO = Knobs()
 
 
+ORDERED = 1 << 14  # rows that are put in order; fewer are sorted where they are kept
 TURN = 10_000  # rows: what a turn of a rule costs besides
 
 
@@ -63,35 +65,53 @@ class Run:
         if not plan.head and limit is None and not any(may_fail(j.steps) for j in plan.joins):
             limit = 1  # a proposition: one witness is enough
         sink = RowSet(plan.head, self.device.ops, self.scope, self.limits, limit)
-        if len(plan.joins) == 1 and plan.head and limit is None and one_row_each(plan.joins[0]):
-            return self._distinct(sink)
+        if len(plan.joins) == 1 and plan.head and limit is None:
+            (join,) = plan.joins
+            if one_row_each(join) or groups_of(join) is not None:
+                return self._distinct(sink)
         for number in range(len(plan.joins)):
             self.into_set(number, sink)
         self._count(sink.given)
         return sink.finish()
 
     def _distinct(self, sink: RowSet) -> Derived:
-        """The rows of a join that gives none of them twice: they need not be compared."""
+        """The rows of a join whose loops give none of them twice: they need not be compared."""
         (join,) = self.plan.joins
-        nest = self._nest(0, form_of_rows(join))
-        if join.scan is not None and not widens(join) and self.sources.once(join):
+        nest, once = self._nest(0, form_of_rows(join)), one_row_each(join)
+        if once and join.scan is not None and not widens(join) and self.sources.once(join):
             kept = Kept(join.outputs, self.device.ops, self.scope, self.limits)
             self._run(0, nest, lambda _: self._levelwise(join, kept, None), _compiled)
             self._count(kept.count)
             return Blocks(kept.blocks, kept.count)
-        found: Blocks | None = None
+        found: Derived | None = None
 
         def depth_first() -> None:
             nonlocal found
             blocks = nest.run(self.scope, self.limits, self.plan.relation)
-            found = Blocks(blocks, sum(len(block[0]) for block in blocks))
+            if once or nest.grouped is not None:
+                found = self._ordered(nest, blocks)
+            else:
+                sink.add_blocks(blocks)
 
         self._run(0, nest, self._into(sink, join), depth_first)
         if found is not None:
-            self._count(sum(len(block[0]) for block in found.blocks))
+            self._count(count_of(found))
             return found
         self._count(sink.given)
         return sink.finish()
+
+    def _ordered(self, nest: Nest, blocks: list[Block]) -> Derived:
+        """The distinct rows of loops, sorted if that takes little."""
+        count = sum(len(block[0]) for block in blocks)
+        hashed = nest.grouped is not None and nest.grouped.hashed
+        if self.device is CPU and count >= ORDERED and not hashed and ascends(nest.join):
+            held = sum(column.nbytes for block in blocks for column in block)
+            if held <= self.limits.spare() // 2:
+                with self.limits.account.working("answers", held):
+                    rows = one_after_another(blocks)
+                if rows is not None:
+                    return rows
+        return Blocks(blocks, count)
 
     def _count(self, tried: int) -> None:
         if self.did is not None:

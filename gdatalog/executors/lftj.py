@@ -26,9 +26,12 @@ from gdatalog.watching import PATIENCE
 
 Block = tuple[Array, ...]
 
-DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE = range(7)  # what a function returns
+DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE, LACKS_SLOTS = range(8)  # what a function returns
 COUNTS = "bindings"  # the argument that a worker counts in what it binds, for a profile
 COUNTER, STOP_FLAG, UNITS = 0, 1, 2  # the entries of `control`
+
+CLEARED = ("marks", "places", "bitmap", "filled")  # scratch that is all zeros between tasks
+FIRST_SLOTS = 1 << 12  # of a group's hash set
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
 SHARE = 16  # a block takes such a part of what may still be held, at the most
@@ -88,13 +91,24 @@ class Worker:
                 block = tuple(self.arguments[name][:kept] for name, _ in self.outputs)
                 self.blocks.append(block)
                 before += kept * width  # the rest of a block has not been touched
-            if self.status != FULL:
+            if self.status == LACKS_SLOTS:
+                before += self._more_slots()
+            elif self.status != FULL:
                 self.hold(before)
                 return
             most = max(FIRST_ROOM, min(MOST_ROOM, self.account.spare() // (SHARE * (width or 1))))
             room = min(2 * room, most) if kept else 2 * room
             for name in self.scratch:
                 self.arguments[name][:] = 0  # loops that ended early left marks
+
+    def _more_slots(self) -> int:
+        """A group has more keys than its hash set has room for; how many bytes more it has now."""
+        more = 0
+        for name in ("slots", "taken"):
+            old = self.arguments[name]
+            self.arguments[name] = np.empty(4 * len(old), dtype=old.dtype)
+            more += 3 * old.nbytes
+        return more
 
     def _new_block(self, room: int) -> None:
         for name, dtype in self.outputs:
@@ -216,7 +230,10 @@ SHARED: dict[str, Any] = {
 def scalar_of(kind: str, trie: Trie, depth: int) -> int:
     if kind == "total":
         return int(trie.total)
-    return int(_dense(trie)[0] if kind == "low" else trie.levels[depth].span[0])
+    low, high = trie.levels[depth].span
+    if kind == "bits":
+        return int(high - low).bit_length()
+    return int(_dense(trie)[0] if kind == "low" else low)
 
 
 def worker_of(
@@ -257,7 +274,7 @@ def own_arguments(
         elif argument.kind == "counts":
             ordered[argument.name] = np.zeros(len(printed.counters), dtype=np.int64)
         else:
-            if argument.kind in ("marks", "places"):
+            if argument.kind in CLEARED:
                 scratch.append(argument.name)
             ordered[argument.name] = scratch_of(argument, tries)
     return ordered, scratch
@@ -274,11 +291,16 @@ DTYPES = {
 
 
 def scratch_of(argument: Any, tries: Sequence[Trie]) -> Array:
-    make = np.zeros if argument.kind in ("marks", "places") else np.empty
+    make = np.zeros if argument.kind in CLEARED else np.empty
     return make(scratch_length(argument, tries), dtype=DTYPES[argument.type])
 
 
 def scratch_length(argument: Any, tries: Sequence[Trie]) -> int:
+    if argument.kind == "slots":
+        return FIRST_SLOTS
+    if argument.kind in ("bitmap", "filled"):
+        bits = sum(scalar_of("bits", tries[at.trie], at.depth) for at in argument.levels)
+        return 1 << max(0, bits - (6 if argument.kind == "bitmap" else 12))
     if argument.kind not in ("marks", "places"):
         return room_of(argument, tries)
     at = argument.levels[0]

@@ -31,6 +31,9 @@ EXACT = 8
 WALK = 2000  # values tried, for each set of variables, that make walks worth their while
 # What things cost, in values tried.
 ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
+# Of each of many rows: to be looked for among all others, or among those of its group only.
+FAR, NEAR, MANY = 25.0, 1.0, 100_000
+GROUPS, MOST_OF_GROUP = 64, 1 << 17  # groups at least, and rows of each at most
 SORT, FREE = 3.0, 1000  # of an index that is not there: for each row, but for so many
 
 
@@ -58,8 +61,48 @@ class Search:
         exists = not pattern.bag and not pattern.live
         scale = rows / max(self.estimates.rows(pattern.outer), TINY)
         place = Place(path, pattern.everything & ~path, exists)
+        self._group(place, scale)
         self._describe(place, scale, order)
         return order
+
+    def _group(self, place: Place, scale: float) -> None:
+        """Begins with a variable of the answer, if that is worth it: then equal rows are told apart
+        group by group, within the cache, where else they would be by a set of all rows."""
+        pattern = self.pattern
+        if pattern.bag or not pattern.compacts or not pattern.live or pattern.outer:
+            return
+        found = self.best(place)
+        rows, groups = self._given(place, found.variable, scale)
+        if not groups or rows < MANY or found.variable < 0 or pattern.live >> found.variable & 1:
+            return
+        least = found.cost * scale + found.indexes + FAR * rows
+        few = self.estimates.whole(pattern.live) * scale
+        for at in self.candidates(place):
+            if pattern.live >> at & 1 and self.estimates.rows(1 << at) >= GROUPS:
+                choice = self._choice(at, place, inf)
+                rows, groups = self._given(place, at, scale)
+                if rows > MOST_OF_GROUP * groups:
+                    continue
+                total = choice.cost * scale + choice.indexes + NEAR * rows
+                if pattern.outputs[:1] != (at,):
+                    total += SORT * min(rows, few)
+                if total < least:
+                    least, self._found[place] = total, choice
+
+    def _given(self, place: Place, at: int, scale: float) -> tuple[float, float]:
+        """How many rows an order that begins with a variable gives, and in how many groups: those
+        of the answer's variables that it binds before others. No groups: no two rows are equal."""
+        live, groups = self.pattern.live, 0.0
+        rows = self.estimates.rows(place.path) * scale
+        while place.rest and at >= 0:
+            if not live >> at & 1 and not groups:
+                groups = max(1.0, rows)
+            turn = self.turn(at, place)
+            rows = turn.rows * scale
+            scale *= self.share(turn.next, turn.rows)
+            place = turn.next
+            at = self.best(place).variable if place.rest else -1
+        return rows, groups
 
     # ------------------------------------------------------------------------------ candidates
 

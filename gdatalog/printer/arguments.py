@@ -16,6 +16,13 @@ _TYPES = {"int32": "i32[]", "int64": "i64[]", "uint8": "u8[]", "uint32": "u32[]"
           "uint64": "u64[]", "float64": "f64[]", "bool": "bool[]"}  # fmt: skip
 
 
+# The types of scratch that holds no values.
+SCRATCH = {
+    "marks": "uint8", "places": "uint8", "rows": "uint64", "words": "uint64", "bitmap": "uint64",
+    "filled": "uint64", "slots": "int64",
+}  # fmt: skip
+
+
 def type_of(dtype: object) -> str:
     return _TYPES[np.dtype(dtype).name]  # type: ignore[call-overload]
 
@@ -34,7 +41,8 @@ class Argument:
 
     Of a level: values, offsets, index (the dense index of a root), starts (of its values'
     children), marks and places (scratch over the values' range), rows and words (bits: one for
-    each pair of a list's positions, or one for each). Of a trie: weights, sums (of weights),
+    each pair of a list's positions, or one for each). Of several: bitmap (a bit for each combination
+    of values) and filled (one for each word of it). Of none: slots (of a hash set). Of a trie: weights, sums (of weights),
     labels. buffer: room for the shortest of the longest lists of `levels`. given: what the run
     brings along. own: what it makes for each worker. result: what it brings along to be written.
     output: a column of a block. counts: a worker's counters.
@@ -83,7 +91,7 @@ class Arguments:
         return self._add(Argument(f"{kind}{trie}", type_of(dtype), kind, (Level(trie, 0),)))
 
     def scratch(self, name: str, kind: str, levels: tuple[Level, ...]) -> str:
-        dtype = {"marks": "uint8", "places": "uint8", "rows": "uint64", "words": "uint64"}.get(kind)
+        dtype = SCRATCH.get(kind)
         return self._add(Argument(name, type_of(dtype or self.width(levels)), kind, levels))
 
     def width(self, levels: tuple[Level, ...]) -> str:
@@ -111,7 +119,8 @@ class Arguments:
         return self._add(Argument(name, type_of("int64"), "counts"))
 
     def scalar(self, kind: str, level: Level) -> str:
-        """low (of the dense index), base (the least value of a level), total (rows of a trie)"""
+        """low (of the dense index), base (the least value of a level), bits (of the values less
+        the least), total (rows of a trie)"""
         entry = (kind, level)
         if entry not in self.scalars:
             self.scalars.append(entry)

@@ -47,6 +47,14 @@ class Leaf(ABC):
         """Whether the leaf takes over here, before the step at `at`; it then goes on itself."""
         return False
 
+    def passes(self, nest: Nest, step: Step, known: Known) -> None:
+        """Prints what the leaf has to ask of a row that comes to a step, if anything."""
+        return
+
+    def whole_turns(self, steps: Sequence[Step], at: int) -> bool:
+        """Whether one worker has to do all that a turn of the first level leads to."""
+        return False
+
 
 class Found(Leaf):
     """A witness: the branch ends."""

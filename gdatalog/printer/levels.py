@@ -78,7 +78,8 @@ def _tasks(
     nest.tasks = True
     met = Met.of(nest, step)
     child = None
-    if walk.node is not None and not walk.node.last:
+    whole = leaf.whole_turns(steps, at)
+    if walk.node is not None and not walk.node.last and not whole:
         node = walk.node.child(Slot(step.variable, step.type))
         child = node if node in below else None
     if child is None:

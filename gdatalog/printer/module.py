@@ -22,6 +22,9 @@ from gdatalog.records import dataclass
 HOMES = {
     "atomics": ("add", "mark_first", "stopped", "take"),
     "elements": ("at", "put"),
+    "groups": (
+        "add_bit", "add_new_bit", "add_own", "empty_bits", "empty_slots", "widen_slots",
+    ),
     "hashing": ("add_key",),
     "lists": (
         "children", "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find",

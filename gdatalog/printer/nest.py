@@ -223,6 +223,7 @@ class Nest:
             if isinstance(step, Generate):
                 print_generate(self, step, steps, at, known, leaf)
                 return
+            leaf.passes(self, step, known)
             self.narrow(step, known)
             self.bound(step, known)
             at += 1

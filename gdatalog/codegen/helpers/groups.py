@@ -1,0 +1,90 @@
+"""The set of the keys of one group of rows, which stays in the cache, and is emptied after it.
+
+Either a bit for each key that there could be, `words`, with a bit in `filled` for each word that
+holds one: so that few keys among many are found, in order, without a look at all words. Or a hash
+set, `slots`, of which a group uses as many as it needs; `taken` has its keys one by one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gdatalog.codegen.helpers.bits import trailing_zeros
+from gdatalog.codegen.helpers.elements import at, put
+from gdatalog.codegen.helpers.hashing import slot_of
+from gdatalog.codegen.language import inlined, part
+from gdatalog.storage.table import Array
+
+_ONE = np.uint64(1)
+_NONE = np.uint64(0)
+LEAST_SLOTS, LEAST_SHIFT = 256, 56  # what a group begins with: 2^(64 - shift)
+
+
+@inlined
+def add_bit(words: Array, filled: Array, key: int) -> None:
+    """Adds a key."""
+    word = key >> 6
+    put(words, word, at(words, word) | (_ONE << np.uint64(key & 63)))
+    put(filled, word >> 6, at(filled, word >> 6) | (_ONE << np.uint64(word & 63)))
+
+
+@inlined
+def add_new_bit(words: Array, filled: Array, key: int) -> bool:
+    """Adds a key; whether it was not there."""
+    word = key >> 6
+    before = at(words, word)
+    after = before | (_ONE << np.uint64(key & 63))
+    if after == before:
+        return False
+    put(words, word, after)
+    put(filled, word >> 6, at(filled, word >> 6) | (_ONE << np.uint64(word & 63)))
+    return True
+
+
+@part
+def empty_bits(words: Array, filled: Array) -> None:
+    """Takes all keys out."""
+    for block in range(len(filled)):
+        left = at(filled, block)
+        if left != _NONE:
+            put(filled, block, _NONE)
+            while left != _NONE:
+                put(words, (block << 6) + trailing_zeros(left), _NONE)
+                left &= left - _ONE
+
+
+@inlined
+def add_own(slots: Array, shift: int, key: int) -> bool:
+    """Adds a key to a hash set of 2^(64 - shift) slots, which nobody else has; whether it was not
+    there."""
+    mask = (1 << (64 - shift)) - 1
+    sought = key + 1
+    place = slot_of(key, shift)
+    while True:
+        found = at(slots, place)
+        if found == 0:
+            put(slots, place, sought)
+            return True
+        if found == sought:
+            return False
+        place = (place + 1) & mask
+
+
+@part
+def empty_slots(slots: Array, many: int) -> None:
+    """Frees the first slots."""
+    for place in range(many):
+        put(slots, place, 0)
+
+
+@part
+def widen_slots(slots: Array, taken: Array, count: int, shift: int) -> int:
+    """Four times as many slots for a group's keys, of which there are so many: gives their shift,
+    or 0 if there are not so many slots."""
+    wider = shift - 2
+    if 1 << (64 - wider) > len(slots):
+        return 0
+    empty_slots(slots, 1 << (64 - wider))
+    for i in range(count):
+        add_own(slots, wider, at(taken, i))
+    return wider

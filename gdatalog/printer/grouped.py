@@ -1,0 +1,154 @@
+"""Rows of which equal ones are told apart group by group (`plan/dedup.py`).
+
+A group's keys are packed into one number, some bits for each variable. Few bits: they are marked in
+a bitmap, which is read in order and emptied when the group is over; so its rows come out sorted.
+More: they are kept in a hash set, which gives each row when it comes first.
+
+Where a variable is not needed any more, rows of the group that are equal in what is go on once: by
+another bitmap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdatalog.plan.dedup import Groups, groups_of, kept_apart, level_of
+from gdatalog.plan.nodes import Compact, Generate, Join, JoinPlan, Slot, Step
+from gdatalog.printer.arguments import Level
+from gdatalog.printer.leaves import Rows, print_row
+from gdatalog.printer.scope import Known
+
+if TYPE_CHECKING:
+    from gdatalog.printer.nest import Nest
+
+LACKS_SLOTS = 7  # what a function returns
+
+
+class GroupedRows(Rows):
+    """`hashed`: by a hash set; else by a bitmap. `compacts`: the variables of the bitmaps by which
+    rows become one on the way, by the number of the step."""
+
+    by_lanes = False
+
+    def __init__(self, join: JoinPlan, hashed: bool, compacts: dict[int, tuple[str, ...]]) -> None:
+        super().__init__(join.outputs, False)
+        groups = groups_of(join)
+        assert groups is not None
+        self.groups = groups
+        self.hashed = hashed
+        self.compacts = compacts
+        self.opened = False
+        self.row: Known | None = None  # what is known where a row is given
+
+    def start(self, nest: Nest) -> None:
+        self._shifts(nest, "", self.groups.keys)
+        for number, names in self.compacts.items():
+            self._shifts(nest, f"{number}_", names)
+
+    def _shifts(self, nest: Nest, which: str, names: Sequence[str]) -> None:
+        """Prints by how much each variable's value is shifted in a key."""
+        shift = "0"
+        for at in range(len(names) - 1, -1, -1):
+            nest.text.line(f"shift_{which}{at} = {shift}")
+            bits = nest.arguments.scalar("bits", self._level(nest, names[at]))
+            shift = f"shift_{which}{at} + {bits}"
+
+    def _level(self, nest: Nest, variable: str) -> Level:
+        return nest.level(nest.paths.node(level_of(nest.join, variable)))
+
+    def _key(self, nest: Nest, which: str, names: Sequence[str], known: Known) -> str:
+        parts = []
+        for at, name in enumerate(names):
+            base = nest.arguments.scalar("base", self._level(nest, name))
+            part = f"({known.names[name]} - {base})"
+            parts.append(part if at == len(names) - 1 else f"({part} << shift_{which}{at})")
+        return f"({' | '.join(parts)})"
+
+    def _bitmap(self, nest: Nest, which: str, names: Sequence[str]) -> tuple[str, str]:
+        levels = tuple(self._level(nest, name) for name in names)
+        words = nest.arguments.scratch(f"words{which}", "bitmap", levels)
+        return words, nest.arguments.scratch(f"filled{which}", "filled", levels)
+
+    def whole_turns(self, steps: Sequence[Step], at: int) -> bool:
+        later = (step for step in steps[at + 1 :] if isinstance(step, (Join, Generate)))
+        following = next(later, None)
+        return following is None or following.variable not in self.groups.by
+
+    # ------------------------------------------------------------------------------ a group
+
+    def begins(self, nest: Nest, steps: Sequence[Step], at: int, known: Known) -> bool:
+        if self.opened or any(name not in known.names for name in self.groups.by):
+            return False
+        text = nest.text
+        self.opened = True
+        if self.hashed:
+            slots = nest.arguments.scratch("slots", "slots", ())
+            text.line(nest.call("empty_slots", slots, "256"))
+            text.line("shift, taken_ = 56, 0")
+        with text.block(f"for {text.name('once')} in range(1)"):
+            nest.run(steps, at, known.inner(), self)
+        for number, names in self.compacts.items():
+            text.line(nest.call("empty_bits", *self._bitmap(nest, f"_{number}", names)))
+        if not self.hashed:
+            self._read(nest, known)
+        return True
+
+    def passes(self, nest: Nest, step: Step, known: Known) -> None:
+        if not isinstance(step, Compact):
+            return
+        number = next((at for at, own in enumerate(nest.join.steps) if own is step), -1)
+        names = self.compacts.get(number)
+        if names is not None and self.opened:
+            bitmap = self._bitmap(nest, f"_{number}", names)
+            key = self._key(nest, f"{number}_", names, known)
+            with nest.text.block(f"if not {nest.call('add_new_bit', *bitmap, key)}"):
+                nest.text.line("continue")
+
+    def emit(self, nest: Nest, known: Known) -> None:
+        text, names = nest.text, self.groups.keys
+        key = self._key(nest, "", names, known)
+        if not self.hashed:
+            text.line(nest.call("add_bit", *self._bitmap(nest, "", names), key))
+            return
+        slots = nest.arguments.scratch("slots", "slots", ())
+        taken = nest.arguments.scratch("taken", "slots", ())
+        code = text.name("k")
+        text.line(f"{code} = {key}")
+        with text.block(f"if {nest.call('add_own', slots, 'shift', code)}"):
+            super().emit(nest, known)
+            text.line(nest.call("put", taken, "taken_", code))
+            text.line("taken_ += 1")
+            with text.block("if 2 * taken_ > 1 << (64 - shift)"):
+                text.line(f"shift = {nest.call('widen_slots', slots, taken, 'taken_', 'shift')}")
+                with text.block("if shift == 0"):
+                    text.line(f"return {LACKS_SLOTS}")
+
+    def _read(self, nest: Nest, known: Known) -> None:
+        """Prints how a group's rows are read off its bitmap, in order, which is empty then."""
+        text, names = nest.text, self.groups.keys
+        words, filled = self._bitmap(nest, "", names)
+        block, left, at, word, key = map(text.name, ("f", "left", "w", "word", "k"))
+        one = "np.uint64(1)"
+        with text.block(f"for {block} in range(len({filled}))"):
+            text.line(f"{left} = {nest.call('at', filled, block)}")
+            with text.block(f"while {left} != np.uint64(0)"):
+                zeros = nest.call("trailing_zeros", left)
+                text.line(f"{at} = ({block} << 6) + np.int64({zeros})")
+                text.line(f"{left} &= {left} - {one}")
+                text.line(f"{word} = {nest.call('at', words, at)}")
+                with text.block(f"while {word} != np.uint64(0)"):
+                    zeros = nest.call("trailing_zeros", word)
+                    text.line(f"{key} = ({at} << 6) + np.int64({zeros})")
+                    text.line(f"{word} &= {word} - {one}")
+                    inner = known.inner()
+                    for place, name in enumerate(names):
+                        base = nest.arguments.scalar("base", self._level(nest, name))
+                        bits = nest.arguments.scalar("bits", self._level(nest, name))
+                        value = f"({key} >> shift_{place})" if place < len(names) - 1 else key
+                        if place:
+                            value = f"({value} & ((1 << {bits}) - 1))"
+                        nest.bind(name, f"{value} + {base}", inner)
+                    super().emit(nest, inner)
+                text.line(nest.call("put", words, at, "np.uint64(0)"))
+            text.line(nest.call("put", filled, block, "np.uint64(0)"))
