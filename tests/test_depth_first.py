@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 
 import gdatalog
+from gdatalog.engine import grouped
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from gdatalog.parser import parse
+from gdatalog.planner import grouping
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example
 from tests.draw import (
@@ -40,12 +42,19 @@ WAYS = ("auto", "recode", "mark", "merge", "leapfrog", "plain")
 
 
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
-    """The answers; the number chooses threads, the way to intersect, and rows of a block."""
+    """The answers; the number chooses threads, the way to intersect, rows of a block, and how rows
+    of a group are told apart."""
     strategy: Strategy = "lftj"
     with gdatalog.connect(device="cpu", threads=1 + number % 2) as db:
         db._workspace.force(strategy=strategy, intersect=WAYS[number % len(WAYS)])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(lftj, "FIRST_ROOM", (1, 2, 7, 4096)[number % 4])
+            # However few groups there are, their rows are told apart one by one; and plans begin
+            # with variables of the head for that.
+            patch.setattr(grouped, "LEAST_GROUPS", number % 5)
+            patch.setattr(grouping, "MANY", 0 if number % 5 < 3 else 100_000)
+            patch.setattr(grouping, "GROUPS", 0)
+            patch.setattr(grouped, "BITMAP_BITS", 0 if number % 3 else 23)
             return oracle.answers(db, text, data, defined)
 
 

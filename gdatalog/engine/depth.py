@@ -1,4 +1,7 @@
-"""A rule's joins run depth-first: printed, compiled, run by workers, and their rows gathered."""
+"""A rule's joins run depth-first: printed, compiled, run by workers, and their rows gathered.
+
+Above 300 lines, because what is printed depends on what becomes of the rows.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.grouped import Grouped, grouped_of
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.sources import Sources
 from gdatalog.errors import EvaluationError, MemoryLimitError
@@ -20,9 +24,8 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.lftj import COUNTS, Block, GiveUp
 from gdatalog.executors.limits import Limits
-from gdatalog.plan.dedup import groups_of, kept_apart, level_of
 from gdatalog.plan.effects import all_steps, longest_first
-from gdatalog.plan.nodes import Compact, Gather, Join, JoinPlan, Slot
+from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
@@ -33,24 +36,10 @@ if TYPE_CHECKING:
     from gdatalog.printer.module import Printed
 
 
-# Bits of a number that a group's rows are told apart by: of a bitmap, of one for rows on the way,
-# and of a hash set's keys. They stay in a core's own cache.
-BITMAP_BITS, COMPACT_BITS, MOST_KEY_BITS = 23, 20, 62
-LEAST_GROUPS = 64  # so that there is work for each thread
-
 MOST_PRINTED = 512  # texts that are remembered
 
 _printed: OrderedDict[object, Printed | str] = OrderedDict()
 _lock = Lock()
-
-
-@dataclass(frozen=True, slots=True)
-class Grouped:
-    """How the rows of a group are told apart: `hashed` by a hash set, else by a bitmap. `compacts`:
-    the variables of bitmaps on the way, by the number of the step."""
-
-    hashed: bool
-    compacts: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,31 +70,6 @@ class Form:
 
 def form_of_rows(join: JoinPlan) -> Form:
     return Form(join.outputs)
-
-
-def grouped_of(join: JoinPlan, tries: Sequence[Trie]) -> Grouped | None:
-    """How the rows of a join over these tries are told apart group by group; None if not so."""
-    groups = groups_of(join)
-    if groups is None:
-        return None
-
-    def bits(names: Sequence[str]) -> int:
-        parts = [level_of(join, name) for name in names]
-        spans = [tries[part.trie].levels[part.depth].span for part in parts]
-        return sum((high - low).bit_length() for low, high in spans)
-
-    first = level_of(join, groups.by[0])
-    if bits(groups.keys) > MOST_KEY_BITS:
-        return None
-    if len(tries[first.trie].levels[first.depth]) < LEAST_GROUPS:
-        return None
-    compacts = []
-    for number, step in enumerate(join.steps):
-        if isinstance(step, Compact):
-            names = kept_apart(join, groups, step)
-            if names is not None and bits(names) <= COMPACT_BITS:
-                compacts.append((number, names))
-    return Grouped(bits(groups.keys) > BITMAP_BITS, tuple(compacts))
 
 
 def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:

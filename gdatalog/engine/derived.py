@@ -118,12 +118,16 @@ def one_after_another(blocks: Sequence[Columns]) -> Rows | None:
             break
     else:
         return None
-    ends = [np.append(start[1:], len(block[0])) for block, start in zip(blocks, starts, strict=True)]
+    ends = [
+        np.append(start[1:], len(block[0])) for block, start in zip(blocks, starts, strict=True)
+    ]
     which = np.repeat(np.arange(len(blocks)), list(map(len, starts)))[ordered]
     low, high = np.concatenate(starts)[ordered], np.concatenate(ends)[ordered]
     cuts = np.flatnonzero((which[1:] != which[:-1]) | (low[1:] != high[:-1])) + 1
     first, last = np.append(0, cuts), np.append(cuts, len(which)) - 1
-    stretches = list(zip(which[first].tolist(), low[first].tolist(), high[last].tolist(), strict=True))
+    stretches = list(
+        zip(which[first].tolist(), low[first].tolist(), high[last].tolist(), strict=True)
+    )
     columns = tuple(
         np.concatenate([blocks[which][at][low:high] for which, low, high in stretches])
         for at in range(len(blocks[0]))

@@ -26,7 +26,8 @@ from gdatalog.watching import PATIENCE
 
 Block = tuple[Array, ...]
 
-DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE, LACKS_SLOTS = range(8)  # what a function returns
+DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE = range(7)  # what a function returns
+LACKS_SLOTS = 10
 COUNTS = "bindings"  # the argument that a worker counts in what it binds, for a profile
 COUNTER, STOP_FLAG, UNITS = 0, 1, 2  # the entries of `control`
 

@@ -28,10 +28,12 @@ from gdatalog.records import dataclass
 @dataclass(frozen=True, slots=True)
 class Groups:
     """`by`: the variables that a group has in common; `keys`: those that tell its rows apart, in
-    the order of the head. `estimate`: rows that are expected, equal ones included."""
+    the order of the head. `first`: the number of the first step of those that each group has for
+    itself. `estimate`: rows that are expected, equal ones included."""
 
     by: tuple[str, ...]
     keys: tuple[str, ...]
+    first: int
     estimate: float
 
 
@@ -42,7 +44,9 @@ def groups_of(join: JoinPlan) -> Groups | None:
     told = {output.name for output in join.outputs if isinstance(output, Slot)}
     by: list[str] = []
     known: set[str] = set()  # what a group has in common
+    first = -1
     for step in join.steps:
+        first += 1
         if isinstance(step, (Guard, Filter, Compact)):
             continue
         if isinstance(step, (Join, Generate)) and step.variable not in told:
@@ -64,7 +68,7 @@ def groups_of(join: JoinPlan) -> Groups | None:
     if not by or not keys:
         return None
     last = [step.estimate for step in join.steps if isinstance(step, Join)]
-    return Groups(tuple(by), tuple(keys), last[-1])
+    return Groups(tuple(by), tuple(keys), first, last[-1])
 
 
 def ascends(join: JoinPlan) -> bool:

@@ -21,6 +21,7 @@ from operator import or_
 from gdatalog.planner.beam import FEWEST, TURNS, extend
 from gdatalog.planner.cost import Estimates, Made
 from gdatalog.planner.formula import TINY
+from gdatalog.planner.grouping import group
 from gdatalog.planner.pattern import Pattern, bits
 from gdatalog.planner.places import Choice, Order, Place, Turn
 from gdatalog.planner.sampling import Sampler
@@ -31,9 +32,6 @@ EXACT = 8
 WALK = 2000  # values tried, for each set of variables, that make walks worth their while
 # What things cost, in values tried.
 ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
-# Of each of many rows: to be looked for among all others, or among those of its group only.
-FAR, NEAR, MANY = 25.0, 1.0, 100_000
-GROUPS, MOST_OF_GROUP = 64, 1 << 17  # groups at least, and rows of each at most
 SORT, FREE = 3.0, 1000  # of an index that is not there: for each row, but for so many
 
 
@@ -61,48 +59,9 @@ class Search:
         exists = not pattern.bag and not pattern.live
         scale = rows / max(self.estimates.rows(pattern.outer), TINY)
         place = Place(path, pattern.everything & ~path, exists)
-        self._group(place, scale)
+        group(self, place, scale)
         self._describe(place, scale, order)
         return order
-
-    def _group(self, place: Place, scale: float) -> None:
-        """Begins with a variable of the answer, if that is worth it: then equal rows are told apart
-        group by group, within the cache, where else they would be by a set of all rows."""
-        pattern = self.pattern
-        if pattern.bag or not pattern.compacts or not pattern.live or pattern.outer:
-            return
-        found = self.best(place)
-        rows, groups = self._given(place, found.variable, scale)
-        if not groups or rows < MANY or found.variable < 0 or pattern.live >> found.variable & 1:
-            return
-        least = found.cost * scale + found.indexes + FAR * rows
-        few = self.estimates.whole(pattern.live) * scale
-        for at in self.candidates(place):
-            if pattern.live >> at & 1 and self.estimates.rows(1 << at) >= GROUPS:
-                choice = self._choice(at, place, inf)
-                rows, groups = self._given(place, at, scale)
-                if rows > MOST_OF_GROUP * groups:
-                    continue
-                total = choice.cost * scale + choice.indexes + NEAR * rows
-                if pattern.outputs[:1] != (at,):
-                    total += SORT * min(rows, few)
-                if total < least:
-                    least, self._found[place] = total, choice
-
-    def _given(self, place: Place, at: int, scale: float) -> tuple[float, float]:
-        """How many rows an order that begins with a variable gives, and in how many groups: those
-        of the answer's variables that it binds before others. No groups: no two rows are equal."""
-        live, groups = self.pattern.live, 0.0
-        rows = self.estimates.rows(place.path) * scale
-        while place.rest and at >= 0:
-            if not live >> at & 1 and not groups:
-                groups = max(1.0, rows)
-            turn = self.turn(at, place)
-            rows = turn.rows * scale
-            scale *= self.share(turn.next, turn.rows)
-            place = turn.next
-            at = self.best(place).variable if place.rest else -1
-        return rows, groups
 
     # ------------------------------------------------------------------------------ candidates
 
@@ -152,6 +111,10 @@ class Search:
             self._found[place] = found
         return found
 
+    def begin(self, place: Place, choice: Choice) -> None:
+        """Makes a choice, whatever else may cost less."""
+        self._found[place] = choice
+
     def branch(self, place: Place) -> Choice:
         """What a branch costs, by an order that need not be the best."""
         if self.exact:
@@ -169,7 +132,7 @@ class Search:
         for at in sorted(least, key=least.__getitem__):
             if least[at] > found.total and not place.exists and place.rest != 1 << at:
                 break
-            choice = self._choice(at, place, found.total)
+            choice = self.choice(at, place, found.total)
             if found.variable < 0 or choice.better(found):
                 found = choice
         if not least:
@@ -197,7 +160,7 @@ class Search:
         late = (1 << at for at, needs in self.pattern.late if not needs & ~place.path)
         return place.rest & reduce(or_, late, 0)
 
-    def _choice(self, at: int, place: Place, enough: float) -> Choice:
+    def choice(self, at: int, place: Place, enough: float) -> Choice:
         """Binding a variable next; what it costs need not be known where it is `enough`."""
         turn = self.turn(at, place)
         cost, work, indexes = self.spent(at, place, turn)

@@ -41,11 +41,12 @@ class Argument:
 
     Of a level: values, offsets, index (the dense index of a root), starts (of its values'
     children), marks and places (scratch over the values' range), rows and words (bits: one for
-    each pair of a list's positions, or one for each). Of several: bitmap (a bit for each combination
-    of values) and filled (one for each word of it). Of none: slots (of a hash set). Of a trie: weights, sums (of weights),
-    labels. buffer: room for the shortest of the longest lists of `levels`. given: what the run
-    brings along. own: what it makes for each worker. result: what it brings along to be written.
-    output: a column of a block. counts: a worker's counters.
+    each pair of a list's positions, or one for each). Of several levels: bitmap (a bit for each
+    combination of values) and filled (one for each word of that). Of none: slots (of a hash set).
+    Of a trie: weights, sums (of weights), labels. buffer: room for the shortest of the longest
+    lists of `levels`. given: what the run brings along. own: what it makes for each worker.
+    result: what it brings along to be written. output: a column of a block. counts: a worker's
+    counters.
     """
 
     name: str

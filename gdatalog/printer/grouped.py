@@ -13,16 +13,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.plan.dedup import Groups, groups_of, kept_apart, level_of
-from gdatalog.plan.nodes import Compact, Generate, Join, JoinPlan, Slot, Step
+from gdatalog.codegen.helpers.groups import LEAST_SHIFT, LEAST_SLOTS
+from gdatalog.plan.dedup import groups_of, level_of
+from gdatalog.plan.nodes import Compact, Generate, Join, JoinPlan, Step
 from gdatalog.printer.arguments import Level
-from gdatalog.printer.leaves import Rows, print_row
+from gdatalog.printer.leaves import Rows
 from gdatalog.printer.scope import Known
 
 if TYPE_CHECKING:
     from gdatalog.printer.nest import Nest
 
-LACKS_SLOTS = 7  # what a function returns
+LACKS_SLOTS = 10  # what a function returns
 
 
 class GroupedRows(Rows):
@@ -39,7 +40,6 @@ class GroupedRows(Rows):
         self.hashed = hashed
         self.compacts = compacts
         self.opened = False
-        self.row: Known | None = None  # what is known where a row is given
 
     def start(self, nest: Nest) -> None:
         self._shifts(nest, "", self.groups.keys)
@@ -78,14 +78,14 @@ class GroupedRows(Rows):
     # ------------------------------------------------------------------------------ a group
 
     def begins(self, nest: Nest, steps: Sequence[Step], at: int, known: Known) -> bool:
-        if self.opened or any(name not in known.names for name in self.groups.by):
+        if self.opened or at != self.groups.first:
             return False
         text = nest.text
         self.opened = True
         if self.hashed:
             slots = nest.arguments.scratch("slots", "slots", ())
-            text.line(nest.call("empty_slots", slots, "256"))
-            text.line("shift, taken_ = 56, 0")
+            text.line(nest.call("empty_slots", slots, str(LEAST_SLOTS)))
+            text.line(f"shift, taken_ = {LEAST_SHIFT}, 0")
         with text.block(f"for {text.name('once')} in range(1)"):
             nest.run(steps, at, known.inner(), self)
         for number, names in self.compacts.items():

@@ -20,7 +20,7 @@ from gdatalog.report.planned import (
 )
 from gdatalog.report.ran import StratumRan, ran
 from gdatalog.report.rounds import rounds_node, rule_key
-from gdatalog.report.steps import Executor, Happened, order_of, plan_nodes
+from gdatalog.report.steps import Executor, Happened, order_of, plan_nodes, with_dedup
 from gdatalog.report.tree import Fact, Kind, Node
 from gdatalog.report.words import many, per_second, took
 from gdatalog.spent import Costs
@@ -161,6 +161,13 @@ class Evaluated:
             children=tuple(parts),
         )
 
+    def _executor(self, run: RuleRun, plan: RulePlan, number: int) -> Executor:
+        choice = run.executors[number]
+        executor = chosen(choice)
+        if choice.breadth_first or plan.gathers or (self.device != "cpu" and run.left is None):
+            return executor
+        return with_dedup(executor, plan.joins[number])
+
     def _plan(
         self,
         kind: Kind,
@@ -174,7 +181,7 @@ class Evaluated:
             _, children = plan_nodes(plan, executors)
             return Node(kind, label, facts=(("relation", plan.relation),), children=children)
         executors = [
-            chosen(run.executors[number]) if number in run.executors else Executor()
+            self._executor(run, plan, number) if number in run.executors else Executor()
             for number in range(len(plan.joins))
         ]
         told = frozenset(n for n, choice in run.executors.items() if choice.breadth_first)

@@ -15,7 +15,7 @@ from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.report.folded import WORK
 from gdatalog.report.indexes import NamedIndex, indexes_node
-from gdatalog.report.steps import Executor, order_of, plan_nodes
+from gdatalog.report.steps import Executor, order_of, plan_nodes, with_dedup
 from gdatalog.report.tree import Node
 
 # How fixpoints follow new rows that have no rounds, by their strategy.
@@ -150,7 +150,10 @@ class Planned:
         if join.given is not None and not join.given.columns:
             executor = _following(self.knobs, by_parts)
         else:
-            executor = chosen(foreseen(plan, number, self.knobs), foreseen=True)
+            choice = foreseen(plan, number, self.knobs)
+            executor = chosen(choice, foreseen=True)
+            if self.device == "cpu" and not choice.breadth_first and not plan.gathers:
+                executor = with_dedup(executor, join)
         reason = unprintable(join)
         if reason is None or ("reason", reason) in executor.facts:
             return executor

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from gdatalog.plan.dedup import groups_of
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import (
     Labels,
@@ -16,7 +17,7 @@ from gdatalog.plan.format import (
 from gdatalog.plan.nodes import Branch, Generate, Given, Join, JoinPlan, RulePlan, Step
 from gdatalog.records import dataclass, field
 from gdatalog.report.tree import Fact, Kind, Node
-from gdatalog.report.words import wrong_by
+from gdatalog.report.words import about, wrong_by
 
 
 class Saw(Protocol):
@@ -157,6 +158,17 @@ class _Join:
             () if wrong is None else (wrong,),
             children=children,
         )
+
+
+def with_dedup(executor: Executor, join: JoinPlan) -> Executor:
+    """An executor of a join, with how its loops tell equal rows apart, where they do."""
+    groups = groups_of(join)
+    if groups is None:
+        return executor
+    by, keys = ", ".join(groups.by), ", ".join(groups.keys)
+    told = f"equal rows are told apart for each ({by}), by ({keys}): {about(groups.estimate)} rows"
+    facts = (("dedup for each", by), ("dedup by", keys))
+    return Executor((*executor.details, told), (*executor.facts, *facts))
 
 
 def order_of(plan: RulePlan) -> list[str]:
