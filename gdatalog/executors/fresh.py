@@ -204,6 +204,7 @@ class Loops:
             arrays |= {name: texts[name] for name in printed.expressions.types()}
             for argument in printed.arguments:
                 length = len(printed.counters) if argument.kind == "counts" else 0
+                length = length or argument.length
                 arrays[argument.name] = np.zeros(length, dtype=DTYPES[argument.type])
             call = Bound(function, arrays)
             self.workers.append(FreshWorker(call, outputs, scratch, state, self.control))

@@ -297,8 +297,8 @@ def scratch_of(argument: Any, tries: Sequence[Trie]) -> Array:
 
 
 def scratch_length(argument: Any, tries: Sequence[Trie]) -> int:
-    if argument.kind == "slots":
-        return FIRST_SLOTS
+    if argument.kind in ("slots", "waiting"):
+        return FIRST_SLOTS if argument.kind == "slots" else int(argument.length)
     if argument.kind in ("bitmap", "filled"):
         bits = sum(scalar_of("bits", tries[at.trie], at.depth) for at in argument.levels)
         return 1 << max(0, bits - (6 if argument.kind == "bitmap" else 12))

@@ -19,7 +19,7 @@ _TYPES = {"int32": "i32[]", "int64": "i64[]", "uint8": "u8[]", "uint32": "u32[]"
 # The types of scratch that holds no values.
 SCRATCH = {
     "marks": "uint8", "places": "uint8", "rows": "uint64", "words": "uint64", "bitmap": "uint64",
-    "filled": "uint64", "slots": "int64",
+    "filled": "uint64", "slots": "int64", "waiting": "int64",
 }  # fmt: skip
 
 
@@ -42,17 +42,18 @@ class Argument:
     Of a level: values, offsets, index (the dense index of a root), starts (of its values'
     children), marks and places (scratch over the values' range), rows and words (bits: one for
     each pair of a list's positions, or one for each). Of several levels: bitmap (a bit for each
-    combination of values) and filled (one for each word of that). Of none: slots (of a hash set).
-    Of a trie: weights, sums (of weights), labels. buffer: room for the shortest of the longest
-    lists of `levels`. given: what the run brings along. own: what it makes for each worker.
-    result: what it brings along to be written. output: a column of a block. counts: a worker's
-    counters.
+    combination of values) and filled (one for each word of that). Of none: slots (of a hash set),
+    waiting (room for a few numbers). Of a trie: weights, sums (of weights), labels. buffer: room
+    for the shortest of the longest lists of `levels`. given: what the run brings along. own: what
+    it makes for each worker. result: what it brings along to be written. output: a column of a
+    block. counts: a worker's counters.
     """
 
     name: str
     type: str
     kind: str
     levels: tuple[Level, ...] = ()
+    length: int = 0  # of scratch that has always the same
 
 
 class Arguments:
@@ -91,9 +92,10 @@ class Arguments:
             dtype = labels
         return self._add(Argument(f"{kind}{trie}", type_of(dtype), kind, (Level(trie, 0),)))
 
-    def scratch(self, name: str, kind: str, levels: tuple[Level, ...]) -> str:
+    def scratch(self, name: str, kind: str, levels: tuple[Level, ...], length: int = 0) -> str:
         dtype = SCRATCH.get(kind)
-        return self._add(Argument(name, type_of(dtype or self.width(levels)), kind, levels))
+        kind_of = type_of(dtype or self.width(levels))
+        return self._add(Argument(name, kind_of, kind, levels, length))
 
     def width(self, levels: tuple[Level, ...]) -> str:
         """The dtype that holds the values that all these levels have."""

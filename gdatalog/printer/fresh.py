@@ -7,8 +7,12 @@ order, none twice.
 
 `space` tells for each column the least value and how many there may be, and behind these by how
 much the hash set's products are shifted. A row outside of it ends the function with a status of
-its own, and is left in `state`. Whatever ends the function, the rows given so far are the block's:
-room is asked for before a row is marked, and the unit that is done again finds them marked.
+its own, and is left in `state`.
+
+Rows wait, some 30 of them, from the moment when the mark or slot of each is fetched into the cache
+to that when it is looked at: so many fetches are under way at once. Whatever ends the function, the
+rows given so far are the block's: room is asked for before a row is marked, the function goes on
+from the unit of the first row that waited, and what is done again is found to be marked.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from gdatalog.printer.nest import Nest
 
 OUTSIDE = 6  # what a function returns
+WAITING = 32  # rows that wait at the most
 TRIED, MET = 7, 8  # where in `state` is how many rows came, and the row that lies outside
 
 
@@ -43,12 +48,60 @@ class Fresh(Rows):
             nest.text.line(f"least{at}, many{at} = {space}[{2 * at}], {space}[{2 * at + 1}]")
         if not nest.tile:
             nest.text.line("tried = 0")
+        if self.waits(nest):
+            nest.text.line("waiting = 0")
         if self.hashed:
             nest.text.line(f"shift = {space}[{2 * len(self.outputs)}]")
 
     def finish(self, nest: Nest) -> None:
         if not nest.tile:
+            self.settle(nest)
             nest.text.line(f"state[{TRIED}] += tried")
+
+    def waits(self, nest: Nest) -> bool:
+        """Whether rows wait for others, so that where each is marked is fetched meanwhile. Those
+        of a profile's form do not: a unit that is done again would be counted again."""
+        return not nest.tile and nest.counting is None
+
+    def settle(self, nest: Nest) -> None:
+        """Prints how the rows that wait are told apart."""
+        if not self.waits(nest):
+            return
+        text = nest.text
+        turn = text.name("q")
+        with text.block(f"for {turn} in range(waiting)"):
+            self._room(nest)
+            place = nest.call("at", self._waiting(nest, ""), turn)
+            with text.block(f"if {self._first(nest, place)}"):
+                keys = [
+                    nest.call("at", self._waiting(nest, str(at)), turn)
+                    for at in range(len(self.outputs))
+                ]
+                self._write(nest, keys)
+        text.line("waiting = 0")
+
+    @staticmethod
+    def _waiting(nest: Nest, column: str) -> str:
+        return nest.arguments.scratch(f"queue{column}", "waiting", (), WAITING)
+
+    def _room(self, nest: Nest) -> None:
+        with nest.text.block("if n == room"):
+            nest.text.line(f"state[{TRIED}] += tried")
+            nest.text.line("return 1")
+
+    def _first(self, nest: Nest, place: str) -> str:
+        """Whether a row comes for the first time."""
+        if self.hashed:
+            slots = nest.arguments.given("slots", "int64")
+            return nest.call("add_key", slots, "shift", place)
+        return nest.call("mark_first", nest.arguments.given("marks", "int64"), place)
+
+    def _write(self, nest: Nest, keys: Sequence[str]) -> None:
+        for at, (key, output) in enumerate(zip(keys, self.outputs, strict=True)):
+            out = nest.arguments.output(f"out{at}", self._width(nest, output))
+            nest.text.line(f"{out}[n] = {key}")
+        nest.text.line("n += 1")
+        nest.text.line("state[4] = n")
 
     def emit(self, nest: Nest, known: Known) -> None:
         text = nest.text
@@ -75,19 +128,29 @@ class Fresh(Rows):
                 text.line(f"state[{MET + at}] = {key}")
             text.line(f"state[{TRIED}] += tried")
             text.line(f"return {OUTSIDE}")
-        with text.block("if n == room"):
-            text.line(f"state[{TRIED}] += tried")
-            text.line("return 1")
+        if not self.waits(nest):
+            self._room(nest)
+            with text.block(f"if {self._first(nest, code)}"):
+                self._write(nest, keys)
+            return
+        place = text.name("c")
+        text.line(f"{place} = {code}")
         if self.hashed:
-            first = nest.call("add_key", nest.arguments.given("slots", "int64"), "shift", code)
+            slots, at_ = (
+                nest.arguments.given("slots", "int64"),
+                nest.call("slot_of", place, "shift"),
+            )
+            text.line(nest.call("prefetch", slots, at_))
         else:
-            first = nest.call("mark_first", nest.arguments.given("marks", "int64"), code)
-        with text.block(f"if {first}"):
-            for at, (key, output) in enumerate(zip(keys, self.outputs, strict=True)):
-                out = nest.arguments.output(f"out{at}", self._width(nest, output))
-                text.line(f"{out}[n] = {key}")
-            text.line("n += 1")
-            text.line("state[4] = n")
+            text.line(
+                nest.call("prefetch", nest.arguments.given("marks", "int64"), f"{place} >> 6")
+            )
+        text.line(nest.call("put", self._waiting(nest, ""), "waiting", place))
+        for at, key in enumerate(keys):
+            text.line(nest.call("put", self._waiting(nest, str(at)), "waiting", key))
+        text.line("waiting += 1")
+        with text.block(f"if waiting == {WAITING}"):
+            self.settle(nest)
 
     def _give(self, nest: Nest, code: str, keys: Sequence[str]) -> None:
         """By lanes, which look for room when they have met again (kernels/fresh.cuh)."""

@@ -58,4 +58,5 @@ def print_given(nest: Nest, given: Given, dtypes: Sequence[Any], known: Known, l
                 nest.widths[slot.name] = np.dtype(dtype).name
             nest.run(nest.join.steps, 0, inner, leaf)
         if not nest.tile:
+            leaf.settle(nest)
             text.line("start = stop")

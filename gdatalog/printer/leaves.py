@@ -51,6 +51,15 @@ class Leaf(ABC):
         """Prints what the leaf has to ask of a row that comes to a step, if anything."""
         return
 
+    def waits(self, nest: Nest) -> bool:
+        """Whether rows wait, which are lost where the function ends: it goes on from the unit of
+        the first of them."""
+        return False
+
+    def settle(self, nest: Nest) -> None:
+        """Prints what becomes of rows that wait, before another task is taken."""
+        return
+
     def whole_turns(self, steps: Sequence[Step], at: int) -> bool:
         """Whether one worker has to do all that a turn of the first level leads to."""
         return False

@@ -126,6 +126,7 @@ def _tasks(
             task = Walk(walk.array, "first", "last", walk.node, walk.others)
             _loop(nest, steps, at, task, met, known, leaf, "base", child)
         if not nest.tile:
+            leaf.settle(nest)
             text.line("start = stop")
 
 

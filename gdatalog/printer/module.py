@@ -21,11 +21,11 @@ from gdatalog.records import dataclass
 # Where the functions are that a printed text may call: codegen/helpers.
 HOMES = {
     "atomics": ("add", "mark_first", "stopped", "take"),
-    "elements": ("at", "put"),
+    "elements": ("at", "prefetch", "put"),
     "groups": (
         "add_bit", "add_new_bit", "add_own", "empty_bits", "empty_slots", "widen_slots",
     ),
-    "hashing": ("add_key",),
+    "hashing": ("add_key", "slot_of"),
     "lists": (
         "children", "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find",
         "find_indexed", "find_root", "has", "intersect", "is_marked", "leapfrog", "lower", "mark",

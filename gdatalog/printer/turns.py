@@ -116,7 +116,11 @@ def begin_unit(
     if not nest.tile:
         if leaf.marks_tasks():
             nest.commit(first)
-            text.line(f"state[0] = {unit}")
+            if leaf.waits(nest):
+                with text.block("if waiting == 0"):
+                    text.line(f"state[0] = {unit}")
+            else:
+                text.line(f"state[0] = {unit}")
             text.line("state[1] = stop")
             text.line("state[4] = n")
         return
