@@ -16,9 +16,10 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.codegen import native
-from gdatalog.engine import growing, improving, replanning, runs, spans, variants
+from gdatalog.engine import growing, hash_indexes, improving, replanning, runs, spans, variants
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
+from gdatalog.storage import hash_trie
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, queries_of, recursions
@@ -104,9 +105,12 @@ ROUNDS = {"split": "never", "dying": "never"}
 AT_ONCE = ((variants, "LOOPS", 0.0),)
 SMALL = ((growing, "FEW", 4), (growing, "CHEAP", 16), (runs, "FEW", 2), (variants, "FEW", 3))
 SMALL += ((runs, "LONG", 3), (runs, "MANY", 2))
+SMALL += ((hash_trie, "LEAST", 2), (hash_trie, "DENSE", 4), (hash_trie, "DENSE_EACH", 0))
+IN_RUNS = ((hash_indexes, "ROW_BYTES", 1 << 60),)  # no memory for hash tries
 WAYS |= {
     "rounds, sorted": Way("lftj", {**ROUNDS, "telling": "sort"}, ((runs, "FEW", 0),)),
     "rounds, marked": Way("lftj", {**ROUNDS, "telling": "marks"}, SMALL),
+    "rounds, in runs": Way("lftj", {**ROUNDS, "telling": "marks"}, (*SMALL, *IN_RUNS)),
     "rounds, hashed": Way("lftj", {**ROUNDS, "telling": "hash"}, SMALL),
     "rounds, as they grow": Way("lftj", ROUNDS, SMALL),
     "rounds, marked breadth-first": Way("levelwise", {**ROUNDS, "telling": "marks"}, SMALL),

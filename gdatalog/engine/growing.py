@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 
 from gdatalog.engine.derived import laid
+from gdatalog.engine.hash_indexes import HashIndexes
 from gdatalog.engine.hashed import Hashed
 from gdatalog.engine.keyspace import KeySpace
 from gdatalog.engine.knobs import Telling
 from gdatalog.engine.marks import Marks
 from gdatalog.engine.runs import Runs
 from gdatalog.engine.sorted_rows import SEARCH, SortedRows
+from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.values import TypeName
@@ -64,6 +66,7 @@ class Growing:
         self.hold = hold
         self.runs = Runs(columns, types, ops)
         self.indexed = False  # whether plans read indexes of it
+        self.hash_indexes = HashIndexes(len(types))
         self.passing = False  # whether nobody asks for its rows but those who follow new ones
         self.known: Known = SortedRows(len(types), ops)
         # Of what has come, and of what is expected to come. None: nothing has, or what has come is
@@ -119,6 +122,7 @@ class Growing:
         self._last = delta.nbytes
         if self._keeps:
             self.runs.add(delta)
+            self.hash_indexes.wait()
         return delta
 
     def _pieces(self, rows: Columns) -> Iterator[Columns]:
@@ -181,6 +185,18 @@ class Growing:
         assert isinstance(self.known, Hashed)
         self._grow(max(self.known.count, 1), self._found)
         return None if isinstance(self.known, SortedRows) else self.known
+
+    def hash_trie(self, columns: tuple[int, ...], behind: bool) -> HashTrie | None:
+        """An index to which rows are added in place; None if there can be none."""
+        if not self.indexed or not self.types or not columns:
+            return None
+        runs = self.runs
+        return self.hash_indexes.trie(columns, behind, runs.all(), runs.last, self.spare())
+
+    def take_turn(self, behind: bool) -> None:
+        """Adds the rows that are new to indexes: those of which rules that follow these rows
+        read all, or (`behind`) those of which they read the old ones."""
+        self.hash_indexes.take_turn(self.runs.last, behind, self.spare())
 
     # ------------------------------------------------------------------------------- choosing
 

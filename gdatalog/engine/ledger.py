@@ -155,6 +155,7 @@ class StratumTold:
     seconds: float = 0.0
     peak: int = 0  # bytes held at the most
     _open: list[RuleRound] = field(default_factory=list)  # of the round that runs
+    _late: list[RuleRound] = field(default_factory=list)  # of rounds before, not yet counted
     _began: float = field(default_factory=perf_counter)
 
     def running(self, relation: str, rule: CheckedRule) -> RuleRound:
@@ -172,7 +173,9 @@ class StratumTold:
 
         There may be parts before them that no rule gave: data and facts.
         """
-        todo = [did for did in self._open if did.relation == relation and did.new is None]
+        ran = (*self._late, *self._open)
+        todo = [did for did in ran if did.relation == relation and did.new is None]
+        self._late = [did for did in self._late if did.relation != relation]
         if not todo or new.length == 0 or len(parts) == 1:
             for did in todo:
                 did.new = new.length
@@ -184,6 +187,7 @@ class StratumTold:
     def end_round(self) -> list[RuleRound]:
         """The rules of the round that ends with this, and the next one begins."""
         done, self._open = self._open, []
+        self._late += [did for did in done if did.new is None]
         self.rounds += 1
         if self.lasting:
             self.rules += done
@@ -195,7 +199,7 @@ class StratumTold:
 
     def back_to(self, mark: Mark) -> None:
         """What was told since is not so: it is done again."""
-        self.rounds, self._open = mark.rounds, list(mark.open)
+        self.rounds, self._open, self._late = mark.rounds, list(mark.open), []
         del self.rules[mark.rules :]
 
     def end(self, rows: dict[str, int]) -> None:

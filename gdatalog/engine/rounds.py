@@ -1,13 +1,14 @@
 """A recursive stratum, evaluated semi-naively to a fixpoint.
 
-A round runs each rule once for each recursive atom: for the rows that the round before made of
-its relation. Atoms before it read all rows (`full`), and atoms after it those that were there
-before (`old`). A rule runs only if there are such rows.
+In a round each relation has its turn: each rule that reads it runs once for the rows that have come
+to it since its last turn, the delta. Atoms of relations whose turn is earlier in a round read all
+rows (`full`), those of later ones the rows that have had their turn (`old`), so that no rows are
+joined twice. What a turn gives to a relation whose turn comes later is followed in the same round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
 from gdatalog.engine.choose import DEEP, SHALLOW, FallbackMet
@@ -23,10 +24,25 @@ from gdatalog.engine.variants import Variant, alone
 from gdatalog.errors import Caution, MemoryLimitError, Note
 from gdatalog.plan.stratum import SmallRounds
 from gdatalog.planner.checked import CheckedRule
+from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 from gdatalog.watching import Work
 
 NEW_ROWS = "new rows"  # who holds what the rules of a round have given
+
+
+@dataclass(slots=True)
+class Came:
+    """What came to a relation since its last turn: rows, of which some may be known, and how many
+    new ones loops have added to it. `both`: of rules that gave some of each, how many loops found.
+    """
+
+    parts: list[Derived] = field(default_factory=list)
+    found: int = 0
+    both: list[tuple[RuleRound, int]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.parts or self.found)
 
 
 class Rounds(StratumRun):
@@ -47,6 +63,13 @@ class Rounds(StratumRun):
                     table = self.tables[ref.relation]
                     if isinstance(table, Growing):
                         table.indexed = True
+        self.came = {name: Came() for name in self.tables}
+        self.olds_read = {
+            ref.relation
+            for each in variants
+            for ref in each.growing
+            if ref.version == "old" and not self._in_runs(ref.relation)
+        }
         for name in passing:
             table = self.tables[name]
             if isinstance(table, Growing):
@@ -92,60 +115,93 @@ class Rounds(StratumRun):
     def _rounds(self, variants: Sequence[Variant], work: Work) -> None:
         news: list[Round] = []
         try:
-            while any(delta.length for delta in self.deltas.values()):
+            first = next(iter(self.tables))
+            while self.deltas[first].length or not news or any(self.came.values()):
                 work.round = len(news) + 1
                 self.around.limits.poll()
-                news.append(self._round(work.round, variants))
+                done = self._round(work.round, variants)
+                if done is None:
+                    break
+                news.append(done)
                 for rule in self.replannings:
                     rule.look()
                 news[-1].tell(work)
                 self._check_improving(news[-1].number)
-                if not self.deep and any(delta.length for delta in self.deltas.values()):
+                if not self.deep and any(news[-1].new.values()):
                     self._check_depth(len(news))
                 if self._full_enough():
                     break
         except MemoryLimitError as error:
             raise self.growth(error, news) from None
 
-    def _round(self, number: int, variants: Sequence[Variant]) -> Round:
-        """Follows what is new; what is new after that."""
-        derived: dict[str, list[Derived]] = {}
-        found: dict[str, int] = {}  # by loops
-        both: list[tuple[RuleRound, int]] = []
-        account = self.around.limits.account
-        for variant in variants:
-            if self.deltas[variant.follows].length:
+    def _round(self, number: int, variants: Sequence[Variant]) -> Round | None:
+        """Each relation has its turn: what came to it since the last one is followed. None if
+        nothing that came was new."""
+        first, *_ = self.tables
+        new = dict.fromkeys(self.tables, 0)
+        followed = False
+        for name, table in self.tables.items():
+            if number > 1 and name != first:
+                new[name] = self._begin_turn(name)
+            if not self.deltas[name].length:
+                continue
+            followed = True
+            for variant in self._turn(name, variants):
                 with placed(variant.rule):
                     rows, did = variant.follow()
-                account.add(NEW_ROWS, sum(map(nbytes_of, rows)))
-                name = variant.plan.relation
-                found[name] = found.get(name, 0) + variant.found
+                came = self.came[variant.plan.relation]
+                came.found += variant.found
                 if rows:
-                    derived.setdefault(name, []).append(together(rows))
-                    both.append((did, variant.found))
-        self.olds = {
-            ref.relation: self.tables[ref.relation].full()
-            for variant in variants
-            for ref in variant.growing
-            if ref.version == "old" and not self._in_runs(ref.relation)
-        }
-        for name, table in self.tables.items():
-            parts = derived.pop(name, [])
-            self.deltas[name] = self._add(name, parts, found.get(name, 0))
-            account.add(NEW_ROWS, -sum(map(nbytes_of, parts)))
-            self.around.limits.charge(name, table.nbytes)
-            if isinstance(table, Growing) and table.indexed:
-                self.around.limits.charge(f"index of {name}", table.runs.trie_nbytes)
-            self.around.limits.count(name, table.length)
-            del parts
-        for did, count in both:
-            did.new = None if did.new is None else did.new + count
+                    self.around.limits.account.add(NEW_ROWS, sum(map(nbytes_of, rows)))
+                    came.parts.append(together(rows))
+                    came.both.append((did, variant.found))
+            if isinstance(table, Growing):
+                table.runs.settle()
+                if table.indexed:
+                    index = table.runs.trie_nbytes + table.hash_indexes.nbytes
+                    self.around.limits.charge(f"index of {name}", index)
+            if name in self.olds_read:
+                self.olds[name] = table.full()
+        if not followed:
+            return None
+        new[first] = self._begin_turn(first)  # nothing more can come to it
         return Round(
             number,
-            {name: delta.length for name, delta in self.deltas.items()},
+            new,
             {name: table.length for name, table in self.tables.items()},
             self.record.end_round(),
         )
+
+    def _begin_turn(self, name: str) -> int:
+        """What came to a relation since its last turn is its delta: how many rows."""
+        table, came = self.tables[name], self.came[name]
+        if not came:
+            if self.deltas[name].length:
+                self.deltas[name] = Relation.empty(table.columns, table.types)
+            return 0
+        self.came[name] = Came()
+        if name in self.olds_read:
+            self.olds[name] = table.full()
+        self.deltas[name] = self._add(name, came.parts, came.found)
+        limits = self.around.limits
+        limits.account.add(NEW_ROWS, -sum(map(nbytes_of, came.parts)))
+        limits.charge(name, table.nbytes)
+        limits.count(name, table.length)
+        for did, count in came.both:
+            did.new = None if did.new is None else did.new + count
+        return self.deltas[name].length
+
+    def _turn(self, name: str, variants: Sequence[Variant]) -> Iterator[Variant]:
+        """The variants that follow a relation's new rows. Those that read only its old rows come
+        before its indexes have what is new."""
+        table = self.tables[name]
+        mine = [variant for variant in variants if variant.follows == name]
+        yield from (variant for variant in mine if variant.before)
+        if isinstance(table, Growing):
+            table.take_turn(False)
+        yield from (variant for variant in mine if not variant.before)
+        if isinstance(table, Growing):
+            table.take_turn(True)
 
     def _check_depth(self, rounds: int) -> None:
         """At each power of two from `DEEP` on."""
@@ -173,7 +229,7 @@ class Rounds(StratumRun):
         if not any(isinstance(table, Best) for table in self.tables.values()):
             return
         groups = sum(table.length for table in self.tables.values())
-        if number <= groups + 1 or any(map(is_clamped, self.stratum.rules)):
+        if number <= groups + 2 or any(map(is_clamped, self.stratum.rules)):
             return
         for name, table in self.tables.items():
             delta = self.deltas[name]

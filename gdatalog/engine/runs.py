@@ -37,6 +37,8 @@ class Runs:
         self._ones: list[tuple[Sequence[Relation], Relation]] = []
         self._few = 0  # how many there were, when as few as can be
         self._many = MANY
+        self._read = False  # whether somebody has read them since their indexes were counted
+        self._trie_nbytes = 0
         self._dtypes: list[Any] = [ops.xp.dtype("int32")] * len(types)
 
     @property
@@ -45,8 +47,11 @@ class Runs:
 
     @property
     def trie_nbytes(self) -> int:
-        ones = (one for some, one in self._ones if len(some) > 1)
-        return sum(run.trie_nbytes for run in (*self.all(), *ones))
+        if self._read:
+            ones = (one for some, one in self._ones if len(some) > 1)
+            self._trie_nbytes = sum(run.trie_nbytes for run in (*self.all(), *ones))
+            self._read = False
+        return self._trie_nbytes
 
     def fresh(self) -> Runs:
         """The same without any row."""
@@ -99,6 +104,7 @@ class Runs:
 
     def before(self) -> list[Relation]:
         """All but the last, in a few relations."""
+        self._read = True
         if self._few == len(self._before):
             return self._before
         groups: list[list[Relation]] = []

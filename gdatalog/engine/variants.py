@@ -2,8 +2,8 @@
 
 It runs breadth-first until that has looked at more rows than compiled loops are worth; from then on
 by loops, whose rows are new when they come out: they test and set what tells new rows. A
-plan that reads indexes of relations that grow is run for each combination of these relations'
-runs (`runs.py`).
+loops read relations that grow from hash tries, to which rows are added in place. A plan that
+reads other indexes of such relations is run for each combination of their runs (`runs.py`).
 
 Above 300 lines, for both ways to run a variant, and when it goes over, belong together.
 """
@@ -11,8 +11,7 @@ Above 300 lines, for both ways to run a variant, and when it goes over, belong t
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import inf, prod
 from time import perf_counter
@@ -35,6 +34,7 @@ from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.records import dataclass, field, replace
 from gdatalog.spent import Costs, so_far
+from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
@@ -88,6 +88,8 @@ class Variant:
     follows: str = field(init=False)
     numbers: tuple[int, ...] = field(init=False)
     growing: tuple[TrieRef, ...] = field(init=False)
+    # Whether it reads only old rows of the relation whose new rows it follows.
+    before: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.called = self.run.called(self.rule)
@@ -100,6 +102,8 @@ class Variant:
         refs, tables = self.join.tries, self.run.tables
         self.numbers = tuple(at for at, ref in enumerate(refs) if ref.relation in tables)
         self.growing = tuple(refs[at] for at in self.numbers)
+        own = [ref.version for ref in self.growing if ref.relation == self.follows]
+        self.before = bool(own) and "full" not in own
 
     @property
     def new_rows(self) -> int:
@@ -117,14 +121,8 @@ class Variant:
         self.found, self.report = 0, self.run.around.ledger.run_of(self.whole)
         before = Costs() if self.report is None else so_far()
         derived: list[Derived] = []
-        for parts in self._combinations():
-            if self._worth(parts) and self._by_loops(parts, did):
-                continue
-            found = self._in_time(parts, did)
-            if found is None and not self._by_loops(parts, did):
-                found = self._in_levels(parts, did)
-            if found is not None:
-                derived.append(found)
+        if not (self._worth() and self._by_loops(did)):
+            derived = self._breadth_first(did)
         for loops in self.loops.values():
             loops.let_go(self.numbers)
         if not derived:
@@ -149,17 +147,29 @@ class Variant:
 
     # ------------------------------------------------------------------------ what it is run on
 
-    def _combinations(self) -> Iterator[Parts]:
+    def _hash_tries(self) -> dict[TrieRef, HashTrie]:
+        """The indexes of relations that grow to which rows are added in place."""
+        found: dict[TrieRef, HashTrie] = {}
+        for ref in self.growing:
+            table = self.run.tables[ref.relation]
+            if isinstance(table, Growing) and not (ref.tests or ref.weighted or ref.ranked):
+                behind = ref.version == "old" and ref.relation == self.follows and not self.before
+                trie = table.hash_trie(ref.columns, behind)
+                if trie is not None:
+                    found[ref] = trie
+        return found
+
+    def _combinations(self, growing: Sequence[TrieRef]) -> Iterator[Parts]:
         """The relations that stand for those that grow, each combination of their runs once."""
-        if not self.growing:
+        if not growing:
             yield NO_PARTS
             return
-        refs = list(dict.fromkeys(self.growing))
-        if len(refs) == len(self.growing) == 1:
+        refs = list(dict.fromkeys(growing))
+        if len(refs) == len(growing) == 1:
             for run in self._runs(refs[0], False):
                 yield {refs[0]: run}
             return
-        often = Counter(self.growing)
+        often = Counter(growing)
         lists = [self._runs(ref, often[ref] > 1) for ref in refs]
         count = prod(map(len, lists))
         for at, (ref, runs) in enumerate(zip(refs, lists, strict=True)):
@@ -189,6 +199,17 @@ class Variant:
         return delta.blocks(distinct=False) if delta.types else [()]
 
     # ---------------------------------------------------------------------------- breadth-first
+
+    def _breadth_first(self, did: RuleRound) -> list[Derived]:
+        derived: list[Derived] = []
+        for parts in self._combinations(self.growing):
+            found = self._in_time(parts, did)
+            if found is None:
+                if self._by_loops(did):  # for all combinations
+                    return []
+                found = self._in_levels(parts, did)
+            derived.append(found)
+        return derived
 
     def _in_time(self, parts: Parts, did: RuleRound) -> Derived | None:
         """Breadth-first, as long as that is worth it; None if it has not come to the end."""
@@ -239,7 +260,7 @@ class Variant:
             and table.telling != "sort"
         )
 
-    def _worth(self, parts: Parts) -> bool:
+    def _worth(self) -> bool:
         """Whether what is to be done is worth loops."""
         if not self._may_loop() or self.unprintable:
             return False
@@ -249,11 +270,7 @@ class Variant:
             return False
         table = self.run.tables[self.plan.relation]
         assert isinstance(table, Growing)
-        hashed = table.loops_hash()
-        if hashed is None:
-            return False
-        self.unprintable = self._nest(parts, hashed).reason is not None
-        return not self.unprintable
+        return table.loops_hash() is not None
 
     def _each(self) -> float:
         """About how many rows are looked at for each that is followed."""
@@ -264,15 +281,16 @@ class Variant:
     def _expected_each(self) -> float:
         return max(1.0, self.join.cost / max(1.0, self.expected))
 
-    def _nest(self, parts: Parts, hashed: bool) -> Nest:
-        sources = Sources(
-            partial(self.run.trie_of, parts=parts), lambda name: (self._blocks()[0], 0)
-        )
+    def _nest(self, tries: Sequence[Trie | HashTrie], hashed: bool) -> Nest:
+        given: dict[TrieRef, Any] = dict(zip(self.join.tries, tries, strict=True))
+        sources = Sources(given.__getitem__, lambda name: (self._blocks()[0], 0))
         form = Form(self.join.outputs, fresh=True, hashed=hashed)
         knobs, profiled = self.run.around.knobs, self.report is not None
         return Nest(self.join, form, sources, knobs, CPU, counted=profiled, growing=self.numbers)
 
-    def _loops(self, parts: Parts, hashed: bool, given: Columns) -> Loops | None:
+    def _loops(
+        self, parts: Parts, grown: Mapping[TrieRef, HashTrie], hashed: bool, given: Columns
+    ) -> Loops | None:
         """Loops for these relations; None if they cannot be printed or compiled."""
         from gdatalog.printer.layouts import layouts_of
 
@@ -282,15 +300,18 @@ class Variant:
                 None if at in self.numbers else self.run.trie_of(ref, CPU)
                 for at, ref in enumerate(refs)
             ]
-        tries = [
-            self.run.trie_of(ref, CPU, parts) if trie is None else trie
+        tries: list[Trie | HashTrie] = [
+            trie if trie is not None else grown.get(ref) or self.run.trie_of(ref, CPU, parts)
             for ref, trie in zip(refs, self.tries, strict=True)
         ]
-        layouts = layouts_of([tries[at] for at in self.numbers], growing=True)
-        key = (hashed, *map(id, layouts), *(column.dtype.char for column in given))
+        key: tuple[object, ...] = (hashed, *(column.dtype.char for column in given))
+        if parts is NO_PARTS:  # all that varies of hash tries is how roots look values up
+            key += tuple([trie.levels[0].dense for trie in grown.values()])
+        else:
+            key += tuple(map(id, layouts_of([tries[at] for at in self.numbers], growing=True)))
         loops = self.loops.get(key)
         if loops is None:
-            nest = self._nest(parts, hashed)
+            nest = self._nest(tries, hashed)
             if nest.reason is not None:
                 self.unprintable = True
                 return None
@@ -311,22 +332,34 @@ class Variant:
     def _function(self, printed: Printed, rows: float) -> Any:
         return compiled_function(printed, self.run.around.limits, self.plan.relation, rows)
 
-    def _by_loops(self, parts: Parts, did: RuleRound) -> bool:
+    def _by_loops(self, did: RuleRound) -> bool:
         """By loops, whose rows go to the relation at once; False if they have not done all."""
         table = self.run.tables[self.plan.relation]
-        if not self._may_loop() or not isinstance(table, Growing):
+        if not self._may_loop() or self.unprintable or not isinstance(table, Growing):
             return False
-        given = pieces(self._blocks())
-        return all(self._follow_block(block, table, parts, did) for block in given)
+        grown = self._hash_tries()
+        others = [ref for ref in self.growing if ref not in grown]
+        return all(
+            self._follow_block(block, table, parts, grown, did)
+            for parts in self._combinations(others)
+            for block in pieces(self._blocks())
+        )
 
-    def _follow_block(self, given: Columns, table: Growing, parts: Parts, did: RuleRound) -> bool:
+    def _follow_block(
+        self,
+        given: Columns,
+        table: Growing,
+        parts: Parts,
+        grown: Mapping[TrieRef, HashTrie],
+        did: RuleRound,
+    ) -> bool:
         limits = self.run.around.limits
         known, loops, before = table.loops(), None, 0
         began = perf_counter()
         count = len(given[0]) if given else 1
         while known is not None:
             if loops is None:
-                loops = self._loops(parts, isinstance(known, Hashed), given)
+                loops = self._loops(parts, grown, isinstance(known, Hashed), given)
                 if loops is None:
                     return False
                 if self.rate < inf:
@@ -374,6 +407,9 @@ class Variant:
 
 def pieces(blocks: Sequence[Columns]) -> Iterator[Columns]:
     """Blocks of rows, short ones together: each run of loops takes a moment to begin and to end."""
+    if len(blocks) == 1:
+        yield tuple(map(np.ascontiguousarray, blocks[0]))
+        return
     waiting: list[Columns] = []
     for block in blocks:
         waiting.append(block)

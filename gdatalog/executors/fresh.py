@@ -40,6 +40,7 @@ from gdatalog.executors.lftj import (
 from gdatalog.executors.limits import Limits
 from gdatalog.hands import Task, begun
 from gdatalog.records import dataclass, field
+from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import PATIENCE
@@ -55,6 +56,7 @@ SCRATCH = (*MARKING, "buffer", "rows", "words")
 CROWDED = 7  # a call ends: the rows that there was room for have come
 TRIED, MET = 7, 8  # where a worker's state has how many rows came, and the row that lies outside
 ENDLESS = 1 << 62
+LARGE = 1 << 16  # bytes of an array of a hash trie that is not held on to
 
 
 @dataclass(slots=True)
@@ -187,7 +189,7 @@ class Loops:
         self.workers: list[FreshWorker] = []
         self.at_work: list[FreshWorker] = []
         self.alone = False
-        self._tries: list[Trie | None] = [None] * len(printed.which)
+        self._tries: list[Trie | HashTrie | None] = [None] * len(printed.which)
         self._sizes = np.zeros(len(printed.scalars), dtype=np.int64)
         self._reads = [Reads.of(printed, at) for at in range(len(printed.which))]
         self._given = [each.name for each in printed.arguments if each.kind == "given"]
@@ -214,19 +216,22 @@ class Loops:
         for worker in self.workers:
             worker.call.function = function
 
-    def read(self, tries: Sequence[Trie]) -> None:
+    def read(self, tries: Sequence[Trie | HashTrie]) -> None:
         """The plan's tries are these from now on."""
         scratch: list[Argument] = []
         now = [tries[number] for number in self.printed.which]
         for at, trie in enumerate(now):
-            if trie is not self._tries[at]:
-                self._tries[at] = trie
-                reads = self._reads[at]
-                for place, kind, depth in reads.scalars:
-                    self._sizes[place] = scalar_of(kind, trie, depth)
-                for name, kind, depth in reads.arrays:
-                    self._shared[name] = np.ascontiguousarray(SHARED[kind](trie, depth))
-                scratch += reads.scratch
+            hashed = isinstance(trie, HashTrie)
+            if trie is self._tries[at] and not hashed:
+                continue
+            self._tries[at] = trie
+            reads = self._reads[at]
+            for place, kind, depth in reads.scalars:
+                self._sizes[place] = scalar_of(kind, trie, depth)
+            for name, kind, depth in reads.arrays:
+                array = SHARED[kind](trie, depth)
+                self._shared[name] = array if hashed else np.ascontiguousarray(array)
+            scratch += reads.scratch
         for argument in scratch:
             self._lengths[argument.name] = scratch_length(argument, now)
 
@@ -237,9 +242,12 @@ class Loops:
             for name in self._given:
                 worker.call.let_go(name)
         for at, number in enumerate(self.printed.which):
-            if number in numbers and self._tries[at] is not None:
+            if number not in numbers or self._tries[at] is None:
+                continue
+            if not isinstance(self._tries[at], HashTrie):
                 self._tries[at] = None
-                for name, _, _ in self._reads[at].arrays:
+            for name, _, _ in self._reads[at].arrays:
+                if self._tries[at] is None or self._shared[name].nbytes > LARGE:
                     del self._shared[name]
                     for worker in self.workers:
                         worker.call.let_go(name)

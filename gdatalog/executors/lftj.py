@@ -20,6 +20,7 @@ from gdatalog.account import Account
 from gdatalog.executors.limits import Limits
 from gdatalog.hands import Task, begun
 from gdatalog.records import dataclass, field
+from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import PATIENCE
@@ -204,7 +205,7 @@ def given_arrays(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, A
     return given
 
 
-def _dense(trie: Trie) -> tuple[int, Array]:
+def _dense(trie: Any) -> tuple[int, Array]:
     found = trie.levels[0].dense_index()
     return found if found is not None else (0, np.empty(0, dtype=np.int32))
 
@@ -225,16 +226,21 @@ SHARED: dict[str, Any] = {
     "weights": lambda trie, depth: trie.weights.astype(np.int64, copy=False),
     "sums": lambda trie, depth: trie.weight_sums().astype(np.int64, copy=False),
     "labels": lambda trie, depth: trie.labels,
+    "spans": lambda trie, depth: trie.levels[depth].spans,
+    "below": lambda trie, depth: trie.levels[depth].below,
+    "keys": lambda trie, depth: trie.table(depth),
+    "ids": lambda trie, depth: trie.levels[depth].ids,
 }
 
 
-def scalar_of(kind: str, trie: Trie, depth: int) -> int:
+def scalar_of(kind: str, trie: Trie | HashTrie, depth: int) -> int:
     if kind == "total":
         return int(trie.total)
-    low, high = trie.levels[depth].span
-    if kind == "bits":
-        return int(high - low).bit_length()
-    return int(_dense(trie)[0] if kind == "low" else low)
+    if kind == "low":
+        return int(_dense(trie)[0])
+    levels: Any = trie.levels
+    low, high = levels[depth].span
+    return int(high - low).bit_length() if kind == "bits" else int(low)
 
 
 def worker_of(
@@ -296,7 +302,7 @@ def scratch_of(argument: Any, tries: Sequence[Trie]) -> Array:
     return make(scratch_length(argument, tries), dtype=DTYPES[argument.type])
 
 
-def scratch_length(argument: Any, tries: Sequence[Trie]) -> int:
+def scratch_length(argument: Any, tries: Sequence[Any]) -> int:
     if argument.kind in ("slots", "waiting"):
         return FIRST_SLOTS if argument.kind == "slots" else int(argument.length)
     if argument.kind in ("bitmap", "filled"):

@@ -53,7 +53,8 @@ def plan_rule(
 
     In the first round of a fixpoint only alternatives without a recursive atom give anything.
     Later there is one join for each recursive atom, which is given the delta's rows; atoms before
-    it read all rows, atoms after it only the `old` ones, so that no pair is joined twice.
+    it read all rows, atoms after it only the `old` ones, so that no pair is joined twice. What is
+    before and after is the order of the stratum's relations, for a round follows them in it.
 
     `scans`: an alternative of one atom scans its relation if that has at least so many rows.
     """
@@ -219,18 +220,28 @@ def _plan_join(
 def _deltas(
     items: Conjunction, recursive: Collection[str], old: Version
 ) -> Iterator[tuple[Conjunction, Given]]:
-    """A conjunction once for each recursive atom, with the rows that are given in its place."""
+    """A conjunction once for each recursive atom, with the rows that are given in its place.
+
+    Atoms of relations that come before, in the order of the stratum, read all rows.
+    """
     places = [
         at
         for at, item in enumerate(items)
         if isinstance(item, AtomItem) and item.relation in recursive
     ]
+    names = list(recursive)
+    order = {
+        at: (names.index(item.relation), at)
+        for at, item in enumerate(items)
+        if isinstance(item, AtomItem) and at in places
+    }
     for delta in places:
         changed: list[Item] = []
         for at, item in enumerate(items):
             if at in places and at != delta:
                 assert isinstance(item, AtomItem)
-                item = replace(item, version="full" if at < delta else old)
+                before = order[at] < order[delta]
+                item = replace(item, version="full" if before else old)
             if at != delta:
                 changed.append(item)
         followed = items[delta]

@@ -43,10 +43,10 @@ class Argument:
     children), marks and places (scratch over the values' range), rows and words (bits: one for
     each pair of a list's positions, or one for each). Of several levels: bitmap (a bit for each
     combination of values) and filled (one for each word of that). Of none: slots (of a hash set),
-    waiting (room for a few numbers). Of a trie: weights, sums (of weights), labels. buffer: room
-    for the shortest of the longest lists of `levels`. given: what the run brings along. own: what
-    it makes for each worker. result: what it brings along to be written. output: a column of a
-    block. counts: a worker's counters.
+    waiting (room for a few numbers). Of a trie: weights, sums (of weights), labels. Of a level of a
+    hash trie: spans, below, keys, ids. buffer: room for the shortest of the longest lists of
+    `levels`. given: what the run brings along. own: what it makes for each worker. result: what it
+    brings along to be written. output: a column of a block. counts: a worker's counters.
     """
 
     name: str
@@ -75,6 +75,12 @@ class Arguments:
     def offsets(self, level: Level) -> str:
         kind = type_of(self.tries[level.trie].levels[level.depth].offsets)
         return self._add(Argument(f"o{level.trie}_{level.depth}", kind, "offsets", (level,)))
+
+    def of_hash(self, level: Level, kind: str) -> str:
+        """spans, below, keys or ids"""
+        dtype = "int64" if kind == "keys" else "int32"
+        name = f"{kind}{level.trie}_{level.depth}"
+        return self._add(Argument(name, type_of(dtype), kind, (level,)))
 
     def index(self, level: Level) -> str:
         return self._add(Argument(f"index{level.trie}", "i32[]", "index", (level,)))

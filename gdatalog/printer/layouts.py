@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gdatalog.records import dataclass
+from gdatalog.storage.hash_trie import HashLevel, HashTrie
 from gdatalog.storage.trie import Trie, TrieLevel
 
 MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # bytes of a worker's scratch
@@ -41,7 +42,8 @@ class LevelLayout:
 @dataclass(frozen=True, slots=True)
 class TrieLayout:
     """`number`: which of a plan's tries it is; two atoms may read one. `labels`: their type, where
-    ranks stand for values. `loose`: made as `cpu_ops/loose.py` makes them.
+    ranks stand for values. `loose`: made as `cpu_ops/loose.py` makes them. `hashed`: a hash trie,
+    whose lists are in no order.
 
     Equal layouts are one object, for ever: there are few, and `id` is their key.
     """
@@ -50,16 +52,19 @@ class TrieLayout:
     levels: tuple[LevelLayout, ...]
     labels: str | None
     loose: bool
+    hashed: bool = False
 
 
 _layouts: dict[TrieLayout, TrieLayout] = {}
 
 
-def layouts_of(tries: Sequence[Trie], growing: bool = False) -> tuple[TrieLayout, ...]:
+def layouts_of(tries: Sequence[Trie | HashTrie], growing: bool = False) -> tuple[TrieLayout, ...]:
     """`growing`: whether there are others of them in each round."""
     first: dict[int, int] = {}
+    numbered = [(trie, first.setdefault(id(trie), at)) for at, trie in enumerate(tries)]
     return tuple(
-        _layout(trie, first.setdefault(id(trie), at), growing) for at, trie in enumerate(tries)
+        _layout(trie, number, growing) if isinstance(trie, Trie) else _hashed(trie, number)
+        for trie, number in numbered
     )
 
 
@@ -72,6 +77,20 @@ def _layout(trie: Trie, number: int, grows: bool) -> TrieLayout:
         found = TrieLayout(number, levels, labels, loose)
         found = trie.layouts[number, grows] = _layouts.setdefault(found, found)
     return found
+
+
+def _hashed(trie: HashTrie, number: int) -> TrieLayout:
+    key = (number, *(level.dense for level in trie.levels[:1]))
+    found: TrieLayout | None = trie.layouts.get(key)
+    if found is None:
+        made = TrieLayout(number, tuple(map(_hash_level, trie.levels)), None, False, True)
+        found = trie.layouts[key] = _layouts.setdefault(made, made)
+    return found
+
+
+def _hash_level(level: HashLevel) -> LevelLayout:
+    width = np.dtype(np.int32)
+    return LevelLayout(width, width, UNKNOWN, UNKNOWN, level.dense, False, False, False)
 
 
 def _level(level: TrieLevel, root: bool, grows: bool) -> LevelLayout:

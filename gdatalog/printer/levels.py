@@ -78,8 +78,8 @@ def _tasks(
     nest.tasks = True
     met = Met.of(nest, step)
     child = None
-    whole = leaf.whole_turns(steps, at)
-    if walk.node is not None and not walk.node.last and not whole:
+    leads = walk.node is not None and not walk.node.last and not nest.hashed(walk.node)
+    if walk.node is not None and leads and not leaf.whole_turns(steps, at):
         node = walk.node.child(Slot(step.variable, step.type))
         child = node if node in below else None
     if child is None:
@@ -191,11 +191,18 @@ def _loop(
         if walk.node is not None and not walk.others and len(met.lists) + len(met.roots) > 1:
             nest.tried(step, inner)
         name = nest.bind(step.variable, nest.call("at", walk.array, turn), inner)
+        for cut in walk.cuts:
+            with text.block(f"if not {name} {cut.op} {nest.key(cut.bound, inner)}"):
+                text.line("continue")
         nodes = [walk.node] if walk.node is not None else list(met.lists)
         nest.widths[step.variable] = nest.arguments.width(tuple(map(nest.level, nodes)))
         inner.members[step.variable] = met.nodes
         inner.turns[step.variable] = Turn(walk.array, walk.node, turn)
         among = sought if walk.node is None else {walk.node: turn, **sought}
+        if walk.node is not None and nest.hashed(walk.node) and not walk.node.last:
+            below = nest.arguments.of_hash(nest.level(walk.node), "below")
+            among[walk.node] = text.name("p")
+            text.line(f"{among[walk.node]} = np.int64({nest.call('at', below, turn)})")
         for node, cursor in cursors.items():
             _, high = nest.range_of(node, known)
             text.line(f"{cursor} = {nest.call('seek', nest.values(node), cursor, high, name)}")

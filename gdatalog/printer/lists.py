@@ -28,7 +28,11 @@ LEADING = 4
 
 @dataclass(slots=True)
 class Met:
-    """The lists that a level meets, each once, with the cuts (by place) each is within anyway."""
+    """The lists that a level meets, each once, with the cuts (by place) each is within anyway.
+
+    `roots` are those that values are looked up in, where there is a list: the roots of tries, and
+    all lists of hash tries.
+    """
 
     lists: dict[Node, set[int]]
     roots: dict[Node, set[int]]
@@ -38,7 +42,7 @@ class Met:
         met = Met({}, {})
         for place, part in enumerate(step.participants):
             node = nest.paths.node(part)
-            kind = met.lists if node.terms else met.roots
+            kind = met.lists if node.terms and not nest.hashed(node) else met.roots
             kind.setdefault(node, set()).update(at for p, at in step.implied if p == place)
         if nest.tile:
             # What one list is within all have in common is within; a search for where the others
@@ -67,7 +71,7 @@ class Walk:
     """What a level's loop runs over: a range of an array. `node`: of the trie it belongs to.
 
     `others`: lists that must have a value too, where there is no buffer of what all have: the loop
-    leaps from one to the next.
+    leaps from one to the next. `cuts`: those that each value has to be tested for.
     """
 
     array: str
@@ -75,6 +79,7 @@ class Walk:
     high: str
     node: Node | None = None
     others: list[Sought] = field(default_factory=list)
+    cuts: tuple[Cut, ...] = ()
 
 
 def walk_of(nest: Nest, step: Join, met: Met, known: Known, below: Collection[Node] = ()) -> Walk:
@@ -87,11 +92,16 @@ def walk_of(nest: Nest, step: Join, met: Met, known: Known, below: Collection[No
         term = Slot(step.variable, step.type)
 
         def length(node: Node) -> int:
+            if node.terms:  # of a hash trie
+                return 0
             values = nest.tries[node.trie].levels[0].size
             return values if node.child(term) in below else LEADING * values
 
         node = next(iter(met.lists)) if met.lists else min(met.roots, key=length)
         implied = met.lists[node] if met.lists else met.roots[node]
+        if nest.hashed(node):
+            left = tuple(cut for at, cut in enumerate(step.cuts) if at not in implied)
+            return Walk(nest.values(node), *nest.range_of(node, known), node, cuts=left)
         low, high = trimmed(nest, node, step.cuts, implied, known)
         clip = known.clip
         if clip is not None and clip.node == node:

@@ -31,6 +31,8 @@ def measurable_here(nest: Nest, steps: Sequence[Step], at: int, met: Met) -> boo
     """Whether the level's values can be counted by the ends of ranges."""
     if not measurable(steps, at) or (met.roots and len(met.roots) + len(met.lists) > 1):
         return False
+    if any(map(nest.hashed, met.roots)):
+        return False
     weighted = any(node.trie.weighted and node.last for node in (*met.lists, *met.roots))
     goes_on = any(not node.last for node in (*met.lists, *met.roots))
     step = steps[at]

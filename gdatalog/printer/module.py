@@ -26,6 +26,7 @@ HOMES = {
         "add_bit", "add_new_bit", "add_own", "empty_bits", "empty_slots", "widen_slots",
     ),
     "hashing": ("add_key", "slot_of"),
+    "hash_tries": ("find_child", "has_child"),
     "lists": (
         "children", "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find",
         "find_indexed", "find_root", "has", "intersect", "is_marked", "leapfrog", "lower", "mark",

@@ -92,13 +92,24 @@ class Nest:
     def level(self, node: Node) -> Level:
         return Level(self.number[node.trie], node.depth)
 
+    def hashed(self, node: Node) -> bool:
+        """Whether its children are in a hash trie, in no order."""
+        return self.tries[node.trie].hashed
+
     def values(self, node: Node) -> str:
         return self.arguments.values(self.level(node))
 
     def range_of(self, node: Node, known: Known) -> Range:
         """Where a known node's list stands in its level."""
         if node not in known.ranges:
-            if not node.terms:
+            if self.hashed(node):
+                spans = self.arguments.of_hash(self.level(node), "spans")
+                at, low, high = self.place_of(node, known), self.text.name("l"), self.text.name("h")
+                self.text.line(f"{low} = np.int64({self.call('at', spans, f'2 * {at}')})")
+                count = self.call("at", spans, f"2 * {at} + 1")
+                self.text.line(f"{high} = {low} + np.int64({count})")
+                known.ranges[node] = (low, high)
+            elif not node.terms:
                 known.ranges[node] = ("0", f"len({self.values(node)})")
             else:
                 offsets, at = self.arguments.offsets(self.level(node)), known.positions[node]
@@ -109,6 +120,10 @@ class Nest:
                 known.ranges[node] = (low, high)
         return known.ranges[node]
 
+    def place_of(self, node: Node, known: Known) -> str:
+        """The number of a node of a hash trie among those of its level."""
+        return known.positions[node] if node.terms else "0"
+
     def together(self, known: Known) -> bool:
         """Whether the lanes of a tile are all here: then they intersect and count together."""
         return self.tile > 1 and not known.alone
@@ -116,6 +131,8 @@ class Nest:
     def recodes(self, known: Known) -> bool:
         """Whether lists may be recoded here: the rows are made by all lanes."""
         wanted = self.intersect in ("auto", "recode")
+        if any(trie.hashed for trie in self.tries.values()):
+            return False  # their lists are in no order
         return wanted and (self.together(known) if self.tile else True)
 
     def recodable(self, group: Recoding) -> bool:
@@ -318,7 +335,7 @@ class Nest:
 
     def leads_on(self, node: Node) -> bool:
         """Whether a root's values lead straight to their children."""
-        if node.terms or node.last or node.trie.weighted:
+        if node.terms or node.last or node.trie.weighted or self.hashed(node):
             return False
         first, second, *_ = self.tries[node.trie].levels
         return first.dense and second.size <= 1 << 30
@@ -335,6 +352,8 @@ class Nest:
         known.positions[child] = ""  # its range is all that anybody asks for
 
     def find(self, node: Node, key: str, known: Known) -> str:
+        if self.hashed(node):
+            return self.find_hashed(node, key, known)
         values = self.values(node)
         if node.terms:
             return self.call("find", values, *self.range_of(node, known), key)
@@ -343,6 +362,17 @@ class Nest:
         if self.tries[node.trie].levels[0].dense:
             return self.call("find_indexed", low, index, key)
         return self.call("find_root", values, low, index, key)
+
+    def find_hashed(self, node: Node, key: str, known: Known) -> str:
+        level = self.level(node)
+        if self.tries[node.trie].levels[node.depth].dense:
+            index = self.arguments.index(level)
+            return self.call("find_indexed", self.arguments.scalar("low", level), index, key)
+        keys = self.arguments.of_hash(level, "keys")
+        if node.last:
+            return self.call("has_child", keys, self.place_of(node, known), key)
+        ids = self.arguments.of_hash(level, "ids")
+        return self.call("find_child", keys, ids, self.place_of(node, known), key)
 
 
 def plain(variable: str) -> str:

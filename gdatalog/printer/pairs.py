@@ -49,7 +49,11 @@ def last_pair(nest: Nest, steps: Sequence[Step], at: int) -> Pair | None:
     if not apart or first.cuts or last.cuts:
         return None
     if any(
-        not node.terms or not node.last or node.trie.weighted or first.variable in node.variables
+        not node.terms
+        or not node.last
+        or node.trie.weighted
+        or first.variable in node.variables
+        or nest.hashed(node)
         for node in nodes
     ):
         return None

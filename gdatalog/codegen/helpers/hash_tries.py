@@ -1,0 +1,242 @@
+"""Hash tries (`storage/hash_trie.py`): a child found by its parent and its value, and added.
+
+The children of a node are a list in an array that all nodes of a level share: `spans` has where
+each node's list starts and how long it is. A list has room for a power of two; when it is full it
+moves to a place of twice the room, and the place that it leaves is given to the next list of that
+length. `keys` is a hash table of (parent, value) pairs, each plus 1; 0 is an empty slot. `ids` has
+the child that a pair leads to.
+
+`counts` has how many children there are, how much of the array is taken, and for each length the
+first free place plus 1; a free place holds the next one.
+
+What adds returns the number of rows that it has done: all, or less where an array has no room.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gdatalog.codegen.helpers.elements import at, put
+from gdatalog.codegen.language import inlined, part
+from gdatalog.storage.table import Array
+
+CHILDREN, TAKEN, FREE = 0, 1, 2  # the entries of `counts`
+
+_GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)
+_LEAST, _MOST = -(1 << 31), (1 << 31) - 1
+
+
+@inlined
+def slot_of_pair(keys: Array, pair: int) -> Any:
+    """Where a pair is in the table, or the empty slot where it belongs."""
+    mask = len(keys) - 1
+    place = np.int64((np.uint64(pair) * _GOLDEN) >> np.uint64(32)) & mask
+    found = at(keys, place)
+    while found != 0 and found != pair + 1:
+        place = (place + 1) & mask
+        found = at(keys, place)
+    return place
+
+
+@inlined
+def pair_of(node: int, value: int) -> int:
+    return (node << 32) | (value & 0xFFFF_FFFF)
+
+
+@inlined
+def find_child(keys: Array, ids: Array, node: int, value: Any) -> int:
+    """The child that a value leads to; -1 if there is none."""
+    if value < _LEAST or value > _MOST:
+        return -1
+    place = slot_of_pair(keys, pair_of(node, value))
+    return int(at(ids, place)) if at(keys, place) != 0 else -1
+
+
+@inlined
+def has_child(keys: Array, node: int, value: Any) -> int:
+    """0 if a node of the last level has a value, else -1."""
+    if value < _LEAST or value > _MOST:
+        return -1
+    return 0 if at(keys, slot_of_pair(keys, pair_of(node, value))) != 0 else -1
+
+
+@part
+def list_moved(spans: Array, node: int, values: Array, below: Array, counts: Array) -> Any:
+    """Where a full list starts after it has moved to a place of twice the room; -1: there is no
+    room for that. Lists of children that lead on have these in `below`, at the same places."""
+    count = at(spans, 2 * node + 1)
+    room, length = 1, 0  # of the new place, and its place among the lengths
+    while room <= count:
+        room <<= 1
+        length += 1
+    start = at(counts, FREE + length) - 1
+    if start >= 0:
+        put(counts, FREE + length, at(values, start))
+    else:
+        start = at(counts, TAKEN)
+        if start + room > len(values):
+            return -1
+        put(counts, TAKEN, start + room)
+    if count > 0:
+        old = at(spans, 2 * node)
+        for i in range(count):
+            put(values, start + i, at(values, old + i))
+        if len(below) > 0:
+            for i in range(count):
+                put(below, start + i, at(below, old + i))
+        put(values, old, at(counts, FREE + length - 1))
+        put(counts, FREE + length - 1, old + 1)
+    put(spans, 2 * node, start)
+    return start
+
+
+@inlined
+def add_to_list(
+    spans: Array, node: int, values: Array, below: Array, counts: Array, value: int, child: int
+) -> bool:
+    """Adds a value to a node's list; False if there is no room."""
+    start, count = at(spans, 2 * node), at(spans, 2 * node + 1)
+    if count & (count - 1) == 0:
+        start = list_moved(spans, node, values, below, counts)
+        if start < 0:
+            return False
+    put(values, start + count, value)
+    if len(below) > 0:
+        put(below, start + count, child)
+    put(spans, 2 * node + 1, count + 1)
+    return True
+
+
+@part
+def add_indexed(
+    column: Array,
+    low: int,
+    index: Array,
+    lo: int,
+    hi: int,
+    spans: Array,
+    values: Array,
+    below: Array,
+    counts: Array,
+    out: Array,
+) -> int:
+    """Adds a column's values to the root, whose children are in `index` by value from `low` on;
+    notes the child of each row in `out`."""
+    for i in range(lo, hi):
+        value = at(column, i)
+        place = value - low
+        if place < 0 or place >= len(index):
+            return i
+        child = at(index, place)
+        if child < 0:
+            child = at(counts, CHILDREN)
+            if not add_to_list(spans, 0, values, below, counts, value, child):
+                return i
+            put(index, place, child)
+            put(counts, CHILDREN, child + 1)
+        put(out, i, child)
+    return hi
+
+
+@part
+def add_children(
+    column: Array,
+    parents: Array,
+    lo: int,
+    hi: int,
+    keys: Array,
+    ids: Array,
+    spans: Array,
+    values: Array,
+    below: Array,
+    counts: Array,
+    out: Array,
+) -> int:
+    """Adds a column's values to the nodes of `parents`; notes the child of each row in `out`."""
+    for i in range(lo, hi):
+        node, value = at(parents, i), at(column, i)
+        pair = pair_of(node, value)
+        place = slot_of_pair(keys, pair)
+        if at(keys, place) == 0:
+            child = at(counts, CHILDREN)
+            if 2 * child >= len(keys):
+                return i
+            if not add_to_list(spans, node, values, below, counts, value, child):
+                return i
+            put(keys, place, pair + 1)
+            put(ids, place, child)
+            put(counts, CHILDREN, child + 1)
+            put(out, i, child)
+        else:
+            put(out, i, at(ids, place))
+    return hi
+
+
+@part
+def add_last(
+    column: Array,
+    parents: Array,
+    lo: int,
+    hi: int,
+    keys: Array,
+    spans: Array,
+    values: Array,
+    below: Array,
+    counts: Array,
+) -> int:
+    """Adds a column's values to nodes of the last level, each once."""
+    for i in range(lo, hi):
+        node, value = at(parents, i), at(column, i)
+        pair = pair_of(node, value)
+        place = slot_of_pair(keys, pair)
+        if at(keys, place) == 0:
+            child = at(counts, CHILDREN)
+            if 2 * child >= len(keys):
+                return i
+            if not add_to_list(spans, node, values, below, counts, value, child):
+                return i
+            put(keys, place, pair + 1)
+            put(counts, CHILDREN, child + 1)
+    return hi
+
+
+@part
+def add_different(
+    column: Array,
+    parents: Array,
+    lo: int,
+    hi: int,
+    spans: Array,
+    values: Array,
+    below: Array,
+    counts: Array,
+) -> int:
+    """The same for rows that are known to be new, where nobody looks for one of them."""
+    for i in range(lo, hi):
+        if not add_to_list(spans, at(parents, i), values, below, counts, at(column, i), 0):
+            return i
+    return hi
+
+
+@part
+def fill_table(spans: Array, nodes: int, values: Array, keys: Array) -> None:
+    """Makes the table of the last level, of all its lists."""
+    for node in range(nodes):
+        start = at(spans, 2 * node)
+        for i in range(start, start + at(spans, 2 * node + 1)):
+            pair = pair_of(node, at(values, i))
+            put(keys, slot_of_pair(keys, pair), pair + 1)
+
+
+@part
+def move_pairs(old: Array, old_ids: Array, keys: Array, ids: Array) -> None:
+    """Adds what is in a smaller table."""
+    for place in range(len(old)):
+        found = at(old, place)
+        if found != 0:
+            into = slot_of_pair(keys, found - 1)
+            put(keys, into, found)
+            if len(old_ids) > 0:
+                put(ids, into, at(old_ids, place))

@@ -1,0 +1,208 @@
+"""Hash tries: the index of a relation to which rows are added in place.
+
+Each level has the children of the nodes above it: of each node a list, in no order, and one hash
+table of all (parent, value) pairs. The root of dense values has an array by value instead. So
+rounds of a fixpoint add what is new and nothing is sorted, merged or copied; a join walks a list
+and looks values up, in constant time. Columns are of 32 bits.
+
+What adds rows is compiled (`codegen/helpers/hash_tries.py`): `functions` gives it by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gdatalog.storage.table import Array
+
+LISTS = 34  # entries of `counts` (codegen/helpers/hash_tries.py)
+LEAST = 16  # entries of an array
+PIECE = 1 << 16  # rows that go down the levels at a time
+# A root's values are looked up in an array if that has so many entries, or so many for each row.
+DENSE, DENSE_EACH = 1 << 20, 16
+MOST = (1 << 31) - 1  # children of a level
+
+_NOTHING: Array = np.empty(0, dtype=np.int32)
+_NO_KEYS: Array = np.empty(0, dtype=np.int64)
+
+
+Functions = Callable[[str], Any]
+
+
+class TooLong(Exception):
+    """A level has more children than places in its arrays can be numbered."""
+
+
+class HashLevel:
+    """One level. `keys` and `ids`: its hash table, if it has one; `index`: by value from `low` on,
+    if it is a root of dense values. `below`: the child of each value, if there is another level."""
+
+    def __init__(self, root: bool, last: bool, functions: Functions) -> None:
+        self.functions = functions
+        self.root, self.last = root, last
+        self.values: Array = np.empty(LEAST, dtype=np.int32)
+        self.below: Array = _NOTHING if last else np.empty(LEAST, dtype=np.int32)
+        self.spans: Array = np.zeros(2 * LEAST, dtype=np.int32)
+        self.keys: Array = _NO_KEYS
+        self.ids: Array = _NOTHING
+        self.index: Array = _NOTHING
+        self.low = 0
+        self.counts: Array = np.zeros(LISTS, dtype=np.int64)
+        if not (root or last):
+            self.make_table()
+
+    @property
+    def nbytes(self) -> int:
+        parts = (self.values, self.below, self.spans, self.keys, self.ids, self.index, self.counts)
+        return sum(part.nbytes for part in parts)
+
+    @property
+    def dense(self) -> bool:
+        return self.root and not len(self.keys)
+
+    def dense_index(self) -> tuple[int, Array]:
+        return self.low, self.index
+
+    def make_table(self, nodes: int = 0) -> None:
+        """Makes the hash table, of a last level with the lists that so many nodes have."""
+        size = LEAST
+        while size < 4 * int(self.spans[1 : 2 * nodes : 2].sum()):
+            size *= 2
+        self.keys = np.zeros(size, dtype=np.int64)
+        if not self.last:
+            self.ids = np.empty(size, dtype=np.int32)
+        if nodes:
+            self.functions("fill_table")(self.spans, nodes, self.values, self.keys)
+            self.counts[0] = int(self.spans[1 : 2 * nodes : 2].sum())
+
+    def has_nodes(self, count: int) -> None:
+        """Makes room for the lists of so many nodes."""
+        if 2 * count > len(self.spans):
+            self.spans = _longer(self.spans, 4 * count, True)
+
+    def widen(self, value: int, rows: int) -> None:
+        """Lets a root of dense values have this one, or gives its array up for a table."""
+        low, high = (
+            (self.low, self.low + len(self.index) - 1) if len(self.index) else (value, value)
+        )
+        span = max(high, value) - min(low, value) + 1
+        if span > max(DENSE, DENSE_EACH * rows):
+            self._give_up_index()
+            return
+        # With room beyond it, so that values that grow do not leave it each time.
+        room = min(span, 1 << 16)
+        bottom = min(low, value) - (room if value < low else 0)
+        top = max(high, value) + (room if value >= high else 0)
+        index = np.full(top - bottom + 1, -1, dtype=np.int32)
+        index[self.low - bottom : self.low - bottom + len(self.index)] = self.index
+        self.low, self.index = bottom, index
+
+    def _give_up_index(self) -> None:
+        at = np.flatnonzero(self.index >= 0)
+        children, values = self.index[at], (at + self.low).astype(np.int64)
+        self.index = _NOTHING
+        size = LEAST
+        while size < 4 * len(at):
+            size *= 2
+        pairs: Array = (values & 0xFFFF_FFFF) + 1
+        old, old_ids = pairs, children.astype(np.int32) if not self.last else _NOTHING
+        self.keys = np.zeros(size, dtype=np.int64)
+        self.ids = np.empty(0 if self.last else size, dtype=np.int32)
+        self.functions("move_pairs")(old, old_ids, self.keys, self.ids)
+
+    def grow(self) -> None:
+        """Makes room in whatever array has none left."""
+        if len(self.keys) and 2 * int(self.counts[0]) >= len(self.keys):
+            keys, ids = self.keys, self.ids
+            self.keys = np.zeros(2 * len(keys), dtype=np.int64)
+            self.ids = np.empty(2 * len(ids), dtype=np.int32)
+            self.functions("move_pairs")(keys, ids, self.keys, self.ids)
+            return
+        size = 2 * len(self.values)
+        if size > MOST:
+            raise TooLong
+        self.values = _longer(self.values, size)
+        if not self.last:
+            self.below = _longer(self.below, size)
+
+
+class HashTrie:
+    """`columns`: of a relation, in the order of the levels. `arity`: how many the relation has."""
+
+    grows = True
+    labels = None
+
+    def __init__(self, columns: Sequence[int], arity: int, functions: Functions) -> None:
+        self.functions = functions
+        self.columns = tuple(columns)
+        self.whole = len(columns) == arity
+        last = len(columns) - 1
+        self.levels = [HashLevel(at == 0, at == last, functions) for at in range(len(columns))]
+        self.total = 0  # rows that have been added
+        self.layouts: dict[object, Any] = {}
+        if self.levels[-1].root or not self.whole:
+            self.table(last)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(level.nbytes for level in self.levels)
+
+    def table(self, depth: int) -> Array:
+        """The hash table of a level; the last one has it from when it is first asked for."""
+        level = self.levels[depth]
+        if not (len(level.keys) or level.root):
+            level.make_table(int(self.levels[depth - 1].counts[0]))
+        return level.keys
+
+    def add(self, rows: Sequence[Array]) -> None:
+        """Adds rows, of which none is there."""
+        count = len(rows[0])
+        columns = [np.ascontiguousarray(rows[at], dtype=np.int32) for at in self.columns]
+        for start in range(0, count, PIECE):
+            piece = [column[start : start + PIECE] for column in columns]
+            self.total += len(piece[0])
+            nodes: Array | None = None
+            for level, column in zip(self.levels, piece, strict=True):
+                nodes = self._add(level, column, nodes)
+
+    def _add(self, level: HashLevel, column: Array, nodes: Array | None) -> Array:
+        count = len(column)
+        if nodes is None:
+            nodes = np.zeros(count, dtype=np.int32)
+        out: Array = np.empty(count, dtype=np.int32)
+        done = 0
+        while True:
+            done = self._rows(level, column, nodes, done, count, out)
+            if done == count:
+                break
+            if level.dense:
+                value = int(column[done])
+                if not 0 <= value - level.low < len(level.index):
+                    level.widen(value, self.total)
+                    continue
+            level.grow()
+        if not level.last:
+            self.levels[self.levels.index(level) + 1].has_nodes(int(level.counts[0]))
+        return out
+
+    def _rows(
+        self, level: HashLevel, column: Array, nodes: Array, lo: int, hi: int, out: Array
+    ) -> int:
+        lists = level.spans, level.values, level.below, level.counts
+        if level.dense:
+            add = self.functions("add_indexed")
+            return int(add(column, level.low, level.index, lo, hi, *lists, out))
+        if not level.last:
+            add = self.functions("add_children")
+            return int(add(column, nodes, lo, hi, level.keys, level.ids, *lists, out))
+        if len(level.keys):
+            return int(self.functions("add_last")(column, nodes, lo, hi, level.keys, *lists))
+        return int(self.functions("add_different")(column, nodes, lo, hi, *lists))
+
+
+def _longer(array: Array, size: int, zeros: bool = False) -> Array:
+    made = (np.zeros if zeros else np.empty)(size, dtype=array.dtype)
+    made[: len(array)] = array
+    return made
