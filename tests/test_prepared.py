@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from weakref import ref
 
+import numpy as np
 import pytest
 
 import gdatalog as gd
@@ -209,4 +210,31 @@ def test_a_plan_is_for_relations_that_it_does_not_keep_alive() -> None:
     held = ref(relations["E"])
     relations["E"] = Relation((), (), (), 1)
     assert held() is None
+    assert plans.plan(rule, True, relations.__getitem__, make, {}) is made[0]
+    relations["E"] = Relation((), (), (), 0)
     assert plans.plan(rule, True, relations.__getitem__, make, {}) is made[2]
+
+
+def test_relations_that_are_made_again_with_the_same_rows(db: gd.Database, work: list[str]) -> None:
+    text = "loop(x) <- E(x, y), E(y, _). far(x, z) <- loop(x), E(x, z). ?- far(x, z)."
+    assert rows(db.query(text)) == [(1, 2), (1, 3)]
+    assert work.count("planned") == 2
+    work.clear()
+    assert rows(db.query(text)) == [(1, 2), (1, 3)] and not work
+    db.insert("E", [(3, 1)])
+    assert rows(db.query(text)) == [(1, 2), (1, 3), (2, 3), (3, 1)]
+    assert work == ["planned", "planned"]
+
+
+def test_a_fingerprint_is_that_of_the_rows() -> None:
+    def relation(*given: tuple[int, int]) -> Relation:
+        columns = [np.array(column) for column in zip(*given, strict=True)]
+        return Relation.from_rows(("x", "y"), ("int", "int"), columns, len(given))
+
+    found = relation((1, 2), (3, 4)).store.fingerprint
+    assert found is not None and found == relation((3, 4), (1, 2), (3, 4)).store.fingerprint
+    assert found != relation((1, 2), (3, 5)).store.fingerprint
+    assert found != relation((1, 3), (2, 4)).store.fingerprint
+    many = relation(*((x, x + 1) for x in range(20_000)))
+    assert many.store.fingerprint is None
+    assert Relation((), (), (), 0).store.fingerprint != Relation((), (), (), 1).store.fingerprint

@@ -2,8 +2,8 @@
 
 A text that was parsed, checked and planned before reaches its executor without any of that, if
 nothing has changed that it was made of: the statements, the rules that the database keeps, the
-schemas of its data and the types of the parameters for the checks; the very relations whose
-statistics the planner looked at for a plan.
+schemas of its data and the types of the parameters for the checks; the relations whose statistics
+the planner looked at for a plan: the very same, or, where they are small, others of the same rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ LONGEST = 20_000  # characters of a text: longer ones hold data, and are hardly 
 
 Value = TypeVar("Value")
 RelationOf = Callable[[str], Relation]
-Held = tuple[tuple[str, ref[Relation]], ...]
+# Relations by name, and what tells others with the same rows, where there are few.
+Held = tuple[tuple[str, ref[Relation], bytes | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,13 @@ def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Any]) -> b
 
 
 def _same(made_of: Held, relation: RelationOf) -> bool:
-    return all(held() is relation(name) for name, held in made_of)
+    """Whether the relations are still the same, or have been made again with the same rows: those
+    of a text's own rules, and those that hold what is asked for, live for one call."""
+    for name, held, fingerprint in made_of:
+        found = relation(name)
+        if held() is not found and (fingerprint is None or found.store.fingerprint != fingerprint):
+            return False
+    return True
 
 
 def _planned(rules: Sequence[CheckedRule], make: Callable[[], Value]) -> Value:
@@ -181,7 +188,8 @@ def _looking(
         return looked_at[name]
 
     made = _planned(rules, lambda: make(look))
-    return tuple((name, ref(found)) for name, found in looked_at.items()), made
+    held = ((name, ref(found), found.store.fingerprint) for name, found in looked_at.items())
+    return tuple(held), made
 
 
 @dataclass(slots=True)
