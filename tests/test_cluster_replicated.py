@@ -141,13 +141,7 @@ class SpreadHere(Spreading):
     def keeper(self, memory: int) -> Any:
         return None
 
-    def patience(self, splits: Any) -> float:
-        return 1e9
-
-    def fixpoint(self, splits: Any) -> None:
-        return None
-
-    def counts(self, splits: Any) -> None:
+    def placement(self, splits: Any) -> None:
         return None
 
 

@@ -54,15 +54,16 @@ TEXTS = (
 @pytest.mark.parametrize(
     ("text", "spread", "told"),
     [
-        (PATH, "auto", f"over 2 workers, {STRETCHES}, if it takes more than 1 s here"),
+        (PATH, "auto", "here, and after 20,000,000 rows or at the memory limit "
+         f"over 2 workers, {STRETCHES}"),
         (PATH, "replicate", f"over 2 workers, {STRETCHES}"),
         (PATH, "partition", f"over 2 workers, {OWNERS}; none has all that is read"),
         (PATH, "never", None),
-        (SIDES, "auto", "here, as long as there is room (there are too few threads elsewhere); "
-         f"then over 2 workers, {OWNERS}"),
+        (SIDES, "auto", "here, and at the memory limit over 2 workers, "
+         f"{OWNERS} (there are too few threads elsewhere)"),
         (SIDES, "replicate", f"over 2 workers, {OWNERS}"),
-        (BEST, "auto", "here, as long as there is room (best values are improved in place); "
-         f"then over 2 workers, {OWNERS}"),
+        (BEST, "auto", "here, and at the memory limit over 2 workers, "
+         f"{OWNERS} (best values are improved in place)"),
         (TEXTS, "replicate", "here, and not over 2 workers: it makes texts that are in no data"),
     ],
 )  # fmt: skip

@@ -27,6 +27,8 @@ from gdatalog.engine.splits import Splits
 from gdatalog.engine.strata import Ready
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.check import PlanError, check_stratum
+from gdatalog.plan.conditions import Bytes, Rows, Unsuited, When
+from gdatalog.plan.placement import OnWorkers
 from gdatalog.plan.stratum import (
     BitmapRounds,
     Fallback,
@@ -34,10 +36,8 @@ from gdatalog.plan.stratum import (
     Key,
     Once,
     Partitioned,
-    Rows,
     SemiNaive,
     StratumPlan,
-    Unsuited,
     Worklist,
     format_stratum,
 )
@@ -96,6 +96,7 @@ def noting() -> Iterator[list[Ran]]:
             patch.setattr(cls, name, spied)
 
         patch.setattr(strata, "run_here", noted)
+        patch.setattr(fixpoint, "run_here", noted)
         for cls in (Rounds, MarkedRounds, Splits, InPlace):
             spy(cls, "run")
         spy(Splits, "counts")
@@ -224,6 +225,39 @@ def test_a_profile_says_what_was_given_up() -> None:
         (stratum,) = db.profile(PATH).tree.find("stratum")
     assert stratum.details[0] == "given up after 0 rows: semi-naive rounds"
     assert any("a fixpoint for each x of p" in line for line in stratum.details)
+
+
+@dataclass
+class Elsewhere:
+    """A cluster that takes recursive strata, and leaves them to whoever asks in the end."""
+
+    until: tuple[When, ...]
+    taken: int = 0
+
+    def placement(self, splits: Splits) -> OnWorkers:
+        return OnWorkers(2, "x of p", until=self.until)
+
+    def fixpoint(self, splits: Splits, placement: OnWorkers) -> None:
+        self.taken += 1
+
+    def counts(self, splits: Splits) -> None:
+        self.taken += 1
+
+    def rule(self, *asked: Any) -> None:
+        return None
+
+    close = stays = foreseen = rule
+
+
+@pytest.mark.parametrize("text", [PATH, PATH + "n(count()) <- p(_, _)."])
+def test_workers_take_over_at_a_count_of_rows(text: str) -> None:
+    for until, taken in (((Rows(1_000),), 1), ((Rows(1 << 40), Bytes(1 << 40)), 0)):
+        with running({"split": "always"}, False) as (db, _):
+            db["E"] = [(x, x + 1) for x in range(150)]
+            cluster = Elsewhere(until)
+            db._workspace.cluster = cluster  # type: ignore[assignment]
+            rows = len(db.query(text))
+        assert (rows, cluster.taken) == (1 if "count" in text else 11_325, taken)
 
 
 @pytest.mark.drawn

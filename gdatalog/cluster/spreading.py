@@ -12,7 +12,7 @@ from gdatalog.cluster.partitioned.foreseeing import parted
 from gdatalog.cluster.partitioned.run import PartitionedRun
 from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Pool
-from gdatalog.cluster.recursion.fixpoints import counts, fixpoint, foreseen, patience
+from gdatalog.cluster.recursion.fixpoints import counts, fixpoint, placement_of
 from gdatalog.cluster.replicated.harvest import EASILY
 from gdatalog.cluster.replicated.run import SpreadRun
 from gdatalog.cluster.rows.files import files_relation
@@ -29,11 +29,11 @@ from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.splits import Splits
-from gdatalog.engine.spread import Spread, SpreadFixpoint
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import cuttable
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.placement import OnWorkers, Spread, SpreadWay
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
@@ -82,31 +82,24 @@ class Spreading:
         report: RuleRun | None,
         did: RuleRound | None,
     ) -> Derived | None:
-        knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
-        over = plan.passes_over
-        if over is None and (knobs.spread == "never" or asks_for_ranks(plan)):
+        placed = self._placed(plan, around, limit)
+        if placed is None:
             return None
-        in_parts = knobs.spread == "partition"
-        if knobs.spread == "auto" and over is None:
-            if not any(map(cuttable, plan.joins)):
-                return None
-            in_parts = fits_nowhere(plan, around)
-            if (cost < WORTH or limit is not None) and not in_parts:
-                if cost < SMALL or around.device is not CPU:
-                    return None
-                found = patiently_here(plan, sources, around, limit, report, did)
-                if found is not None:
-                    return found
-            in_parts = in_parts or not fits_workers(plan, around, self.stock)
+        way, patient = placed
+        if patient:
+            found = patiently_here(plan, sources, around, limit, report, did)
+            if found is not None:
+                return found
         began = perf_counter()
         keeper = self.keeper(around.memory)
         run: SpreadRun
-        if over is not None:
+        knobs = around.knobs
+        if plan.passes_over is not None:
             run = BlockRun(
                 plan, sources, around.scope, around.limits, knobs, report, did=did,
-                pool=self.pool, keeper=keeper, relation=around.relation(over),
+                pool=self.pool, keeper=keeper, relation=around.relation(plan.passes_over),
             )  # fmt: skip
-        elif in_parts:
+        elif way == "partitioned":
             run = PartitionedRun(
                 plan, sources, around.scope, around.limits, knobs, report, did=did,
                 pool=self.pool, keeper=keeper, relation_of=around.relation, stock=self.stock,
@@ -147,39 +140,51 @@ class Spreading:
     def foreseen(
         self, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
     ) -> Spread | None:
-        asked = {ref.relation for join in plan.joins for ref in join.tries}
-        over = plan.passes_over
-        if over is not None:
-            return in_place(over, around.relation(over), len(self.pool.threads))
-        knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
-        auto = knobs.spread == "auto"
-        if knobs.spread == "never" or asks_for_ranks(plan) or None in map(known, asked):
+        if plan.passes_over is None and None in map(known, relations_of(plan)):
             return None
-        if auto and not any(map(cuttable, plan.joins)):
+        placed = self._placed(plan, around)
+        if placed is None:
             return None
-        workers = len(self.pool.workers)
-        nowhere = knobs.spread == "partition" or (auto and fits_nowhere(plan, around))
-        if nowhere or (auto and cost >= SMALL and not fits_workers(plan, around, self.stock)):
+        way, patient = placed
+        if plan.passes_over is not None:
+            relation = around.relation(plan.passes_over)
+            return in_place(plan.passes_over, relation, len(self.pool.threads))
+        if way == "partitioned":
             found = parted(plan, around.relation, self.stock)
         else:
-            found = Spread("replicated", workers)
-        if not auto or nowhere or cost >= WORTH:
-            return found
-        if cost < SMALL or around.device is not CPU:
+            found = Spread("replicated", len(self.pool.workers))
+        return replace(found, patient=HERE) if patient else found
+
+    def _placed(
+        self, plan: RulePlan, around: Surroundings, limit: int | None = None
+    ) -> tuple[SpreadWay, bool] | None:
+        """How a rule is spread, and whether it is given some seconds here first; None: it runs
+        here."""
+        knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
+        if plan.passes_over is not None:
+            return "in place", False
+        if knobs.spread == "never" or asks_for_ranks(plan):
             return None
-        return replace(found, patient=HERE)
+        if knobs.spread != "auto":
+            return ("partitioned" if knobs.spread == "partition" else "replicated"), False
+        if not any(map(cuttable, plan.joins)):
+            return None
+        if fits_nowhere(plan, around):
+            return "partitioned", False
+        patient = cost < WORTH or limit is not None
+        if patient and (cost < SMALL or around.device is not CPU):
+            return None
+        whole = fits_workers(plan, around, self.stock)
+        return ("replicated" if whole else "partitioned"), patient
 
     @told_if_lost
-    def patience(self, splits: Splits) -> float:
-        return patience(self.pool, splits)
+    def placement(self, splits: Splits) -> OnWorkers | None:
+        return placement_of(self.pool, splits)
 
     @told_if_lost
-    def foreseen_fixpoint(self, splits: Splits) -> SpreadFixpoint | None:
-        return foreseen(self.pool, splits, len(self.pool.workers))
-
-    @told_if_lost
-    def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
-        return self._done(splits, fixpoint(self.pool, self.keeper(splits.around.memory), splits))
+    def fixpoint(self, splits: Splits, placement: OnWorkers) -> dict[str, Relation] | None:
+        keeper = self.keeper(splits.around.memory)
+        return self._done(splits, fixpoint(self.pool, keeper, splits, placement))
 
     @told_if_lost
     def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
@@ -218,11 +223,16 @@ def patiently_here(
         return None
 
 
+def relations_of(plan: RulePlan) -> set[str]:
+    """The relations that a rule's joins read."""
+    return {ref.relation for join in plan.joins for ref in join.tries}
+
+
 def largest_afar(plan: RulePlan, around: Surroundings) -> str | None:
     """The largest of the relations that a rule reads whose rows lie afar and are not here."""
     sizes = {
         name: rows.bytes_afar
-        for name in sorted({ref.relation for join in plan.joins for ref in join.tries})
+        for name in sorted(relations_of(plan))
         if (rows := around.relation(name).afar) is not None and rows.away
     }
     return max(sizes, key=sizes.__getitem__, default=None)
@@ -231,7 +241,7 @@ def largest_afar(plan: RulePlan, around: Surroundings) -> str | None:
 def fits_nowhere(plan: RulePlan, around: Surroundings, but: str | None = None) -> bool:
     """Whether a rule reads rows that lie afar and are more than this process may have, or so many
     that it would wait for them; `but` for one relation."""
-    asked = {ref.relation for join in plan.joins for ref in join.tries} - {but}
+    asked = relations_of(plan) - {but}
     afar = [rows for name in asked if (rows := around.relation(name).afar) is not None]
     most = min(EASILY, around.limits.spare() * PART)
     return sum(rows.bytes_afar for rows in afar if rows.away) > most

@@ -17,9 +17,9 @@ from gdatalog.engine.depth import Form, form_of_bag, form_of_rows
 from gdatalog.engine.device import WORTH
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.limits import Limits
+from gdatalog.plan.conditions import When
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan
-from gdatalog.plan.stratum import When
 from gdatalog.records import dataclass
 
 ALLOWED = 10  # times as many rows may be looked at before it runs depth-first after all

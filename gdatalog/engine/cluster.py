@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
-from gdatalog.engine.spread import Spread, SpreadFixpoint
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.placement import OnWorkers, Spread
 from gdatalog.records import dataclass
 from gdatalog.storage.raw import Declared
 from gdatalog.storage.relation import Relation
@@ -72,17 +72,12 @@ class Cluster(Protocol):
         relations are: `known` gives those that are."""
         ...
 
-    def patience(self, splits: Splits) -> float:
-        """For how many seconds a recursive stratum is to be tried here first; infinitely many
-        where only what has no room here is left to the workers."""
+    def placement(self, splits: Splits) -> OnWorkers | None:
+        """Where a recursive stratum is evaluated; None if only here."""
         ...
 
-    def foreseen_fixpoint(self, splits: Splits) -> SpreadFixpoint | None:
-        """How a recursive stratum would be evaluated; None if only here."""
-        ...
-
-    def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
-        """The relations of a recursive stratum, whether it splits or not."""
+    def fixpoint(self, splits: Splits, placement: OnWorkers) -> dict[str, Relation] | None:
+        """The relations of a recursive stratum that is placed so, if it can be."""
         ...
 
     def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdatalog.engine.best import Best
-from gdatalog.engine.choose import DEEP, ROUNDS, SHALLOW, TooSlow, impatience
+from gdatalog.engine.choose import DEEP, ROUNDS, SHALLOW
 from gdatalog.engine.derived import Seeds, relation_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.dying import around_parts, parted_stratum
@@ -15,27 +16,23 @@ from gdatalog.engine.marked_rounds import MarkedRounds
 from gdatalog.engine.one_worklist import one_worklist
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
-from gdatalog.engine.strata import Ready, Relations, rule_plans, run_here
+from gdatalog.engine.strata import Ready, Relations, attempt, rule_plans, run_here
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
-from gdatalog.errors import MemoryLimitError
+from gdatalog.plan.conditions import CONDITIONS, Bytes, Rows, SmallRounds, Unsuited, When
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.placement import Local, OnWorkers
 from gdatalog.plan.stratum import (
     BitmapRounds,
-    Bytes,
     Fallback,
     InPlaceLattice,
     Key,
     LinearRule,
     Partitioned,
     Rewrite,
-    Rows,
     SemiNaive,
-    SmallRounds,
     Strategy,
     StratumPlan,
-    Unsuited,
-    When,
     Worklist,
 )
 from gdatalog.planner.checked import CheckedRule, Stratum
@@ -69,7 +66,7 @@ def plan_recursive(
     splits = Splits(stratum, seeds, around)
     strategy, parts = _strategy(splits, counted)
     planned = rule_plans(StratumRun(*_over(parts, stratum, seeds, around)))
-    cluster = around.cluster
+    placed = None if around.cluster is None else around.cluster.placement(splits)
     return Ready(
         StratumPlan(
             stratum.relations,
@@ -78,13 +75,12 @@ def plan_recursive(
             tuple(plan for _, plan in planned),
             tuple(plan for _, plan in before),
             rewrites,
-            around.device.name,
+            placed or Local(around.device.name),
         ),
         stratum,
         seeds,
         around,
         tuple(rule for rule, _ in (*before, *planned)),
-        spread=None if cluster is None else cluster.foreseen_fixpoint(splits),
     )
 
 
@@ -218,27 +214,20 @@ def counted_relations(splits: Splits, counts: Mapping[str, tuple[Array, Array]])
     return found
 
 
-def run_on_workers(ready: Ready) -> Relations:
-    """The relations of a stratum that a cluster may evaluate."""
-    cluster, limits, ledger = ready.around.cluster, ready.around.limits, ready.around.ledger
+def run_on_workers(ready: Ready, placement: OnWorkers) -> Relations:
+    """The relations of a stratum that a cluster evaluates, if it does not end here before."""
+    cluster = ready.around.cluster
     assert cluster is not None
+    if placement.until:
+        found = attempt(partial(run_here, ready), placement.until, ready.around)
+        if not isinstance(found, CONDITIONS):
+            return found
     splits = Splits(ready.stratum, ready.seeds, ready.around)
     main = ready.plan.main
-    seconds = cluster.patience(splits)
-    if seconds:
-        runs, strata = len(ledger.runs), len(ledger.strata)
-        try:
-            with (
-                limits.account.restoring(TooSlow, MemoryLimitError),
-                impatience(limits, seconds),
-            ):
-                return run_here(ready)
-        except (TooSlow, MemoryLimitError):
-            del ledger.runs[runs:], ledger.strata[strata:]
     if isinstance(main, Partitioned) and main.counted:
-        counts = cluster.counts(splits)
+        counts = None if placement.by is None else cluster.counts(splits)
         if counts is not None:
             return counted_relations(splits, counts)
-        if seconds:
+        if placement.until:
             return run_here(ready)
-    return cluster.fixpoint(splits) or run_here(ready)
+    return cluster.fixpoint(splits, placement) or run_here(ready)

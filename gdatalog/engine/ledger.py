@@ -17,11 +17,11 @@ import numpy as np
 
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Derived, in_order, laid
-from gdatalog.engine.spread import Spread
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.plan.placement import Spread
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, field
 from gdatalog.spent import Costs, so_far

@@ -22,7 +22,7 @@ from gdatalog.engine.stratum import DELTA, StratumRun, placed
 from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import Variant, alone
 from gdatalog.errors import Caution, MemoryLimitError, Note
-from gdatalog.plan.stratum import SmallRounds
+from gdatalog.plan.conditions import SmallRounds
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation

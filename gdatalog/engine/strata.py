@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gdatalog.engine.choose import FallbackMet, allowing
 from gdatalog.engine.derived import Seeds
@@ -18,24 +18,13 @@ from gdatalog.engine.encoding import Encoded, encode
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import EvaluationError, MemoryLimitError
+from gdatalog.plan.conditions import CONDITIONS, Bytes, Rows, Unsuited, When
 from gdatalog.plan.nodes import RulePlan
-from gdatalog.plan.stratum import (
-    CONDITIONS,
-    Bytes,
-    DictionaryCodes,
-    Once,
-    Rows,
-    Strategy,
-    StratumPlan,
-    Unsuited,
-    When,
-)
+from gdatalog.plan.placement import Local
+from gdatalog.plan.stratum import DictionaryCodes, Once, Strategy, StratumPlan
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
-
-if TYPE_CHECKING:
-    from gdatalog.engine.spread import SpreadFixpoint
 
 Relations = Mapping[str, Relation]
 
@@ -46,8 +35,7 @@ class Ready:
 
     `stratum`, `seeds` and `around` are as the plan's rewrites have left them. `rules` are those of
     the plan's `before` and `rules`, in this order. `limit`: how many rows are asked for at most.
-    `spread`: over which workers it runs. `encoded`: the dictionaries of the codes that it runs on,
-    and `plain` plans it without them.
+    `encoded`: the dictionaries of the codes that it runs on, and `plain` plans it without them.
     """
 
     plan: StratumPlan
@@ -56,7 +44,6 @@ class Ready:
     around: Surroundings
     rules: tuple[CheckedRule, ...]
     limit: int | None = None
-    spread: SpreadFixpoint | None = None
     encoded: Encoded | None = None
     plain: Callable[[], Ready] | None = None
 
@@ -103,8 +90,8 @@ def _planned(
 
         return plan_recursive(stratum, seeds, around, counted)
     planned = rule_plans(StratumRun(stratum, seeds, around))
-    plans, device = tuple(plan for _, plan in planned), around.device.name
-    plan = StratumPlan(stratum.relations, False, Once(), plans, device=device)
+    plans, here = tuple(plan for _, plan in planned), Local(around.device.name)
+    plan = StratumPlan(stratum.relations, False, Once(), plans, placement=here)
     return Ready(plan, stratum, seeds, around, tuple(rule for rule, _ in planned), limit)
 
 
@@ -147,11 +134,11 @@ def run(ready: Ready) -> Relations:
 
 
 def _run(ready: Ready) -> Relations:
-    if ready.spread is None:
+    if isinstance(ready.plan.placement, Local) or ready.plan.placement.refusal is not None:
         return run_here(ready)
     from gdatalog.engine.fixpoint import run_on_workers
 
-    return run_on_workers(ready)
+    return run_on_workers(ready, ready.plan.placement)
 
 
 def run_here(ready: Ready) -> Relations:
@@ -159,42 +146,51 @@ def run_here(ready: Ready) -> Relations:
 
     A profile is told of that one alone, and of what the others met.
     """
-    plan, ledger = ready.plan, ready.around.ledger
-    runs, strata = len(ledger.runs), len(ledger.strata)
+    ledger, plan = ready.around.ledger, ready.plan
+    began = len(ledger.strata)
     how = [str(rewrite) for rewrite in plan.rewrites]
     for strategy in plan.strategies:
-        found = _attempt(strategy, ready)
+        runner = partial(_runner(strategy), strategy, ready)
+        when = () if strategy.fallback is None else strategy.fallback.when
+        found = attempt(runner, when, ready.around)
         if not isinstance(found, CONDITIONS):
-            for record in ledger.strata[strata:]:
+            for record in ledger.strata[began:]:
                 record.how = (*how, *getattr(strategy, "projections", ()))
             return found
         how.append(f"given up {found}: {strategy}")
-        del ledger.runs[runs:], ledger.strata[strata:]
     raise AssertionError("the last strategy has no fallback")
 
 
-def _attempt(strategy: Strategy, ready: Ready) -> Relations | When:
-    """What a strategy gives, or the condition of its fallback that was met."""
-    limits, runner = ready.around.limits, _runner(strategy)
-    if strategy.fallback is None:
-        found = runner(strategy, ready)
-        assert found is not None
-        return found
-    rows, nbytes = strategy.fallback.on(Rows), strategy.fallback.on(Bytes)
-    given_up = (FallbackMet,) if nbytes is None else (FallbackMet, MemoryLimitError)
+def attempt(
+    run: Callable[[], Relations | None], until: tuple[When, ...], around: Surroundings
+) -> Relations | When:
+    """What `run` gives, or the first of these conditions that it meets; then what it has charged is
+    given back, and what it has told a profile is forgotten. It gives None where it is unsuited."""
+    limits, ledger = around.limits, around.ledger
+    runs, strata = len(ledger.runs), len(ledger.strata)
+    rows = next((each for each in until if isinstance(each, Rows)), None)
+    nbytes = next((each for each in until if isinstance(each, Bytes)), None)
+    errors = (FallbackMet,) if nbytes is None else (FallbackMet, MemoryLimitError)
+    met: When = Unsuited()
     try:
         with (
-            limits.account.restoring(*given_up),
+            limits.account.restoring(*errors),
             nullcontext() if rows is None else allowing(limits, rows.most, FallbackMet(rows)),
         ):
-            found = runner(strategy, ready)
+            found = run()
+            if found is not None:
+                return found
     except FallbackMet as error:
-        return error.when
+        met = error.when
+        if met not in until:  # it is one of what runs this
+            raise
     except MemoryLimitError:
         if nbytes is None:
             raise
-        return nbytes
-    return Unsuited() if found is None else found
+        met = nbytes
+    assert met in until
+    del ledger.runs[runs:], ledger.strata[strata:]
+    return met
 
 
 def _runner(strategy: Strategy) -> Callable[[Any, Ready], Relations | None]:

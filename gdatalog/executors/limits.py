@@ -25,7 +25,9 @@ class Limits:
     memory: int | None = None
     watch: Watch = field(default_factory=watching)
     most_rows: tuple[str, int] | None = None  # a relation, and how many rows it may have
-    looked: int = 0  # rows that breadth-first executors have looked at, and what costs as much
+    # Rows that breadth-first executors have looked at, and what costs as much; those that compiled
+    # fixpoints have found.
+    looked: int = 0
     account: Account = field(init=False)
     poll: Callable[[], None] = field(init=False)
 

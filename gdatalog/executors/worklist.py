@@ -45,11 +45,12 @@ class ListRoom:
 
 @dataclass(slots=True)
 class SplitWorker(Worker):
-    """`filled`: of each relation the blocks that are done."""
+    """`filled`: of each relation the blocks that are done; `found`: how many rows these have."""
 
     rooms: Sequence[ListRoom] = ()
     first: int | None = None
     filled: list[list[Block]] = field(default_factory=list)
+    found: int = 0
     _room: list[int] = field(default_factory=list)
     _done: int = 0  # bytes of blocks that are done
     _owned: int = 0  # bytes of stamps
@@ -109,6 +110,7 @@ class SplitWorker(Worker):
             if 2 * kept < len(columns[0]):
                 block = tuple(column.copy() for column in block)
             self.filled[at].append(block)
+            self.found += kept
             self._done += sum(column.nbytes for column in block)
         for column, dtype in room.rows.items():
             self.arguments[f"rows_{at}_{column}"] = np.empty(0, dtype=dtype)
@@ -147,7 +149,20 @@ def run_split(
         _worker(function, printed, distinct, given, control, threads, rooms, first)
         for _ in range(threads)
     ]
-    run_workers(workers, control, limits)
+    counts = [array for name, array in beside.items() if name.startswith("counts_")]
+    poll, looked = limits.poll, limits.looked
+
+    def counting() -> None:
+        """The rows that are found count as looked at."""
+        found = sum(worker.found for worker in workers)
+        limits.looked = looked + found + sum(int(array.sum()) for array in counts)
+        poll()
+
+    limits.poll = counting
+    try:
+        run_workers(workers, control, limits)
+    finally:
+        limits.poll = poll
     if tally is not None:
         tally[:] = tallied(printed, [worker.arguments for worker in workers])
     return [

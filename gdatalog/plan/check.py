@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gdatalog.plan.conditions import Rows, SmallRounds, Unsuited
 from gdatalog.plan.effects import binds, participants, reads
 from gdatalog.plan.nest import Paths
 from gdatalog.plan.nodes import (
@@ -17,15 +18,7 @@ from gdatalog.plan.nodes import (
     Step,
     slots,
 )
-from gdatalog.plan.stratum import (
-    Once,
-    Partitioned,
-    Rows,
-    SemiNaive,
-    SmallRounds,
-    StratumPlan,
-    Unsuited,
-)
+from gdatalog.plan.stratum import Once, Partitioned, SemiNaive, StratumPlan
 
 
 class PlanError(AssertionError):

@@ -10,58 +10,13 @@ counts of rows, rounds or bytes, never seconds: a program runs the same way each
 
 from __future__ import annotations
 
-from typing import TypeVar
-
+from gdatalog.plan.conditions import Condition, Unsuited, When
 from gdatalog.plan.format import format_rule
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.placement import Local, Placement
 from gdatalog.records import dataclass
 
-# ------------------------------------------------------------------------------- fallbacks
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The strategy has looked at more rows than `most`."""
-
-    most: int
-
-    def __str__(self) -> str:
-        return f"after {self.most:,} rows"
-
-
-@dataclass(frozen=True, slots=True)
-class Bytes:
-    """More than `most` bytes would be held: the memory limit."""
-
-    most: int
-
-    def __str__(self) -> str:
-        return "at the memory limit"
-
-
-@dataclass(frozen=True, slots=True)
-class SmallRounds:
-    """After `count` rounds, or a later power of two of them, there are fewer than `rows` rows for
-    each round."""
-
-    count: int
-    rows: int
-
-    def __str__(self) -> str:
-        return f"after {self.count:,} rounds of fewer than {self.rows:,} rows"
-
-
-@dataclass(frozen=True, slots=True)
-class Unsuited:
-    """Compiled loops cannot compute some expression, or what they keep has no room."""
-
-    def __str__(self) -> str:
-        return "where compiled loops do not suit"
-
-
-When = Rows | Bytes | SmallRounds | Unsuited
-CONDITIONS = (Rows, Bytes, SmallRounds, Unsuited)
-Condition = TypeVar("Condition", Rows, Bytes, SmallRounds, Unsuited)
+# ------------------------------------------------------------------------------- strategies
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +32,6 @@ class Fallback:
 
     def __str__(self) -> str:
         return " or ".join(map(str, self.when))
-
-
-# ------------------------------------------------------------------------------- strategies
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +155,7 @@ Rewrite = DictionaryCodes | LinearRule
 
 @dataclass(frozen=True, slots=True)
 class StratumPlan:
-    """How one stratum is evaluated, on the device `device`.
+    """How one stratum is evaluated, and where.
 
     `rules`: a plan for each rule that reads no row of the stratum, and for each recursive rule one
     for the new rows of each of its recursive atoms. They are those of the strategy that large data
@@ -217,7 +169,7 @@ class StratumPlan:
     rules: tuple[RulePlan, ...] = ()
     before: tuple[RulePlan, ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
-    device: str = "cpu"
+    placement: Placement = Local()
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -252,7 +204,7 @@ class StratumPlan:
 def format_stratum(plan: StratumPlan) -> str:
     """The whole plan as text: a line for each rewrite and strategy, then the plans of rules."""
     recursive = " recursive" * plan.recursive
-    lines = [f"{', '.join(plan.relations)}:{recursive} on {plan.device}"]
+    lines = [f"{', '.join(plan.relations)}:{recursive} {plan.placement}"]
     lines += [f"  {line}" for line in plan.lines(whole=True)]
     for rules, when in ((plan.before, "before: "), (plan.rules, "")):
         for rule in rules:

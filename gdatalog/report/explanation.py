@@ -9,10 +9,10 @@ from gdatalog.account import default_limit
 from gdatalog.engine.demand import part_of, rewritten_for
 from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.session import Session
-from gdatalog.engine.spread import Spread
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.placement import Spread
 from gdatalog.planner.checked import Stratum
 from gdatalog.report.indexes import NamedIndex, indexes_of
 from gdatalog.report.planned import WORTH_A_WORD, Planned, PlannedRule, PlannedStratum
@@ -99,7 +99,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
                 PlannedRule(rule, plan, device.refuses(plan), _spread(stratum, plan, around, known))
                 for rule, plan in ready.planned
             )
-            strata.append(PlannedStratum(stratum, ready.plan, rules, ready.spread))
+            strata.append(PlannedStratum(stratum, ready.plan, rules))
             own = [plan for _, plan in ready.planned]
             read = indexes_of(own, known, device, settings.memory)
             indexes.update({index.label: index for index in read})

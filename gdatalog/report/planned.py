@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from gdatalog.engine.choose import Choice, foreseen, unprintable
 from gdatalog.engine.knobs import Knobs
-from gdatalog.engine.spread import Spread, SpreadFixpoint
 from gdatalog.engine.stratum import UNKNOWN
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.placement import OnWorkers, Spread
 from gdatalog.plan.stratum import InPlaceLattice, Partitioned, StratumPlan
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, replace
@@ -39,12 +39,11 @@ class PlannedRule:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStratum:
-    """A stratum with its plan. `spread`: over which workers its fixpoint runs."""
+    """A stratum with its plan."""
 
     stratum: Stratum
     plan: StratumPlan
     rules: tuple[PlannedRule, ...]
-    spread: SpreadFixpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +90,14 @@ class Planned:
         rules: dict[int, list[PlannedRule]] = {}
         for each in planned.rules:
             rules.setdefault(id(each.rule), []).append(each)
-        by_parts = BY_PARTS.get(type(planned.plan.main))
+        by_parts, placed = BY_PARTS.get(type(planned.plan.main)), planned.plan.placement
         return Node(
             "stratum",
             stratum_label(number, planned.stratum),
-            (*planned.plan.lines(), *(() if planned.spread is None else (str(planned.spread),))),
+            (*planned.plan.lines(), *((str(placed),) if isinstance(placed, OnWorkers) else ())),
             facts=(
                 *stratum_facts(planned.stratum),
-                *(() if planned.spread is None else planned.spread.facts()),
+                *(placed.facts() if isinstance(placed, OnWorkers) else ()),
             ),
             children=tuple(self._rule(plans, by_parts) for plans in rules.values()),
         )

@@ -24,7 +24,6 @@ from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.engine.knobs import Knobs
-from gdatalog.engine.spread import Spread
 from gdatalog.executors.frontier import Frontier, Key
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.limits import Limits
@@ -32,6 +31,7 @@ from gdatalog.executors.sinks import Sink
 from gdatalog.plan.cells import EVERYTHING
 from gdatalog.plan.effects import longest_first, one_row_each, widens
 from gdatalog.plan.nodes import Filter, Guard, JoinPlan, Seek, Step, TrieRef
+from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.afar import AfarRows, Part
 from gdatalog.storage.elsewhere import Known

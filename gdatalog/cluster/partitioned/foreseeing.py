@@ -10,8 +10,8 @@ from gdatalog.cluster.partitioned.census import Census, count, fine
 from gdatalog.cluster.partitioned.choosing import Choice, choose
 from gdatalog.cluster.partitioned.fragments import MAKING
 from gdatalog.cluster.partitioned.stock import Stock
-from gdatalog.engine.spread import Spread
 from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.plan.placement import Spread
 from gdatalog.storage.relation import Relation
 
 

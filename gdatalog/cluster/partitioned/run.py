@@ -34,10 +34,10 @@ from gdatalog.cluster.partitioned.stock import Bundles, Stock
 from gdatalog.cluster.pool import Call, Lost, Placed, Stage, TooLarge
 from gdatalog.cluster.replicated.run import SpreadRun
 from gdatalog.cluster.replicated.tasks import Found, Mode
-from gdatalog.engine.spread import Spread
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import EVERYTHING, Cell, Stretch
 from gdatalog.plan.nodes import JoinPlan, Restore
+from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 

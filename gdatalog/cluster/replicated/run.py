@@ -18,11 +18,11 @@ from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.device import WORTH
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import Run
-from gdatalog.engine.spread import Spread
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
 from gdatalog.plan.nodes import JoinPlan
+from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.afar import Keeper
 

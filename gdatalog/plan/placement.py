@@ -1,12 +1,14 @@
-"""How a rule's work is spread over the workers of a cluster: before it is done, or after."""
+"""Where rules and strata run: here, or on the workers of a cluster. Planned, and what happened."""
 
 from __future__ import annotations
 
-from math import inf
 from typing import Literal
 
+from gdatalog.plan.conditions import When
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
+
+SpreadWay = Literal["replicated", "partitioned", "in place"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Spread:
     done here if that is soon done.
     """
 
-    way: Literal["replicated", "partitioned", "in place"]
+    way: SpreadWay
     workers: int
     cells: int | None = None
     classes: tuple[int, ...] = ()
@@ -70,18 +72,29 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class SpreadFixpoint:
-    """How a recursive stratum is spread. `by`: workers take stretches of the values of these
-    columns; without, they own rows, and exchange what is new. `parted`: none has all that is read.
+class Local:
+    """A stratum runs on this machine's device `device`."""
 
-    `patient`: for how many seconds it is tried here first; as long as there is room where it is
-    infinite, and `why` that is. `refusal`: why only one machine can do it.
+    device: str = "cpu"
+
+    def __str__(self) -> str:
+        return f"on {self.device}"
+
+
+@dataclass(frozen=True, slots=True)
+class OnWorkers:
+    """A recursive stratum runs on the workers of a cluster. `by`: they take stretches of the values
+    of these columns; without, they own rows by hash, and exchange new ones. `parted`: none has all
+    that is read.
+
+    `until`: it runs here first, until one of these conditions is met, and `why` that is. `refusal`:
+    why only one machine can do it.
     """
 
     workers: int
     by: str | None = None
     parted: bool = False
-    patient: float = 0.0
+    until: tuple[When, ...] = ()
     why: str = ""
     refusal: str | None = None
 
@@ -95,20 +108,26 @@ class SpreadFixpoint:
             told = f"over {workers}, which own the rows by hash, and exchange what is new in rounds"
         if self.parted:
             told += "; none has all that is read"
-        if self.patient == inf:
-            return f"here, as long as there is room ({self.why}); then {told}"
-        return f"{told}, if it takes more than {self.patient:g} s here" if self.patient else told
+        if self.until:
+            told = f"here, and {self._until} {told}"
+        return f"{told} ({self.why})" if self.why else told
+
+    @property
+    def _until(self) -> str:
+        return " or ".join(map(str, self.until))
 
     def facts(self) -> tuple[tuple[str, str | int | None], ...]:
         """The same, to be looked up."""
         way = "values" if self.by is not None else "rows"
-        first = "as long as there is room" if self.patient == inf else f"{self.patient:g} s"
         return (
             ("spread", way if self.refusal is None else None),
             ("workers", self.workers),
-            ("here first", None if self.refusal is not None or not self.patient else first),
+            ("here first", self._until if self.until and self.refusal is None else None),
             ("reason", self.refusal or self.why or None),
         )
+
+
+Placement = Local | OnWorkers
 
 
 def _many(count: int, what: str) -> str:

@@ -1,0 +1,52 @@
+"""Conditions on which a plan goes over to another strategy or place: counts, never seconds."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from gdatalog.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The strategy has looked at more rows than `most`."""
+
+    most: int
+
+    def __str__(self) -> str:
+        return f"after {self.most:,} rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """More than `most` bytes would be held: the memory limit."""
+
+    most: int
+
+    def __str__(self) -> str:
+        return "at the memory limit"
+
+
+@dataclass(frozen=True, slots=True)
+class SmallRounds:
+    """After `count` rounds, or a later power of two of them, there are fewer than `rows` rows for
+    each round."""
+
+    count: int
+    rows: int
+
+    def __str__(self) -> str:
+        return f"after {self.count:,} rounds of fewer than {self.rows:,} rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsuited:
+    """Compiled loops cannot compute some expression, or what they keep has no room."""
+
+    def __str__(self) -> str:
+        return "where compiled loops do not suit"
+
+
+When = Rows | Bytes | SmallRounds | Unsuited
+CONDITIONS = (Rows, Bytes, SmallRounds, Unsuited)
+Condition = TypeVar("Condition", Rows, Bytes, SmallRounds, Unsuited)
