@@ -12,6 +12,7 @@ from gdatalog.storage.trie import Trie
 # Bits of a number that a group's rows are told apart by: of a bitmap, of one for rows on the way,
 # and of a hash set's keys. They stay in a core's own cache.
 BITMAP_BITS, COMPACT_BITS, MOST_KEY_BITS = 23, 20, 62
+LOOKS, LOOKS_EACH = 16, 4  # at 64 words of a bitmap: for a group, and for each row of it
 LEAST_GROUPS = 64  # so that there is work for each thread
 
 
@@ -36,14 +37,16 @@ def grouped_of(join: JoinPlan, tries: Sequence[Trie]) -> Grouped | None:
         return sum((high - low).bit_length() for low, high in spans)
 
     first = level_of(join, groups.by[0])
-    if bits(groups.keys) > MOST_KEY_BITS:
+    many = len(tries[first.trie].levels[first.depth])
+    if bits(groups.keys) > MOST_KEY_BITS or many < LEAST_GROUPS:
         return None
-    if len(tries[first.trie].levels[first.depth]) < LEAST_GROUPS:
-        return None
+    # Bitmaps are looked through for each group, 64 words at a time.
+    looks = max(LOOKS, LOOKS_EACH * groups.estimate / max(1, many))
+    widest = int(looks).bit_length() + 11
     compacts = []
     for number, step in enumerate(join.steps):
         if isinstance(step, Compact):
             names = kept_apart(join, groups, step)
-            if names is not None and bits(names) <= COMPACT_BITS:
+            if names is not None and bits(names) <= min(widest, COMPACT_BITS):
                 compacts.append((number, names))
-    return Grouped(bits(groups.keys) > BITMAP_BITS, tuple(compacts))
+    return Grouped(bits(groups.keys) > min(widest, BITMAP_BITS), tuple(compacts))

@@ -34,6 +34,9 @@ FETCHED = 1 << 14  # rows on a device, below which they are copied here and look
 WALKED = 1 << 22  # entries of a list on a device, up to which walks are worth a copy of it
 FIRST = 16  # rows that are compared before whole columns are
 MANY = 1_000_000  # rows of which all values are counted: of more, only if they are sorted anyway
+# Rows that are counted at a time, of a column with so few possible values that their counts stay in
+# the cache.
+COUNTED, MOST_COUNTED = 1 << 18, 1 << 16
 
 
 class Statistics:
@@ -210,12 +213,12 @@ class Statistics:
     def _degrees(self, column: int, key: Array) -> Degrees:
         if len(key) == 0:
             return Degrees.of(key)
+        if column == 0 and self._sorted:
+            return Degrees.of(runs_of(key))
         if not self._sampled:
             low, high = int(key.min()), int(key.max())
             if high - low <= 4 * len(key) + 1024:
-                return Degrees.of(np.bincount(key if low == 0 else key.astype(np.int64) - low))
-        if column == 0 and self._sorted:
-            return Degrees.of(runs_of(key))
+                return Degrees.of(_counts(key, low, high))
         if len(key) <= SHORT:
             return Degrees.of(runs_of(np.sort(key)))
         step = len(key) // self._wanted
@@ -405,3 +408,16 @@ def _mixed(keys: Sequence[Array]) -> Array:
         mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
         mixed += key.astype(np.int64).view(np.uint64)
     return mixed
+
+
+def _counts(key: Array, low: int, high: int) -> Array:
+    """How often each value stands in a column, from its least to its greatest."""
+    span = high - low + 1
+    if span > MOST_COUNTED:
+        return np.bincount(key if low == 0 else key.astype(np.int64) - low)
+    counts = np.zeros(span, dtype=np.int64)
+    for start in range(0, len(key), COUNTED):  # what NumPy makes of a piece stays in the cache
+        piece = key[start : start + COUNTED].astype(np.int64)
+        piece -= low
+        counts += np.bincount(piece, minlength=span)
+    return counts

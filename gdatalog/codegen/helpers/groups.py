@@ -17,7 +17,7 @@ from gdatalog.storage.table import Array
 
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)
-LEAST_SLOTS, LEAST_SHIFT = 256, 56  # what a group begins with: 2^(64 - shift)
+LEAST_SLOTS, LEAST_SHIFT = 16, 60  # what a group begins with: 2^(64 - shift)
 
 
 @inlined
