@@ -19,10 +19,12 @@ from gdatalog import cpu_ops as ops
 from gdatalog.cpu_ops.arrays import pieces
 from gdatalog.engine.best import Best
 from gdatalog.engine.growing import Growing
+from gdatalog.executors.ops import Ops
 from gdatalog.storage import symbols as symbols_module
 from gdatalog.storage.grouping import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.marked import MarkedRows
+from gdatalog.storage.ops import RowOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import (
     Packing,
@@ -526,3 +528,9 @@ def test_symbols_encode_columns_and_are_pickled() -> None:
     assert table.encode(Texts(ints([]), np.empty(0, dtype=object))).tolist() == []
     copy = pickle.loads(pickle.dumps(table))
     assert copy.intern("x") == table.intern("x") and copy.intern("new") == 2
+
+
+def test_numpy_has_all_operations_and_no_other() -> None:
+    """Type checkers compare both devices with the protocols; `__all__` is what they do not see."""
+    asked = {name for kind in (RowOps, Ops) for name in vars(kind) if not name.startswith("_")}
+    assert set(ops.__all__) == asked

@@ -11,6 +11,7 @@ from typing import Any
 
 from gdatalog.engine.derived import away, laid
 from gdatalog.errors import EvaluationError
+from gdatalog.executors.ops import Ops
 from gdatalog.parser.syntax import Call, HeadAggregate
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.strata import steps_of
@@ -86,7 +87,7 @@ class Best:
         types: tuple[TypeName, ...],
         kinds: Mapping[int, str],
         symbols: SymbolTable,
-        ops: Any,
+        ops: Ops,
     ) -> None:
         self.columns = columns
         self.types = types

@@ -7,14 +7,16 @@ What a cluster gives may lie there: a relation of it lies there too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from typing import cast, overload
 
 import numpy as np
 
+from gdatalog.executors.ops import Ops
 from gdatalog.records import dataclass
 from gdatalog.storage.afar import AfarRows, Part
 from gdatalog.storage.elsewhere import Known, brought, lies_here
 from gdatalog.storage.keys import narrow
+from gdatalog.storage.ops import DeviceOps, RowOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, row_firsts
 from gdatalog.values import TypeName
@@ -75,17 +77,17 @@ def nbytes_of(derived: Derived) -> int:
     return sum(int(column.nbytes) for block in blocks for column in block)
 
 
-def away(ops: Any) -> Any:
+def away(ops: Ops) -> DeviceOps | None:
     """The operations that a relation of their arrays has to know; None if these are NumPy's."""
-    return None if ops.xp is np else ops
+    return None if ops.xp is np else cast(DeviceOps, ops)
 
 
-def laid(rows: Columns, ops: Any) -> Columns:
+def laid(rows: Columns, ops: RowOps) -> Columns:
     """Columns where the operations are."""
     return tuple(map(ops.xp.asarray, rows))
 
 
-def in_order(derived: Derived, ops: Any) -> Rows:
+def in_order(derived: Derived, ops: Ops) -> Rows:
     """The rows, sorted."""
     if not isinstance(derived, Blocks):
         return derived
@@ -147,7 +149,7 @@ def together(parts: Sequence[Derived]) -> Derived:
     return Blocks(blocks, sum(map(count_of, parts)))
 
 
-def union_rows(parts: Sequence[Rows], ops: Any) -> Rows:
+def union_rows(parts: Sequence[Rows], ops: Ops) -> Rows:
     """The distinct rows of several sets of rows, sorted."""
     filled = [rows for rows, count in parts if count]
     if not filled:
@@ -161,7 +163,7 @@ def union_rows(parts: Sequence[Rows], ops: Any) -> Rows:
 
 
 def relation_of(
-    columns: tuple[str, ...], types: tuple[TypeName, ...], parts: Sequence[Derived], ops: Any
+    columns: tuple[str, ...], types: tuple[TypeName, ...], parts: Sequence[Derived], ops: Ops
 ) -> Relation:
     """The union of rows to which no more will be added; sorted when somebody needs that."""
     filled = [part for part in parts if count_of(part)]

@@ -14,6 +14,7 @@ from gdatalog.engine.budget import LARGEST_CHUNK
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.lftj import Block, GiveUp, run_nest
 from gdatalog.executors.limits import Limits
+from gdatalog.executors.ops import Ops
 from gdatalog.executors.worklist import ListRoom, run_split
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.adornments import as_called
@@ -38,7 +39,7 @@ class Device(Protocol):
         ...
 
     @property
-    def ops(self) -> Any: ...
+    def ops(self) -> Ops: ...
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         """The trie of a relation that a plan asks for, where the device's executors can read it."""
@@ -126,7 +127,7 @@ class Cpu:
 
     name = "cpu"
     worth = WORTH
-    ops: Any = cpu_ops
+    ops: Ops = cpu_ops
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         asked = (ref.columns, row_tests(ref), ref.weighted, ref.ranked)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from gdatalog.engine.best import Best
+from gdatalog.executors.ops import Ops
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.membership import Bits, places_in
 from gdatalog.storage.relation import Relation
@@ -29,7 +29,7 @@ class Extending:
     next one takes them along.
     """
 
-    def __init__(self, known: Relation, ops: Any) -> None:
+    def __init__(self, known: Relation, ops: Ops) -> None:
         self.known = known
         self.ops = ops
         self.came = 0
@@ -100,7 +100,7 @@ class Improving(Best):
     """
 
     def __init__(
-        self, known: Relation, kinds: Mapping[int, str], symbols: SymbolTable, ops: Any
+        self, known: Relation, kinds: Mapping[int, str], symbols: SymbolTable, ops: Ops
     ) -> None:
         super().__init__(known.columns, known.types, kinds, symbols, ops)
         self.known = known

@@ -12,7 +12,6 @@ The last two can be tested and set by the threads of compiled loops while they r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from gdatalog.engine.knobs import Telling
 from gdatalog.engine.marks import Marks
 from gdatalog.engine.runs import Runs
 from gdatalog.engine.sorted_rows import SEARCH, SortedRows
+from gdatalog.executors.ops import Ops
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
@@ -52,7 +52,7 @@ class Growing:
         self,
         columns: tuple[str, ...],
         types: tuple[TypeName, ...],
-        ops: Any,
+        ops: Ops,
         telling: Telling = "auto",
         spare: Callable[[], int] = lambda: 1 << 40,
         hold: Callable[[int], None] = lambda count: None,

@@ -9,10 +9,11 @@ from gdatalog.engine.derived import Rows
 from gdatalog.executors.failure import describe_failure
 from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.gather import Gathering, neutral
+from gdatalog.executors.ops import Ops
 from gdatalog.plan.nodes import RulePlan
 
 
-def rows_of_groups(plan: RulePlan, gathering: Gathering, ops: Any, scope: Scope) -> Rows:
+def rows_of_groups(plan: RulePlan, gathering: Gathering, ops: Ops, scope: Scope) -> Rows:
     """What a rule's head says of each group."""
     xp = ops.xp
     keys, values = gathering.finish(plan.keys)
@@ -31,7 +32,7 @@ def rows_of_groups(plan: RulePlan, gathering: Gathering, ops: Any, scope: Scope)
     return _heads(plan, Frontier(count, columns=columns), ops, scope)
 
 
-def _heads(plan: RulePlan, frontier: Frontier, ops: Any, scope: Scope) -> Rows:
+def _heads(plan: RulePlan, frontier: Frontier, ops: Ops, scope: Scope) -> Rows:
     """The head's expressions of keys and gathered values."""
     heads = []
     for expr in plan.head:

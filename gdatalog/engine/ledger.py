@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.limits import Limits
+from gdatalog.executors.ops import Ops
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Spread
@@ -168,7 +169,7 @@ class StratumTold:
     def ran(self, did: RuleRound) -> None:
         did.bytes = self._most()
 
-    def derived(self, relation: str, parts: Sequence[Derived], new: Relation, ops: Any) -> None:
+    def derived(self, relation: str, parts: Sequence[Derived], new: Relation, ops: Ops) -> None:
         """What was new of the parts that the rules of a relation gave, in their order.
 
         There may be parts before them that no rule gave: data and facts.
@@ -322,7 +323,7 @@ class Ledger:
             del self.runs[runs:]
 
 
-def _firsts(parts: Sequence[Derived], new: Relation, ops: Any) -> list[int]:
+def _firsts(parts: Sequence[Derived], new: Relation, ops: Ops) -> list[int]:
     """How many of the new rows were first given by each of the parts."""
     rows = [in_order(part, ops) for part in parts]
     if not new.keys:

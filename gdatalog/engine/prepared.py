@@ -27,6 +27,7 @@ from gdatalog.planner.walk import walk
 from gdatalog.records import dataclass, field
 from gdatalog.spent import spending
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import Fingerprint
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import ParamType
 from gdatalog.watching import LONG_RULE, LONG_TEXT, apart
@@ -42,7 +43,7 @@ LONGEST = 20_000  # characters of a text: longer ones hold data, and are hardly 
 Value = TypeVar("Value")
 RelationOf = Callable[[str], Relation]
 # Relations by name, and what tells others with the same rows, where there are few.
-Held = tuple[tuple[str, ref[Relation], bytes | None], ...]
+Held = tuple[tuple[str, ref[Relation], Fingerprint | None], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from operator import is_
 from typing import Any
 
 from gdatalog.engine.derived import away
+from gdatalog.executors.ops import Ops
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.values import TypeName
@@ -27,7 +28,7 @@ FEW = 4096  # rows, up to which a run is worth no other beside it
 class Runs:
     """`last`: what was added last, apart from all before it."""
 
-    def __init__(self, columns: tuple[str, ...], types: tuple[TypeName, ...], ops: Any) -> None:
+    def __init__(self, columns: tuple[str, ...], types: tuple[TypeName, ...], ops: Ops) -> None:
         self.columns = columns
         self.types = types
         self.ops = ops

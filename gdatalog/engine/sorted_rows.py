@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.executors.ops import Ops
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
 from gdatalog.watching import watching, working_space
@@ -23,7 +24,7 @@ SEARCH = 40  # bytes for each row that is sought among those that are known
 class SortedRows:
     """The rows themselves, and so all that is held of them."""
 
-    def __init__(self, width: int, ops: Any) -> None:
+    def __init__(self, width: int, ops: Ops) -> None:
         self.width = width
         self.ops = ops
         self._packing: Any = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import Frontier
+from gdatalog.executors.ops import Ops
 from gdatalog.plan.format import format_expr
 from gdatalog.plan.nodes import Apply, Expr, Slot
 from gdatalog.storage.keys import decode_value
@@ -27,7 +28,7 @@ _WHY = {
 }
 
 
-def describe_failure(expr: Expr, frontier: Frontier, ops: Any, scope: Any) -> EvaluationError:
+def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Any) -> EvaluationError:
     """The error of an expression that fails on the one row of a frontier."""
     culprit = _innermost(expr, frontier, ops, scope)
     why = _WHY.get(culprit.function, "the result is not a number (NaN)")
@@ -71,7 +72,7 @@ def _test(culprit: Apply) -> str:
     return f"test for it in the body{as_in}"
 
 
-def _innermost(expr: Expr, frontier: Frontier, ops: Any, scope: Any) -> Apply:
+def _innermost(expr: Expr, frontier: Frontier, ops: Ops, scope: Any) -> Apply:
     assert isinstance(expr, Apply)
     for arg in expr.args:
         if isinstance(arg, Apply):

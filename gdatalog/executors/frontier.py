@@ -7,8 +7,8 @@ own level added; what lies further up is gathered through the parents when it is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from gdatalog.executors.ops import Ops
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import TrieLevel
 
@@ -74,7 +74,7 @@ class Frontier:
         """The same rows with more columns."""
         return Frontier(self.size, self, None, columns)
 
-    def lists(self, ops: Any) -> TrieLevel:
+    def lists(self, ops: Ops) -> TrieLevel:
         """This level's values as lists, one for each row of the parent."""
         if self._lists is None:
             assert self.parent is not None and self.rows is not None and self.level is not None
@@ -88,12 +88,12 @@ def weight_of(frontier: Frontier) -> Array | None:
     return frontier.column(WEIGHT) if frontier.has(WEIGHT) else None
 
 
-def times(ops: Any, counts: Array, weight: Array | None) -> Array:
+def times(ops: Ops, counts: Array, weight: Array | None) -> Array:
     """Counts multiplied; an error if that does not fit into 64 bits."""
     product: Array = counts if weight is None else ops.times(counts, weight)
     return product
 
 
-def weighing(ops: Any, frontier: Frontier, weight: Array) -> Frontier:
+def weighing(ops: Ops, frontier: Frontier, weight: Array) -> Frontier:
     """The same rows, each standing for so many times as many bindings."""
     return frontier.adding({WEIGHT: times(ops, weight, weight_of(frontier))})

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.failure import values_of
 from gdatalog.executors.limits import Limits
+from gdatalog.executors.ops import Ops
 from gdatalog.plan.nodes import Gather, Reduction, Slot
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
@@ -31,7 +32,8 @@ ORDER = 24  # bytes for each group while groups are merged, beside what finding 
 class DistinctRows:
     """The distinct rows of many chunks: sorted again only when they may be twice as many."""
 
-    def __init__(self, ops: Any) -> None:
+    def __init__(self, ops: Ops | None) -> None:
+        """`ops`: None where the rows of another are only taken over."""
         self.ops = ops
         self.blocks: list[Columns] = []
         self.settled = 0
@@ -47,8 +49,9 @@ class DistinctRows:
 
     def rows(self) -> Columns:
         """The rows, sorted."""
+        assert self.ops is not None
         blocks, self.blocks = self.blocks, []
-        rows: Columns = self.ops.merge_rows(blocks)
+        rows = self.ops.merge_rows(blocks)
         self.blocks = [rows]
         self.settled, self.pending = len(rows[0]), 0
         return rows
@@ -57,7 +60,7 @@ class DistinctRows:
 class Gathering:
     """Groups of rows by `keys`, and what is gathered of each."""
 
-    def __init__(self, specs: Sequence[Spec], ops: Any, scope: Any, limits: Limits) -> None:
+    def __init__(self, specs: Sequence[Spec], ops: Ops, scope: Any, limits: Limits) -> None:
         self.specs = specs
         self.ops = ops
         self.scope = scope

@@ -29,6 +29,7 @@ from gdatalog.executors.frontier import Frontier, Key, weighing
 from gdatalog.executors.generation import Generation
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.lists import Roots
+from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import Outcome, reduce_branch
 from gdatalog.executors.sinks import MOST_MARKS, Failing, Hits, Marks, Sink, Totals
 from gdatalog.plan.effects import binds, may_fail, without
@@ -74,7 +75,7 @@ class Levelwise:
     """One execution of one plan."""
 
     tries: Sequence[Trie]
-    ops: Any
+    ops: Ops
     scope: Any
     limits: Limits
     seen: dict[int, Seen] | None = None  # by id of the step, when a profile is asked for

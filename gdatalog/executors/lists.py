@@ -7,9 +7,9 @@ the same ones again and again: rows that agree in all that it reads share what w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gdatalog.executors.frontier import Frontier, Key
+from gdatalog.executors.ops import Ops
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import TrieLevel
@@ -47,7 +47,7 @@ class Reused:
     own: Array
 
 
-def shared(ops: Any, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Array] | None:
+def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Array] | None:
     """A frontier of a row for each combination of what is read, and for each row of this one which
     that is; None where they would hardly be fewer."""
     base, rows = frontier, None

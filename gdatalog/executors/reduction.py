@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gdatalog.executors.frontier import WEIGHT, Frontier, Key, weighing
 from gdatalog.executors.gather import Gathering, neutral
+from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import Bag, RowSet
 from gdatalog.plan.effects import may_fail
 from gdatalog.plan.nodes import Branch, Expr, Reduction, Slot
@@ -27,17 +28,17 @@ class Outcome:
     several where an optimum is attained several times.
     """
 
-    ops: Any
+    ops: Ops
     starts: Array
     lengths: Array
     columns: dict[Key, Array]
 
     @staticmethod
-    def of_mask(ops: Any, mask: Array) -> Outcome:
+    def of_mask(ops: Ops, mask: Array) -> Outcome:
         return Outcome(ops, ops.xp.arange(len(mask)), mask.astype(ops.xp.int64), {})
 
     @staticmethod
-    def of_counts(ops: Any, counts: Array) -> Outcome:
+    def of_counts(ops: Ops, counts: Array) -> Outcome:
         some = (counts > 0).astype(ops.xp.int64)
         return Outcome(ops, ops.xp.arange(len(counts)), some, {WEIGHT: counts})
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.levelwise import Levelwise, Seen
 from gdatalog.executors.limits import Limits
+from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import Sink
 from gdatalog.hands import Left
 from gdatalog.plan.effects import all_steps, expressions, widens
@@ -40,7 +41,7 @@ class Scan:
     rows: Sequence[Array]
     count: int
     tries: Sequence[Trie]
-    ops: Any
+    ops: Ops
     scope: Any
     limits: Limits
     workers: int = 1

@@ -13,6 +13,7 @@ from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import Frontier, times, weight_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.limits import Limits
+from gdatalog.executors.ops import Ops
 from gdatalog.plan.nodes import Expr, Slot
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
@@ -61,7 +62,7 @@ class RowSet(Sink):
     """The distinct rows of some expressions; at most `limit` of them if it is given."""
 
     def __init__(
-        self, outputs: Sequence[Expr], ops: Any, scope: Any, limits: Limits, limit: int | None
+        self, outputs: Sequence[Expr], ops: Ops, scope: Any, limits: Limits, limit: int | None
     ) -> None:
         self.outputs = outputs
         self.ops = ops
@@ -223,7 +224,7 @@ class Kept(Sink):
 
     divisible = True
 
-    def __init__(self, outputs: Sequence[Expr], ops: Any, scope: Any, limits: Limits) -> None:
+    def __init__(self, outputs: Sequence[Expr], ops: Ops, scope: Any, limits: Limits) -> None:
         self.outputs = outputs
         self.ops = ops
         self.scope = scope
@@ -290,7 +291,7 @@ class Bag(Sink):
 class Hits(Sink):
     """Which outer rows have a match: `exists` and `not exists`."""
 
-    def __init__(self, base: str, size: int, ops: Any, prune: bool) -> None:
+    def __init__(self, base: str, size: int, ops: Ops, prune: bool) -> None:
         self.base = base
         self.ops = ops
         self.hits = ops.xp.zeros(size, dtype=bool)
@@ -328,7 +329,7 @@ class Totals(Sink):
 
     only_counts = True
 
-    def __init__(self, base: str, size: int, ops: Any) -> None:
+    def __init__(self, base: str, size: int, ops: Ops) -> None:
         self.base = base
         self.ops = ops
         self.totals = ops.xp.zeros(size, dtype="int64")

@@ -32,7 +32,7 @@ class Gpu:
     def __init__(self, driver: Driver, memory: int | None = None) -> None:
         """`memory`: the bytes that may be kept between queries, if a user says so."""
         self.driver = driver
-        self.ops: Any = Sums(driver)
+        self.ops = Sums(driver)
         self.memory = memory
         self.kept = Kept(driver, self.ops, memory)
         self.walks = Walks(driver, self.ops)

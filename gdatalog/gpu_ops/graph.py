@@ -6,13 +6,13 @@ Vertices are ranked by the powers of two of their degrees, then by their keys, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from weakref import ref
 
 import numpy as np
 
 from gdatalog.storage.elsewhere import Elsewhere
 from gdatalog.storage.graph import passes
+from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.rows import DENSE, Columns
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
@@ -23,7 +23,7 @@ class Ranking:
 
     __slots__ = ("_least", "_ranks", "_vertices", "labels", "ops")
 
-    def __init__(self, ops: Any, left: Array, right: Array) -> None:
+    def __init__(self, ops: DeviceOps, left: Array, right: Array) -> None:
         """`left` and `right` are the edges, each once, in one direction or the other."""
         xp = ops.xp
         self.ops = ops
@@ -197,6 +197,6 @@ class DeviceGraph:
         return 0 if self._ranking is None else self._ranking.nbytes
 
 
-def _range(ops: Any, left: Array, right: Array) -> tuple[int, int]:
+def _range(ops: DeviceOps, left: Array, right: Array) -> tuple[int, int]:
     spans = ops.spans((left, right))
     return min(low for low, _ in spans), max(high for _, high in spans)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary, ref
 
 from gdatalog.errors import MemoryLimitError
@@ -18,6 +18,7 @@ from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.gpu_ops.tries import build, of_sorted
 from gdatalog.storage.elsewhere import Elsewhere
+from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.threads import LONG
@@ -42,7 +43,7 @@ class _Indexes:
 class Kept:
     """The tries of one device, and the rows that they are made of."""
 
-    def __init__(self, driver: Driver, ops: Any, limit: int | None = None) -> None:
+    def __init__(self, driver: Driver, ops: DeviceOps, limit: int | None = None) -> None:
         """`limit`: what a user says all of it may take, in bytes."""
         self.driver = driver
         self.ops = ops

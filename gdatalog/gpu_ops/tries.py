@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gdatalog.storage.elsewhere import Elsewhere, Known
+from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.survey import mask
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest, Trie, TrieLevel
@@ -18,7 +19,7 @@ SHORT = 1 << 31  # entries, below which offsets take 32 bits
 
 
 def build(
-    ops: Any, rows: Elsewhere, order: Sequence[int], tests: Sequence[RowTest], weighted: bool
+    ops: DeviceOps, rows: Elsewhere, order: Sequence[int], tests: Sequence[RowTest], weighted: bool
 ) -> Trie:
     """The trie of the rows that pass `tests`, its levels the columns of `order`."""
     if not order:
@@ -42,7 +43,7 @@ def build(
     return of_rows(ops, used, length, weighted)
 
 
-def passing(ops: Any, rows: Elsewhere, tests: Sequence[RowTest]) -> int:
+def passing(ops: DeviceOps, rows: Elsewhere, tests: Sequence[RowTest]) -> int:
     """How many different rows pass the tests."""
     if not tests and rows.known >= Known.DISTINCT:
         return rows.count  # its blocks need not be one
@@ -52,7 +53,7 @@ def passing(ops: Any, rows: Elsewhere, tests: Sequence[RowTest]) -> int:
     return len(ops.survivors(mask(columns, tests)))
 
 
-def of_rows(ops: Any, columns: Sequence[Array], length: int, weighted: bool) -> Trie:
+def of_rows(ops: DeviceOps, columns: Sequence[Array], length: int, weighted: bool) -> Trie:
     """The trie of rows in any order; if it is not weighted equal rows are the same row."""
     if length < 2:
         return of_sorted(ops, columns, length, weighted)
@@ -79,7 +80,7 @@ def of_rows(ops: Any, columns: Sequence[Array], length: int, weighted: bool) -> 
     return Trie(levels[::-1], total, weights)
 
 
-def of_sorted(ops: Any, columns: Sequence[Array], length: int, weighted: bool) -> Trie:
+def of_sorted(ops: DeviceOps, columns: Sequence[Array], length: int, weighted: bool) -> Trie:
     """The trie of lexicographically sorted columns of so many rows."""
     weights = None
     left = list(columns)
@@ -101,23 +102,23 @@ def of_sorted(ops: Any, columns: Sequence[Array], length: int, weighted: bool) -
     return Trie(levels[::-1], total, weights)
 
 
-def _lengths(ops: Any, starts: Array, end: int) -> Array:
+def _lengths(ops: DeviceOps, starts: Array, end: int) -> Array:
     """How far it is from each start to the next, and from the last to the end."""
     lengths: Array = ops.xp.diff(_with_end(ops, starts, end, ops.xp.int64))
     return lengths
 
 
-def _with_end(ops: Any, starts: Array, end: int, dtype: Any) -> Array:
+def _with_end(ops: DeviceOps, starts: Array, end: int, dtype: Any) -> Array:
     offsets: Array = ops.xp.empty(len(starts) + 1, dtype=dtype)
     offsets[:-1] = starts
     offsets[-1:] = end
     return offsets
 
 
-def _level(ops: Any, values: Array, starts: Array) -> TrieLevel:
+def _level(ops: DeviceOps, values: Array, starts: Array) -> TrieLevel:
     dtype = ops.xp.int32 if len(values) < SHORT else ops.xp.int64
     return TrieLevel(values, _with_end(ops, starts, len(values), dtype), ops.xp)
 
 
-def _root(ops: Any, values: Array) -> TrieLevel:
+def _root(ops: DeviceOps, values: Array) -> TrieLevel:
     return _level(ops, values, ops.xp.zeros(1, dtype=ops.xp.int64))

@@ -31,6 +31,7 @@ from gdatalog.printer.counting import ARRAY
 from gdatalog.printer.module import Printed
 from gdatalog.records import dataclass
 from gdatalog.spent import spending
+from gdatalog.storage.ops import DeviceOps
 
 Block = tuple[Any, ...]
 
@@ -54,7 +55,7 @@ class Tuning:
 class Walks:
     """The kernels of plans on one device."""
 
-    def __init__(self, driver: Driver, ops: Any) -> None:
+    def __init__(self, driver: Driver, ops: DeviceOps) -> None:
         self.driver = driver
         self.ops = ops
         self.tuning = Tuning()

@@ -13,6 +13,7 @@ from gdatalog.records import dataclass
 from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.elsewhere import Elsewhere, Known
 from gdatalog.storage.graph import Ranking
+from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Span
 from gdatalog.storage.symbols import SymbolTable
@@ -203,7 +204,7 @@ class AfarRows(RowStore):
         """What is held here."""
         return super().nbytes if self._here else 0
 
-    def lay(self, ops: Any) -> Elsewhere:
+    def lay(self, ops: DeviceOps) -> Elsewhere:
         self._bring()
         return super().lay(ops)
 

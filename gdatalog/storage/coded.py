@@ -14,6 +14,7 @@ import numpy as np
 
 from gdatalog.storage.dictionary import CodedColumn, Dictionary
 from gdatalog.storage.elsewhere import Elsewhere, Known
+from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
@@ -94,7 +95,7 @@ class Coded(RowStore):
             return codes.store.mirrored()
         return super().mirrored()
 
-    def lay(self, ops: Any) -> Elsewhere:
+    def lay(self, ops: DeviceOps) -> Elsewhere:
         self._bring()
         return super().lay(ops)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from gdatalog.spent import spending
 from gdatalog.storage.keys import key_to_float
+from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
@@ -56,7 +57,7 @@ class Elsewhere:
         "__weakref__", "_blocks", "_copy", "_graph", "_plain", "answers", "count", "known", "ops"
     )  # fmt: skip
 
-    def __init__(self, ops: Any, blocks: Sequence[Columns], count: int, known: Known) -> None:
+    def __init__(self, ops: DeviceOps, blocks: Sequence[Columns], count: int, known: Known) -> None:
         """`count`: how many rows there are, if none of them is there twice."""
         self.ops = ops
         self._blocks = list(blocks)

@@ -15,6 +15,7 @@ import numpy as np
 
 from gdatalog.storage.elsewhere import Elsewhere, Known
 from gdatalog.storage.membership import places_in
+from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.quantiles import Quantiles
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns
@@ -49,7 +50,7 @@ class Parts(RowStore):
         self.as_they_are()
         return super().__getstate__()
 
-    def lay(self, ops: Any) -> Elsewhere:
+    def lay(self, ops: DeviceOps) -> Elsewhere:
         self.as_they_are()
         return super().lay(ops)
 

@@ -25,6 +25,7 @@ from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.lineage import Lineage, Version, stacked
 from gdatalog.storage.membership import Bits, held_by
+from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
@@ -52,7 +53,7 @@ class Relation:
         types: tuple[TypeName, ...],
         keys: Columns,
         length: int,
-        ops: Any = None,
+        ops: DeviceOps | None = None,
     ) -> None:
         """A relation of sorted distinct rows; `length` tells how many they are, without columns.
 
@@ -101,7 +102,7 @@ class Relation:
         blocks: Sequence[Columns],
         length: int,
         distinct: bool = False,
-        ops: Any = None,
+        ops: DeviceOps | None = None,
         as_it_is: bool = False,
     ) -> Relation:
         """The relation of the rows of all blocks, which are `length` together, in any order.
@@ -167,17 +168,18 @@ class Relation:
         return Relation.of_blocks(columns, types, [tuple(map(narrow, keys))], length)
 
     @staticmethod
-    def from_table(table: Table, symbols: SymbolTable, ops: Any = None) -> Relation:
+    def from_table(table: Table, symbols: SymbolTable, ops: DeviceOps | None = None) -> Relation:
         """The relation of a table, of whose arrays it keeps only those that nobody can change.
 
         `ops`: the operations of the device on which columns may lie.
         """
         away = [not isinstance(column, np.ndarray | Texts) for column in table.columns]
+        xp: Any = np if ops is None else ops.xp
 
         def keys_of(at: int) -> Array:
             column = table.columns[at]
             if away[at]:
-                return device_keys(column, table.types[at], ops.xp)
+                return device_keys(column, table.types[at], xp)
             keys = encode_column(column, table.types[at], symbols)
             return keys.copy() if keys is column and not is_borrowed(keys) else keys
 
@@ -190,10 +192,8 @@ class Relation:
 
         late = table.length >= LATE and not any(away)
         keys = watching().aside(all_keys) if late else all_keys()
-        if any(away):
-            laid = tuple(map(ops.xp.asarray, keys))
-            return Relation.of_blocks(table.names, table.types, [laid], table.length, ops=ops)
-        return Relation.of_blocks(table.names, table.types, [tuple(keys)], table.length)
+        lies, laid = (ops, tuple(map(xp.asarray, keys))) if any(away) else (None, tuple(keys))
+        return Relation.of_blocks(table.names, table.types, [laid], table.length, ops=lies)
 
     def to_table(self, symbols: SymbolTable) -> Table:
         """The rows decoded, in whatever order they are in."""

@@ -13,7 +13,6 @@ Above 300 lines, for rows here and elsewhere are the same rows under one lock.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from threading import RLock
 from typing import Any
 
@@ -22,6 +21,7 @@ import numpy as np
 from gdatalog.spent import spending
 from gdatalog.storage.duplicates import distinct_rows, mix
 from gdatalog.storage.elsewhere import Elsewhere, Known
+from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.rows import (
     DENSE,
     INT32_MAX,
@@ -38,6 +38,8 @@ from gdatalog.watching import patiently
 # Fewer rows than these are sorted at once: it costs nothing, and people see them in order.
 FEW = 1 << 14
 
+Fingerprint = tuple[int, tuple[tuple[str, int], ...]]  # of rows: their number, and their columns
+
 
 class RowStore:
     """A set of rows of at least one column."""
@@ -48,7 +50,7 @@ class RowStore:
     )  # fmt: skip
 
     def __init__(
-        self, blocks: Sequence[Columns], count: int, known: Known, ops: Any = None
+        self, blocks: Sequence[Columns], count: int, known: Known, ops: DeviceOps | None = None
     ) -> None:
         """`ops`: the operations of the device on which the blocks lie, if they lie on one."""
         self._elsewhere = None if ops is None else Elsewhere(ops, blocks, count, known)
@@ -81,7 +83,7 @@ class RowStore:
         """The rows on a device, if they are on one (too)."""
         return self._elsewhere
 
-    def lay(self, ops: Any) -> Elsewhere:
+    def lay(self, ops: DeviceOps) -> Elsewhere:
         """The rows on a device: copied there if they are not there yet, and kept."""
         with self._lock:
             found = self._elsewhere
@@ -162,15 +164,12 @@ class RowStore:
             return [away.sorted() if away.count < FEW else away.distinct()], away
 
     @property
-    def fingerprint(self) -> bytes | None:
-        """A hash of the rows: equal rows have the same. None where there are many, or where it
+    def fingerprint(self) -> Fingerprint | None:
+        """What tells the rows from others, in this process. None where there are many, or where it
         takes a sort or a copy to know them."""
         if not self.here or self.known != Known.SORTED or self.at_most >= FEW:
             return None
-        found = blake2b(b"%d" % self.count, digest_size=16)
-        for column in self.sorted():
-            found.update(column.dtype.str.encode() + column.tobytes())
-        return found.digest()
+        return self.count, tuple((c.dtype.str, hash(c.tobytes())) for c in self.sorted())
 
     @property
     def spans(self) -> list[Span]:

@@ -6,10 +6,10 @@ A device sorts so fast that nothing is estimated from a sample.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gdatalog.storage.degrees import COMPARE, Degrees
 from gdatalog.storage.elsewhere import Elsewhere, Known, brought
+from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
@@ -58,7 +58,7 @@ def degrees(rows: Elsewhere, column: int, tests: Sequence[RowTest]) -> Degrees:
         return degrees_of(ops, counts)
 
 
-def degrees_of(ops: Any, counts: Array) -> Degrees:
+def degrees_of(ops: DeviceOps, counts: Array) -> Degrees:
     """From how often each value stands; zeros do not matter."""
     degrees, often = ops.xp.unique(counts[ops.survivors(counts)], return_counts=True)
     return Degrees.of_often(brought(degrees), brought(often))
