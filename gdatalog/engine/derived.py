@@ -19,6 +19,8 @@ from gdatalog.storage.keys import narrow
 from gdatalog.storage.ops import DeviceOps, RowOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, row_firsts
+from gdatalog.storage.table import Array
+from gdatalog.storage.threads import LONG, spread
 from gdatalog.values import TypeName
 
 # Of sorted blocks' rows, so many stand in one stretch at least that they are put in order so.
@@ -130,10 +132,14 @@ def one_after_another(blocks: Sequence[Columns]) -> Rows | None:
     stretches = list(
         zip(which[first].tolist(), low[first].tolist(), high[last].tolist(), strict=True)
     )
-    columns = tuple(
-        np.concatenate([blocks[which][at][low:high] for which, low, high in stretches])
-        for at in range(len(blocks[0]))
-    )
+
+    def column(at: int) -> Array:
+        found: Array = np.concatenate(
+            [blocks[which][at][low:high] for which, low, high in stretches]
+        )
+        return found
+
+    columns = tuple(spread(column, range(len(blocks[0])), total >= LONG))
     return columns, total
 
 
