@@ -114,3 +114,16 @@ def test_a_row_of_bars() -> None:
     assert sparkline([1, 100]) == "▁█"
     bars = sparkline(list(range(1000)))
     assert len(bars) <= 60 and bars[-1] == "█" and list(bars) == sorted(bars, key="·▁▂▃▄▅▆▇█".index)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_round_gives_more_than_it_has_tried(threads: int) -> None:
+    """Even where a thread stops because another one has filled the hash set."""
+    far = 1 << 24
+    with gd.connect(threads=threads) as db:
+        db._workspace.force(split="never", dying="never", telling="hash")
+        db["E"] = [(x * far, (x * x + y) % 300 * far) for x in range(300) for y in (1, 3, 9)]
+        text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z)."
+        rounds = db.profile(text, strategy="lftj").rounds
+    later = rounds[rounds["round"] > 0]
+    assert len(later) and (later["tried"] >= later["new"]).all()

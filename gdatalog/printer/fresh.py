@@ -48,6 +48,7 @@ class Fresh(Rows):
             nest.text.line(f"least{at}, many{at} = {space}[{2 * at}], {space}[{2 * at + 1}]")
         if not nest.tile:
             nest.text.line("tried = 0")
+            nest.at_stop = f"state[{TRIED}] += tried"
         if self.waits(nest):
             nest.text.line("waiting = 0")
         if self.hashed:

@@ -79,6 +79,7 @@ class Nest:
         self.marked: dict[tuple[Node, str], int] = {}  # lists with marks of their own
         self.widths: dict[str, str] = {}  # the dtype of a variable's keys, where known
         self.counting: Counting | None = None  # in the form for profiles
+        self.at_stop = ""  # what is noted before the function ends for somebody's wish
 
     # ------------------------------------------------------------------------------- words
 
@@ -167,6 +168,8 @@ class Nest:
             return
         asked = "ended()" if self.tile else self.call("stopped", "control")
         with self.text.block(f"if {asked}"):
+            if self.at_stop:
+                self.text.line(self.at_stop)
             self.text.line(f"return {STOPPED}")
 
     def whole(self, amount: str, share: bool) -> str:
