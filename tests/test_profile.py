@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import gdatalog as gd
 from gdatalog.engine.ledger import Ledger, StratumTold, Way
 from gdatalog.executors.limits import Limits
