@@ -174,7 +174,8 @@ def _stratum(stratum: Node, bare: bool) -> Node:
     recursive = " (recursive)" if facts.get("recursive") else ""
     rules = _rules(stratum)
     told = [many(len(rules), "rule")]
-    told += _executors(stratum)
+    strategy = facts.get("way") or facts.get("strategy")
+    told += [str(strategy)] if recursive and strategy else _executors(stratum)
     rounds = facts.get("rounds")
     if recursive and isinstance(rounds, int) and rounds:
         told.append(many(rounds, "round"))

@@ -97,6 +97,7 @@ class Planned:
             (*planned.plan.lines(), *((str(placed),) if isinstance(placed, OnWorkers) else ())),
             facts=(
                 *stratum_facts(planned.stratum),
+                ("strategy", str(planned.plan.main)),
                 *(placed.facts() if isinstance(placed, OnWorkers) else ()),
             ),
             children=tuple(self._rule(plans, by_parts) for plans in rules.values()),
