@@ -189,3 +189,9 @@ def test_what_cannot_be_compiled() -> None:
         seen.tried = seen.rows_out = 1_000_000
     told = hint(run, rows=10_000_000)
     assert told.startswith("it cannot be compiled, for cat() makes new strings: the join without")
+
+
+def test_no_more_rows_are_new_than_came_out() -> None:
+    """Loops that are begun again with more room have not seen the rows that came before."""
+    path = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
+    assert ran(path, {1: (10, 12), 2: (10, 3)}).candidates == 22

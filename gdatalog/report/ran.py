@@ -48,9 +48,10 @@ class RuleRan:
 
     @property
     def candidates(self) -> int:
-        """Rows that came out of its joins, equal ones and known ones too where they are seen."""
+        """Rows that came out of its joins, equal ones and known ones too where they are seen: of
+        loops that were begun again with more room, those that the last ones saw."""
         if self.rounds:
-            return sum(did.tried for did in self.rounds)
+            return sum(max(did.tried, did.new or 0) for did in self.rounds)
         return sum(run.rows for run in self.runs)
 
     @property
