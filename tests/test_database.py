@@ -427,7 +427,11 @@ def test_explanations(db: gd.Database) -> None:
     assert "stratum 1: path[bf] (recursive)" in str(found)
     assert "for each new path[bf](" in str(found)
     first = found.to_dict()["children"][0]
-    assert first["facts"] == {"relations": "path[bf]", "recursive": True}
+    assert first["facts"] == {
+        "relations": "path[bf]",
+        "recursive": True,
+        "strategy": "a fixpoint for each x of path[bf]",
+    }
     assert any("in E(" in node.label for node in found.tree.find("level"))
     assert found._repr_html_().startswith("<div") and "&lt;-" in found._repr_html_()
     assert "only stored relations" in str(db.explain("?- E."))
