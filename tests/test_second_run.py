@@ -16,7 +16,7 @@ import pytest
 import gdatalog as gd
 from benchmarks.programs import REAL, Real
 from gdatalog.codegen import cache, native, objects
-from gdatalog.engine import choose, prepared, stratum
+from gdatalog.engine import choose, following, prepared, replanning, stratum
 from gdatalog.engine.knobs import Strategy
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
@@ -106,6 +106,8 @@ def test_what_was_planned_is_not_planned_again(path: Path, monkeypatch: pytest.M
         (prepared, "parse_with_cautions"),
         (validity, "examine"),
         (stratum, "plan_rule"),
+        (replanning, "plan_rule"),
+        (following, "plan_rule"),
     ):
         function = getattr(module, name)
 
