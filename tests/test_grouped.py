@@ -120,6 +120,19 @@ def test_it_is_done(rule: str, bits: int) -> None:
     assert len(found.compacts) == 2 * (rule == "variables die on the way")
 
 
+@pytest.mark.parametrize(("rows", "first"), [(20_000, "x"), (2_000, "y")])
+def test_it_is_planned_and_told(rows: int, first: str) -> None:
+    """Where many rows are expected the head's first column comes first; else what costs least."""
+    random = np.random.default_rng(2)
+    with gdatalog.connect(device="cpu") as db:
+        db._workspace.force(strategy="lftj")
+        db.load("E", np.unique(random.integers(0, 2_000, (rows, 2)), axis=0))
+        text = str(db.explain("p(x, z) <- E(y, x), E(y, z)."))
+    assert f"├ {first} in E" in text
+    told = "equal rows are told apart for each (x), by (z): ~"
+    assert (told in text) == (first == "x")
+
+
 def test_no_keys_that_are_too_wide_or_computed() -> None:
     with interpreted(), small(23) as seen:
         answer("two columns of keys", "far", "lftj")
