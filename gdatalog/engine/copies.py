@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.parser.syntax import Atom, Const, Expr, Param, Var
+from gdatalog.plan.conditions import Unsuited
+from gdatalog.plan.stratum import Copy, Fallback, Once
 from gdatalog.planner.adornments import asked_for
-from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.planner.checked import CheckedRule, Schema, Stratum
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
 
 
-def copied(
-    stratum: Stratum, schema: Schema, relation: Callable[[str], Relation], scope: Scope
-) -> Relation | None:
-    """The one relation of a stratum without data of its own, if all of it is another's: in the
-    same order, and but for columns that hold one constant, which is asked for."""
+def copy_of(stratum: Stratum) -> Copy | None:
+    """That the one relation of a stratum without data of its own is a copy of another: in the same
+    order, and but for columns that hold one constant, which is asked for."""
     if stratum.recursive or len(stratum.rules) != 1:
         return None
     (rule,) = stratum.rules
@@ -32,11 +30,20 @@ def copied(
     if len({arg.name for arg in args if isinstance(arg, Var)}) < len(args):
         return None
     if len(left) == len(body.args):
-        found = relation(body.name)
-        return found if found.columns == schema.columns else found.renamed(schema.columns)
-    if not asked_for(body.name):
-        return None
-    return _without_constants(relation(body.name), body.args, schema, scope)
+        return Copy(body.name)
+    # Other constants may have been asked for too.
+    return Copy(body.name, Fallback((Unsuited(),), Once())) if asked_for(body.name) else None
+
+
+def copied(
+    copy: Copy, rule: CheckedRule, schema: Schema, relation: Relation, scope: Scope
+) -> Relation | None:
+    """The copy of a relation; None if it has rows with other constants than the rule asks for."""
+    if copy.fallback is None:
+        same = relation.columns == schema.columns
+        return relation if same else relation.renamed(schema.columns)
+    assert isinstance(rule.body, Atom)
+    return _without_constants(relation, rule.body.args, schema, scope)
 
 
 def _without_constants(

@@ -18,7 +18,6 @@ from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.best import monotone
 from gdatalog.engine.budget import accounted
 from gdatalog.engine.cluster import Cluster
-from gdatalog.engine.copies import copied
 from gdatalog.engine.counting import count_stratum, readers_of
 from gdatalog.engine.derived import Blocks, Derived, Rows, count_of, lying_afar, relation_of
 from gdatalog.engine.device import CPU, Device
@@ -340,13 +339,8 @@ class Evaluation:
         return plan_stratum(stratum, seeds, self.surroundings())
 
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
-        around = self.surroundings()
         seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
-        (name, *_) = stratum.relations
-        copy = None
-        if limit is None and not seeds[name]:
-            copy = copied(stratum, around.schemas[name], self.relation, self.scope)
-        relations = run_stratum(stratum, seeds, around, limit) if copy is None else {name: copy}
+        relations = run_stratum(stratum, seeds, self.surroundings(), limit)
         if limit is None:
             found = self.remembered.get(stratum.relations)
             if found is not None:

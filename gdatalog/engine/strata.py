@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from gdatalog.engine.choose import FallbackMet, allowing
+from gdatalog.engine.copies import copied, copy_of
 from gdatalog.engine.derived import Seeds
 from gdatalog.engine.encoding import Encoded, encode
 from gdatalog.engine.stratum import StratumRun
@@ -21,7 +22,7 @@ from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.plan.conditions import CONDITIONS, Bytes, Rows, Unsuited, When
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import Local
-from gdatalog.plan.stratum import DictionaryCodes, Once, Strategy, StratumPlan
+from gdatalog.plan.stratum import Copy, DictionaryCodes, Once, Strategy, StratumPlan
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
@@ -68,6 +69,10 @@ def plan_stratum(
     `limit`: at most so many rows of its one relation are asked for. `counted`: how many rows there
     are of each value suffices, where it is partitioned by values.
     """
+    copy = None if limit is not None or any(seeds.values()) else copy_of(stratum)
+    if copy is not None:
+        plan = StratumPlan(stratum.relations, False, copy, placement=Local(around.device.name))
+        return Ready(plan, stratum, seeds, around, ())
     encoded = None if limit is not None else encode(stratum, seeds, around)
     if encoded is not None:
         coded = _planned(encoded.stratum, encoded.seeds, encoded.around, None, counted)
@@ -197,9 +202,19 @@ def _runner(strategy: Strategy) -> Callable[[Any, Ready], Relations | None]:
     """What runs a strategy, by its class."""
     if isinstance(strategy, Once):
         return _once
+    if isinstance(strategy, Copy):
+        return _copy
     from gdatalog.engine.fixpoint import RUNNERS
 
     return RUNNERS[type(strategy)]
+
+
+def _copy(strategy: Copy, ready: Ready) -> Relations | None:
+    around, (rule,) = ready.around, ready.stratum.rules
+    name = rule.head.name
+    source = around.relation(strategy.relation)
+    found = copied(strategy, rule, around.schemas[name], source, around.scope)
+    return None if found is None else {name: found}
 
 
 def _once(_: Once, ready: Ready) -> Relations:

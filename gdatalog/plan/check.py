@@ -18,7 +18,7 @@ from gdatalog.plan.nodes import (
     Step,
     slots,
 )
-from gdatalog.plan.stratum import Once, Partitioned, SemiNaive, StratumPlan
+from gdatalog.plan.stratum import Copy, Once, Partitioned, SemiNaive, StratumPlan
 
 
 class PlanError(AssertionError):
@@ -118,11 +118,13 @@ def check_stratum(plan: StratumPlan) -> None:
     follows = set().union(*(rule.recursive_on for rule in plan.rules))
     _demand(follows <= heads, f"{sorted(follows - heads)} is followed, and in no rule's head")
     if not plan.recursive:
-        _demand(ways == (Once(),) and not follows, "what is not recursive runs once")
+        copy = isinstance(ways[0], Copy) and not plan.rules and ways[1:] in ((), (Once(),))
+        _demand(copy or ways == (Once(),), "what is not recursive runs once, or is a copy")
+        _demand(not follows, "what is not recursive follows new rows")
         return
     _demand(isinstance(ways[-1], SemiNaive), "only rounds evaluate every recursion")
     for way in ways:
-        _demand(not isinstance(way, Once), "a recursive stratum does not run once")
+        _demand(not isinstance(way, Once | Copy), "a recursive stratum does not run once")
         if isinstance(way, Partitioned):
             _demand([key.relation for key in way.keys] == sorted(names), "each relation has a key")
             _demand(way is plan.main, "the plans of rules are those of another strategy")

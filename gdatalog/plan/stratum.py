@@ -47,6 +47,17 @@ class Once:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """Nothing runs: the relation is another one, perhaps without columns that are one constant."""
+
+    relation: str
+    fallback: Fallback | None = None
+
+    def __str__(self) -> str:
+        return f"a copy of {self.relation}"
+
+
+@dataclass(frozen=True, slots=True)
 class SemiNaive:
     """Rounds: each follows the rows that the round before has added.
 
@@ -119,7 +130,7 @@ class Worklist:
         return "one worklist"
 
 
-Strategy = Once | SemiNaive | BitmapRounds | Partitioned | InPlaceLattice | Worklist
+Strategy = Once | Copy | SemiNaive | BitmapRounds | Partitioned | InPlaceLattice | Worklist
 
 
 # -------------------------------------------------------------------------------- rewrites
@@ -192,7 +203,7 @@ class StratumPlan:
         compute what compiled loops cannot."""
         told = [str(rewrite) for rewrite in self.rewrites]
         starts = ""  # when the strategy does
-        for strategy in self.strategies if self.recursive else ():
+        for strategy in () if self.main == Once() else self.strategies:
             told.append(f"{starts}{strategy}")
             if strategy.fallback is None or (not whole and strategy.fallback.on(Unsuited)):
                 break

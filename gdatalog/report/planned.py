@@ -100,7 +100,8 @@ class Planned:
                 ("strategy", str(planned.plan.main)),
                 *(placed.facts() if isinstance(placed, OnWorkers) else ()),
             ),
-            children=tuple(self._rule(plans, by_parts) for plans in rules.values()),
+            children=tuple(self._rule(plans, by_parts) for plans in rules.values())
+            or tuple(Node("rule", rule_text(rule)) for rule in planned.stratum.rules),
         )
 
     def _rule(self, plans: Sequence[PlannedRule], by_parts: str | None) -> Node:
