@@ -175,7 +175,7 @@ def _stratum(stratum: Node, bare: bool) -> Node:
     rules = _rules(stratum)
     told = [many(len(rules), "rule")]
     strategy = facts.get("way") or facts.get("strategy")
-    told += [str(strategy)] if recursive and strategy else _executors(stratum)
+    told += _executors(stratum) if strategy in (None, "once") else [str(strategy)]
     rounds = facts.get("rounds")
     if recursive and isinstance(rounds, int) and rounds:
         told.append(many(rounds, "round"))
