@@ -21,7 +21,9 @@ UNLIMITED = 1 << 40
 SMALL = 1 << 20  # bytes of working space that are not worth an entry
 TRIM = 32  # working space of such a part of the limit is worth a look at what could be given back
 LARGE = 1 << 22  # bytes of an array that the allocator asks the system for by itself
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # as mallopt numbers what it sets
+ARENAS = 2  # of the allocator: what a thread has freed serves others
+# As mallopt numbers what it sets.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _NOTHING = nullcontext()
 
 TEXTS = "texts"  # the owner of those that an evaluation makes
@@ -175,12 +177,14 @@ def free_at_once() -> None:
     """From now on the memory of a large array that is freed goes back to the system (glibc).
 
     By default glibc raises the size from which it does so whenever such an array is freed, up to
-    32 MiB, and each thread keeps what it frees below that. This is for a process of our own.
+    32 MiB, and each thread keeps what it frees below that, where no other can use it. This is for a
+    process of our own.
     """
     found = _allocator("mallopt")
     if found is not None:
         found(_M_MMAP_THRESHOLD, LARGE)
         found(_M_TRIM_THRESHOLD, LARGE)
+        found(_M_ARENA_MAX, ARENAS)
 
 
 def _instead(most: str) -> str:

@@ -18,13 +18,16 @@ from loading import Decl
 from test_export import empty, sample, tables
 
 import gdatalog
+from gdatalog.cpu_ops.text_kernels import text_kernels_for
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage import writers
 from gdatalog.storage.as_text import facts_text
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.readers import read_facts, read_table
-from gdatalog.storage.table import Table
+from gdatalog.storage.table import Table, Texts
+from gdatalog.storage.text_set import TextSet
+from gdatalog.storage.threads import ahead
 from gdatalog.storage.writers import write_facts, write_table
 
 
@@ -197,7 +200,9 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(gdatalog.__file__).parents[1
 CHILD = """
 import sys
 import numpy as np
-from gdatalog.storage.table import Table
+from gdatalog.storage.table import Table, Texts
+from gdatalog.storage.text_set import TextSet
+from gdatalog.storage.threads import ahead
 from gdatalog.storage.writers import write_table
 
 {before}
@@ -288,3 +293,43 @@ def test_many_rows_come_in_batches() -> None:
         again = read_table(name, declared=declared_as(table))
         assert (again.columns[0] == table.columns[0]).all()
         assert again.columns[1].decode().tolist() == frame["s"].tolist()
+
+
+def test_work_ahead_comes_in_order_and_only_a_few_pieces_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gdatalog.storage.threads.cores", lambda: 2)
+    begun: list[int] = []
+
+    def work(item: int) -> int:
+        begun.append(item)
+        return 10 * item
+
+    for at, made in enumerate(ahead(work, range(50), True)):
+        assert made == 10 * at
+        assert max(begun) <= at + 3
+
+
+def test_an_error_of_work_ahead_comes_where_its_piece_would(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gdatalog.storage.threads.cores", lambda: 2)
+    found = ahead(lambda item: 1 // (3 - item), range(10), True)
+    assert [next(found), next(found), next(found)] == [0, 0, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(found)
+
+
+def test_compiled_lines_of_several_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gdatalog.storage.as_text._BATCH", 8)
+    monkeypatch.setattr("gdatalog.storage.as_text._LINES", 7)
+    kernels = text_kernels_for(1 << 40)
+    assert kernels is not None
+    texts = TextSet(kernels)
+    codes = texts.add([f"t{i % 10}\u00e4" for i in range(100)])
+    table = Table(("s", "i"), ("symbol", "int"), (Texts(codes, texts), np.arange(100)), 100)
+    write_facts(table, tmp_path / "r.facts")
+    lines = (tmp_path / "r.facts").read_text(encoding="utf-8").splitlines()
+    assert lines == [f"t{i % 10}\u00e4\t{i}" for i in range(100)]

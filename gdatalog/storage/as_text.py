@@ -15,11 +15,12 @@ from gdatalog.storage.load_options import check_delimiter
 from gdatalog.storage.place import shown
 from gdatalog.storage.table import Column, Table, Texts
 from gdatalog.storage.text_set import TextSet
-from gdatalog.storage.threads import cores, spread
+from gdatalog.storage.threads import ahead
 from gdatalog.values import TypeName, timestamp_to_text
 from gdatalog.watching import watching
 
 _BATCH = 1 << 16  # rows that are turned into text at a time
+_LINES = 1 << 14  # rows that compiled code turns into lines at a time
 _MARK = b"\xef\xbb\xbf"
 _UNQUOTABLE = ("\t", "\n", "\r")
 
@@ -62,21 +63,19 @@ def _facts_bytes(
     are_texts = [isinstance(column, Texts) for column in table.columns]
 
     def lines(start: int) -> memoryview | None:
-        rows = [column[start : start + _BATCH] for column in columns]
+        rows = [column[start : start + _LINES] for column in columns]
         return texts.lines(rows, are_texts, delimiter)
 
-    at_once = _BATCH * cores()
-    for first in starts(table, at_once):
-        places = range(first, min(first + at_once, table.length), _BATCH)
-        for place, found in zip(places, spread(lines, places, len(places) > 1), strict=True):
-            if found is None:
-                # Who goes through the texts one by one says what is wrong.
-                for text in facts_text(table, relation, delimiter=delimiter):
-                    text.encode()
-                return
-            if place == 0 and bytes(found[:3]) == _MARK:
-                yield _MARK
-            yield found
+    found = ahead(lines, range(0, table.length, _LINES), table.length > _BATCH)
+    for place, piece in zip(starts(table, _LINES), found, strict=True):
+        if piece is None:
+            # Who goes through the texts one by one says what is wrong.
+            for text in facts_text(table, relation, delimiter=delimiter):
+                text.encode()
+            return
+        if place == 0 and bytes(piece[:3]) == _MARK:
+            yield _MARK
+        yield piece
 
 
 def _facts_text(table: Table, delimiter: str, header: bool) -> Iterator[str]:

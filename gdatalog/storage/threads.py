@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from itertools import pairwise
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, pairwise
 from typing import TypeVar
 
 from gdatalog.watching import watching, working_for
@@ -45,6 +46,28 @@ def spread(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> l
 
     with ThreadPoolExecutor(workers, initializer=working_for, initargs=(watch,)) as pool:
         return list(pool.map(unless_left, todo))
+
+
+def ahead(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> Iterator[Made]:
+    """`work` of each item, in the items' order. If it is `long`, threads work on the next few
+    items while the caller uses the last one."""
+    workers = cores() if long else 1
+    if workers < 2:
+        yield from map(work, items)
+        return
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    todo, begun = iter(items), deque[Future[Made]]()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            begun.extend(pool.submit(work, item) for item in islice(todo, workers + 1))
+            while begun:
+                made = begun.popleft().result()
+                begun.extend(pool.submit(work, item) for item in islice(todo, 1))
+                yield made
+        finally:
+            for future in begun:
+                future.cancel()
 
 
 def by_stretches(work: Callable[[slice], None], length: int) -> None:
