@@ -20,6 +20,7 @@ from gdatalog.values import shown_name
 UNLIMITED = 1 << 40
 SMALL = 1 << 20  # bytes of working space that are not worth an entry
 TRIM = 32  # working space of such a part of the limit is worth a look at what could be given back
+MUCH = 1 << 24  # bytes that the allocator has free, which are worth giving back
 LARGE = 1 << 22  # bytes of an array that the allocator asks the system for by itself
 ARENAS = 2  # of the allocator: what a thread has freed serves others
 # As mallopt numbers what it sets.
@@ -171,6 +172,27 @@ def trim() -> None:
     found = _allocator("malloc_trim")
     if found is not None:
         found(0)
+
+
+def trim_if_much() -> None:
+    """The same, if that is much."""
+    free = _free()
+    if free is not None and free() >= MUCH:
+        trim()
+
+
+@cache
+def _free() -> Callable[[], int] | None:
+    """How many bytes the allocator has free; None where there is no telling (glibc 2.33 tells)."""
+    found = _allocator("mallinfo2")
+    if found is None:
+        return None
+    import ctypes
+
+    told = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    fields = [(name, ctypes.c_size_t) for name in told.split()]
+    found.restype = type("mallinfo2", (ctypes.Structure,), {"_fields_": fields})  # type: ignore[attr-defined]
+    return lambda: found().fordblks  # type: ignore[attr-defined, no-any-return]
 
 
 def free_at_once() -> None:

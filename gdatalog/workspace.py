@@ -333,10 +333,11 @@ class Workspace:
         folders: Folders | None = None,
         reports: Ledger | None = None,
         strategy: str = "auto",
+        ends: bool = False,
     ) -> Session:
         """Checks a program and keeps its rules, if they are right; nothing is evaluated yet.
 
-        `key`: the name that its rules are kept under, in place of what was under it. None: each
+        `ends`: whether nobody asks for anything but what it asks for. `key`: the name that its rules are kept under, in place of what was under it. None: each
         statement is kept by itself, so that what is typed again replaces what was typed before;
         more is to come, so that a relation without data is no reason to warn.
         """
@@ -352,7 +353,7 @@ class Workspace:
         try:
             session = self.session(
                 program, params, folders=folders, reports=reports, lasting=True,
-                whole=key is not None, strategy=strategy,
+                whole=key is not None, strategy=strategy, ends=ends,
             )  # fmt: skip
         except BaseException:
             self.texts = before
@@ -385,6 +386,7 @@ class Workspace:
         lasting: bool = False,
         whole: bool = False,
         strategy: str = "auto",
+        ends: bool = False,
     ) -> Session:
         """A program over the rules and data at hand, checked."""
         self.check_open()
@@ -418,6 +420,7 @@ class Workspace:
                 {**self.params, **(params or {})},
                 lasting,
                 whole,
+                ends,
             )
 
     def tell(self, session: Session) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.account import LARGE, trim_if_much
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.best import monotone
 from gdatalog.engine.budget import accounted
@@ -25,6 +26,7 @@ from gdatalog.engine.extending import together
 from gdatalog.engine.facts import fact_rows, in_rows
 from gdatalog.engine.inputs import extended
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.last_use import LastUse
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import CheckedText
 from gdatalog.engine.remembered import (
@@ -74,11 +76,15 @@ class Evaluation:
     cluster: Cluster | None = None
     asked: Collection[str] = ()  # what will be asked for in the end
     untrusted: bool = False
+    # Is told of relations that nobody reads any more, where no call comes after this one.
+    let_go: Callable[[str], None] | None = None
     scope: Scope = field(init=False)
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
     _read: dict[tuple[str, ...], list[str]] = field(default_factory=dict)  # by strata
     _counts: dict[str, Schema] = field(default_factory=dict)  # of numbers of rows
+    _last_use: LastUse | None = None
+    _gone: set[str] = field(default_factory=set)  # relations that have been let go
 
     def __post_init__(self) -> None:
         self.scope = Scope(self.symbols, self.params, bounded=self.untrusted)
@@ -162,6 +168,8 @@ class Evaluation:
 
     def _evaluate(self, wanted: Iterable[str]) -> None:
         """Evaluates what the wanted relations need, strata below first."""
+        if self.let_go is not None and self._last_use is None:
+            self._last_use = LastUse(self.strata_of(self.asked), self._reads, self.asked)
         needed = self.needed(wanted)
         for name in sorted(needed & self.checked.unbound.keys()):
             raise self.checked.unbound[name]
@@ -177,8 +185,28 @@ class Evaluation:
             found = self._recall(stratum) or self._follow(stratum)
             found = found or self._counted(stratum, strata, wanted, counting)
             self._known.update(found or self._run(stratum, None))
-        for name in needed - self._known.keys():
+            if self.let_go is not None:
+                self._let_go(stratum, self.let_go)
+        for name in needed - self._known.keys() - self._gone.difference(wanted):
             self._known[name] = self._given(name)
+
+    def _let_go(self, stratum: Stratum, let_go: Callable[[str], None]) -> None:
+        """Lets go of the relations that nobody reads once a stratum has been evaluated."""
+        assert self._last_use is not None
+        freed = 0
+        for name in stratum.relations:
+            let_go(name)  # what files say of it is among its rows
+        for name in self._last_use.after(stratum):
+            relation = self._known.pop(name, None)
+            let_go(name)
+            self.remembered.pop((name,), None)
+            self._gone.add(name)
+            for what in (name, f"index of {name}", f"codes of {name}"):
+                if what in self.limits.held:
+                    self.limits.charge(what, 0)
+            freed += 0 if relation is None else relation.nbytes + relation.trie_nbytes
+        if freed >= LARGE:
+            trim_if_much()
 
     def _given(self, name: str) -> Relation:
         """A relation without rules: its data and its facts."""
@@ -281,7 +309,7 @@ class Evaluation:
     def _remember(
         self, stratum: Stratum, relations: Mapping[str, Relation], what: str = ""
     ) -> None:
-        if self.keep(stratum.relations):
+        if self.let_go is None and self.keep(stratum.relations):
             versions = {read: held.version for read, held in self._below(stratum).items()}
             self.remembered[tuple(name + what for name in stratum.relations)] = Remembered(
                 self._made_of(stratum), versions, relations

@@ -65,6 +65,15 @@ class Inputs(Mapping[str, Relation]):
         self.warn = warn
         self.lists = lists
         self._joined: dict[str, Relation] = {}
+        self._files: dict[str, list[tuple[Any, ...]]] = {}  # what was read for each relation
+
+    def let_go(self, name: str) -> None:
+        """Nobody reads a relation any more: what was read for it alone goes."""
+        self._joined.pop(name, None)
+        self.read.unions.pop(name, None)
+        for key in self._files.pop(name, ()):
+            if not any(key in keys for keys in self._files.values()):
+                self.read.files.pop(key, None)
 
     def __contains__(self, name: object) -> bool:
         return name in self.stored or name in self.sources or name in self.lists
@@ -118,6 +127,7 @@ class Inputs(Mapping[str, Relation]):
         directive, folders = source
         with placed(directive):
             found, path, schema, key, version = self._find(source, name)
+            self._files.setdefault(name, []).append(key)
             if found is None:
                 findings = Findings()
 

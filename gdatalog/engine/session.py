@@ -113,6 +113,7 @@ class Session:
     params: Mapping[str, Any] = field(default_factory=dict)
     lasting: bool = False  # whether the text's rules stay: then what they give is remembered
     whole: bool = True
+    ends: bool = False  # whether nobody asks for anything but what the text asks for
     parts: Parts = field(init=False)
     outline: Outline = field(init=False)
     stated: Stated = field(init=False)
@@ -217,6 +218,7 @@ class Session:
         limits = Limits(memory=settings.memory, watch=settings.watch)
 
         lasting = self.lasting
+        asked = frozenset(ask.name for ask in self.asks())
 
         def keep(names: Collection[str]) -> bool:
             if any(name.startswith("?") for name in names):
@@ -243,8 +245,10 @@ class Session:
             settings.knobs,
             settings.device,
             settings.cluster,
-            frozenset(ask.name for ask in self.asks()),
+            asked,
             settings.untrusted,
+            # Queries may be rewritten: then they read what no rule of the program does.
+            stored.let_go if self.ends and not any(n.startswith("?") for n in asked) else None,
         )
 
     @property

@@ -61,8 +61,9 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
         with db._lock:
             with line("reading"):
                 session = db._workspace.keep(
-                    program, "<program>", job.params, job.folders, reports=reports
-                )
+                    program, "<program>", job.params, job.folders, reports=reports,
+                    ends=not job.explain,
+                )  # fmt: skip
             if job.explain:
                 from gdatalog.report import explain
 

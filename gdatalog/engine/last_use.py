@@ -1,0 +1,36 @@
+"""Which relations nobody reads any more, while a program runs to its end.
+
+What such a program asks for is known before it starts. So a relation that it does not ask for can
+go after the last stratum that reads it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+
+from gdatalog.planner.checked import Stratum
+
+
+class LastUse:
+    """Counts, for each relation, the strata that are still to read it."""
+
+    def __init__(
+        self,
+        strata: Sequence[Stratum],
+        reads: Callable[[Stratum], Sequence[str]],
+        asked: Collection[str],
+    ) -> None:
+        """`strata`: all that will be evaluated. `asked`: relations that stay."""
+        self._reads = {stratum.relations: reads(stratum) for stratum in strata}
+        self._readers = Counter(name for names in self._reads.values() for name in names)
+        self._asked = asked
+
+    def after(self, stratum: Stratum) -> list[str]:
+        """The relations that nobody reads once this stratum has been evaluated."""
+        read = self._reads.pop(stratum.relations, None)
+        if read is None:  # an error had it evaluated again
+            return []
+        self._readers.subtract(read)
+        names = (*read, *stratum.relations)
+        return [n for n in names if not self._readers[n] and n not in self._asked]
