@@ -192,7 +192,7 @@ def _free() -> Callable[[], int] | None:
     told = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
     fields = [(name, ctypes.c_size_t) for name in told.split()]
     found.restype = type("mallinfo2", (ctypes.Structure,), {"_fields_": fields})  # type: ignore[attr-defined]
-    return lambda: found().fordblks  # type: ignore[attr-defined, no-any-return]
+    return lambda: found().fordblks  # type: ignore[attr-defined]
 
 
 def free_at_once() -> None:

@@ -337,9 +337,11 @@ class Workspace:
     ) -> Session:
         """Checks a program and keeps its rules, if they are right; nothing is evaluated yet.
 
-        `ends`: whether nobody asks for anything but what it asks for. `key`: the name that its rules are kept under, in place of what was under it. None: each
+        `key`: the name that its rules are kept under, in place of what was under it. None: each
         statement is kept by itself, so that what is typed again replaces what was typed before;
         more is to come, so that a relation without data is no reason to warn.
+
+        `ends`: whether nobody asks for anything but what it asks for.
         """
         before = self.texts
         home = folders or self.folders

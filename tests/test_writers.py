@@ -320,9 +320,7 @@ def test_an_error_of_work_ahead_comes_where_its_piece_would(
         next(found)
 
 
-def test_compiled_lines_of_several_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiled_lines_of_several_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gdatalog.storage.as_text._BATCH", 8)
     monkeypatch.setattr("gdatalog.storage.as_text._LINES", 7)
     kernels = text_kernels_for(1 << 40)
