@@ -421,6 +421,10 @@ class Watch:
             self._listener = listener
             self._told = perf_counter()
 
+    def beside(self) -> Watch:
+        """For a thread that works for this call, and is not waited for."""
+        return _Aside(self)
+
     def aside(self, work: Callable[[], Made], ended: bool = False) -> Made:
         """What `work` gives, in a thread of its own; this one polls meanwhile.
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from gdatalog.engine.files import FilePolicy, Folders, locate, placed, read_relation
+from gdatalog.engine.reading_ahead import Made, Reading, ReadingAhead
 from gdatalog.errors import Caution, Error
 from gdatalog.parser.syntax import Decl, Directive, Statement
 from gdatalog.planner.checked import Schema
@@ -66,6 +68,7 @@ class Inputs(Mapping[str, Relation]):
         self.lists = lists
         self._joined: dict[str, Relation] = {}
         self._files: dict[str, list[tuple[Any, ...]]] = {}  # what was read for each relation
+        self.ahead: ReadingAhead | None = None
 
     def let_go(self, name: str) -> None:
         """Nobody reads a relation any more: what was read for it alone goes."""
@@ -124,32 +127,52 @@ class Inputs(Mapping[str, Relation]):
 
     def file(self, source: Source, name: str) -> Relation:
         """What one `.input` reads: once, as long as the file does not change."""
-        directive, folders = source
+        directive, _ = source
         with placed(directive):
             found, path, schema, key, version = self._find(source, name)
             self._files.setdefault(name, []).append(key)
             if found is None:
-                findings = Findings()
-
-                def made() -> Relation:
-                    table = read_relation(
-                        directive, name, path, schema, folders, findings, self.symbols
-                    )
-                    relation = Relation.from_table(table, self.symbols)
-                    souffle = directive.path is None  # whose forms say nothing of duplicates
-                    if table.types:
-                        findings.count(table.length, table.length if souffle else relation.length)
-                    return relation
-
-                watch = watching()
+                watch, made = watching(), None
                 with watch.work("loading", f"{name} from {path}"), spending("loading"):
                     if directive.path is not None:
                         found = self.afar(path, name, schema)
-                    found = found or watch.aside(made)
+                    if found is None and self.ahead is not None:
+                        made = self.ahead.take(key)
+                    if found is None:
+                        made = made or watch.aside(lambda: self._made(source, name, path, schema))
+                        found = made.relation
                 self.read.files[key] = version, found
-                for caution in findings.cautions(name):
+                for caution in () if made is None else made.findings.cautions(name):
                     self.warn(replace(caution, span=caution.span or directive.span))
+                if self.ahead is not None:
+                    self.ahead.after(version[1])
             return found
+
+    def _made(self, source: Source, name: str, path: str, schema: Schema | None) -> Made:
+        """What a file holds."""
+        directive, folders = source
+        findings = Findings()
+        table = read_relation(directive, name, path, schema, folders, findings, self.symbols)
+        relation = Relation.from_table(table, self.symbols)
+        souffle = directive.path is None  # whose forms say nothing of duplicates
+        if table.types:
+            findings.count(table.length, table.length if souffle else relation.length)
+        return Made(relation, findings)
+
+    def read_ahead(self, names: Iterable[str], spare: Callable[[], int]) -> ReadingAhead:
+        """Has a thread read the files of relations, in this order, from the first one on that this
+        thread reads. `spare`: how many more bytes may be held."""
+        files = []
+        for source, name in ((source, n) for n in names for source in self.sources.get(n, ())):
+            try:
+                found, path, schema, key, (_, size) = self._find(source, name)
+            except Error:  # who asks for it tells of it
+                continue
+            if found is None:
+                read = partial(self._made, source, name, path, schema)
+                files.append(Reading(key, f"{name} from {path}", size, read))
+        self.ahead = ReadingAhead(files, spare)
+        return self.ahead
 
     def _find(
         self, source: Source, name: str

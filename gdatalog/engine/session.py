@@ -9,6 +9,7 @@ Above 300 lines, for a call is told in one piece.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.lists import Lists
 from gdatalog.engine.prepared import CheckedText, Prepared
 from gdatalog.engine.remembered import Memory
+from gdatalog.engine.stratum import atoms
 from gdatalog.engine.texts import Outline, Stated, Texts
 from gdatalog.engine.untrusted import check_program
 from gdatalog.errors import Caution, DataError, Error, UsageError
@@ -351,6 +353,22 @@ class Session:
         if name in self.inputs or self.evaluation.derived(name) or self.stated.own is not None:
             return None
         return self.stated.texts.rows(name, self.checked.schemas[name].types)
+
+    @contextmanager
+    def reading_ahead(self) -> Iterator[None]:
+        """Within, files that the text's outputs need are read while rules run, if nothing else is
+        asked for."""
+        evaluation = self.evaluation
+        if evaluation.let_go is None or self.settings.cluster is not None:
+            yield
+            return
+        strata = evaluation.strata_of(evaluation.asked)
+        names = (atom.name for s in strata for rule in s.rules for atom in atoms(rule))
+        ahead = self.inputs.read_ahead(dict.fromkeys(names), evaluation.limits.spare)
+        try:
+            yield
+        finally:
+            ahead.stop()
 
     def done_by(self, before: int) -> str:
         """What has done the work since the ledger told of so much that was spread: a device, or

@@ -72,7 +72,7 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
                 return []
             started, before = perf_counter(), so_far()
             shown = sum(_to_stdout(ask, job.folders) for ask in session.asks())
-            with output.document(shown):
+            with output.document(shown), session.reading_ahead():
                 failed = answer_all(db, session, output, job.folders, line, job.timing, job.bail)
             seconds = perf_counter() - started
             if job.timing:

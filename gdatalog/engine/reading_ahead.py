@@ -1,0 +1,99 @@
+"""Files that a thread reads before a rule asks for them, in the order in which rules will.
+
+What fails there is forgotten: who asks for the file reads it, and meets the error in its place.
+Small files are left to who asks for them, so that their texts are numbered in one order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Event, Lock
+from typing import Any
+
+from gdatalog.hands import begun
+from gdatalog.records import dataclass, field
+from gdatalog.storage.load_options import Findings
+from gdatalog.storage.relation import Relation
+from gdatalog.watching import PATIENCE, Watch, watching, working_for
+
+LARGE = 1 << 21  # bytes of a file that is worth it; the texts of such a one come in any order
+LONG = 1 << 20  # bytes of a file that compiled code reads
+ROOM = 4  # bytes that there must be room for, for each byte of a file
+
+Key = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Made:
+    """What a file holds, and what is to be said of it."""
+
+    relation: Relation
+    findings: Findings
+
+
+@dataclass(slots=True)
+class Reading:
+    """A file that is to be read."""
+
+    key: Key  # under which what has been read is known
+    what: str  # as who looks on is told
+    size: int
+    read: Callable[[], Made]
+    begun: bool = False
+    made: Made | None = None
+    done: Event = field(default_factory=Event)
+
+
+class ReadingAhead:
+    """Reads files, one after the other, beside the evaluation."""
+
+    def __init__(self, files: Sequence[Reading], spare: Callable[[], int]) -> None:
+        """`spare`: how many more bytes may be held."""
+        self._waiting = {each.key: each for each in files if each.size >= LARGE}
+        self._spare = spare
+        self._lock = Lock()
+        self._watch: Watch | None = None
+
+    def after(self, size: int) -> None:
+        """A file of so many bytes has been read by who asked for it. From the first long one on a
+        thread reads others: by then all that this takes has been imported."""
+        if self._watch is None and self._waiting and size >= LONG:
+            self._watch = watching().beside()
+            begun(self._run)
+
+    def stop(self) -> None:
+        """Nobody asks for files any more: the thread ends at its next look."""
+        with self._lock:
+            self._waiting.clear()
+        if self._watch is not None:
+            self._watch.left = True
+
+    def take(self, key: Key) -> Made | None:
+        """What a file holds, if the thread has begun to read it; else it will not."""
+        with self._lock:
+            file = self._waiting.pop(key, None)
+            if file is None or not file.begun:
+                return None
+        watch = watching()
+        while not file.done.wait(PATIENCE):
+            watch.poll()
+        return file.made
+
+    def _run(self) -> None:
+        assert self._watch is not None
+        working_for(self._watch)
+        try:
+            for file in list(self._waiting.values()):
+                with self._lock:
+                    if file.key not in self._waiting or ROOM * file.size > self._spare():
+                        continue
+                    file.begun = True
+                try:
+                    with self._watch.work("loading", file.what):
+                        file.made = file.read()
+                except BaseException:  # also that nobody waits any more
+                    pass
+                finally:
+                    file.done.set()
+        finally:
+            working_for(Watch())
