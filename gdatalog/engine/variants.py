@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # Rows that breadth-first rounds look at before loops are worth compiling, and that a round may look
 # at in any case.
 LOOPS, LEAST = 300_000.0, 200_000
-# Rows that are not worth the start of a thread for loops, by what they look at and as they come.
+# Rows that are not worth another thread for loops, by what they look at and as they come.
 SHORT, FEW = 50_000.0, 1 << 12
 TURN, LOOPS_TURN = 15_000, 10_000  # rows: what a turn of a rule costs besides, and one of loops
 COMBINATION, MERGING = 30_000, 16  # the same of one combination of runs; and to merge a row
@@ -367,9 +367,10 @@ class Variant:
                 if self.waiting >= LOOPS:
                     loops.use(self._function(loops.printed, self.waiting))
                     self.waiting = 0.0
-                alone = count <= FEW and count * self.rate < SHORT
+                most = self.run.around.knobs.workers - 1.0
+                hands = 1 + int(min(most, max(count / FEW, count * self.rate / SHORT)))
                 before = 0
-                loops.begin({f"new{at}": column for at, column in enumerate(given)}, alone)
+                loops.begin({f"new{at}": column for at, column in enumerate(given)}, hands)
             room = known.room if isinstance(known, Hashed) else ENDLESS
             status = loops.go_on(known.arguments, room, limits)
             tried, rows = loops.counts()

@@ -188,7 +188,6 @@ class Loops:
         self.control = np.zeros(16, dtype=np.int64)
         self.workers: list[FreshWorker] = []
         self.at_work: list[FreshWorker] = []
-        self.alone = False
         self._tries: list[Trie | HashTrie | None] = [None] * len(printed.which)
         self._sizes = np.zeros(len(printed.scalars), dtype=np.int64)
         self._reads = [Reads.of(printed, at) for at in range(len(printed.which))]
@@ -252,13 +251,11 @@ class Loops:
                     for worker in self.workers:
                         worker.call.let_go(name)
 
-    def begin(self, given: Mapping[str, Array], alone: bool) -> None:
-        """From the first of these rows on. `alone`: there is so little to do that no thread is
-        worth its start."""
+    def begin(self, given: Mapping[str, Array], hands: int) -> None:
+        """From the first of these rows on; `hands`: how many threads are worth their start."""
         self.control[COUNTER] = 0
         # Who has begun must come to the end, so they are the same until all is done.
-        self.alone = alone
-        self.at_work = self.workers[:1] if alone else self.workers
+        self.at_work = self.workers[:hands]
         texts = self.printed.expressions
         beside = dict(given)
         if texts.of_symbols:  # of which there may be more by now
@@ -281,7 +278,7 @@ class Loops:
                 worker.call.set(name, array)
             worker.share = room // len(workers)
             worker.account = limits.account
-        if self.alone:
+        if len(workers) == 1:
             workers[0].run()
         else:
             self._together(limits)
