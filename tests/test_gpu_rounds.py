@@ -84,17 +84,34 @@ def test_marks_that_have_no_room(ran: list[bool], monkeypatch: pytest.MonkeyPatc
     assert ran and not any(ran)
 
 
-@pytest.mark.parametrize("patient", [True, False])
-def test_little_is_tried_by_other_rounds_first(
-    patient: bool, ran: list[bool], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("small", "launch", "rounds", "expected"),
+    [
+        (1 << 60, 0, 0, []),  # too little has been looked at
+        (500, 1 << 60, 0, []),  # enough, but little at a time
+        (500, 1, 0, [True]),
+        (-1, 0, 1 << 60, []),  # on the device at once
+        (-1, 0, 0, [True]),
+    ],
+)
+def test_rounds_go_to_the_device_when_they_are_large(
+    small: int,
+    launch: int,
+    rounds: int,
+    expected: list[bool],
+    ran: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fixpoint, "ROUNDS", 1 << 60 if patient else 0)
+    monkeypatch.setattr(fixpoint, "SMALL", small)
+    monkeypatch.setattr(fixpoint, "LAUNCH", launch)
+    monkeypatch.setattr(fixpoint, "ROUNDS", rounds)
     with gdatalog.connect(device="cpu") as db:
         db._workspace.device = Gpu(HostDriver())
         db._workspace.force(split="never")
-        db["E"] = [(x, x + 1) for x in range(9)]
-        db.query("p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z).")
-    assert ran == ([] if patient else [True])
+        db["E"] = [(x, x + 1) for x in range(40)]
+        text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
+        assert len(db.query(text)) == 820
+    assert ran == expected
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import fixpoint, rounds, strata
+from gdatalog.engine import fixpoint, strata
 from gdatalog.engine.improving import InPlace
 from gdatalog.engine.marked_rounds import MarkedRounds
 from gdatalog.engine.one_worklist import OneWorklist
@@ -154,7 +154,6 @@ def running(knobs: dict[str, str], hasty: bool) -> Iterator[tuple[gd.Database, l
         if hasty:
             patch.setattr(fixpoint, "ROUNDS", 0)
             patch.setattr(fixpoint, "DEEP", 2)
-            patch.setattr(rounds, "DEEP", 2)
         db = stack.enter_context(gd.connect(device="cpu", threads=1))
         db._workspace.force(**knobs)
         stack.enter_context(interpreted())

@@ -27,6 +27,9 @@ NOTICED = 100_000  # rows: runs that look at fewer do not count when a join come
 ROUNDS = 1_000_000  # rows that rounds may look at before a compiled fixpoint takes over
 # Rounds after which a linear recursion goes over to one worklist, if they gave so few rows each.
 DEEP, SHALLOW = 64, 10_000
+# On a device: rows that rules look at on the CPU before the device is asked at all, and how many
+# at a time are worth its launches.
+SMALL, LAUNCH = 1_000_000, 100_000
 
 MOST_REMEMBERED = 1000
 

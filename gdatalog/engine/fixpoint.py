@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdatalog.engine.best import Best
-from gdatalog.engine.choose import DEEP, ROUNDS, SHALLOW
+from gdatalog.engine.choose import DEEP, LAUNCH, ROUNDS, SHALLOW, SMALL
 from gdatalog.engine.derived import Seeds, relation_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.dying import around_parts, parted_stratum
@@ -19,7 +19,15 @@ from gdatalog.engine.splits import Splits
 from gdatalog.engine.strata import Ready, Relations, attempt, rule_plans, run_here
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
-from gdatalog.plan.conditions import CONDITIONS, Bytes, Rows, SmallRounds, Unsuited, When
+from gdatalog.plan.conditions import (
+    CONDITIONS,
+    Bytes,
+    LargeTurns,
+    Rows,
+    SmallRounds,
+    Unsuited,
+    When,
+)
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import Local, OnWorkers
 from gdatalog.plan.stratum import (
@@ -40,6 +48,7 @@ from gdatalog.planner.counting import counts_of
 from gdatalog.planner.dying import Parted
 from gdatalog.planner.linear import first_of
 from gdatalog.planner.splitting import Split
+from gdatalog.records import replace
 from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
@@ -128,14 +137,24 @@ def _in_place(splits: Splits) -> InPlace | None:
 
 
 def _on_device(run: StratumRun, parts: Parted | None) -> Strategy:
-    """Rounds with a bit for each possible row, where the rules are such."""
+    """Rounds on the CPU; on the device, once rules have enough to do at a time for launches: there
+    with a bit for each possible row, where the rules are such."""
     projections = () if parts is None else parts.told
     rounds = SemiNaive(projections)
-    bitmap = MarkedRounds(*_over(parts, run.stratum, run.seeds, run.around))
-    if not bitmap.followers:
-        return rounds
+    bitmap = MarkedRounds(*_over(parts, *_args(run)))
     marked = BitmapRounds(projections, Fallback((Unsuited(),), rounds))
-    return SemiNaive(projections, Fallback((Rows(ROUNDS),), marked)) if bitmap.small else marked
+    large = marked if bitmap.followers else rounds
+    knobs = run.around.knobs
+    first = (plan for _, plan in rule_plans(StratumRun(*_over(parts, *_args(run)))))
+    cost = sum(join.cost for plan in first for join in plan.joins if join.given is None)
+    if knobs.strategy == "auto" and knobs.telling == "auto" and cost <= SMALL:
+        return SemiNaive(projections, Fallback((LargeTurns(SMALL, LAUNCH),), large), on_host=True)
+    small = large is marked and bitmap.small
+    return SemiNaive(projections, Fallback((Rows(ROUNDS),), marked)) if small else large
+
+
+def _args(run: StratumRun) -> tuple[Stratum, Seeds, Surroundings]:
+    return run.stratum, run.seeds, run.around
 
 
 def _over(
@@ -151,8 +170,10 @@ def _over(
 
 
 def _rounds(strategy: SemiNaive, ready: Ready) -> Relations:
-    deep = strategy.fallback is None or strategy.fallback.on(SmallRounds) is None
-    return _projected(strategy, ready, lambda way, passing: Rounds(*way).run(passing, deep))
+    until = () if strategy.fallback is None else strategy.fallback.when
+    if strategy.on_host:
+        ready = replace(ready, around=replace(ready.around, device=CPU))
+    return _projected(strategy, ready, lambda way, passing: Rounds(*way).run(passing, until))
 
 
 def _bitmap_rounds(strategy: BitmapRounds, ready: Ready) -> Relations | None:

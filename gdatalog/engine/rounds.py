@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
-from gdatalog.engine.choose import DEEP, SHALLOW, FallbackMet
+from gdatalog.engine.choose import FallbackMet
 from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
 from gdatalog.engine.growing import Growing
@@ -22,7 +22,7 @@ from gdatalog.engine.stratum import DELTA, StratumRun, placed
 from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import Variant, alone
 from gdatalog.errors import Caution, MemoryLimitError, Note
-from gdatalog.plan.conditions import SmallRounds
+from gdatalog.plan.conditions import LargeTurns, SmallRounds, When
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
@@ -48,14 +48,15 @@ class Came:
 class Rounds(StratumRun):
     """Semi-naive rounds."""
 
-    def run(self, passing: Collection[str] = (), deep: bool = True) -> dict[str, Relation]:
+    def run(self, passing: Collection[str] = (), until: Sequence[When] = ()) -> dict[str, Relation]:
         """All relations but the `passing` ones, which nobody asks for in the end.
 
-        Unless it may be `deep`, many rounds that give few rows are a `FallbackMet`.
+        Where a condition of `until` is met, that is a `FallbackMet`.
         """
-        self.deep = deep
+        self.until = until
+        self.turns = 0  # of rules
         by_rule = [(rule, self._variants(rule)) for rule in self.stratum.rules]
-        variants = [each for _, some in by_rule for each in some]
+        self.variants = variants = [each for _, some in by_rule for each in some]
         self.replannings = [Replanning(self, rule, some) for rule, some in by_rule if some]
         if self.around.device is CPU:
             for each in variants:
@@ -81,7 +82,7 @@ class Rounds(StratumRun):
             self.record.end_round()
             self._expect(variants)
             self._rounds(variants, work)
-        self.replannings = []  # they hold this, and all its rows would wait for the collector
+        self.replannings, self.variants = [], []  # they hold this, and with it all rows
         self.around.limits.charge("rows followed", 0)
         return self.finished(passing)
 
@@ -127,8 +128,7 @@ class Rounds(StratumRun):
                     rule.look()
                 news[-1].tell(work)
                 self._check_improving(news[-1].number)
-                if not self.deep and any(news[-1].new.values()):
-                    self._check_depth(len(news))
+                self._check(len(news), not any(news[-1].new.values()))
                 if self._full_enough():
                     break
         except MemoryLimitError as error:
@@ -147,6 +147,7 @@ class Rounds(StratumRun):
                 continue
             followed = True
             for variant in self._turn(name, variants):
+                self.turns += 1
                 with placed(variant.rule):
                     rows, did = variant.follow()
                 came = self.came[variant.plan.relation]
@@ -203,11 +204,23 @@ class Rounds(StratumRun):
         if isinstance(table, Growing):
             table.take_turn(True)
 
-    def _check_depth(self, rounds: int) -> None:
-        """At each power of two from `DEEP` on."""
+    def _check(self, number: int, ended: bool) -> None:
+        """Whether one of the conditions is met on which another strategy takes over."""
+        if not self.until:
+            return
+        looked = sum(variant.looked for variant in self.variants)
         rows = sum(table.length for table in self.tables.values())
-        if rounds >= DEEP and rounds & (rounds - 1) == 0 and rows < rounds * SHALLOW:
-            raise FallbackMet(SmallRounds(DEEP, SHALLOW))
+        for when in self.until:
+            match when:
+                case SmallRounds(count, most):
+                    power = number & (number - 1) == 0
+                    met = not ended and power and number >= count and rows < number * most
+                case LargeTurns(least, each):
+                    met = looked >= least and looked >= each * self.turns
+                case _:  # is seen to by who runs these rounds
+                    met = False
+            if met:
+                raise FallbackMet(when)
 
     def _in_runs(self, name: str) -> bool:
         table = self.tables[name]

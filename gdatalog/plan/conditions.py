@@ -40,6 +40,17 @@ class SmallRounds:
 
 
 @dataclass(frozen=True, slots=True)
+class LargeTurns:
+    """Rules have looked at `least` rows, and at `each` rows on average each time that one ran."""
+
+    least: int
+    each: int
+
+    def __str__(self) -> str:
+        return f"after {self.least:,} rows, if a rule looks at {self.each:,} at a time"
+
+
+@dataclass(frozen=True, slots=True)
 class Unsuited:
     """Compiled loops cannot compute some expression, or what they keep has no room."""
 
@@ -47,6 +58,6 @@ class Unsuited:
         return "where compiled loops do not suit"
 
 
-When = Rows | Bytes | SmallRounds | Unsuited
-CONDITIONS = (Rows, Bytes, SmallRounds, Unsuited)
-Condition = TypeVar("Condition", Rows, Bytes, SmallRounds, Unsuited)
+When = Rows | Bytes | SmallRounds | LargeTurns | Unsuited
+CONDITIONS = (Rows, Bytes, SmallRounds, LargeTurns, Unsuited)
+Condition = TypeVar("Condition", Rows, Bytes, SmallRounds, LargeTurns, Unsuited)

@@ -61,14 +61,16 @@ class Copy:
 class SemiNaive:
     """Rounds: each follows the rows that the round before has added.
 
-    `projections`: where rules are split to project variables away early.
+    `projections`: where rules are split to project variables away early. `on_host`: on the CPU,
+    though there is a device.
     """
 
     projections: tuple[str, ...] = ()
     fallback: Fallback | None = None
+    on_host: bool = False
 
     def __str__(self) -> str:
-        return "semi-naive rounds"
+        return "semi-naive rounds on the CPU" if self.on_host else "semi-naive rounds"
 
 
 @dataclass(frozen=True, slots=True)
