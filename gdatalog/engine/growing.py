@@ -35,6 +35,7 @@ FEW = 1 << 13
 # Marks of so many bytes are always worth their room; larger ones if there is a row for so many.
 CHEAP, BYTES_PER_ROW = 1 << 25, 16
 AT_ONCE = 1 << 20  # rows that are told to something else
+SHARE = 16  # a hash set grows fourfold where that takes such a part of the spare memory at the most
 # Rows that are compared with those that are known at a time, at most and at least.
 PIECE, LEAST = 1 << 18, 1 << 10
 
@@ -183,7 +184,9 @@ class Growing:
     def make_room(self) -> Marks | Hashed | None:
         """Loops have filled the hash set."""
         assert isinstance(self.known, Hashed)
-        self._grow(max(self.known.count, 1), self._found)
+        count = max(self.known.count, 1)
+        ample = Hashed.bytes_for(4 * count) <= self.spare() // SHARE
+        self._grow(3 * count if ample else count, self._found)
         return None if isinstance(self.known, SortedRows) else self.known
 
     def hash_trie(self, columns: tuple[int, ...], behind: bool) -> HashTrie | None:
