@@ -7,7 +7,7 @@ directive; those of the bare and keyword forms to the facts and output folders.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -160,8 +160,10 @@ def read_relation(
     folders: Folders,
     findings: Findings,
     symbols: SymbolTable,
+    kept: Sequence[int] | None = None,
 ) -> Table:
-    """The data in the file of an `.input`. The texts of a large one go to the symbol table."""
+    """The data in the file of an `.input`, of all columns or of those that are `kept`. The texts of
+    a large one go to the symbol table."""
     from gdatalog.storage.readers import read_facts, read_input, read_table
 
     given = dict(directive.options)
@@ -171,9 +173,12 @@ def read_relation(
         options = options_of_text(given, findings)
         return read_table(path, options, delimiter=_tab(delimiter), declared=schema)
     assert schema is not None
+    how = symbols.as_set, kept
     if given:
-        return read_input(name, given, folders.facts, schema, findings, symbols.as_set)
-    return read_facts(name, folders.facts, schema, symbols.as_set)
+        table = read_input(name, given, folders.facts, schema, findings, *how)
+    else:
+        table = read_facts(name, folders.facts, schema, *how)
+    return table if kept is None or len(table.types) == len(kept) else table.only(kept)
 
 
 def _tab(delimiter: str | None) -> str | None:

@@ -69,6 +69,8 @@ class Inputs(Mapping[str, Relation]):
         self._joined: dict[str, Relation] = {}
         self._files: dict[str, list[tuple[Any, ...]]] = {}  # what was read for each relation
         self.ahead: ReadingAhead | None = None
+        # The columns that are kept of relations whose others nobody will ask for.
+        self.kept: Mapping[str, tuple[int, ...]] = {}
 
     def let_go(self, name: str) -> None:
         """Nobody reads a relation any more: what was read for it alone goes."""
@@ -152,7 +154,8 @@ class Inputs(Mapping[str, Relation]):
         """What a file holds."""
         directive, folders = source
         findings = Findings()
-        table = read_relation(directive, name, path, schema, folders, findings, self.symbols)
+        kept = self.kept.get(name)
+        table = read_relation(directive, name, path, schema, folders, findings, self.symbols, kept)
         relation = Relation.from_table(table, self.symbols)
         souffle = directive.path is None  # whose forms say nothing of duplicates
         if table.types:
@@ -196,7 +199,7 @@ class Inputs(Mapping[str, Relation]):
             version = 0, 0  # reading it tells what is wrong
         how = (directive.path is None, directive.options)
         what = None if schema is None else (schema.columns, schema.types)
-        key = (os.path.abspath(path), how, what)
+        key = (os.path.abspath(path), how, what, self.kept.get(name))
         known = self.read.files.get(key)
         found = known[1] if known is not None and known[0] == version else None
         return found, path, schema, key, version

@@ -25,7 +25,7 @@ from gdatalog.engine.inputs import Inputs, Read, input_sources
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.lists import Lists
-from gdatalog.engine.prepared import CheckedText, Prepared
+from gdatalog.engine.prepared import CheckedText, Plans, Prepared
 from gdatalog.engine.remembered import Memory
 from gdatalog.engine.stratum import atoms
 from gdatalog.engine.texts import Outline, Stated, Texts
@@ -44,9 +44,10 @@ from gdatalog.parser.syntax import (
     Statement,
 )
 from gdatalog.planner.checked import Checked, CheckedQuery, Schema
+from gdatalog.planner.columns_read import columns_read, reading_only
 from gdatalog.planner.validity import Validity
 from gdatalog.planner.walk import walk
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.given_list import GivenList, holds_many
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
@@ -221,6 +222,12 @@ class Session:
 
         lasting = self.lasting
         asked = frozenset(ask.name for ask in self.asks())
+        # Queries may be rewritten: then they read what no rule of the program does.
+        ends = self.ends and not any(name.startswith("?") for name in asked)
+        text = self.text
+        if ends and not settings.ledger.lasting:
+            stored.kept = columns_read(self.checked, self._read_by_rules(stored, asked))
+            text = replace(text, checked=reading_only(text.checked, stored.kept), plans=Plans())
 
         def keep(names: Collection[str]) -> bool:
             if any(name.startswith("?") for name in names):
@@ -228,7 +235,7 @@ class Session:
             return lasting or own.isdisjoint(names)
 
         return Evaluation(
-            self.text,
+            text,
             stored,
             self.stated.facts,
             self.symbols,
@@ -249,9 +256,25 @@ class Session:
             settings.cluster,
             asked,
             settings.untrusted,
-            # Queries may be rewritten: then they read what no rule of the program does.
-            stored.let_go if self.ends and not any(n.startswith("?") for n in asked) else None,
+            stored.let_go if ends else None,
         )
+
+    def _read_by_rules(self, inputs: Inputs, asked: Collection[str]) -> set[str]:
+        """The relations that are declared and nothing but what `.input`s read, which only rules
+        ask for."""
+        derived = {name for stratum in self.checked.strata for name in stratum.relations}
+        limited = self._limit_sizes()
+        return {
+            name
+            for name, sources in inputs.sources.items()
+            if name not in asked
+            and name not in derived
+            and name not in limited
+            and name not in self.stored
+            and name in self.checked.schemas
+            and not self.stated.facts(name)
+            and all(directive.path is None for directive, _ in sources)
+        }
 
     @property
     def validity(self) -> Validity:

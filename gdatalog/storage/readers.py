@@ -69,6 +69,7 @@ _HEAD = 1 << 16  # bytes that have the names of columns
 
 # Gives the set that the texts of a file are added to.
 TextsFor = Callable[[Kernels], TextSet]
+Kept = Sequence[int] | None  # the columns that somebody will ask for; None: all
 
 
 def read_table(
@@ -173,11 +174,12 @@ def read_facts(
     folder: str | os.PathLike[str],
     declared: Declared,
     texts_for: TextsFor = TextSet,
+    kept: Kept = None,
 ) -> Table:
     """The bare `.input R`: R.facts, else R.csv, R.parquet, R.arrow, from the facts folder."""
     path = find_facts(name, folder)
     if format_of(path) in TEXTS:
-        return _verbatim(path, None, False, None, False, declared, PLAIN, texts_for)
+        return _verbatim(path, None, False, None, False, declared, PLAIN, texts_for, kept)
     return read_table(path, declared=declared)
 
 
@@ -207,6 +209,7 @@ def read_input(
     declared: Declared,
     findings: Findings | None = None,
     texts_for: TextsFor = TextSet,
+    kept: Kept = None,
 ) -> Table:
     """The keyword form: IO=file, filename, delimiter, headers, columns, rfc4180, and ours."""
     kind = options.get("IO", "file")
@@ -236,6 +239,7 @@ def read_input(
             declared,
             ours,
             texts_for,
+            kept,
         )
 
     return with_row_ids(loaded, ours, declared, path)
@@ -263,10 +267,11 @@ def _verbatim(
     declared: Declared,
     options: LoadOptions = PLAIN,
     texts_for: TextsFor = TextSet,
+    kept: Kept = None,
 ) -> Table:
     """A text as Soufflé reads it; R.csv has commas only where no line holds a tab."""
     plain = positions is None and not options.mends
-    found = _cut(path, delimiter, header, quoted, declared, texts_for) if plain else None
+    found = _cut(path, delimiter, header, quoted, declared, texts_for, kept) if plain else None
     if found is not None:
         return found
     data = read_bytes(path).removeprefix(MARK)
@@ -297,8 +302,10 @@ def _cut(
     quoted: bool,
     declared: Declared,
     texts_for: TextsFor,
+    kept: Kept,
 ) -> Table | None:
-    """The same of a plain text that is as it should be, in one pass."""
+    """The same of a plain text that is as it should be, in one pass; without the texts of columns
+    that are not `kept`."""
     if path.lower().endswith(PACKED) or not os.path.isfile(path):
         return None
     several = len(declared.types) > 1
@@ -324,13 +331,24 @@ def _cut(
             if work.stage == "loading" and not work.several:
                 work.total, work.unit = length, "bytes"
             blank = declared.types == ("symbol",) and not quoted
-            layout = Layout(delimiter, declared.types, quoted, blank)
+            # Other values are looked at all the same: one that is none of its type is an error.
+            wanted = [
+                at
+                for at, kind in enumerate(declared.types)
+                if kind != "symbol" or kept is None or at in kept
+            ]
+            types = tuple(t if at in wanted else None for at, t in enumerate(declared.types))
+            layout = Layout(delimiter, types, quoted, blank)
             found = cut_columns(file, length, layout, texts_for)
     except TimeLimitError:
         raise
     except OSError:  # who reads it says what is wrong
         return None
-    return None if found is None else Table(declared.columns, declared.types, *found)
+    if found is None:
+        return None
+    names, kinds = ([part[at] for at in wanted] for part in (declared.columns, declared.types))
+    table = Table(tuple(names), tuple(kinds), *found)  # type: ignore[arg-type]
+    return table if kept is None else table.only([wanted.index(at) for at in kept])
 
 
 # ---------------------------------------------------------------- bytes

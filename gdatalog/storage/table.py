@@ -8,6 +8,7 @@ for float, bool for bool, int64 nanoseconds since 1970 (UTC) for timestamp; a sy
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,6 +99,15 @@ class Table:
     types: tuple[TypeName, ...]
     columns: tuple[Column, ...]
     length: int
+
+    def only(self, places: Sequence[int]) -> Table:
+        """Some of the columns."""
+        return Table(
+            tuple(self.names[at] for at in places),
+            tuple(self.types[at] for at in places),
+            tuple(self.columns[at] for at in places),
+            self.length,
+        )
 
     def take(self, rows: Array) -> Table:
         """The rows of these indices, in their order."""
