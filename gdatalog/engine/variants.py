@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 # at in any case.
 LOOPS, LEAST = 300_000.0, 200_000
 # Rows that are not worth another thread for loops, by what they look at and as they come.
-SHORT, FEW = 50_000.0, 1 << 12
+SHORT, FEW = 50_000.0, 1 << 14
 TURN, LOOPS_TURN = 15_000, 10_000  # rows: what a turn of a rule costs besides, and one of loops
 COMBINATION, MERGING = 30_000, 16  # the same of one combination of runs; and to merge a row
 BY_LOOPS = Choice(False, "the rounds are worth it")

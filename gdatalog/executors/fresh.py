@@ -177,12 +177,13 @@ class Reads:
 class Loops:
     """A printed plan's function, with what all its calls have in common.
 
-    The indexes are set by `read`, and those that stay are not set again. Scratch is kept.
+    The indexes are set by `read`, and those that stay are not set again. Scratch is kept. There are
+    as many workers as some call had work for.
     """
 
     def __init__(self, function: Any, printed: Printed, scope: Any, threads: int) -> None:
-        from gdatalog.codegen.native import Bound
-
+        self.function = function
+        self.threads = threads if printed.parallel else 1
         self.printed = printed
         self.scope = scope
         self.control = np.zeros(16, dtype=np.int64)
@@ -194,24 +195,27 @@ class Loops:
         self._given = [each.name for each in printed.arguments if each.kind == "given"]
         self._shared: dict[str, Array] = {}
         self._lengths: dict[str, int] = {}  # of scratch
+
+    def _worker(self) -> FreshWorker:
+        from gdatalog.codegen.native import Bound
+
+        printed = self.printed
         outputs = [argument.name for argument in printed.arguments if argument.kind == "output"]
         scratch = [argument for argument in printed.arguments if argument.kind in SCRATCH]
-        texts = printed.expressions.arguments(scope)
-        count = threads if printed.parallel else 1
-        for _ in range(count):
-            state = np.zeros(MET + len(outputs), dtype=np.int64)
-            state[3], state[5], state[6] = count, printed.grain, ENDLESS
-            arrays = {"control": self.control, "state": state, "sizes": self._sizes}
-            arrays |= {name: texts[name] for name in printed.expressions.types()}
-            for argument in printed.arguments:
-                length = len(printed.counters) if argument.kind == "counts" else 0
-                length = length or argument.length
-                arrays[argument.name] = np.zeros(length, dtype=DTYPES[argument.type])
-            call = Bound(function, arrays)
-            self.workers.append(FreshWorker(call, outputs, scratch, state, self.control))
+        texts = printed.expressions.arguments(self.scope)
+        state = np.zeros(MET + len(outputs), dtype=np.int64)
+        state[5], state[6] = printed.grain, ENDLESS
+        arrays = {"control": self.control, "state": state, "sizes": self._sizes}
+        arrays |= {name: texts[name] for name in printed.expressions.types()}
+        for argument in printed.arguments:
+            length = len(printed.counters) if argument.kind == "counts" else 0
+            length = length or argument.length
+            arrays[argument.name] = np.zeros(length, dtype=DTYPES[argument.type])
+        return FreshWorker(Bound(self.function, arrays), outputs, scratch, state, self.control)
 
     def use(self, function: Any) -> None:
         """Goes on with the same function, which may have better code by now."""
+        self.function = function
         for worker in self.workers:
             worker.call.function = function
 
@@ -255,12 +259,16 @@ class Loops:
         """From the first of these rows on; `hands`: how many threads are worth their start."""
         self.control[COUNTER] = 0
         # Who has begun must come to the end, so they are the same until all is done.
+        hands = min(hands, self.threads)
+        while len(self.workers) < hands:
+            self.workers.append(self._worker())
         self.at_work = self.workers[:hands]
         texts = self.printed.expressions
         beside = dict(given)
         if texts.of_symbols:  # of which there may be more by now
             beside |= texts.arguments(self.scope)
         for worker in self.at_work:
+            worker.state[3] = hands
             worker.take(self._shared, self._lengths)
             for name, array in beside.items():
                 worker.call.set(name, array)
