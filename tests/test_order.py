@@ -165,7 +165,7 @@ def test_explain_tells_what_is_expected() -> None:
         assert re.search(r"x in E\{0 < 1\}\(\[x\], y\) +~49\n", shown)
         assert re.search(r"y in E\{0 < 1\}\(x, \[y\]\), cut to y > x +~1,200\n", shown)
         db["one"] = [(1,)]
-        assert re.search(r"x in one\(\[x\]\) +~1\n", str(db.explain("p(x) <- one(x).")))
+        assert re.search(r"x in one\(\[x\]\) +~1\n", str(db.explain("p(x, 2) <- one(x).")))
 
 
 # ----------------------------------------------------------------------------- what must follow
