@@ -226,7 +226,7 @@ def _routes(db: gdatalog.Database, text: str) -> set[str]:
     found: set[str] = set()
 
     class Looks(Recursion):
-        def fixpoint(self, splits: Any) -> Any:
+        def fixpoint(self, splits: Any, placement: Any) -> Any:
             its = Owners(self.pool, self.keeper(1 << 30), splits, True).routes
             assert its.aligned == all(map(its.at_home, its.places.values()))
             found.update(its.places, its.fragments)

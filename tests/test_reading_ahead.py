@@ -22,7 +22,7 @@ def files(reads: dict[str, Callable[[], Made]], size: int = LARGE) -> list[Readi
     return [Reading((name,), name, size, read) for name, read in reads.items()]
 
 
-def test_a_file_that_the_thread_has_begun_is_waited_for() -> None:
+def test_files_are_read_in_order_and_waited_for() -> None:
     begun, go, second = Event(), Event(), Event()
 
     def first() -> Made:
@@ -41,10 +41,10 @@ def test_a_file_that_the_thread_has_begun_is_waited_for() -> None:
     assert not begun.is_set()
     ahead.after(LONG)
     assert begun.wait(10)
-    assert ahead.take(("b",)) is None and not second.is_set()
+    assert not second.is_set()
     go.set()
+    assert ahead.take(("b",)) is MADE  # it waits until the thread has read it, behind a
     assert ahead.take(("a",)) is MADE
-    assert second.wait(10)  # that is c, for b was taken
     assert ahead.take(("c",)) is MADE
     assert ahead.take(("d",)) is None
     ahead.stop()
@@ -63,25 +63,38 @@ def test_what_fails_there_is_left_to_who_asks() -> None:
     assert ahead.take(("a",)) is None
 
 
-@pytest.mark.parametrize(("size", "spare"), [(LARGE - 1, 1 << 40), (LARGE, 4 * LARGE - 1)])
-def test_small_files_and_those_without_room_are_left(size: int, spare: int) -> None:
+def test_a_file_without_room_is_left() -> None:
+    read, last = Event(), Event()
+
+    def mark() -> Made:
+        read.set()
+        return MADE
+
+    def end() -> Made:
+        last.set()
+        return MADE
+
+    spares = iter([4 * LARGE - 1, 1 << 40])
+    ahead = ReadingAhead(files({"a": mark, "b": end}), lambda: next(spares))
+    ahead.after(LONG)
+    assert last.wait(10) and not read.is_set()
+    assert ahead.take(("a",)) is None
+
+
+def test_small_files_are_left_unless_one_is_large() -> None:
     read = Event()
 
     def mark() -> Made:
         read.set()
         return MADE
 
-    last = Event()
-
-    def end() -> Made:
-        last.set()
-        return MADE
-
-    spares = iter([spare] * (size >= LARGE) + [1 << 40])
-    both = [*files({"a": mark}, size), *files({"b": end})]
-    ahead = ReadingAhead(both, lambda: next(spares))
+    small = files({"a": mark}, LARGE - 1)
+    ahead = ReadingAhead(small, lambda: 1 << 40)
     ahead.after(LONG)
-    assert last.wait(10) and not read.is_set()
+    assert ahead.take(("a",)) is None and not read.is_set()
+    ahead = ReadingAhead([*small, *files({"b": mark})], lambda: 1 << 40)
+    ahead.after(LONG)
+    assert ahead.take(("a",)) is MADE
 
 
 def test_nothing_is_begun_once_it_is_stopped() -> None:

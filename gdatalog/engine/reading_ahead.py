@@ -1,7 +1,8 @@
 """Files that a thread reads before a rule asks for them, in the order in which rules will.
 
 What fails there is forgotten: who asks for the file reads it, and meets the error in its place.
-Small files are left to who asks for them, so that their texts are numbered in one order.
+Files are read one after the other, in one order, so that a program's texts get numbers of the same
+ranges each time: plans and loops depend on these.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gdatalog.storage.load_options import Findings
 from gdatalog.storage.relation import Relation
 from gdatalog.watching import PATIENCE, Watch, watching, working_for
 
-LARGE = 1 << 21  # bytes of a file that is worth it; the texts of such a one come in any order
+LARGE = 1 << 21  # bytes of a file that is worth it
 LONG = 1 << 20  # bytes of a file that compiled code reads
 ROOM = 4  # bytes that there must be room for, for each byte of a file
 
@@ -39,7 +40,6 @@ class Reading:
     what: str  # as who looks on is told
     size: int
     read: Callable[[], Made]
-    begun: bool = False
     made: Made | None = None
     done: Event = field(default_factory=Event)
 
@@ -49,7 +49,8 @@ class ReadingAhead:
 
     def __init__(self, files: Sequence[Reading], spare: Callable[[], int]) -> None:
         """`spare`: how many more bytes may be held."""
-        self._waiting = {each.key: each for each in files if each.size >= LARGE}
+        worth = any(each.size >= LARGE for each in files)
+        self._waiting = {each.key: each for each in files} if worth else {}
         self._spare = spare
         self._lock = Lock()
         self._watch: Watch | None = None
@@ -69,28 +70,28 @@ class ReadingAhead:
             self._watch.left = True
 
     def take(self, key: Key) -> Made | None:
-        """What a file holds, if the thread has begun to read it; else it will not."""
+        """What a file holds, if the thread reads it."""
         with self._lock:
-            file = self._waiting.pop(key, None)
-            if file is None or not file.begun:
-                return None
-        watch = watching()
-        while not file.done.wait(PATIENCE):
-            watch.poll()
-        return file.made
+            file = self._waiting.get(key)
+        if file is not None and self._watch is not None:
+            watch = watching()
+            while not file.done.wait(PATIENCE):
+                watch.poll()
+        with self._lock:
+            self._waiting.pop(key, None)
+        return None if file is None else file.made
 
     def _run(self) -> None:
         assert self._watch is not None
         working_for(self._watch)
         try:
             for file in list(self._waiting.values()):
-                with self._lock:
-                    if file.key not in self._waiting or ROOM * file.size > self._spare():
-                        continue
-                    file.begun = True
                 try:
-                    with self._watch.work("loading", file.what):
-                        file.made = file.read()
+                    with self._lock:
+                        asked = file.key in self._waiting
+                    if asked and ROOM * file.size <= self._spare():
+                        with self._watch.work("loading", file.what):
+                            file.made = file.read()
                 except BaseException:  # also that nobody waits any more
                     pass
                 finally:

@@ -23,6 +23,7 @@ from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import Variant, alone
 from gdatalog.errors import Caution, MemoryLimitError, Note
 from gdatalog.plan.conditions import LargeTurns, SmallRounds, When
+from gdatalog.plan.nodes import TrieRef
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
@@ -191,6 +192,9 @@ class Rounds(StratumRun):
         for did, count in came.both:
             did.new = None if did.new is None else did.new + count
         return self.deltas[name].length
+
+    def behind(self, ref: TrieRef, follows: str, before: bool) -> bool:
+        return ref.relation == follows and not before
 
     def _turn(self, name: str, variants: Sequence[Variant]) -> Iterator[Variant]:
         """The variants that follow a relation's new rows. Those that read only its old rows come

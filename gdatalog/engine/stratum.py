@@ -152,6 +152,12 @@ class StratumRun:
             self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
 
+    def behind(self, ref: TrieRef, follows: str, before: bool) -> bool:
+        """Whether an index of old rows gets new ones when all rules have followed these: so it is
+        where rules follow the new rows of all relations at a time. `before`: who asks runs before
+        the indexes of the relation that it follows get them."""
+        return True
+
     def rule_of(self, plan: RulePlan) -> CheckedRule:
         """The rule that a plan was made of: where it stands says which."""
         return next(rule for rule in self.rules[plan.relation] if rule.span is plan.span)

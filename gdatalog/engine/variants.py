@@ -153,7 +153,7 @@ class Variant:
         for ref in self.growing:
             table = self.run.tables[ref.relation]
             if isinstance(table, Growing) and not (ref.tests or ref.weighted or ref.ranked):
-                behind = ref.version == "old" and ref.relation == self.follows and not self.before
+                behind = ref.version == "old" and self.run.behind(ref, self.follows, self.before)
                 trie = table.hash_trie(ref.columns, behind)
                 if trie is not None:
                     found[ref] = trie

@@ -307,6 +307,8 @@ class Owner(StratumRun):
             if isinstance(known, Best):
                 self.olds[name] = known.full()
             self.deltas[name] = known.add(rows, count)
+            if isinstance(known, Growing):
+                known.take_turn(False)
             self.around.limits.charge(f"{name} to look up", known.nbytes)
 
     def follow(self) -> tuple[dict[int, Parcel], dict[int, Did]]:
@@ -327,6 +329,10 @@ class Owner(StratumRun):
             mine.tried += done.tried
             mine.seconds += done.seconds
             mine.executors |= done.executors
+        for name in self.task.routes.indexes:
+            table = self.tables[name]
+            if isinstance(table, Growing):
+                table.take_turn(True)
         out: dict[int, Parcel] = {}
         for name in self.homes:
             new = self._add(name, derived.get(name, ()), found.get(name, 0))
