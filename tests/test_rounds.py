@@ -204,6 +204,24 @@ def test_loops_that_are_kept_hold_no_rows(monkeypatch: pytest.MonkeyPatch) -> No
     assert index and all(held[name] <= fresh.LARGE for name in index)
 
 
+def test_loops_that_are_not_used_in_a_turn_let_go_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those over marks, behind the turn in which a hash set has taken their place."""
+    follow = variants.Variant.follow
+
+    def again(self: variants.Variant) -> Any:
+        found = follow(self)
+        for loops in self.loops.values():
+            loops.let_go(self.numbers)
+        return found
+
+    monkeypatch.setattr(fresh, "LARGE", 0)
+    monkeypatch.setattr(variants.Variant, "follow", again)
+    with database() as db:
+        db["E"] = edges()
+        text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z), x != z."
+        assert len(db.query(text)) > SIZE
+
+
 def test_what_a_query_held_goes_at_once() -> None:
     """Nothing that holds rows is part of a circle, which would wait for the collector."""
     with database() as db:

@@ -250,7 +250,8 @@ class Loops:
             if not isinstance(self._tries[at], HashTrie):
                 self._tries[at] = None
             for name, _, _ in self._reads[at].arrays:
-                if self._tries[at] is None or self._shared[name].nbytes > LARGE:
+                held = self._shared.get(name)  # None: it has not been read since
+                if held is not None and (self._tries[at] is None or held.nbytes > LARGE):
                     del self._shared[name]
                     for worker in self.workers:
                         worker.call.let_go(name)
