@@ -1,9 +1,9 @@
 """One join of a recursive rule, which follows the new rows of a relation round after round.
 
 It runs breadth-first until that has looked at more rows than compiled loops are worth; from then on
-by loops, whose rows are new when they come out: they test and set what tells new rows. A
-loops read relations that grow from hash tries, to which rows are added in place. A plan that
-reads other indexes of such relations is run for each combination of their runs (`runs.py`).
+by loops, whose rows are new when they come out: they test and set what tells new rows. Loops
+read relations that grow from hash tries, to which rows are added in place. A plan that reads other
+indexes of such relations is run for each combination of their runs (`runs.py`).
 
 Above 300 lines, for both ways to run a variant, and when it goes over, belong together.
 """

@@ -59,7 +59,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class SemiNaive:
-    """Rounds: each follows the rows that the round before has added.
+    """Rounds: in each, rules follow the rows that have come to a relation since its last turn.
 
     `projections`: where rules are split to project variables away early. `on_host`: on the CPU,
     though there is a device.

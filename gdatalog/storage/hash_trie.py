@@ -67,15 +67,19 @@ class HashLevel:
 
     def make_table(self, nodes: int = 0) -> None:
         """Makes the hash table, of a last level with the lists that so many nodes have."""
-        size = LEAST
-        while size < 4 * int(self.spans[1 : 2 * nodes : 2].sum()):
-            size *= 2
-        self.keys = np.zeros(size, dtype=np.int64)
-        if not self.last:
-            self.ids = np.empty(size, dtype=np.int32)
+        count = int(self.spans[1 : 2 * nodes : 2].sum())
+        self._clear_table(count)
         if nodes:
             self.functions("fill_table")(self.spans, nodes, self.values, self.keys)
-            self.counts[0] = int(self.spans[1 : 2 * nodes : 2].sum())
+            self.counts[0] = count
+
+    def _clear_table(self, count: int) -> None:
+        """An empty table, for so many children."""
+        size = LEAST
+        while size < 4 * count:
+            size *= 2
+        self.keys = np.zeros(size, dtype=np.int64)
+        self.ids = np.empty(0 if self.last else size, dtype=np.int32)
 
     def has_nodes(self, count: int) -> None:
         """Makes room for the lists of so many nodes."""
@@ -103,14 +107,10 @@ class HashLevel:
         at = np.flatnonzero(self.index >= 0)
         children, values = self.index[at], (at + self.low).astype(np.int64)
         self.index = _NOTHING
-        size = LEAST
-        while size < 4 * len(at):
-            size *= 2
-        pairs: Array = (values & 0xFFFF_FFFF) + 1
-        old, old_ids = pairs, children.astype(np.int32) if not self.last else _NOTHING
-        self.keys = np.zeros(size, dtype=np.int64)
-        self.ids = np.empty(0 if self.last else size, dtype=np.int32)
-        self.functions("move_pairs")(old, old_ids, self.keys, self.ids)
+        self._clear_table(len(at))
+        pairs: Array = (values & 0xFFFF_FFFF) + 1  # of node 0, as `keys` has them
+        ids = _NOTHING if self.last else children.astype(np.int32)
+        self.functions("move_pairs")(pairs, ids, self.keys, self.ids)
 
     def grow(self) -> None:
         """Makes room in whatever array has none left."""
@@ -131,11 +131,7 @@ class HashLevel:
 class HashTrie:
     """`columns`: of a relation, in the order of the levels. `arity`: how many the relation has."""
 
-    grows = True
-    labels = None
-
     def __init__(self, columns: Sequence[int], arity: int, functions: Functions) -> None:
-        self.functions = functions
         self.columns = tuple(columns)
         self.whole = len(columns) == arity
         last = len(columns) - 1
@@ -192,14 +188,12 @@ class HashTrie:
     ) -> int:
         lists = level.spans, level.values, level.below, level.counts
         if level.dense:
-            add = self.functions("add_indexed")
+            add = level.functions("add_indexed")
             return int(add(column, level.low, level.index, lo, hi, *lists, out))
-        if not level.last:
-            add = self.functions("add_children")
-            return int(add(column, nodes, lo, hi, level.keys, level.ids, *lists, out))
         if len(level.keys):
-            return int(self.functions("add_last")(column, nodes, lo, hi, level.keys, *lists))
-        return int(self.functions("add_different")(column, nodes, lo, hi, *lists))
+            add = level.functions("add_children")
+            return int(add(column, nodes, lo, hi, level.keys, level.ids, *lists, out))
+        return int(level.functions("add_different")(column, nodes, lo, hi, *lists))
 
 
 def _longer(array: Array, size: int, zeros: bool = False) -> Array:

@@ -154,7 +154,8 @@ def add_children(
     counts: Array,
     out: Array,
 ) -> int:
-    """Adds a column's values to the nodes of `parents`; notes the child of each row in `out`."""
+    """Adds a column's values to the nodes of `parents`, each once; notes the child of each row in
+    `out`, if the children lead on: those of the last level have no `ids`."""
     for i in range(lo, hi):
         node, value = at(parents, i), at(column, i)
         pair = pair_of(node, value)
@@ -166,39 +167,11 @@ def add_children(
             if not add_to_list(spans, node, values, below, counts, value, child):
                 return i
             put(keys, place, pair + 1)
-            put(ids, place, child)
             put(counts, CHILDREN, child + 1)
-            put(out, i, child)
-        else:
+            if len(ids) > 0:
+                put(ids, place, child)
+        if len(ids) > 0:
             put(out, i, at(ids, place))
-    return hi
-
-
-@part
-def add_last(
-    column: Array,
-    parents: Array,
-    lo: int,
-    hi: int,
-    keys: Array,
-    spans: Array,
-    values: Array,
-    below: Array,
-    counts: Array,
-) -> int:
-    """Adds a column's values to nodes of the last level, each once."""
-    for i in range(lo, hi):
-        node, value = at(parents, i), at(column, i)
-        pair = pair_of(node, value)
-        place = slot_of_pair(keys, pair)
-        if at(keys, place) == 0:
-            child = at(counts, CHILDREN)
-            if 2 * child >= len(keys):
-                return i
-            if not add_to_list(spans, node, values, below, counts, value, child):
-                return i
-            put(keys, place, pair + 1)
-            put(counts, CHILDREN, child + 1)
     return hi
 
 
@@ -213,7 +186,8 @@ def add_different(
     below: Array,
     counts: Array,
 ) -> int:
-    """The same for rows that are known to be new, where nobody looks for one of them."""
+    """Adds a column's values to nodes of the last level, where nobody looks for one: no row comes
+    twice."""
     for i in range(lo, hi):
         if not add_to_list(spans, at(parents, i), values, below, counts, at(column, i), 0):
             return i
