@@ -469,9 +469,9 @@ class Database:
             relation = session.relation(session.asked())
             seconds = reports.seconds
             self._workspace.tell(session)
-            peak = session.evaluation.limits.peak
+            peak = session.context.limits.peak
             result = Result(relation, self._workspace.symbols)
-            held = session.evaluation.limits.held
+            held = session.context.limits.held
             return Profile(reports, seconds, peak, result, self.device, held)
 
 

@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from gdatalog.account import trim
+from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.cluster import Cluster, Wanted
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.derived import away
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.files import FilePolicy, Folders
@@ -25,6 +27,7 @@ from gdatalog.engine.session import Session, Settings
 from gdatalog.engine.texts import Kept, Texts
 from gdatalog.engine.untrusted import check_length, without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
+from gdatalog.executors.limits import Limits
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import RESERVED
@@ -396,19 +399,17 @@ class Workspace:
         knobs = self.knobs if chosen == "auto" else replace(self.knobs, strategy=chosen)
         self.ledger = Ledger(lasting=False) if reports is None else reports
 
-        settings = Settings(
-            FilePolicy("none") if self.untrusted else self.policy,
-            folders or self.folders,
-            self.memory_limit,
-            self.watch,
-            self.on_caution,
-            self.chunk_rows,
+        context = ExecutionContext(
+            Limits(memory=self.memory_limit, watch=self.watch),
+            Scope(self.symbols, bounded=self.untrusted),
             self.ledger,
             knobs,
             self.device,
             self.cluster,
-            self.untrusted,
+            self.chunk_rows,
         )
+        policy = FilePolicy("none") if self.untrusted else self.policy
+        settings = Settings(context, policy, folders or self.folders, self.on_caution)
         with self.ledger.spending():
             return Session(
                 self.stored if stored is None else stored,

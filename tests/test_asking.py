@@ -30,11 +30,11 @@ def database() -> gd.Database:
 
 def asked(db: gd.Database, text: str) -> list[Asked]:
     evaluation = db._workspace.open(text, None).evaluation
-    around, schemas = evaluation.surroundings(), evaluation.checked.schemas
+    inputs, schemas = evaluation.inputs(), evaluation.checked.schemas
     return [
         memory_asked(plan, lambda n: evaluation.known(n) if n in schemas else None, CPU, 1 << 30)
         for stratum in evaluation.checked.strata
-        for _, plan in plan_stratum(stratum, {}, around).planned
+        for _, plan in plan_stratum(stratum, {}, inputs).planned
     ]
 
 

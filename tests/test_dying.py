@@ -375,15 +375,15 @@ def test_plans_go_with_their_parts() -> None:
     db = database(data, "auto")
     session = db._workspace.open(SG, None)
     (stratum,) = session.checked.strata
-    around = session.evaluation.surroundings()
-    plans: Any = around.plans
+    inputs = session.evaluation.inputs()
+    plans: Any = inputs.plans
 
     def parts(name: str) -> Parted | None:
         relation = db[name]._relation
-        return dying.parted_stratum(stratum, replace(around, relation=lambda _: relation))
+        return dying.parted_stratum(stratum, replace(inputs, relation=lambda _: relation))
 
     first = parts("E")
-    strata.plan_stratum(stratum, {}, around)
+    strata.plan_stratum(stratum, {}, inputs)
     assert first is not None and plans._found
     assert parts("C") is first and plans._found  # split alike: the very same rules
     assert parts("T") is None and not plans._found

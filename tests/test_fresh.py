@@ -24,17 +24,17 @@ def walk(edges: Array, marks: Array, size: int) -> Array:
     with gd.connect(device="cpu") as db:
         db["E"] = edges
         session = db._workspace.open(TEXT, None)
-        around = session.evaluation.surroundings()
+        inputs = session.evaluation.inputs()
         (stratum,) = session.checked.strata
-        run = Rounds(stratum, {}, around)
+        run = Rounds(stratum, {}, inputs)
         (join,) = next(run.plan(r, first=False) for r in stratum.rules if run.recursive(r)).joins
-        relation = around.relation("E")
+        relation = inputs.relation("E")
         sources = Sources(
             lambda ref: relation.trie(ref.columns), lambda _: (relation.keys, relation.length)
         )
         given = {"marks": marks, "space": np.array([0, size, 0, size])}
         nest = Nest(join, Form(join.outputs, fresh=True), sources, Knobs(threads=2), marks=given)
-        blocks = nest.run(Scope(around.scope.symbols, {}), Limits(), "p")
+        blocks = nest.run(Scope(inputs.context.scope.symbols, {}), Limits(), "p")
     return np.concatenate([np.empty((0, 2), int), *(np.stack(block, 1) for block in blocks)])
 
 

@@ -58,11 +58,11 @@ def walked(
     with gd.connect(device="cpu") as db:
         db["E"] = edges
         session = db._workspace.open(f"p(x, y) <- E(x, y). {rule}", None)
-        around = session.evaluation.surroundings()
+        inputs = session.evaluation.inputs()
         (stratum,) = session.checked.strata
-        run = Rounds(stratum, {}, around)
+        run = Rounds(stratum, {}, inputs)
         (join,) = next(run.plan(r, first=False) for r in stratum.rules if run.recursive(r)).joins
-        relation = around.relation("E")
+        relation = inputs.relation("E")
         rows = tuple(map(xp.asarray, relation.keys)), relation.length
         sources = Sources(lambda ref: device.trie(relation, ref), lambda _: rows)
         given = {}
@@ -71,7 +71,7 @@ def walked(
             given = {"marks": xp.asarray(marks), "space": space}
         form = Form(join.outputs, fresh=marks is not None)
         nest = Nest(join, form, sources, Knobs(tile=tile), device, given)
-        found = brought(device, nest.run(Scope(around.scope.symbols, {}), Limits(), "p"))
+        found = brought(device, nest.run(Scope(inputs.context.scope.symbols, {}), Limits(), "p"))
     if marks is not None:
         marks[:] = xp.asnumpy(given["marks"])
     return found

@@ -93,9 +93,9 @@ def plan_all(text: str, data: dict[str, Any]) -> None:
     """Plans all rules of a program over data, and evaluates none."""
     db = loaded({name: frame(types, rows) for name, (types, rows) in data.items()})
     session = db._workspace.open(text, None)
-    around = session.evaluation.surroundings()
+    inputs = session.evaluation.inputs()
     for part in session.checked.strata:
-        strata.plan_stratum(part, {}, around)
+        strata.plan_stratum(part, {}, inputs)
 
 
 @pytest.mark.parametrize("example", [e for e in CORNERS + EXAMPLES if not e.fails], ids=str)

@@ -23,13 +23,13 @@ from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.cluster.workers.connection import Connection, told_if_lost
 from gdatalog.engine.choose import TooSlow, impatience
 from gdatalog.engine.cluster import Wanted
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.device import CPU
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.splits import Splits
-from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import cuttable
 from gdatalog.plan.nodes import RulePlan
@@ -77,43 +77,44 @@ class Spreading:
         self,
         plan: RulePlan,
         sources: Sources,
-        around: Surroundings,
+        inputs: StratumInputs,
         limit: int | None,
         report: RuleRun | None,
         did: RuleRound | None,
     ) -> Derived | None:
-        placed = self._placed(plan, around, limit)
+        context = inputs.context
+        placed = self._placed(plan, inputs, limit)
         if placed is None:
             return None
         way, patient = placed
         if patient:
-            found = patiently_here(plan, sources, around, limit, report, did)
+            found = patiently_here(plan, sources, inputs, limit, report, did)
             if found is not None:
                 return found
         began = perf_counter()
-        keeper = self.keeper(around.memory)
+        keeper = self.keeper(context.memory)
         run: SpreadRun
-        knobs = around.knobs
+        knobs = context.knobs
         if plan.passes_over is not None:
             run = BlockRun(
-                plan, sources, around.scope, around.limits, knobs, report, did=did,
-                pool=self.pool, keeper=keeper, relation=around.relation(plan.passes_over),
+                plan, sources, context.scope, context.limits, knobs, report, did=did,
+                pool=self.pool, keeper=keeper, relation=inputs.relation(plan.passes_over),
             )  # fmt: skip
         elif way == "partitioned":
             run = PartitionedRun(
-                plan, sources, around.scope, around.limits, knobs, report, did=did,
-                pool=self.pool, keeper=keeper, relation_of=around.relation, stock=self.stock,
+                plan, sources, context.scope, context.limits, knobs, report, did=did,
+                pool=self.pool, keeper=keeper, relation_of=inputs.relation, stock=self.stock,
             )  # fmt: skip
         else:
             run = SpreadRun(
-                plan, sources, around.scope, around.limits, knobs, report, did=did,
+                plan, sources, context.scope, context.limits, knobs, report, did=did,
                 pool=self.pool, keeper=keeper,
             )  # fmt: skip
         derived = run.rows(limit)
         for what in ("answers", "aggregates"):
-            around.limits.charge(what, 0)
+            context.limits.charge(what, 0)
         seconds = perf_counter() - began
-        around.ledger.done_by(len(self.pool.workers))
+        context.ledger.done_by(len(self.pool.workers))
         if report is not None:
             report.rows += derived.count if isinstance(derived, Blocks) else derived[1]
             report.seconds += seconds
@@ -123,44 +124,45 @@ class Spreading:
         return derived
 
     @told_if_lost
-    def stays(self, plan: RulePlan, around: Surroundings) -> str | None:
-        knobs = around.knobs
+    def stays(self, plan: RulePlan, inputs: StratumInputs) -> str | None:
+        knobs = inputs.context.knobs
         if knobs.spread in ("never", "replicate") or asks_for_ranks(plan):
             return None
-        name = largest_afar(plan, around)
-        if name is None or (knobs.spread == "auto" and not fits_nowhere(plan, around)):
+        name = largest_afar(plan, inputs)
+        if name is None or (knobs.spread == "auto" and not fits_nowhere(plan, inputs)):
             return None
         asked = [ref for join in plan.joins for ref in join.tries if ref.relation == name]
         if not any(ref.columns or ref.tests for ref in asked):
             return None  # how many rows there are is known without a look at them
-        beside = fits_workers(plan, around, self.stock, name)
-        return name if beside and not fits_nowhere(plan, around, name) else None
+        beside = fits_workers(plan, inputs, self.stock, name)
+        return name if beside and not fits_nowhere(plan, inputs, name) else None
 
     @told_if_lost
     def foreseen(
-        self, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
+        self, plan: RulePlan, inputs: StratumInputs, known: Callable[[str], Relation | None]
     ) -> Spread | None:
         if plan.passes_over is None and None in map(known, relations_of(plan)):
             return None
-        placed = self._placed(plan, around)
+        placed = self._placed(plan, inputs)
         if placed is None:
             return None
         way, patient = placed
         if plan.passes_over is not None:
-            relation = around.relation(plan.passes_over)
+            relation = inputs.relation(plan.passes_over)
             return in_place(plan.passes_over, relation, len(self.pool.threads))
         if way == "partitioned":
-            found = parted(plan, around.relation, self.stock)
+            found = parted(plan, inputs.relation, self.stock)
         else:
             found = Spread("replicated", len(self.pool.workers))
         return replace(found, patient=HERE) if patient else found
 
     def _placed(
-        self, plan: RulePlan, around: Surroundings, limit: int | None = None
+        self, plan: RulePlan, inputs: StratumInputs, limit: int | None = None
     ) -> tuple[SpreadWay, bool] | None:
         """How a rule is spread, and whether it is given some seconds here first; None: it runs
         here."""
-        knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
+        context = inputs.context
+        knobs, cost = context.knobs, sum(join.cost for join in plan.joins)
         if plan.passes_over is not None:
             return "in place", False
         if knobs.spread == "never" or asks_for_ranks(plan):
@@ -169,12 +171,12 @@ class Spreading:
             return ("partitioned" if knobs.spread == "partition" else "replicated"), False
         if not any(map(cuttable, plan.joins)):
             return None
-        if fits_nowhere(plan, around):
+        if fits_nowhere(plan, inputs):
             return "partitioned", False
         patient = cost < WORTH or limit is not None
-        if patient and (cost < SMALL or around.device is not CPU):
+        if patient and (cost < SMALL or context.device is not CPU):
             return None
-        whole = fits_workers(plan, around, self.stock)
+        whole = fits_workers(plan, inputs, self.stock)
         return ("replicated" if whole else "partitioned"), patient
 
     @told_if_lost
@@ -183,17 +185,17 @@ class Spreading:
 
     @told_if_lost
     def fixpoint(self, splits: Splits, placement: OnWorkers) -> dict[str, Relation] | None:
-        keeper = self.keeper(splits.around.memory)
+        keeper = self.keeper(splits.context.memory)
         return self._done(splits, fixpoint(self.pool, keeper, splits, placement))
 
     @told_if_lost
     def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
-        return self._done(splits, counts(self.pool, self.keeper(splits.around.memory), splits))
+        return self._done(splits, counts(self.pool, self.keeper(splits.context.memory), splits))
 
     def _done(self, splits: Splits, found: Found | None) -> Found | None:
         """What workers have found, if they have."""
         if found is not None:
-            splits.around.ledger.done_by(len(self.pool.workers))
+            splits.context.ledger.done_by(len(self.pool.workers))
         return found
 
     def close(self) -> None:
@@ -204,20 +206,21 @@ class Spreading:
 def patiently_here(
     plan: RulePlan,
     sources: Sources,
-    around: Surroundings,
+    inputs: StratumInputs,
     limit: int | None,
     report: RuleRun | None,
     did: RuleRound | None,
 ) -> Derived | None:
     """A rule's rows, if it is soon done here."""
+    context = inputs.context
     try:
         with (
-            around.limits.account.restoring(TooSlow, MemoryLimitError),
-            impatience(around.limits, HERE),
+            context.limits.account.restoring(TooSlow, MemoryLimitError),
+            impatience(context.limits, HERE),
         ):
             return run_rule(
-                plan, sources, around.scope, around.limits, limit, report, None, around.knobs,
-                around.device, None, did,
+                plan, sources, context.scope, context.limits, limit, report, None, context.knobs,
+                context.device, None, did,
             )  # fmt: skip
     except (TooSlow, MemoryLimitError):
         return None
@@ -228,33 +231,33 @@ def relations_of(plan: RulePlan) -> set[str]:
     return {ref.relation for join in plan.joins for ref in join.tries}
 
 
-def largest_afar(plan: RulePlan, around: Surroundings) -> str | None:
+def largest_afar(plan: RulePlan, inputs: StratumInputs) -> str | None:
     """The largest of the relations that a rule reads whose rows lie afar and are not here."""
     sizes = {
         name: rows.bytes_afar
         for name in sorted(relations_of(plan))
-        if (rows := around.relation(name).afar) is not None and rows.away
+        if (rows := inputs.relation(name).afar) is not None and rows.away
     }
     return max(sizes, key=sizes.__getitem__, default=None)
 
 
-def fits_nowhere(plan: RulePlan, around: Surroundings, but: str | None = None) -> bool:
+def fits_nowhere(plan: RulePlan, inputs: StratumInputs, but: str | None = None) -> bool:
     """Whether a rule reads rows that lie afar and are more than this process may have, or so many
     that it would wait for them; `but` for one relation."""
     asked = relations_of(plan) - {but}
-    afar = [rows for name in asked if (rows := around.relation(name).afar) is not None]
-    most = min(EASILY, around.limits.spare() * PART)
+    afar = [rows for name in asked if (rows := inputs.relation(name).afar) is not None]
+    most = min(EASILY, inputs.context.limits.spare() * PART)
     return sum(rows.bytes_afar for rows in afar if rows.away) > most
 
 
 def fits_workers(
-    plan: RulePlan, around: Surroundings, stock: Stock, but: str | None = None
+    plan: RulePlan, inputs: StratumInputs, stock: Stock, but: str | None = None
 ) -> bool:
     """Whether each worker can have the tries of a rule whole, beside what it makes of them; `but`
     for those of one relation."""
     size = 0
     for ref in {ref for join in plan.joins for ref in join.tries if ref.relation != but}:
-        relation = around.relation(ref.relation)
+        relation = inputs.relation(ref.relation)
         rows = relation.afar
         whole = rows.bytes_afar if rows is not None and rows.away else relation.nbytes
         size += whole * len(ref.columns) // max(1, len(relation.types))

@@ -20,8 +20,8 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
+    from gdatalog.engine.context import StratumInputs
     from gdatalog.engine.splits import Splits
-    from gdatalog.engine.surroundings import Surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Cluster(Protocol):
         self,
         plan: RulePlan,
         sources: Sources,
-        around: Surroundings,
+        inputs: StratumInputs,
         limit: int | None,
         report: RuleRun | None,
         did: RuleRound | None,
@@ -60,13 +60,13 @@ class Cluster(Protocol):
         """The rows of a rule all of whose relations are finished."""
         ...
 
-    def stays(self, plan: RulePlan, around: Surroundings) -> str | None:
+    def stays(self, plan: RulePlan, inputs: StratumInputs) -> str | None:
         """The relation that a rule reads whose rows lie on workers, and are to stay there: they are
         given to it some at a time, where they are, if it can be planned so."""
         ...
 
     def foreseen(
-        self, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
+        self, plan: RulePlan, inputs: StratumInputs, known: Callable[[str], Relation | None]
     ) -> Spread | None:
         """How the rows of a rule would be found; None if here, or if that is not known before its
         relations are: `known` gives those that are."""

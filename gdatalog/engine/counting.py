@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Seeds
 from gdatalog.engine.prepared import Plans
 from gdatalog.engine.strata import plan_stratum, run
-from gdatalog.engine.surroundings import Surroundings
 from gdatalog.plan.stratum import Partitioned
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.counting import asks_for_counts, counted_rule, counts_of
@@ -51,20 +51,20 @@ def readers_of(
 def count_stratum(
     stratum: Stratum,
     seeds: Seeds,
-    around: Surroundings,
+    inputs: StratumInputs,
     readers: Collection[Stratum],
     before: Mapping[str, Relation] | None,
 ) -> Counted | None:
     """The numbers of a stratum's rows, or what they were `before`; None if it does not split so
     that they would do."""
-    ready = plan_stratum(stratum, seeds, around, counted=True)
+    ready = plan_stratum(stratum, seeds, inputs, counted=True)
     main = ready.plan.main
     if not isinstance(main, Partitioned):
         return None
     columns = {key.relation: key.column for key in main.keys}
     changed: dict[tuple[str, ...], Stratum] = {}
     for reader in readers:
-        rules = [_rewritten(rule, columns, around.plans) for rule in reader.rules]
+        rules = [_rewritten(rule, columns, inputs.plans) for rule in reader.rules]
         if None in rules:
             return None
         told = tuple(rule for rule in rules if rule is not None)
@@ -72,7 +72,7 @@ def count_stratum(
     found = before or run(ready)
     if found.keys() == set(stratum.relations):
         return Counted(found, {}, {}, True)
-    schemas = (counts_of(ready.around.schemas[name], columns[name]) for name in columns)
+    schemas = (counts_of(ready.inputs.schemas[name], columns[name]) for name in columns)
     return Counted(found, {schema.name: schema for schema in schemas}, changed, False)
 
 

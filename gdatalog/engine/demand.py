@@ -82,24 +82,14 @@ def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> E
     if rewritten.text is None:
         return None
     part = Evaluation(
+        evaluation.context,
         rewritten.text,
         Overlay(evaluation.stored, rewritten.demand.given),
         partial(_facts, evaluation, rewritten.text.checked.facts, rewritten.demand.given),
-        evaluation.symbols,
-        evaluation.limits,
-        evaluation.memory,
-        evaluation.params,
         evaluation.remembered,
         lambda names: all(map(_is_users, names)) and evaluation.keep(names),
-        evaluation.ledger,
-        evaluation.limit_sizes,
-        evaluation.force_chunk,
-        evaluation.knobs,
-        evaluation.device,
-        evaluation.cluster,
         evaluation.asked,
     )
-    part.scope = evaluation.scope
     part._known.update(evaluation._known)
     rewritten.covered = ""
     for magic in rewritten.demand.measured:
@@ -127,16 +117,16 @@ def _facts(
 
 def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> Rewritten:
     """The program as it is evaluated for a relation, under demand or not, and why."""
-    knob = evaluation.knobs.demand
+    context, knobs = evaluation.context, evaluation.context.knobs
     # what is kept is evaluated in full, once
-    if knob == "never" or name in evaluation._known or evaluation.keep([name]):
+    if knobs.demand == "never" or name in evaluation._known or evaluation.keep([name]):
         return Rewritten(Demand(None), None)
     below = derived_below(evaluation, name)
     if not below:
         return Rewritten(Demand(None), None)
     there = {own for own in below if own in whole or is_there(evaluation, own)}
     data = {own for own in below if own in evaluation.stored}
-    key = (name, evaluation.knobs, frozenset(there), frozenset(data))
+    key = (name, knobs, frozenset(there), frozenset(data))
     found: Rewritten | None = evaluation.text.demands.get(key)
     if found is not None and all(
         held() is evaluation.relation(own) for own, held in found.looked_at.items()
@@ -145,11 +135,11 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
     looked_at: dict[str, Relation] = {}
 
     def is_here(own: str) -> bool:
-        evaluation.limits.poll()
+        context.limits.poll()
         return own in there
 
     def size(own: str) -> Size | None:
-        evaluation.limits.poll()
+        context.limits.poll()
         if own in whole or own not in evaluation.checked.schemas:
             return None
         if own in evaluation._home and own not in there:
@@ -157,12 +147,11 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
         looked_at[own] = evaluation.relation(own)
         return looked_at[own].statistics
 
-    knobs = evaluation.knobs
-    worklists = evaluation.device is CPU and knobs.split != "never"
+    worklists = context.device is CPU and knobs.split != "never"
     worklists = worklists and knobs.strategy != "levelwise"
-    world = World(is_here, data.__contains__, size, evaluation.limit_sizes, worklists)
+    world = World(is_here, data.__contains__, size, context.limit_sizes, worklists)
     with spending("planning"):
-        demand = under_demand(evaluation.checked, name, world, knob == "always")
+        demand = under_demand(evaluation.checked, name, world, knobs.demand == "always")
     text = None if demand.checked is None else CheckedText(demand.checked)
     held = {own: ref(relation) for own, relation in looked_at.items()}
     made = Rewritten(demand, text, held)
@@ -203,7 +192,7 @@ def is_there(evaluation: Evaluation, name: str) -> bool:
         return True
     news = news_since(found, made_of, below)
     changed = [] if news is None else [own for (own, data) in news.rows if not data]
-    return news is not None and evaluation.device is CPU and monotone(stratum, changed)
+    return news is not None and evaluation.context.device is CPU and monotone(stratum, changed)
 
 
 @contextmanager

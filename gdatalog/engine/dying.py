@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gdatalog.engine.surroundings import Surroundings
+from gdatalog.engine.context import StratumInputs
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.dying import Parted, parted
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
 
-def parted_stratum(stratum: Stratum, around: Surroundings) -> Parted | None:
+def parted_stratum(stratum: Stratum, inputs: StratumInputs) -> Parted | None:
     """The stratum whose rules are split, the same one each time; None if that gains nothing."""
-    way = around.knobs.dying
+    way = inputs.context.knobs.dying
 
     def make(relation: Callable[[str], Relation]) -> Parted | None:
-        return parted(stratum, around.schemas, lambda name: relation(name).statistics, way)
+        return parted(stratum, inputs.schemas, lambda name: relation(name).statistics, way)
 
-    return around.plans.parted(stratum, way, around.relation, make)
+    return inputs.plans.parted(stratum, way, inputs.relation, make)
 
 
-def around_parts(stratum: Stratum, parts: Parted, around: Surroundings) -> Surroundings:
-    """The same surroundings, which know the relations of the parts."""
-    return replace(around, schemas={**around.schemas, **parts.schemas})
+def with_parts(stratum: Stratum, parts: Parted, inputs: StratumInputs) -> StratumInputs:
+    """The same inputs, which know the relations of the parts."""
+    return replace(inputs, schemas={**inputs.schemas, **parts.schemas})

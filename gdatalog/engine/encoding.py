@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Blocks, Derived, Seeds
 from gdatalog.engine.device import CPU
 from gdatalog.engine.folding import value_of
 from gdatalog.engine.stratum import StratumRun
-from gdatalog.engine.surroundings import Surroundings
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.counting import COUNTS
 from gdatalog.planner.domains import Column, Domain, Use, domains_of, encoded_rules
@@ -47,7 +47,7 @@ class Encoded:
 
     stratum: Stratum
     seeds: Seeds
-    around: Surroundings
+    inputs: StratumInputs
     columns: Mapping[Column, Dictionary]
 
     def decoded(self, relations: Mapping[str, Relation]) -> dict[str, Relation]:
@@ -57,7 +57,7 @@ class Encoded:
         own = {at: d for (of, at), d in self.columns.items() if of == name}
         if name.endswith(COUNTS):  # its first column is one of the relation that is counted
             counted = name.removesuffix(COUNTS)
-            at = self.around.schemas[counted].columns.index(relation.columns[0])
+            at = self.inputs.schemas[counted].columns.index(relation.columns[0])
             own = {0: self.columns[counted, at]} if (counted, at) in self.columns else {}
         if not own:
             return relation
@@ -71,7 +71,7 @@ class Encoded:
 
     def names(self) -> tuple[str, ...]:
         """The columns of relations below the stratum that have codes."""
-        schemas = self.around.schemas
+        schemas = self.inputs.schemas
         return tuple(
             f"{name}.{schemas[name].columns[at]}"
             for name, at in sorted(self.columns)
@@ -79,21 +79,22 @@ class Encoded:
         )
 
 
-def encode(stratum: Stratum, seeds: Seeds, around: Surroundings) -> Encoded | None:
+def encode(stratum: Stratum, seeds: Seeds, inputs: StratumInputs) -> Encoded | None:
     """The stratum over codes; None where its keys are dense, or not only compared."""
-    if around.knobs.encode == "never" or around.device is not CPU or around.cluster is not None:
+    context = inputs.context
+    if context.knobs.encode == "never" or context.device is not CPU or context.cluster is not None:
         return None
-    domains = around.plans.rewritten(
-        "domains", stratum.rules, lambda: domains_of(stratum, around.schemas)
+    domains = inputs.plans.rewritten(
+        "domains", stratum.rules, lambda: domains_of(stratum, inputs.schemas)
     )
-    keys = {at: _Keys(domain, stratum, around) for at, domain in enumerate(domains)}
-    forced = around.knobs.encode == "always"
-    if not forced and not stratum.recursive and _is_cheap(keys.values(), stratum, around):
+    keys = {at: _Keys(domain, stratum, inputs) for at, domain in enumerate(domains)}
+    forced = context.knobs.encode == "always"
+    if not forced and not stratum.recursive and _is_cheap(keys.values(), stratum, inputs):
         return None
     if not any((each.domain.joined or each.coded) and each.sparse for each in keys.values()):
         return None
     chosen = [at for at, each in keys.items() if each.sparse and each.pays]
-    rules, uses = around.plans.rewritten(
+    rules, uses = inputs.plans.rewritten(
         ("encoded", tuple(chosen)),
         stratum.rules,
         lambda: encoded_rules(stratum.rules, domains, chosen),
@@ -101,12 +102,12 @@ def encode(stratum: Stratum, seeds: Seeds, around: Surroundings) -> Encoded | No
     keys = {at: keys[at] for at in chosen}
     if not forced and not stratum.recursive and any(not each.known for each in keys.values()):
         rows = {id(r): r.at_most for each in keys.values() for r, _ in each.large}
-        if _is_less(stratum, around, sum(rows.values())):
+        if _is_less(stratum, inputs, sum(rows.values())):
             return None
-    return _encoded(replace(stratum, rules=rules), seeds, around, keys, uses)
+    return _encoded(replace(stratum, rules=rules), seeds, inputs, keys, uses)
 
 
-def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, around: Surroundings) -> bool:
+def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, inputs: StratumInputs) -> bool:
     """Whether a stratum is less work than making any dictionary that it might need: then nobody
     looks whether its keys are sparse."""
     joined = [each for each in keys if each.domain.joined]
@@ -114,22 +115,22 @@ def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, around: Surroundings) -> 
     if not large or any(each.known for each in large):
         return False
     least = min(sum({id(r): r.at_most for r, _ in each.large}.values()) for each in large)
-    return _is_less(stratum, around, least)
+    return _is_less(stratum, inputs, least)
 
 
-def _is_less(stratum: Stratum, around: Surroundings, rows: int) -> bool:
+def _is_less(stratum: Stratum, inputs: StratumInputs, rows: int) -> bool:
     """Whether a stratum, all times that it was asked for, is less work than encoding some rows."""
-    before: list[float] = around.plans.rewritten("costs", stratum.rules, lambda: [0.0])
-    cost = before[0] + _cost(stratum, around)
+    before: list[float] = inputs.plans.rewritten("costs", stratum.rules, lambda: [0.0])
+    cost = before[0] + _cost(stratum, inputs)
     if OFTEN * cost >= rows:
         return False
     before[0] = cost
     return True
 
 
-def _cost(stratum: Stratum, around: Surroundings) -> float:
+def _cost(stratum: Stratum, inputs: StratumInputs) -> float:
     """The work expected of a stratum's rules as they are, in rows that are looked at."""
-    run = StratumRun(stratum, {}, around)
+    run = StratumRun(stratum, {}, inputs)
     plans = [run.plan(rule, first=True) for rule in stratum.rules]
     return sum(join.cost for plan in plans for join in plan.joins)
 
@@ -137,11 +138,11 @@ def _cost(stratum: Stratum, around: Surroundings) -> float:
 class _Keys:
     """The columns of a domain in the relations below a stratum."""
 
-    def __init__(self, domain: Domain, stratum: Stratum, around: Surroundings) -> None:
+    def __init__(self, domain: Domain, stratum: Stratum, inputs: StratumInputs) -> None:
         self.domain = domain
-        self._forced = around.knobs.encode == "always"
+        self._forced = inputs.context.knobs.encode == "always"
         names = sorted(column for column in domain.columns if column[0] not in stratum.relations)
-        self.below = [(around.relation(name), at) for name, at in names]
+        self.below = [(inputs.relation(name), at) for name, at in names]
         most = max(relation.at_most for relation, _ in self.below)
         self.large = [(r, at) for r, at in self.below if FEW * r.at_most >= most and most]
 
@@ -229,14 +230,15 @@ def _covers(dictionary: Dictionary, relation: Relation, at: int) -> None:
 def _encoded(
     stratum: Stratum,
     seeds: Seeds,
-    around: Surroundings,
+    inputs: StratumInputs,
     keys: Mapping[int, _Keys],
     uses: Sequence[Use],
 ) -> Encoded | None:
-    params = around.scope.params
+    context = inputs.context
+    params = context.scope.params
     values: dict[str, int] = {}
     for use in uses:
-        value = value_of(use.value, params, around.param_types)
+        value = value_of(use.value, params, inputs.param_types)
         if value is None:  # the rule fails, if a row comes to it
             return None
         assert isinstance(value.value, int)
@@ -268,20 +270,20 @@ def _encoded(
 
     def relation(name: str) -> Relation:
         if name not in relations:
-            plain = around.relation(name)
+            plain = inputs.relation(name)
             own = tuple(known.get((name, at)) for at in range(len(plain.types)))
             relations[name] = _relation(plain, own)
             if relations[name] is not plain:
-                around.limits.charge(f"codes of {name}", relations[name].nbytes)
+                context.limits.charge(f"codes of {name}", relations[name].nbytes)
         return relations[name]
 
-    types: dict[str, TypeName] = {**around.param_types}
+    types: dict[str, TypeName] = {**inputs.param_types}
     types.update((name, "int") for name in codes)
     within = replace(
-        around,
+        inputs,
         param_types=types,
         relation=relation,
-        scope=replace(around.scope, params={**params, **codes}),
+        context=replace(context, scope=replace(context.scope, params={**params, **codes})),
     )
     columns = {column: last[at] for column, at in base.items()}
     inner = {name: [_seed(part, name, columns) for part in parts] for name, parts in seeds.items()}

@@ -15,19 +15,16 @@ from typing import Any
 import numpy as np
 
 from gdatalog.account import LARGE, trim_if_much
-from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.best import monotone
 from gdatalog.engine.budget import accounted
-from gdatalog.engine.cluster import Cluster
+from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.counting import count_stratum, readers_of
 from gdatalog.engine.derived import Blocks, Derived, Rows, count_of, lying_afar, relation_of
-from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.device import CPU
 from gdatalog.engine.extending import together
 from gdatalog.engine.facts import fact_rows, in_rows
 from gdatalog.engine.inputs import extended
-from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.last_use import LastUse
-from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import CheckedText
 from gdatalog.engine.remembered import (
     MadeOf,
@@ -39,10 +36,8 @@ from gdatalog.engine.remembered import (
     settled,
 )
 from gdatalog.engine.strata import Ready, plan_stratum, run_stratum
-from gdatalog.engine.surroundings import Surroundings
 from gdatalog.engine.texts import NO_FACTS, Facts
 from gdatalog.errors import Caution
-from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Param
 from gdatalog.planner.checked import Checked, Schema, Stratum
 from gdatalog.planner.counting import COUNTS
@@ -50,8 +45,6 @@ from gdatalog.planner.walk import Node, walk
 from gdatalog.records import dataclass, field
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.symbols import SymbolTable
-from gdatalog.values import Value
 from gdatalog.watching import OBJECT, patiently
 
 
@@ -59,26 +52,15 @@ from gdatalog.watching import OBJECT, patiently
 class Evaluation:
     """One program over stored relations; relations are evaluated when they are asked for."""
 
+    context: ExecutionContext
     text: CheckedText
     stored: Mapping[str, Relation]
     facts: Callable[[str], Facts]  # those of a relation
-    symbols: SymbolTable
-    limits: Limits
-    memory: int
-    params: Mapping[str, Value] = field(default_factory=dict)
     remembered: Memory = field(default_factory=dict)
     keep: Callable[[Collection[str]], bool] = lambda names: True  # what is remembered
-    ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
-    limit_sizes: Mapping[str, int] = field(default_factory=dict)
-    force_chunk: int | None = None
-    knobs: Knobs = Knobs()
-    device: Device = CPU
-    cluster: Cluster | None = None
     asked: Collection[str] = ()  # what will be asked for in the end
-    untrusted: bool = False
     # Is told of relations that nobody reads any more, where no call comes after this one.
     let_go: Callable[[str], None] | None = None
-    scope: Scope = field(init=False)
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
     _read: dict[tuple[str, ...], list[str]] = field(default_factory=dict)  # by strata
@@ -87,12 +69,12 @@ class Evaluation:
     _gone: set[str] = field(default_factory=set)  # relations that have been let go
 
     def __post_init__(self) -> None:
-        self.scope = Scope(self.symbols, self.params, bounded=self.untrusted)
         # All texts of the program are in the table before anything asks for their ranks.
-        self.text.intern(self.symbols)
-        for value in self.params.values():
+        scope = self.context.scope
+        self.text.intern(scope.symbols)
+        for value in scope.params.values():
             if isinstance(value, str):
-                self.symbols.intern(value)
+                scope.symbols.intern(value)
         self._home = {name: s for s in self.checked.strata for name in s.relations}
 
     @property
@@ -101,13 +83,13 @@ class Evaluation:
 
     @property
     def cautions(self) -> list[Caution]:
-        return list(self.scope.cautions.values())
+        return list(self.context.scope.cautions.values())
 
     def relation(self, name: str) -> Relation:
         """A relation, after whatever it depends on."""
         found = self._known.get(name)
         if found is None:
-            with accounted(self.limits, self.device.name):
+            with accounted(self.context.limits, self.context.device.name):
                 self._evaluate([name])
             found = self._known[name]
         return found
@@ -138,7 +120,7 @@ class Evaluation:
             or self._seeds(name)
         ):
             return self.relation(name)
-        with accounted(self.limits, self.device.name):
+        with accounted(self.context.limits, self.context.device.name):
             self._evaluate(self._reads(stratum))
             return self._run(stratum, limit)[name]
 
@@ -180,7 +162,7 @@ class Evaluation:
                 continue
             if stratum.relations in counting:
                 reader = counting[stratum.relations]
-                self._known.update(run_stratum(reader, {}, self.surroundings()))
+                self._known.update(run_stratum(reader, {}, self.inputs()))
                 continue
             found = self._recall(stratum) or self._follow(stratum)
             found = found or self._counted(stratum, strata, wanted, counting)
@@ -202,8 +184,8 @@ class Evaluation:
             self.remembered.pop((name,), None)
             self._gone.add(name)
             for what in (name, f"index of {name}", f"codes of {name}"):
-                if what in self.limits.held:
-                    self.limits.charge(what, 0)
+                if what in self.context.limits.held:
+                    self.context.limits.charge(what, 0)
             freed += 0 if relation is None else relation.nbytes + relation.trie_nbytes
         if freed >= LARGE:
             trim_if_much()
@@ -264,7 +246,7 @@ class Evaluation:
         found = self._read.get(stratum.relations)
         if found is not None:
             return found
-        self.limits.poll()
+        self.context.limits.poll()
         names = {
             part.name
             for rule in stratum.rules
@@ -287,13 +269,13 @@ class Evaluation:
             stratum.rules,
             facts,
             self._values_of(used),
-            tuple(self.limit_sizes.get(name) for name in stratum.relations),
+            tuple(self.context.limit_sizes.get(name) for name in stratum.relations),
         )
 
     def _values_of(self, params: Collection[str]) -> tuple[Any, ...]:
         """With their types, for 1 = 1.0 = True in Python."""
-        types = self.checked.param_types
-        return tuple((name, types.get(name), self.params.get(name)) for name in sorted(params))
+        types, given = self.checked.param_types, self.context.scope.params
+        return tuple((name, types.get(name), given.get(name)) for name in sorted(params))
 
     def _below(self, stratum: Stratum) -> dict[Read, Relation]:
         below = {(name, False): self.relation(name) for name in self._reads(stratum)}
@@ -318,7 +300,8 @@ class Evaluation:
     def _follow(self, stratum: Stratum) -> Mapping[str, Relation] | None:
         """The stratum's relations, from what they were before and what is new since."""
         found = self.remembered.get(stratum.relations)
-        if found is None or self.device is not CPU or any(map(lies_away, found.relations.values())):
+        here = self.context.device is CPU
+        if found is None or not here or any(map(lies_away, found.relations.values())):
             return None
         news = news_since(found, self._made_of(stratum), self._below(stratum))
         if news is None:
@@ -333,7 +316,7 @@ class Evaluation:
         more = {name: together(parts) for name, parts in changed.items()}
         from gdatalog.engine.following import Following
 
-        going_on = Following(stratum, self.surroundings(), found.relations, more)
+        going_on = Following(stratum, self.inputs(), found.relations, more)
         relations = going_on.follow(seeds, news.rules)
         if relations is not None:
             self._remember(stratum, relations)
@@ -344,31 +327,25 @@ class Evaluation:
         data = [(part.keys, part.length) for part in news.rows.get((name, True), ())]
         return [*data, *(self._fact_rows(name, facts) if facts else ())]
 
-    def surroundings(self) -> Surroundings:
-        return Surroundings(
-            {**self.checked.schemas, **self._counts} if self._counts else self.checked.schemas,
+    def inputs(self) -> StratumInputs:
+        """What strata read."""
+        schemas = self.checked.schemas
+        return StratumInputs(
+            self.context,
+            {**schemas, **self._counts} if self._counts else schemas,
             self.checked.param_types,
             self.relation,
-            self.scope,
-            self.limits,
-            self.memory,
-            self.limit_sizes,
-            self.ledger,
-            self.force_chunk,
-            self.knobs,
             self.text.plans,
-            self.device,
-            self.cluster,
         )
 
     def planned(self, stratum: Stratum) -> Ready:
         """How a stratum would be evaluated."""
         seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
-        return plan_stratum(stratum, seeds, self.surroundings())
+        return plan_stratum(stratum, seeds, self.inputs())
 
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
         seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
-        relations = run_stratum(stratum, seeds, self.surroundings(), limit)
+        relations = run_stratum(stratum, seeds, self.inputs(), limit)
         if limit is None:
             found = self.remembered.get(stratum.relations)
             if found is not None:
@@ -393,10 +370,9 @@ class Evaluation:
         readers = readers_of(stratum, needed, self._reads)
         if not readers or any(self._seeds(n) for reader in readers for n in reader.relations):
             return None
-        around = self.surroundings()
         seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
         before = self._recall(stratum, COUNTS)
-        found = count_stratum(stratum, seeds, around, readers, before)
+        found = count_stratum(stratum, seeds, self.inputs(), readers, before)
         if found is None:
             return None
         if before is None:
@@ -411,7 +387,7 @@ class Evaluation:
         """The rows that a relation has without any rule: its data, and facts."""
         seeds: list[Derived] = []
         stored = self.stored.get(name)
-        if stored is not None and self.cluster is not None and lies_away(stored):
+        if stored is not None and self.context.cluster is not None and lies_away(stored):
             assert stored.afar is not None
             seeds.append(lying_afar(stored.afar))
         elif stored is not None and stored.length:
@@ -420,11 +396,11 @@ class Evaluation:
         return [*seeds, *(self._fact_rows(name, facts) if facts else ())]
 
     def _fact_rows(self, name: str, facts: Sequence[Atom]) -> list[Rows]:
-        types = self.checked.schemas[name].types
+        types, scope = self.checked.schemas[name].types, self.context.scope
         looked_at = (len(facts) + 64) * len(types) * 16 * OBJECT
 
         def rows() -> Rows:
-            return fact_rows(facts, types, self.params, self.symbols)
+            return fact_rows(facts, types, scope.params, scope.symbols)
 
         return [patiently(looked_at, rows, None)]
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdatalog.engine.best import Best
 from gdatalog.engine.choose import DEEP, LAUNCH, ROUNDS, SHALLOW, SMALL
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Seeds, relation_of
 from gdatalog.engine.device import CPU
-from gdatalog.engine.dying import around_parts, parted_stratum
+from gdatalog.engine.dying import parted_stratum, with_parts
 from gdatalog.engine.linear import Fixpoint, linear_of, linearised
 from gdatalog.engine.marked_rounds import MarkedRounds
 from gdatalog.engine.one_worklist import one_worklist
@@ -18,7 +19,6 @@ from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.strata import Ready, Relations, attempt, rule_plans, run_here
 from gdatalog.engine.stratum import StratumRun
-from gdatalog.engine.surroundings import Surroundings
 from gdatalog.plan.conditions import (
     CONDITIONS,
     Bytes,
@@ -60,22 +60,23 @@ Found = TypeVar("Found", Relations, Relations | None)
 
 
 def plan_recursive(
-    stratum: Stratum, seeds: Seeds, around: Surroundings, counted: bool = False
+    stratum: Stratum, seeds: Seeds, inputs: StratumInputs, counted: bool = False
 ) -> Ready:
     """How a recursive stratum is evaluated; `counted` as for `plan_stratum`."""
     before: list[tuple[CheckedRule, RulePlan]] = []
     rewrites: tuple[Rewrite, ...] = ()
-    linear = linear_of(stratum, around)
+    linear = linear_of(stratum, inputs)
     if linear is not None:
-        before = rule_plans(StratumRun(linear.first, seeds, around))
-        fixpoint = linearised(Fixpoint(stratum, seeds, around))
-        stratum, seeds, around = fixpoint.stratum, fixpoint.seeds, fixpoint.around
+        before = rule_plans(StratumRun(linear.first, seeds, inputs))
+        fixpoint = linearised(Fixpoint(stratum, seeds, inputs))
+        stratum, seeds, inputs = fixpoint.stratum, fixpoint.seeds, fixpoint.inputs
         (name,) = stratum.relations
-        rewrites = (LinearRule(name, first_of(around.schemas[name]).name),)
-    splits = Splits(stratum, seeds, around)
+        rewrites = (LinearRule(name, first_of(inputs.schemas[name]).name),)
+    splits = Splits(stratum, seeds, inputs)
     strategy, parts = _strategy(splits, counted)
-    planned = rule_plans(StratumRun(*_over(parts, stratum, seeds, around)))
-    placed = None if around.cluster is None else around.cluster.placement(splits)
+    planned = rule_plans(StratumRun(*_over(parts, stratum, seeds, inputs)))
+    context = inputs.context
+    placed = None if context.cluster is None else context.cluster.placement(splits)
     return Ready(
         StratumPlan(
             stratum.relations,
@@ -84,28 +85,28 @@ def plan_recursive(
             tuple(plan for _, plan in planned),
             tuple(plan for _, plan in before),
             rewrites,
-            placed or Local(around.device.name),
+            placed or Local(context.device.name),
         ),
         stratum,
         seeds,
-        around,
+        inputs,
         tuple(rule for rule, _ in (*before, *planned)),
     )
 
 
 def _strategy(splits: Splits, counted: bool) -> tuple[Strategy, Parted | None]:
     """The first strategy, and the rules of its rounds where they are split."""
-    stratum, around = splits.stratum, splits.around
+    stratum, inputs = splits.stratum, splits.inputs
     # What compiled loops do not suit is left to rounds; what is soon done is not worth compiling.
     unsuited: tuple[When, ...] = (Unsuited(),)
-    enough: tuple[When, ...] = (Rows(ROUNDS), Bytes(around.memory))
-    here = around.device is CPU
+    enough: tuple[When, ...] = (Rows(ROUNDS), Bytes(splits.context.memory))
+    here = splits.context.device is CPU
     if splits.split is not None:
         keys = tuple(
-            Key(name, column, around.schemas[name].columns[column])
+            Key(name, column, inputs.schemas[name].columns[column])
             for name, column in sorted(splits.columns.items())
         )
-        rounds = SemiNaive() if here else _on_device(splits, parted_stratum(stratum, around))
+        rounds = SemiNaive() if here else _on_device(splits, parted_stratum(stratum, inputs))
         partitioned = Partitioned(keys, counted, Fallback(unsuited, rounds))
         first = SemiNaive((), Fallback(enough, partitioned)) if splits.small else partitioned
         return first, None
@@ -113,11 +114,11 @@ def _strategy(splits: Splits, counted: bool) -> tuple[Strategy, Parted | None]:
     if best is not None:
         in_place = InPlaceLattice(Fallback(unsuited, SemiNaive()))
         return SemiNaive((), Fallback(enough, in_place)) if best.small else in_place, None
-    parts = parted_stratum(stratum, around)
+    parts = parted_stratum(stratum, inputs)
     projections = () if parts is None else parts.told
     if not here:
         return _on_device(splits, parts), parts
-    one = one_worklist(stratum, splits.seeds, around)
+    one = one_worklist(stratum, splits.seeds, inputs)
     if one is None:
         return SemiNaive(projections), parts
     worklist = Worklist(Fallback(unsuited, SemiNaive(projections)))
@@ -132,7 +133,7 @@ def _in_place(splits: Splits) -> InPlace | None:
         return None
     from gdatalog.engine.improving import InPlace
 
-    best = InPlace(splits.stratum, splits.seeds, splits.around)
+    best = InPlace(splits.stratum, splits.seeds, splits.inputs)
     return best if best.refusal is None else None
 
 
@@ -144,7 +145,7 @@ def _on_device(run: StratumRun, parts: Parted | None) -> Strategy:
     bitmap = MarkedRounds(*_over(parts, *_args(run)))
     marked = BitmapRounds(projections, Fallback((Unsuited(),), rounds))
     large = marked if bitmap.followers else rounds
-    knobs = run.around.knobs
+    knobs = run.context.knobs
     first = (plan for _, plan in rule_plans(StratumRun(*_over(parts, *_args(run)))))
     cost = sum(join.cost for plan in first for join in plan.joins if join.given is None)
     if knobs.strategy == "auto" and knobs.telling == "auto" and cost <= SMALL:
@@ -153,17 +154,17 @@ def _on_device(run: StratumRun, parts: Parted | None) -> Strategy:
     return SemiNaive(projections, Fallback((Rows(ROUNDS),), marked)) if small else large
 
 
-def _args(run: StratumRun) -> tuple[Stratum, Seeds, Surroundings]:
-    return run.stratum, run.seeds, run.around
+def _args(run: StratumRun) -> tuple[Stratum, Seeds, StratumInputs]:
+    return run.stratum, run.seeds, run.inputs
 
 
 def _over(
-    parts: Parted | None, stratum: Stratum, seeds: Seeds, around: Surroundings
-) -> tuple[Stratum, Seeds, Surroundings]:
-    """A stratum with its rules split, and what is around it."""
+    parts: Parted | None, stratum: Stratum, seeds: Seeds, inputs: StratumInputs
+) -> tuple[Stratum, Seeds, StratumInputs]:
+    """A stratum with its rules split, and what it reads."""
     if parts is None:
-        return stratum, seeds, around
-    return parts.stratum, seeds, around_parts(stratum, parts, around)
+        return stratum, seeds, inputs
+    return parts.stratum, seeds, with_parts(stratum, parts, inputs)
 
 
 # ---------------------------------------------------------------------------------- running
@@ -172,7 +173,8 @@ def _over(
 def _rounds(strategy: SemiNaive, ready: Ready) -> Relations:
     until = () if strategy.fallback is None else strategy.fallback.when
     if strategy.on_host:
-        ready = replace(ready, around=replace(ready.around, device=CPU))
+        host = replace(ready.inputs.context, device=CPU)
+        ready = replace(ready, inputs=replace(ready.inputs, context=host))
     return _projected(strategy, ready, lambda way, passing: Rounds(*way).run(passing, until))
 
 
@@ -183,20 +185,20 @@ def _bitmap_rounds(strategy: BitmapRounds, ready: Ready) -> Relations | None:
 def _projected(
     strategy: SemiNaive | BitmapRounds,
     ready: Ready,
-    run: Callable[[tuple[Stratum, Seeds, Surroundings], Collection[str]], Found],
+    run: Callable[[tuple[Stratum, Seeds, StratumInputs], Collection[str]], Found],
 ) -> Found:
     """What rounds give, over the rules that the strategy's projections make."""
-    stratum, around = ready.stratum, ready.around
-    parts = parted_stratum(stratum, around) if strategy.projections else None
+    stratum, inputs = ready.stratum, ready.inputs
+    parts = parted_stratum(stratum, inputs) if strategy.projections else None
     passing = () if parts is None else parts.schemas
-    found = run(_over(parts, stratum, ready.seeds, around), passing)
+    found = run(_over(parts, stratum, ready.seeds, inputs), passing)
     for name in passing:
-        around.limits.charge(name, 0)
+        inputs.context.limits.charge(name, 0)
     return found
 
 
 def _partitioned(strategy: Partitioned, ready: Ready) -> Relations | None:
-    splits = Splits(ready.stratum, ready.seeds, ready.around)
+    splits = Splits(ready.stratum, ready.seeds, ready.inputs)
     splits.split = Split({key.relation: key.column for key in strategy.keys})
     if not strategy.counted:
         return splits.run()
@@ -207,12 +209,12 @@ def _partitioned(strategy: Partitioned, ready: Ready) -> Relations | None:
 def _improved_in_place(_: InPlaceLattice, ready: Ready) -> Relations | None:
     from gdatalog.engine.improving import InPlace
 
-    best = InPlace(ready.stratum, ready.seeds, ready.around)
+    best = InPlace(ready.stratum, ready.seeds, ready.inputs)
     return best.run() if best.refusal is None else None
 
 
 def _worklist(_: Worklist, ready: Ready) -> Relations | None:
-    worklist = one_worklist(ready.stratum, ready.seeds, ready.around)
+    worklist = one_worklist(ready.stratum, ready.seeds, ready.inputs)
     return None if worklist is None or worklist.split is None else worklist.run()
 
 
@@ -229,7 +231,7 @@ def counted_relations(splits: Splits, counts: Mapping[str, tuple[Array, Array]])
     """The relations of numbers of rows: of each relation for each value of its key."""
     found = {}
     for name, rows in counts.items():
-        schema = counts_of(splits.around.schemas[name], splits.columns[name])
+        schema = counts_of(splits.inputs.schemas[name], splits.columns[name])
         parts = [(rows, len(rows[0]))]
         found[schema.name] = relation_of(schema.columns, schema.types, parts, splits.ops)
     return found
@@ -237,13 +239,13 @@ def counted_relations(splits: Splits, counts: Mapping[str, tuple[Array, Array]])
 
 def run_on_workers(ready: Ready, placement: OnWorkers) -> Relations:
     """The relations of a stratum that a cluster evaluates, if it does not end here before."""
-    cluster = ready.around.cluster
+    cluster = ready.inputs.context.cluster
     assert cluster is not None
     if placement.until:
-        found = attempt(partial(run_here, ready), placement.until, ready.around)
+        found = attempt(partial(run_here, ready), placement.until, ready.inputs.context)
         if not isinstance(found, CONDITIONS):
             return found
-    splits = Splits(ready.stratum, ready.seeds, ready.around)
+    splits = Splits(ready.stratum, ready.seeds, ready.inputs)
     main = ready.plan.main
     if isinstance(main, Partitioned) and main.counted:
         counts = None if placement.by is None else cluster.counts(splits)

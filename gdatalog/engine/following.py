@@ -17,13 +17,14 @@ from math import isqrt
 from typing import Any
 
 from gdatalog.engine.best import optimum_columns
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, in_order, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.extending import Extending, Improving
+from gdatalog.engine.ledger import Round
 from gdatalog.engine.nearby import led_to, nearby
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.stratum import DELTA, NO_PARTS, Parts
-from gdatalog.engine.surroundings import Round, Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.effects import participants
 from gdatalog.plan.nodes import Branch, Guard, RulePlan, Step, TrieRef, Version
@@ -50,19 +51,19 @@ class Following(Rounds):
     def __init__(
         self,
         stratum: Stratum,
-        around: Surroundings,
+        inputs: StratumInputs,
         known: Mapping[str, Relation],
         news: Mapping[str, Relation],
     ) -> None:
         """`news`: the rows that have come to relations from below, by their names."""
-        super().__init__(stratum, {}, around)
+        super().__init__(stratum, {}, inputs)
         self.known = known
         self.news = news
         self.tables: dict[str, Any] = {}
         for name, relation in known.items():
             kinds = optimum_columns(self.rules[name])
             self.tables[name] = (
-                Improving(relation, kinds, around.scope.symbols, self.ops)
+                Improving(relation, kinds, inputs.context.scope.symbols, self.ops)
                 if kinds
                 else Extending(relation, self.ops)
             )
@@ -81,10 +82,10 @@ class Following(Rounds):
             derived.setdefault(rule.head.name, []).extend(found)
         rounds: list[Round] = []
         try:
-            with self.around.limits.watch.work("round", self.name, unit="rows") as work:
+            with self.context.limits.watch.work("round", self.name, unit="rows") as work:
                 while self._take(derived):
                     work.round = len(rounds) + 1
-                    self.around.limits.poll()
+                    self.context.limits.poll()
                     if self._too_many():
                         return None
                     derived = {}
@@ -113,7 +114,7 @@ class Following(Rounds):
             rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
             self.deltas[name] = new = table.add(*rows)
             self.record.derived(name, parts, new, self.ops)
-            self.around.limits.charge(name, table.nbytes)
+            self.context.limits.charge(name, table.nbytes)
         return any(delta.length for delta in self.deltas.values())
 
     def _too_many(self) -> bool:
@@ -126,8 +127,8 @@ class Following(Rounds):
 
     def _of_new_rule(self, rule: CheckedRule) -> Iterator[Derived]:
         """All that a rule gives which was not there before."""
-        around = self.around
-        plan = plan_rule(rule, around.schemas, around.param_types, self._sizes_of)
+        inputs = self.inputs
+        plan = plan_rule(rule, inputs.schemas, inputs.param_types, self._sizes_of)
         for join in range(len(plan.joins)):
             yield from self._by_parts(_only(plan, join), True)
 
@@ -142,14 +143,14 @@ class Following(Rounds):
 
     def _plan(self, rule: CheckedRule) -> RulePlan:
         """One join for each atom that may have new rows, with all rows of all others."""
-        around, read = self.around, self.read
+        inputs, read = self.inputs, self.read
 
         def make(sizes: Statistics) -> RulePlan:
             return plan_rule(
-                rule, around.schemas, around.param_types, sizes, read, first=False, old="full"
+                rule, inputs.schemas, inputs.param_types, sizes, read, first=False, old="full"
             )
 
-        return around.plans.following(rule, read, self._sizes_of, make)
+        return inputs.plans.following(rule, read, self._sizes_of, make)
 
     def _by_parts(self, plan: RulePlan, large: bool) -> Iterator[Derived]:
         """Runs a plan of one join for each way to choose a part of every relation that it reads.
@@ -176,7 +177,7 @@ class Following(Rounds):
             choices.append([replace(ref, relation=name) for name in names])
         for tries in product(*choices):
             chosen = replace(plan, joins=(replace(join, tries=tries),))
-            forced = self.around.knobs.strategy
+            forced = self.context.knobs.strategy
             quick = "levelwise" if forced == "auto" and not large else forced
             yield self.run_plan(chosen, None, strategy=quick)
         self.parts.clear()
@@ -185,13 +186,13 @@ class Following(Rounds):
         part = self.parts.get(name)
         if part is not None:
             return part
-        return self.tables[name].full() if name in self.tables else self.around.relation(name)
+        return self.tables[name].full() if name in self.tables else self.inputs.relation(name)
 
     def _bits(self, name: str) -> Bits | None:
         """The bits of a relation's rows, if it has any."""
         table = self.tables.get(name)
         if table is None:
-            return self.around.relation(name).bits
+            return self.inputs.relation(name).bits
         return table.bits() if isinstance(table, Extending) else None
 
     def _finished(self, ref: TrieRef) -> Relation | None:
@@ -200,21 +201,21 @@ class Following(Rounds):
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         if ref.relation not in self.parts:
             return super().trie_of(ref, device, parts)
-        device = device or self.around.device
+        device = device or self.context.device
         part = self.parts[ref.relation]
         trie = device.trie(part, ref)
-        device.charge(self.around.limits, ref.relation, part)
+        device.charge(self.context.limits, ref.relation, part)
         return trie
 
     def _sizes_of(self, name: str, version: Version) -> Size:
         if version == "delta":
-            return Assumed(DELTA, DELTA, self.around.schemas[name].arity)
+            return Assumed(DELTA, DELTA, self.inputs.schemas[name].arity)
         table = self.tables.get(name)
         if table is None:
-            relation = self.around.relation(name)
+            relation = self.inputs.relation(name)
             return Estimated(relation, relation.at_most)
         if table.length > LOOKED_AT:
-            return Assumed(table.length, isqrt(table.length), self.around.schemas[name].arity)
+            return Assumed(table.length, isqrt(table.length), self.inputs.schemas[name].arity)
         return Estimated(table.known, table.length)
 
 

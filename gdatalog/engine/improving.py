@@ -21,6 +21,7 @@ from gdatalog.cpu_ops.best_values import BYTES, BestValues
 from gdatalog.cpu_ops.loose import loose_of
 from gdatalog.engine.best import Best, improves_for_ever
 from gdatalog.engine.choose import Choice
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.depth import counted
 from gdatalog.engine.derived import Rows, Seeds, in_order, union_rows
 from gdatalog.engine.device import CPU, compiled_function
@@ -28,7 +29,6 @@ from gdatalog.engine.groups import Codes, Span, Spans, Uncoded, columns_of, pass
 from gdatalog.engine.ledger import Way
 from gdatalog.engine.splits import OFTEN
 from gdatalog.engine.stratum import StratumRun
-from gdatalog.engine.surroundings import Surroundings
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.lftj import (
     COUNTS,
@@ -81,18 +81,18 @@ class _Left(Exception):
 class InPlace(StratumRun):
     """The fixpoint of a stratum of nothing but recursive min and max."""
 
-    def __init__(self, stratum: Stratum, seeds: Seeds, around: Surroundings):
-        super().__init__(stratum, seeds, around)
+    def __init__(self, stratum: Stratum, seeds: Seeds, inputs: StratumInputs):
+        super().__init__(stratum, seeds, inputs)
         self.kept: list[Kept] = []
         self.plans: list[RulePlan] = []
         self.follows: list[Follow] = []
-        self.spans = Spans((), around.relation, around.scope.symbols)
+        self.spans = Spans((), inputs.relation, inputs.context.scope.symbols)
         self.seen: dict[int, Seen] = {}  # by id of the step, if that is counted
 
     @cached_property
     def refusal(self) -> str | None:
         """Why the rules are left to the rounds; None if they need not be."""
-        if self.around.knobs.strategy == "levelwise":
+        if self.context.knobs.strategy == "levelwise":
             return "asked for"
         try:
             self._look()
@@ -101,19 +101,19 @@ class InPlace(StratumRun):
         return None
 
     def _look(self) -> None:
-        around = self.around
-        if around.device is not CPU:
+        inputs, context = self.inputs, self.context
+        if context.device is not CPU:
             raise _Left("the device has rounds only")
         for name, table in self.tables.items():
             if not isinstance(table, Best) or len(table.kinds) != 1:
                 raise _Left(f"{name} has no min or max")
-            if name in around.limit_sizes:
+            if name in context.limit_sizes:
                 raise _Left(f"{name} has a .limitsize")
             [(at, kind)] = table.kinds.items()
             if table.types[at] == "symbol":
                 raise _Left("texts are compared by their ranks")
             self.kept.append(Kept(name, len(table.types), at, kind))
-        self.spans = Spans(self.kept, around.relation, around.scope.symbols)
+        self.spans = Spans(self.kept, inputs.relation, context.scope.symbols)
         for rule in self.stratum.rules:
             if not self.recursive(rule):
                 continue
@@ -154,24 +154,24 @@ class InPlace(StratumRun):
     def size(self) -> int:
         """How many rows the rules walk."""
         names = {ref.relation for follow in self.follows for ref in follow.join.tries}
-        return sum(self.around.relation(name).at_most for name in names)
+        return sum(self.inputs.relation(name).at_most for name in names)
 
     @property
     def small(self) -> bool:
         """Whether rounds are tried first, which need no compilation."""
-        return self.around.knobs.strategy != "lftj" and self.size < FEW
+        return self.context.knobs.strategy != "lftj" and self.size < FEW
 
     # --------------------------------------------------------------------------------- running
 
     def run(self) -> dict[str, Relation] | None:
         """The relations; None if they are left to the rounds after all."""
         try:
-            with self.around.limits.watch.work("joining", self.name, unit="values"):
+            with self.context.limits.watch.work("joining", self.name, unit="values"):
                 return self._run_in_place()
         except (_Left, Uncoded, Unprintable, GiveUp):
             return None
         finally:
-            self.around.limits.charge("best values", 0)
+            self.context.limits.charge("best values", 0)
 
     def _run_in_place(self) -> dict[str, Relation]:
         began = perf_counter()
@@ -205,7 +205,7 @@ class InPlace(StratumRun):
         self, codes: Codes, rows: Mapping[str, Rows], ordered: bool, numbered: bool
     ) -> None:
         """All groups with one another."""
-        limits = self.around.limits
+        limits = self.context.limits
         seeds, costs, _ = codes.seeds(rows)
         if ordered and not _ascends(costs):
             order = np.argsort(costs, kind="stable")
@@ -213,10 +213,10 @@ class InPlace(StratumRun):
         room = codes.total if not numbered else max(LEAST_ROOM, len(seeds))
         limits.charge("best values", BYTES * room)
         values = BestValues(seeds, costs, room, numbered=numbered, ordered=ordered)
-        printed, tries = self._print(self.kept, numbered, self.around.ledger.lasting)
+        printed, tries = self._print(self.kept, numbered, self.context.ledger.lasting)
         function = self._compiled(printed)
         distinct = [tries[at] for at in printed.which]
-        given = given_arrays(printed, distinct, self.around.scope)
+        given = given_arrays(printed, distinct, self.context.scope)
         given |= {"places": codes.places, **values.arrays}
         control = np.zeros(16, dtype=np.int64)
         worker = worker_of(function, printed, distinct, given, control, 1, None)
@@ -242,18 +242,18 @@ class InPlace(StratumRun):
 
     def _by_units(self, codes: Codes, rows: Mapping[str, Rows], ordered: bool) -> int:
         """The groups of each value that rules pass on by themselves; gives how many threads."""
-        limits = self.around.limits
+        limits = self.context.limits
         seeds, costs, splits = codes.seeds(rows)
         order = np.lexsort((costs, splits))
         seeds, costs, splits = seeds[order], costs[order], splits[order]
         first = np.flatnonzero(firsts(splits))
         units, starts = splits[first], np.append(first, len(splits)).astype(np.int64)
-        printed, tries = self._print(self.kept, False, self.around.ledger.lasting)
+        printed, tries = self._print(self.kept, False, self.context.ledger.lasting)
         function = self._compiled(printed)
         distinct = [tries[at] for at in printed.which]
-        given = given_arrays(printed, distinct, self.around.scope)
+        given = given_arrays(printed, distinct, self.context.scope)
         given |= {"places": codes.places, "units": units, "starts": starts}
-        threads = max(1, min(self.around.knobs.workers, len(units)))
+        threads = max(1, min(self.context.knobs.workers, len(units)))
         limits.charge("best values", BYTES * codes.total * threads)
         control = np.zeros(16, dtype=np.int64)
         control[UNITS] = len(units)
@@ -297,7 +297,7 @@ class InPlace(StratumRun):
         table.settle(relation)
 
     def _compiled(self, printed: Printed) -> Any:
-        return compiled_function(printed, self.around.limits, self.name, OFTEN * self.size)
+        return compiled_function(printed, self.context.limits, self.name, OFTEN * self.size)
 
     def _print(
         self, kept: Sequence[Kept], numbered: bool, counts: bool = False
@@ -309,7 +309,7 @@ class InPlace(StratumRun):
     def _index(self, join: JoinPlan, number: int) -> Trie:
         """A loose trie where the lists below a known value are only walked."""
         ref = join.tries[number]
-        relation = self.around.relation(ref.relation)
+        relation = self.inputs.relation(ref.relation)
         if _only_walked(join, number) and not relation.indexed(ref.columns, ()):
             there, before = ref.columns in relation.loose, so_far()
             with spending("indexing"):
@@ -317,14 +317,14 @@ class InPlace(StratumRun):
             if found is not None:
                 took = None if there else (so_far() - before).indexing
                 self._told(ref, found, took)
-                CPU.charge(self.around.limits, ref.relation, relation)
+                CPU.charge(self.context.limits, ref.relation, relation)
                 return found
         return self.trie_of(ref)
 
     def _most_codes(self, rows: Mapping[str, Rows]) -> int:
         """Up to how many codes they are the groups' numbers."""
         size = self.size + sum(count for _, count in rows.values())
-        spare = self.around.limits.spare() // (2 * BYTES * self.around.knobs.workers)
+        spare = self.context.limits.spare() // (2 * BYTES * self.context.knobs.workers)
         return min(MOST_DIRECT, 16 * size + 4096, spare)
 
     # ------------------------------------------------------------------------------------ values
@@ -363,7 +363,7 @@ class InPlace(StratumRun):
     def _fixed(self, keys: Span | None, kind: Any) -> Fixed:
         if keys is None or kind == "symbol":
             return Fixed()
-        low, high = (decode_value(key, kind, self.around.scope.symbols) for key in keys)
+        low, high = (decode_value(key, kind, self.context.scope.symbols) for key in keys)
         return Fixed(low, high)
 
     def _bounded(self, rows: Mapping[str, Rows], moves: Sequence[Motion], groups: float) -> None:
@@ -395,7 +395,7 @@ class InPlace(StratumRun):
                     if at != each.optimum
                 ]
                 rule = next(r for r in self.rules[each.name] if self.recursive(r))
-                raise improves_for_ever(each.name, group, self.around.scope.symbols, rule)
+                raise improves_for_ever(each.name, group, self.context.scope.symbols, rule)
 
     def _saw(self, printed: Printed, workers: Sequence[Worker]) -> None:
         """Notes what the workers have counted."""
@@ -407,12 +407,12 @@ class InPlace(StratumRun):
         self, found: Mapping[str, Relation], threads: int, seconds: float, costs: Costs
     ) -> None:
         """Tells a profile what was done."""
-        around = self.around
+        context = self.context
         rows = {name: relation.length for name, relation in found.items()}
         name = "best values in place"
         self.record.way = Way(name, sum(rows.values()), "groups", threads, seconds=seconds)
         for number, plan in enumerate(self.plans):
-            report = around.ledger.run_of(plan)
+            report = context.ledger.run_of(plan)
             if report is None:
                 return
             if number == 0:

@@ -29,6 +29,7 @@ from gdatalog.spent import Costs, so_far
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
+from gdatalog.watching import Work
 
 
 @dataclass(slots=True)
@@ -133,6 +134,24 @@ class Mark(NamedTuple):
     rounds: int
     rules: int
     open: tuple[RuleRound, ...]
+
+
+@dataclass(slots=True)
+class Round:
+    """What a round of a fixpoint did, for errors and for who looks on.
+
+    `rules`: what each rule did that ran in it.
+    """
+
+    number: int
+    new: Mapping[str, int]
+    total: Mapping[str, int]
+    rules: Sequence[RuleRound] = ()
+
+    def tell(self, work: Work) -> None:
+        """Says that it has ended."""
+        work.new_rows = sum(self.new.values())
+        work.at(sum(self.total.values()))
 
 
 @dataclass(slots=True)

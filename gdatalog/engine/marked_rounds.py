@@ -18,10 +18,10 @@ from gdatalog.engine.depth import Form, Nest
 from gdatalog.engine.derived import Blocks, count_of, in_order, laid, relation_of, union_rows
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.keyspace import KeySpace
+from gdatalog.engine.ledger import Round
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.spaces import expected_spaces
 from gdatalog.engine.stratum import StratumRun, atoms
-from gdatalog.engine.surroundings import Round
 from gdatalog.executors.lftj import GiveUp, Outside
 from gdatalog.plan.nodes import Compact, JoinPlan, RulePlan
 from gdatalog.planner.checked import CheckedRule
@@ -87,7 +87,7 @@ class MarkedRounds(StratumRun):
             return None
         finally:
             for name in self.tables:
-                self.around.limits.charge(name, 0)
+                self.context.limits.charge(name, 0)
         found = {
             name: self._relation(name, table)
             for name, table in marked.items()
@@ -99,30 +99,30 @@ class MarkedRounds(StratumRun):
     @property
     def small(self) -> bool:
         """Whether there is little to begin with, and nobody forces these rounds."""
-        knobs = self.around.knobs
+        knobs = self.context.knobs
         if knobs.strategy == "lftj" or knobs.telling == "marks":
             return False
         names = {atom.name for rule in self.stratum.rules for atom in atoms(rule)}
         rows = sum(count_of(part) for parts in self.seeds.values() for part in parts)
-        rows += sum(self.around.relation(name).length for name in names - self.tables.keys())
+        rows += sum(self.inputs.relation(name).length for name in names - self.tables.keys())
         return rows < FEW
 
     @cached_property
     def followers(self) -> list[Follower]:
         """The joins of all rules; none if these rounds are not for some rule."""
-        knobs = self.around.knobs
+        knobs = self.context.knobs
         if knobs.strategy == "levelwise" or knobs.telling not in ("auto", "marks"):
             return []
         tables = self.tables.items()
         if any(not isinstance(t, Growing) or not t.types for _, t in tables):
             return []
-        if self.around.limit_sizes.keys() & self.tables.keys():
+        if self.context.limit_sizes.keys() & self.tables.keys():
             return []
         found = []
         for rule in self.stratum.rules:
             if self.recursive(rule):
                 plan = self.plan(rule, first=False)
-                if plan.gathers or self.around.device.refuses(plan) is not None:
+                if plan.gathers or self.context.device.refuses(plan) is not None:
                     return []
                 found += [Follower(rule, plan, number) for number in range(len(plan.joins))]
         reads = [ref.relation for each in found for ref in each.join.tries]
@@ -132,7 +132,7 @@ class MarkedRounds(StratumRun):
 
     def _begin(self, followers: Sequence[Follower]) -> dict[str, Marked] | None:
         """What each relation has without recursion, marked; None if marks have no room."""
-        device, xp = self.around.device, self.ops.xp
+        device, xp = self.context.device, self.ops.xp
         first: dict[str, tuple[Columns, int]] = {}
         for name in self.tables:
             parts = self.first(name)
@@ -147,7 +147,7 @@ class MarkedRounds(StratumRun):
             list({id(each.plan): each.plan for each in followers}.values()),
             {name: KeySpace.of(rows) if count else None for name, (rows, count) in first.items()},
             {
-                ref.relation: self.around.relation(ref.relation)
+                ref.relation: self.inputs.relation(ref.relation)
                 for each in followers
                 for ref in each.join.tries
             },
@@ -157,7 +157,7 @@ class MarkedRounds(StratumRun):
                 spaces[name] = KeySpace.of(rows) or KeySpace((), ())
             if name not in spaces or not spaces[name].spans:
                 return None
-        room, _ = device.room(self.around.memory)
+        room, _ = device.room(self.context.memory)
         if sum(space.size for space in spaces.values()) // 8 > room // SHARE:
             return None
         found = {}
@@ -201,7 +201,7 @@ class MarkedRounds(StratumRun):
         passing: Collection[str],
     ) -> bool:
         """Goes on until nothing is new; False if the kernels cannot be printed."""
-        with self.around.limits.watch.work("round", self.name, unit="rows") as work:
+        with self.context.limits.watch.work("round", self.name, unit="rows") as work:
             return self._rounds_of(followers, marked, passing, work)
 
     def _rounds_of(
@@ -211,12 +211,12 @@ class MarkedRounds(StratumRun):
         passing: Collection[str],
         work: Work,
     ) -> bool:
-        xp, around = self.ops.xp, self.around
+        xp, limits = self.ops.xp, self.context.limits
         number = 0
         while any(table.count for table in marked.values()):
             number += 1
             work.round = number
-            around.limits.poll()
+            limits.poll()
             found: dict[str, list[Columns]] = {name: [] for name in marked}
             for each in followers:
                 if marked[each.follows].count:
@@ -235,7 +235,7 @@ class MarkedRounds(StratumRun):
                 table.length += table.count
                 if table.count and name not in passing:
                     table.blocks.append(table.new)
-                around.limits.charge(name, table.nbytes)
+                limits.charge(name, table.nbytes)
             Round(
                 number,
                 {name: table.count for name, table in marked.items()},
@@ -246,21 +246,21 @@ class MarkedRounds(StratumRun):
 
     def _follow(self, each: Follower, marked: Mapping[str, Marked]) -> list[Columns] | None:
         """The new rows that a join leads to; None if it cannot be printed."""
-        around = self.around
+        context = self.context
         relation = each.plan.relation
         did = self.record.running(relation, each.rule)
         source = marked[each.follows]
         sources = Sources(self.trie_of, lambda _: (source.new, source.count))
         form = Form(each.join.outputs, fresh=True)
         beside = marked[relation].beside
-        report = around.ledger.run_of(each.plan)
+        report = context.ledger.run_of(each.plan)
         nest = Nest(
-            each.join, form, sources, around.knobs, around.device, beside, report is not None
+            each.join, form, sources, context.knobs, context.device, beside, report is not None
         )
         if nest.reason is not None:
             return None
         began, before = perf_counter(), so_far()
-        blocks = nest.run(around.scope, around.limits, relation)
+        blocks = nest.run(context.scope, context.limits, relation)
         did.seconds += perf_counter() - began
         did.new = sum(len(block[0]) for block in blocks)
         choice = Choice(False, "new rows, told by marks on the device")
@@ -278,11 +278,11 @@ class MarkedRounds(StratumRun):
         return blocks
 
     def _relation(self, name: str, table: Marked) -> Relation:
-        schema = self.around.schemas[name]
+        schema = self.inputs.schemas[name]
         blocks = Blocks(table.blocks, table.length)
         relation = relation_of(schema.columns, schema.types, [blocks], self.ops)
-        self.around.device.hold(relation)
-        self.around.limits.charge(name, relation.nbytes)
+        self.context.device.hold(relation)
+        self.context.limits.charge(name, relation.nbytes)
         return relation
 
 

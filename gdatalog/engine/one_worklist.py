@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Blocks, Derived, Seeds
 from gdatalog.engine.device import CPU
 from gdatalog.engine.splits import Splits
-from gdatalog.engine.surroundings import Surroundings
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.one_worklist import with_key
 from gdatalog.records import replace
@@ -19,11 +19,11 @@ class OneWorklist(Splits):
     """A stratum with a key in front of every row, and one value of the key."""
 
     def _relation(self, name: str, blocks: Blocks) -> Relation:
-        schema = self.around.schemas[name]
+        schema = self.inputs.schemas[name]
         rows = [block[1:] for block in blocks.blocks]
         columns, types = schema.columns[1:], schema.types[1:]
         relation = Relation.of_blocks(columns, types, rows, blocks.count, True)
-        self.around.limits.charge(name, relation.nbytes)
+        self.context.limits.charge(name, relation.nbytes)
         return relation
 
     @property
@@ -31,20 +31,21 @@ class OneWorklist(Splits):
         return "one worklist, for the rounds are many and small"
 
 
-def one_worklist(stratum: Stratum, seeds: Seeds, around: Surroundings) -> OneWorklist | None:
+def one_worklist(stratum: Stratum, seeds: Seeds, inputs: StratumInputs) -> OneWorklist | None:
     """The same fixpoint by one worklist; None if it cannot be, or somebody counts the rows."""
-    forbidden = around.knobs.split == "never" or around.knobs.strategy == "levelwise"
-    if forbidden or around.device is not CPU or around.cluster is not None:
+    context = inputs.context
+    forbidden = context.knobs.split == "never" or context.knobs.strategy == "levelwise"
+    if forbidden or context.device is not CPU or context.cluster is not None:
         return None
-    counted = {*around.limit_sizes, *(around.limits.most_rows or ())[:1]}
+    counted = {*context.limit_sizes, *(context.limits.most_rows or ())[:1]}
     if counted & {*stratum.relations}:
         return None
-    keyed = with_key(stratum, around.schemas)
+    keyed = with_key(stratum, inputs.schemas)
     if keyed is None:
         return None
     rows = {name: [_with_zeros(part) for part in parts] for name, parts in seeds.items()}
-    schemas = {**around.schemas, **keyed.schemas}
-    return OneWorklist(keyed.stratum, rows, replace(around, schemas=schemas))
+    schemas = {**inputs.schemas, **keyed.schemas}
+    return OneWorklist(keyed.stratum, rows, replace(inputs, schemas=schemas))
 
 
 def _with_zeros(part: Derived) -> Derived:

@@ -57,7 +57,7 @@ class Replanning:
         self.looked, self.planned = looked, sizes
         run = self.run
         plan = plan_rule(
-            self.rule, run.around.schemas, run.around.param_types, self._size,
+            self.rule, run.inputs.schemas, run.inputs.param_types, self._size,
             run.stratum.relations, first=False,
         )  # fmt: skip
         old = self.variants[0].whole
@@ -77,10 +77,10 @@ class Replanning:
 
     def _size(self, name: str, version: Version) -> Size:
         run = self.run
-        arity = run.around.schemas[name].arity
+        arity = run.inputs.schemas[name].arity
         rows = max(1, self._rows(name, version) if name in run.tables else 0)
         if name not in run.tables:
-            return run.around.relation(name).statistics
+            return run.inputs.relation(name).statistics
         table, delta = run.tables[name], run.deltas[name]
         sample = delta if version == "delta" or not isinstance(table, Growing) else _largest(table)
         each = _different(sample, rows) if sample is not None and sample.length else None

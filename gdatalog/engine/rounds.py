@@ -15,11 +15,10 @@ from gdatalog.engine.choose import FallbackMet
 from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
 from gdatalog.engine.growing import Growing
-from gdatalog.engine.ledger import RuleRound
+from gdatalog.engine.ledger import Round, RuleRound
 from gdatalog.engine.replanning import Replanning
 from gdatalog.engine.spaces import expected_spaces
 from gdatalog.engine.stratum import DELTA, StratumRun, placed
-from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import Variant, alone
 from gdatalog.errors import Caution, MemoryLimitError, Note
 from gdatalog.plan.conditions import LargeTurns, SmallRounds, When
@@ -59,7 +58,7 @@ class Rounds(StratumRun):
         by_rule = [(rule, self._variants(rule)) for rule in self.stratum.rules]
         self.variants = variants = [each for _, some in by_rule for each in some]
         self.replannings = [Replanning(self, rule, some) for rule, some in by_rule if some]
-        if self.around.device is CPU:
+        if self.context.device is CPU:
             for each in variants:
                 for ref in each.growing:
                     table = self.tables[ref.relation]
@@ -76,7 +75,7 @@ class Rounds(StratumRun):
             table = self.tables[name]
             if isinstance(table, Growing):
                 table.passing = True
-        with self.around.limits.watch.work("round", self.name, unit="rows") as work:
+        with self.context.limits.watch.work("round", self.name, unit="rows") as work:
             for name in self.tables:
                 self.deltas[name] = self._add(name, self.first(name))
                 work.done += self.deltas[name].length
@@ -84,7 +83,7 @@ class Rounds(StratumRun):
             self._expect(variants)
             self._rounds(variants, work)
         self.replannings, self.variants = [], []  # they hold this, and with it all rows
-        self.around.limits.charge("rows followed", 0)
+        self.context.limits.charge("rows followed", 0)
         return self.finished(passing)
 
     def _variants(self, rule: CheckedRule) -> list[Variant]:
@@ -104,7 +103,7 @@ class Rounds(StratumRun):
             [variant.plan for variant in variants],
             {name: table.space for name, table in growing.items()},
             {
-                ref.relation: self.around.relation(ref.relation)
+                ref.relation: self.inputs.relation(ref.relation)
                 for variant in variants
                 for ref in variant.join.tries
                 if ref.relation not in self.tables
@@ -120,7 +119,7 @@ class Rounds(StratumRun):
             first = next(iter(self.tables))
             while self.deltas[first].length or not news or any(self.came.values()):
                 work.round = len(news) + 1
-                self.around.limits.poll()
+                self.context.limits.poll()
                 done = self._round(work.round, variants)
                 if done is None:
                     break
@@ -154,14 +153,14 @@ class Rounds(StratumRun):
                 came = self.came[variant.plan.relation]
                 came.found += variant.found
                 if rows:
-                    self.around.limits.account.add(NEW_ROWS, sum(map(nbytes_of, rows)))
+                    self.context.limits.account.add(NEW_ROWS, sum(map(nbytes_of, rows)))
                     came.parts.append(together(rows))
                     came.both.append((did, variant.found))
             if isinstance(table, Growing):
                 table.runs.settle()
                 if table.indexed:
                     index = table.runs.trie_nbytes + table.hash_indexes.nbytes
-                    self.around.limits.charge(f"index of {name}", index)
+                    self.context.limits.charge(f"index of {name}", index)
             if name in self.olds_read:
                 self.olds[name] = table.full()
         if not followed:
@@ -185,7 +184,7 @@ class Rounds(StratumRun):
         if name in self.olds_read:
             self.olds[name] = table.full()
         self.deltas[name] = self._add(name, came.parts, came.found)
-        limits = self.around.limits
+        limits = self.context.limits
         limits.account.add(NEW_ROWS, -sum(map(nbytes_of, came.parts)))
         limits.charge(name, table.nbytes)
         limits.count(name, table.length)
@@ -231,10 +230,10 @@ class Rounds(StratumRun):
         return isinstance(table, Growing) and table.indexed
 
     def _full_enough(self) -> bool:
-        for name, size in self.around.limit_sizes.items():
+        for name, size in self.context.limit_sizes.items():
             if name in self.tables and self.tables[name].length >= size:
                 message = f"{name} has reached its .limitsize of {size} rows: the fixpoint stops"
-                self.around.scope.cautions.setdefault(message, Caution(message))
+                self.context.scope.cautions.setdefault(message, Caution(message))
                 return True
         return False
 
@@ -252,7 +251,7 @@ class Rounds(StratumRun):
             delta = self.deltas[name]
             if isinstance(table, Best) and delta.length:
                 rule = next(r for r in self.rules[name] if self.recursive(r))
-                symbols = self.around.scope.symbols
+                symbols = self.context.scope.symbols
                 raise improves_for_ever(name, table.group(delta, 0), symbols, rule)
 
     def growth(self, error: MemoryLimitError, news: Sequence[Round]) -> MemoryLimitError:

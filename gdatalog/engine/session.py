@@ -16,14 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.cluster import Cluster, Wanted
+from gdatalog.engine.cluster import Wanted
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.demand import answer
-from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.files import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.inputs import Inputs, Read, input_sources
-from gdatalog.engine.knobs import Knobs
-from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.lists import Lists
 from gdatalog.engine.prepared import CheckedText, Plans, Prepared
 from gdatalog.engine.remembered import Memory
@@ -31,7 +29,6 @@ from gdatalog.engine.stratum import atoms
 from gdatalog.engine.texts import Outline, Stated, Texts
 from gdatalog.engine.untrusted import check_program
 from gdatalog.errors import Caution, DataError, Error, UsageError
-from gdatalog.executors.limits import Limits
 from gdatalog.parser import Program, expand_includes
 from gdatalog.parser.syntax import (
     Decl,
@@ -52,24 +49,19 @@ from gdatalog.storage.given_list import GivenList, holds_many
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import INT_MAX, INT_MIN, ParamType, Value, is_unicode
-from gdatalog.watching import Watch, watching
 
 
 @dataclass(slots=True)
 class Settings:
-    """How a session runs: limits, folders, who looks on."""
+    """How a session runs: how it executes, what files it may use, who is told of cautions.
 
-    policy: FilePolicy = field(default_factory=FilePolicy)
-    folders: Folders = field(default_factory=Folders)
-    memory: int = 8 << 30
-    watch: Watch = field(default_factory=watching)
-    warn: Callable[[Caution], None] = lambda caution: None
-    force_chunk: int | None = None
-    ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
-    knobs: Knobs = Knobs()
-    device: Device = CPU
-    cluster: Cluster | None = None
-    untrusted: bool = False
+    The context knows no parameters and no `.limitsize`s yet.
+    """
+
+    context: ExecutionContext
+    policy: FilePolicy
+    folders: Folders
+    warn: Callable[[Caution], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +115,12 @@ class Session:
     text: CheckedText = field(init=False)
     checked: Checked = field(init=False)
     inputs: Inputs = field(init=False)
+    context: ExecutionContext = field(init=False)
     evaluation: Evaluation = field(init=False)
 
     def __post_init__(self) -> None:
         settings = self.settings
-        if settings.untrusted:
+        if settings.context.scope.bounded:
             check_program(self.program, self.texts, settings.folders)
         if any(isinstance(statement, Include) for statement in self.program.statements):
             self.program = expand_includes(
@@ -155,7 +148,7 @@ class Session:
         # Files whose relation nobody declared are read first: their types are the data's.
         decls = [s for s in (*self.texts.outline(), *said) if isinstance(s, Decl)]
         declared = {name for decl in decls for name in decl.names}
-        afar = partial(_afar, settings, self.symbols)
+        afar = partial(_afar, settings.context)
         warn = settings.warn
         early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read, afar, warn)
         own = set(map(id, said))
@@ -191,6 +184,7 @@ class Session:
         for name, values in self.checked.lists.items():
             if values.type == "symbol":  # before anything asks for the ranks of texts
                 self.inputs[name]
+        self.context = self._context()
         self.evaluation = self._evaluation(self.inputs)
 
     def _parameter(self, name: str, value: object) -> tuple[ParamType, Value | GivenList]:
@@ -215,17 +209,25 @@ class Session:
                         if isinstance(part, Param | ListParam):
                             yield part
 
-    def _evaluation(self, stored: Inputs) -> Evaluation:
-        settings = self.settings
-        own = {head.name for s in self.parts.rules if isinstance(s, Rule) for head in s.heads}
-        limits = Limits(memory=settings.memory, watch=settings.watch)
+    def _context(self) -> ExecutionContext:
+        """How the text is executed, with what it says of it itself."""
+        context = self.settings.context
+        params = {
+            name: self._coerce(name, value)
+            for name, value in self.params.items()
+            if not isinstance(value, GivenList)
+        }
+        scope = replace(context.scope, params=params)
+        return replace(context, scope=scope, limit_sizes=self._limit_sizes())
 
+    def _evaluation(self, stored: Inputs) -> Evaluation:
+        own = {head.name for s in self.parts.rules if isinstance(s, Rule) for head in s.heads}
         lasting = self.lasting
         asked = frozenset(ask.name for ask in self.asks())
         # Queries may be rewritten: then they read what no rule of the program does.
         ends = self.ends and not any(name.startswith("?") for name in asked)
         text = self.text
-        if ends and not settings.ledger.lasting:
+        if ends and not self.context.ledger.lasting:
             stored.kept = columns_read(self.checked, self._read_by_rules(stored, asked))
             text = replace(text, checked=reading_only(text.checked, stored.kept), plans=Plans())
 
@@ -235,27 +237,13 @@ class Session:
             return lasting or own.isdisjoint(names)
 
         return Evaluation(
+            self.context,
             text,
             stored,
             self.stated.facts,
-            self.symbols,
-            limits,
-            settings.memory,
-            {
-                name: self._coerce(name, value)
-                for name, value in self.params.items()
-                if not isinstance(value, GivenList)
-            },
             self.remembered,
             keep,
-            settings.ledger,
-            self._limit_sizes(),
-            settings.force_chunk,
-            settings.knobs,
-            settings.device,
-            settings.cluster,
             asked,
-            settings.untrusted,
             stored.let_go if ends else None,
         )
 
@@ -263,7 +251,7 @@ class Session:
         """The relations that are declared and nothing but what `.input`s read, which only rules
         ask for."""
         derived = {name for stratum in self.checked.strata for name in stratum.relations}
-        limited = self._limit_sizes()
+        limited = self.context.limit_sizes
         return {
             name
             for name, sources in inputs.sources.items()
@@ -360,13 +348,13 @@ class Session:
         cause = self.validity.broken.get(name)
         if cause is not None:
             raise cause.error_for(name)
-        evaluation = self.evaluation
-        with self.settings.ledger.spending():
+        evaluation, limits = self.evaluation, self.context.limits
+        with self.context.ledger.spending():
             if most_rows is None or (limit is not None and limit <= most_rows):
                 return answer(evaluation, name, limit, self.whole_asks())
-            evaluation.limits.most_rows = name, most_rows
+            limits.most_rows = name, most_rows
             found = answer(evaluation, name, most_rows + 1, self.whole_asks())
-            evaluation.limits.count(name, found.length)
+            limits.count(name, found.length)
             if evaluation.keep([name]):
                 found = answer(evaluation, name, limit, self.whole_asks())  # for the next call
             return found
@@ -382,12 +370,12 @@ class Session:
         """Within, files that the text's outputs need are read while rules run, if nothing else is
         asked for."""
         evaluation = self.evaluation
-        if evaluation.let_go is None or self.settings.cluster is not None:
+        if evaluation.let_go is None or self.context.cluster is not None:
             yield
             return
         strata = evaluation.strata_of(evaluation.asked)
         names = (atom.name for s in strata for rule in s.rules for atom in atoms(rule))
-        ahead = self.inputs.read_ahead(dict.fromkeys(names), evaluation.limits.spare)
+        ahead = self.inputs.read_ahead(dict.fromkeys(names), self.context.limits.spare)
         try:
             yield
         finally:
@@ -396,9 +384,9 @@ class Session:
     def done_by(self, before: int) -> str:
         """What has done the work since the ledger told of so much that was spread: a device, or
         the workers of a cluster."""
-        ledger = self.settings.ledger
+        ledger = self.context.ledger
         if ledger.spread == before:
-            return self.settings.device.name
+            return self.context.device.name
         return f"cluster, {ledger.workers:,} worker{'s' * (ledger.workers != 1)}"
 
     def whole_asks(self) -> set[str]:
@@ -460,11 +448,11 @@ def _nanoseconds(value: date | np.datetime64) -> int:
 
 
 def _afar(
-    settings: Settings, symbols: SymbolTable, path: str, name: str, schema: Schema | None
+    context: ExecutionContext, path: str, name: str, schema: Schema | None
 ) -> Relation | None:
     """The relation of a path that a cluster's workers read themselves."""
-    spread = settings.knobs.spread
-    if settings.cluster is None or spread == "never":
+    spread = context.knobs.spread
+    if context.cluster is None or spread == "never":
         return None
-    wanted = Wanted(name, settings.memory, None, schema, spread == "partition")
-    return settings.cluster.load(path, wanted, symbols)
+    wanted = Wanted(name, context.memory, None, schema, spread == "partition")
+    return context.cluster.load(path, wanted, context.scope.symbols)

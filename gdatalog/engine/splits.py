@@ -79,12 +79,12 @@ class Splits(StratumRun):
     @cached_property
     def split(self) -> Split | None:
         """How the stratum splits, if it may be run so."""
-        around, names = self.around, self.stratum.relations
-        if around.knobs.split == "never" or around.knobs.strategy == "levelwise":
+        context, names = self.context, self.stratum.relations
+        if context.knobs.split == "never" or context.knobs.strategy == "levelwise":
             return None
         if not self.stratum.recursive:
             return None
-        if around.limit_sizes.keys() & set(names):
+        if context.limit_sizes.keys() & set(names):
             return None
         if any(isinstance(table, Best) for table in self.tables.values()):
             return None
@@ -94,7 +94,7 @@ class Splits(StratumRun):
 
     @property
     def _arities(self) -> Mapping[str, int]:
-        return {name: self.around.schemas[name].arity for name in self.stratum.relations}
+        return {name: self.inputs.schemas[name].arity for name in self.stratum.relations}
 
     @cached_property
     def recursions(self) -> list[Recursive]:
@@ -116,7 +116,7 @@ class Splits(StratumRun):
 
     @property
     def forced(self) -> bool:
-        return self.around.knobs.split == "always" or self.around.knobs.strategy == "lftj"
+        return self.context.knobs.split == "always" or self.context.knobs.strategy == "lftj"
 
     @property
     def read_rows(self) -> int:
@@ -124,7 +124,7 @@ class Splits(StratumRun):
         names = {atom.name for rule in self.stratum.rules if rule.body for atom in atoms(rule)}
         below = names - set(self.stratum.relations)
         own = sum(count_of(part) for parts in self.seeds.values() for part in parts)
-        return own + sum(self.around.relation(name).length for name in below)
+        return own + sum(self.inputs.relation(name).length for name in below)
 
     # ---------------------------------------------------------------------------------- seeds
 
@@ -134,7 +134,7 @@ class Splits(StratumRun):
         return {name: self._group(name) for name in self.stratum.relations}
 
     def _group(self, name: str) -> Grouped | None:
-        split, arity = self.columns[name], self.around.schemas[name].arity
+        split, arity = self.columns[name], self.inputs.schemas[name].arity
         order = order_by(split, arity)
         plans = [self.plan(rule, first=True) for rule in self.rules[name]]
         plans = [plan for plan in plans if plan.joins]
@@ -147,19 +147,19 @@ class Splits(StratumRun):
 
     def group_of(self, name: str, parts: Sequence[Derived]) -> Grouped | None:
         """Rows of a relation, by the column that it is split by."""
-        schema = self.around.schemas[name]
+        schema = self.inputs.schemas[name]
         relation = relation_of(schema.columns, schema.types, parts, self.ops)
         if not relation.length:
             return None
         return self._grouped(name, relation)
 
     def _grouped(self, name: str, relation: Relation) -> Grouped:
-        order = order_by(self.columns[name], self.around.schemas[name].arity)
-        return grouped(self.around.device.trie(relation, TrieRef(name, "full", order)), order)
+        order = order_by(self.columns[name], self.inputs.schemas[name].arity)
+        return grouped(self.context.device.trie(relation, TrieRef(name, "full", order)), order)
 
     def _unordered(self, name: str, parts: Sequence[Derived]) -> Grouped | None:
         """The same of rows of which nothing is known."""
-        schema = self.around.schemas[name]
+        schema = self.inputs.schemas[name]
         blocks = [
             block
             for part in parts
@@ -194,8 +194,8 @@ class Splits(StratumRun):
         }
         tries = [made[ref] for rule in self.recursions for ref in rule.join.tries]
         held = {name: [g for g in (seeds[name], already.get(name)) if g] for name in seeds}
-        around = self.around
-        spans = spans_of(self.recursions, held, self._arities, self.columns, tries, around.scope)
+        context = self.context
+        spans = spans_of(self.recursions, held, self._arities, self.columns, tries, context.scope)
         beside: dict[str, Array] = {"splits": values}
         lists, rooms = [], []
         for at, name in enumerate(self.stratum.relations):
@@ -217,7 +217,7 @@ class Splits(StratumRun):
         if not self._enough(len(values), rooms):
             return None
         printed = run = self._printed(lists, tries, values, counts)
-        if around.ledger.lasting:
+        if context.ledger.lasting:
             run = self._printed(lists, tries, values, counts, counted=True)
         if printed is None or run is None:
             return None
@@ -225,10 +225,10 @@ class Splits(StratumRun):
 
     def _enough(self, values: int, rooms: Sequence[ListRoom]) -> bool:
         """Whether a GPU's tiles are busy with values; a few that lead far are slow, one by one."""
-        around = self.around
-        if around.device is CPU:
+        context = self.context
+        if context.device is CPU:
             return True
-        free, _ = around.device.room(around.memory)
+        free, _ = context.device.room(context.memory)
         most = free // (2 * max(1, sum(LIST_BYTES * room.stamps for room in rooms)))
         small = self.forced or self.read_rows <= MANY
         return most > 0 and (small or min(values, most) >= BUSY)
@@ -270,8 +270,8 @@ class Splits(StratumRun):
         kind = "int32" if values.dtype == np.int32 else "int64"
         from gdatalog.printer.layouts import layouts_of
 
-        around, rules = self.around, self.recursions
-        intersect, tile = around.knobs.intersect, around.device.tile(around.knobs)
+        knobs, rules = self.context.knobs, self.recursions
+        intersect, tile = knobs.intersect, self.context.device.tile(knobs)
         own = (kind, counts, intersect)
         layouts = layouts_of(tries)
         key = (tuple(rules), tuple(lists), *own, tile, counted, layouts)
@@ -340,22 +340,22 @@ class Splits(StratumRun):
         return found
 
     def _follow(self, task: Task) -> dict[str, Blocks] | None:
-        around = self.around
-        limits, names = around.limits, self.stratum.relations
+        context = self.context
+        limits, names = context.limits, self.stratum.relations
         try:
             # Of a single value nobody knows how far it is.
             total = len(task.values) if len(task.values) > 1 else None
             with limits.watch.work("joining", self.name, total, "values"):
-                found = around.device.follow(
+                found = context.device.follow(
                     task.run,
                     task.tries,
-                    around.scope,
+                    context.scope,
                     limits,
                     self.name,
-                    around.knobs,
+                    context.knobs,
                     task.beside,
                     task.rooms,
-                    around.force_chunk,
+                    context.force_chunk,
                     OFTEN * sum(trie.total for trie in task.tries),
                 )
         except GiveUp:
@@ -370,9 +370,9 @@ class Splits(StratumRun):
         }
 
     def _relation(self, name: str, blocks: Blocks) -> Relation:
-        schema = self.around.schemas[name]
+        schema = self.inputs.schemas[name]
         relation = relation_of(schema.columns, schema.types, [blocks], self.ops)
-        self.around.limits.charge(name, relation.nbytes)
+        self.context.limits.charge(name, relation.nbytes)
         return relation
 
     def _tell(
@@ -383,17 +383,17 @@ class Splits(StratumRun):
         started: tuple[float, Costs],
     ) -> None:
         """Tells a profile what was done. `started`: when, and what had been spent by then."""
-        around = self.around
+        context = self.context
         seconds = perf_counter() - started[0]
         name = self.told
-        here = around.device is CPU
-        threads = min(around.knobs.workers, len(task.values)) if here else 0
-        told = name if here else f"{name}, by tiles of {around.device.name}"
+        here = context.device is CPU
+        threads = min(context.knobs.workers, len(task.values)) if here else 0
+        told = name if here else f"{name}, by tiles of {context.device.name}"
         record.way = Way(told, len(task.values), "values", threads, seconds=seconds)
         record.end(dict(rows))
         seen = counted(task.run, [rule.join for rule in self.recursions], task.beside)
         for number, plan in enumerate(self.later):
-            report = around.ledger.run_of(plan)
+            report = context.ledger.run_of(plan)
             if report is None:
                 return
             if number == 0:
@@ -410,7 +410,7 @@ class Splits(StratumRun):
     def split_by(self) -> str:
         """By what the stratum is split, in words."""
         return ", ".join(
-            f"{self.around.schemas[name].columns[column]} of {name}"
+            f"{self.inputs.schemas[name].columns[column]} of {name}"
             for name, column in sorted(self.columns.items())
         )
 

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any
 
 from gdatalog.engine.choose import FallbackMet, allowing
+from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.copies import copied, copy_of
 from gdatalog.engine.derived import Seeds
 from gdatalog.engine.encoding import Encoded, encode
 from gdatalog.engine.stratum import StratumRun
-from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.plan.conditions import CONDITIONS, Bytes, Rows, Unsuited, When
 from gdatalog.plan.nodes import RulePlan
@@ -34,7 +34,7 @@ Relations = Mapping[str, Relation]
 class Ready:
     """A stratum with its plan, ready to run.
 
-    `stratum`, `seeds` and `around` are as the plan's rewrites have left them. `rules` are those of
+    `stratum`, `seeds` and `inputs` are as the plan's rewrites have left them. `rules` are those of
     the plan's `before` and `rules`, in this order. `limit`: how many rows are asked for at most.
     `encoded`: the dictionaries of the codes that it runs on, and `plain` plans it without them.
     """
@@ -42,7 +42,7 @@ class Ready:
     plan: StratumPlan
     stratum: Stratum
     seeds: Seeds
-    around: Surroundings
+    inputs: StratumInputs
     rules: tuple[CheckedRule, ...]
     limit: int | None = None
     encoded: Encoded | None = None
@@ -60,7 +60,7 @@ class Ready:
 def plan_stratum(
     stratum: Stratum,
     seeds: Seeds,
-    around: Surroundings,
+    inputs: StratumInputs,
     limit: int | None = None,
     counted: bool = False,
 ) -> Ready:
@@ -69,35 +69,38 @@ def plan_stratum(
     `limit`: at most so many rows of its one relation are asked for. `counted`: how many rows there
     are of each value suffices, where it is partitioned by values.
     """
+    context = inputs.context
     copy = None if limit is not None or any(seeds.values()) else copy_of(stratum)
     if copy is not None:
-        plan = StratumPlan(stratum.relations, False, copy, placement=Local(around.device.name))
-        return Ready(plan, stratum, seeds, around, ())
-    encoded = None if limit is not None else encode(stratum, seeds, around)
+        plan = StratumPlan(stratum.relations, False, copy, placement=Local(context.device.name))
+        return Ready(plan, stratum, seeds, inputs, ())
+    encoded = None if limit is not None else encode(stratum, seeds, inputs)
     if encoded is not None:
-        coded = _planned(encoded.stratum, encoded.seeds, encoded.around, None, counted)
+        coded = _planned(encoded.stratum, encoded.seeds, encoded.inputs, None, counted)
         rewrites = (DictionaryCodes(encoded.names()), *coded.plan.rewrites)
-        no_codes = replace(around, knobs=replace(around.knobs, encode="never"))
+        no_codes = replace(context, knobs=replace(context.knobs, encode="never"))
         return replace(
             coded,
             plan=replace(coded.plan, rewrites=rewrites),
             encoded=encoded,
-            plain=partial(plan_stratum, stratum, seeds, no_codes, None, counted),
+            plain=partial(
+                plan_stratum, stratum, seeds, replace(inputs, context=no_codes), None, counted
+            ),
         )
-    return _planned(stratum, seeds, around, limit, counted)
+    return _planned(stratum, seeds, inputs, limit, counted)
 
 
 def _planned(
-    stratum: Stratum, seeds: Seeds, around: Surroundings, limit: int | None, counted: bool
+    stratum: Stratum, seeds: Seeds, inputs: StratumInputs, limit: int | None, counted: bool
 ) -> Ready:
     if stratum.recursive:
         from gdatalog.engine.fixpoint import plan_recursive
 
-        return plan_recursive(stratum, seeds, around, counted)
-    planned = rule_plans(StratumRun(stratum, seeds, around))
-    plans, here = tuple(plan for _, plan in planned), Local(around.device.name)
+        return plan_recursive(stratum, seeds, inputs, counted)
+    planned = rule_plans(StratumRun(stratum, seeds, inputs))
+    plans, here = tuple(plan for _, plan in planned), Local(inputs.context.device.name)
     plan = StratumPlan(stratum.relations, False, Once(), plans, placement=here)
-    return Ready(plan, stratum, seeds, around, tuple(rule for rule, _ in planned), limit)
+    return Ready(plan, stratum, seeds, inputs, tuple(rule for rule, _ in planned), limit)
 
 
 def rule_plans(run: StratumRun) -> list[tuple[CheckedRule, RulePlan]]:
@@ -116,14 +119,14 @@ def rule_plans(run: StratumRun) -> list[tuple[CheckedRule, RulePlan]]:
 def run_stratum(
     stratum: Stratum,
     seeds: Seeds,
-    around: Surroundings,
+    inputs: StratumInputs,
     limit: int | None = None,
 ) -> Relations:
     """The stratum's relations; at most `limit` rows of the one there is, if given.
 
     `seeds`: the rows that they have without any rule.
     """
-    return run(plan_stratum(stratum, seeds, around, limit))
+    return run(plan_stratum(stratum, seeds, inputs, limit))
 
 
 def run(ready: Ready) -> Relations:
@@ -151,13 +154,13 @@ def run_here(ready: Ready) -> Relations:
 
     A profile is told of that one alone, and of what the others met.
     """
-    ledger, plan = ready.around.ledger, ready.plan
+    ledger, plan = ready.inputs.context.ledger, ready.plan
     began = len(ledger.strata)
     how = [str(rewrite) for rewrite in plan.rewrites]
     for strategy in plan.strategies:
         runner = partial(_runner(strategy), strategy, ready)
         when = () if strategy.fallback is None else strategy.fallback.when
-        found = attempt(runner, when, ready.around)
+        found = attempt(runner, when, ready.inputs.context)
         if not isinstance(found, CONDITIONS):
             for record in ledger.strata[began:]:
                 record.how = (*how, *getattr(strategy, "projections", ()))
@@ -167,11 +170,11 @@ def run_here(ready: Ready) -> Relations:
 
 
 def attempt(
-    run: Callable[[], Relations | None], until: tuple[When, ...], around: Surroundings
+    run: Callable[[], Relations | None], until: tuple[When, ...], context: ExecutionContext
 ) -> Relations | When:
     """What `run` gives, or the first of these conditions that it meets; then what it has charged is
     given back, and what it has told a profile is forgotten. It gives None where it is unsuited."""
-    limits, ledger = around.limits, around.ledger
+    limits, ledger = context.limits, context.ledger
     runs, strata = len(ledger.runs), len(ledger.strata)
     rows = next((each for each in until if isinstance(each, Rows)), None)
     nbytes = next((each for each in until if isinstance(each, Bytes)), None)
@@ -210,15 +213,15 @@ def _runner(strategy: Strategy) -> Callable[[Any, Ready], Relations | None]:
 
 
 def _copy(strategy: Copy, ready: Ready) -> Relations | None:
-    around, (rule,) = ready.around, ready.stratum.rules
+    inputs, (rule,) = ready.inputs, ready.stratum.rules
     name = rule.head.name
-    source = around.relation(strategy.relation)
-    found = copied(strategy, rule, around.schemas[name], source, around.scope)
+    source = inputs.relation(strategy.relation)
+    found = copied(strategy, rule, inputs.schemas[name], source, inputs.context.scope)
     return None if found is None else {name: found}
 
 
 def _once(_: Once, ready: Ready) -> Relations:
-    run = StratumRun(ready.stratum, ready.seeds, ready.around)
+    run = StratumRun(ready.stratum, ready.seeds, ready.inputs)
     run.planned = ready.planned
     run.given = {id(rule): plan for rule, plan in ready.planned}
     return run.once(ready.limit)

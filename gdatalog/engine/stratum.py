@@ -17,6 +17,7 @@ from typing import Any
 
 from gdatalog.engine.best import Best, optimum_columns
 from gdatalog.engine.budget import chunk_rows
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import (
     Blocks,
     Derived,
@@ -35,7 +36,6 @@ from gdatalog.engine.narrowing import narrowed
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.scanning import indexed, least_scanned, scanned
 from gdatalog.engine.sources import Sources, TrieOf
-from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import NOWHERE, MemoryLimitError
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef, Version
@@ -62,11 +62,13 @@ UNKNOWN, DELTA = 100_000, 100
 class StratumRun:
     """The evaluation of one stratum."""
 
-    def __init__(self, stratum: Stratum, seeds: Seeds, around: Surroundings):
+    def __init__(self, stratum: Stratum, seeds: Seeds, inputs: StratumInputs):
+        context = inputs.context
         self.stratum = stratum
         self.seeds = seeds
-        self.around = around
-        self.ops = around.device.ops
+        self.inputs = inputs
+        self.context = context
+        self.ops = context.device.ops
         self.rules = {
             name: [rule for rule in stratum.rules if rule.head.name == name]
             for name in stratum.relations
@@ -78,18 +80,18 @@ class StratumRun:
         self.planned: list[tuple[CheckedRule, RulePlan]] = []
         self._charged: set[TrieRef] = set()  # indexes whose relations have charged what they hold
         for name in stratum.relations:
-            schema = around.schemas[name]
+            schema = inputs.schemas[name]
             kinds = optimum_columns(self.rules[name])
             self.tables[name] = (
-                Best(schema.columns, schema.types, kinds, around.scope.symbols, self.ops)
+                Best(schema.columns, schema.types, kinds, context.scope.symbols, self.ops)
                 if kinds
                 else Growing(
                     schema.columns,
                     schema.types,
                     self.ops,
-                    around.knobs.telling,
-                    around.limits.spare,
-                    partial(around.limits.charge, name),
+                    context.knobs.telling,
+                    context.limits.spare,
+                    partial(context.limits.charge, name),
                 )
             )
 
@@ -101,7 +103,7 @@ class StratumRun:
     @cached_property
     def record(self) -> StratumTold:
         """What is told of it, from its first rule on."""
-        told = self.around.ledger.begun(self.stratum, self.around.limits)
+        told = self.context.ledger.begun(self.stratum, self.context.limits)
         told.plans = self.planned
         return told
 
@@ -113,8 +115,8 @@ class StratumRun:
             self._add(name, parts)
             return self.finished()
         relation = relation_of(table.columns, table.types, parts, self.ops)
-        self.around.device.hold(relation)
-        self.around.limits.charge(name, relation.nbytes)
+        self.context.device.hold(relation)
+        self.context.limits.charge(name, relation.nbytes)
         if self.record.lasting:  # else its rows are made distinct when somebody asks for them
             self.record.derived(name, parts, relation, self.ops)
             self.record.end({name: relation.length})
@@ -134,8 +136,8 @@ class StratumRun:
         """All relations but the `passing` ones."""
         tables = {name: table for name, table in self.tables.items() if name not in passing}
         for name, table in tables.items():
-            self.around.limits.charge(name, table.nbytes)
-            self.around.device.hold(table.full())
+            self.context.limits.charge(name, table.nbytes)
+            self.context.device.hold(table.full())
         self.record.end({name: table.length for name, table in self.tables.items()})
         return {name: table.full() for name, table in tables.items()}
 
@@ -147,7 +149,7 @@ class StratumRun:
             return table.add(*union_rows([in_order(part, ops) for part in parts], ops))
 
         count = found + sum(p.count if isinstance(p, Blocks) else p[1] for p in parts)
-        new = patiently(count, added) if self.around.device is CPU else added()
+        new = patiently(count, added) if self.context.device is CPU else added()
         if parts or not found:
             self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
@@ -178,7 +180,7 @@ class StratumRun:
 
     def plan(self, rule: CheckedRule, first: bool) -> RulePlan:
         """What a rule gives in the first round, or in the later ones."""
-        around = self.around
+        inputs, context = self.inputs, self.context
         recursive = self.stratum.relations if self.stratum.recursive else ()
 
         def make(
@@ -188,21 +190,26 @@ class StratumRun:
                 return self._sizes(name, version, relation)
 
             return plan_rule(
-                rule, around.schemas, around.param_types, sizes, recursive, first=first,
+                rule, inputs.schemas, inputs.param_types, sizes, recursive, first=first,
                 params=params, scans=least,
             )  # fmt: skip
 
         def planned(least: int | None) -> RulePlan:
-            return around.plans.plan(
-                rule, first, around.relation, partial(make, least=least), around.scope.params, least
+            return inputs.plans.plan(
+                rule,
+                first,
+                inputs.relation,
+                partial(make, least=least),
+                context.scope.params,
+                least,
             )
 
-        with around.limits.watch.work("planning", self.called(rule)), spending("planning"):
+        with context.limits.watch.work("planning", self.called(rule)), spending("planning"):
             least = self._least_scanned()
             plan = planned(least) if least is not None else None
-            if plan is None or not plan.joins or indexed(plan, around.relation):
+            if plan is None or not plan.joins or indexed(plan, inputs.relation):
                 plan = patiently(self._rows_read(rule), partial(planned, None), None)
-            if around.cluster is not None and not self.recursive(rule):
+            if context.cluster is not None and not self.recursive(rule):
                 plan = self._where_it_lies(rule, plan) or plan
         if not any(plan is other for _, other in self.planned):
             self.planned.append((rule, plan))
@@ -210,40 +217,40 @@ class StratumRun:
 
     def _least_scanned(self) -> int | None:
         """How many rows a relation has, at least, that is scanned; None where nothing is."""
-        around = self.around
-        if self.stratum.recursive or around.device is not CPU or around.cluster is not None:
+        context = self.context
+        if self.stratum.recursive or context.device is not CPU or context.cluster is not None:
             return None
-        return least_scanned(around.knobs)
+        return least_scanned(context.knobs)
 
     def _where_it_lies(self, rule: CheckedRule, plan: RulePlan) -> RulePlan | None:
         """The same for the rows of one relation where these lie, if that is worth it."""
-        around = self.around
-        assert around.cluster is not None
-        name = around.cluster.stays(plan, around)
+        inputs, context = self.inputs, self.context
+        assert context.cluster is not None
+        name = context.cluster.stays(plan, inputs)
         if name is None:
             return None
 
         def sizes(name: str, version: Version) -> Size:
-            return around.relation(name).statistics
+            return inputs.relation(name).statistics
 
-        params = Params(around.scope.params)
-        return plan_over(rule, around.schemas, around.param_types, sizes, name, plan, params)
+        params = Params(context.scope.params)
+        return plan_over(rule, inputs.schemas, inputs.param_types, sizes, name, plan, params)
 
     def _rows_read(self, rule: CheckedRule) -> int:
         """The rows of the largest relation that planning a rule on the CPU looks at."""
-        if self.around.device is not CPU:
+        if self.context.device is not CPU:
             return 0
         names = {atom.name for atom in atoms(rule)} - self.tables.keys()
-        return max((self.around.relation(name).at_most for name in names), default=0)
+        return max((self.inputs.relation(name).at_most for name in names), default=0)
 
     def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
-        arity = self.around.schemas[name].arity
+        arity = self.inputs.schemas[name].arity
         if version == "delta":
             return Assumed(DELTA, DELTA, arity)
         if name in self.tables:
             return Assumed(UNKNOWN, UNKNOWN // 10, arity)
         relation = relation_of(name)
-        self.around.device.hold(relation)
+        self.context.device.hold(relation)
         return relation.statistics
 
     def run_plan(
@@ -257,20 +264,22 @@ class StratumRun:
         strategy: Strategy | None = None,
     ) -> Derived:
         """Runs a rule; `parts`: the relations that tries are made of, where these are others."""
-        around = self.around
-        limits = around.limits
-        room = around.device.room(max(0, around.memory - limits.account.total))
-        limits.chunk = around.force_chunk or chunk_rows(plan, *room)
+        inputs, context = self.inputs, self.context
+        limits = context.limits
+        room = context.device.room(max(0, context.memory - limits.account.total))
+        limits.chunk = context.force_chunk or chunk_rows(plan, *room)
         if report is None:
-            report = around.ledger.run_of(plan)
+            report = context.ledger.run_of(plan)
         if did is None:
             did = self.record.running(plan.relation, self.rule_of(plan))
         began = perf_counter()
         before = Costs() if report is None else so_far()
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
-        if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
+        if context.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
             with spending("indexing"):
-                trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope, self._told)
+                trie_of = narrowed(
+                    plan.joins[0], trie_of, self._finished, context.scope, self._told
+                )
         if report is not None:
             report.seconds += perf_counter() - began
             report.spent(so_far() - before)
@@ -279,19 +288,19 @@ class StratumRun:
             on_host = Sources(
                 partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
             )
-            if around.cluster is not None and self._all_finished(plan):
-                here = sources if around.device is CPU else on_host
-                found = around.cluster.rule(plan, here, around, limit, report, did)
+            if context.cluster is not None and self._all_finished(plan):
+                here = sources if context.device is CPU else on_host
+                found = context.cluster.rule(plan, here, inputs, limit, report, did)
             found = found or run_rule(
                 plan,
                 sources,
-                around.scope,
+                context.scope,
                 limits,
                 limit,
                 report,
                 lasting,
-                around.knobs if strategy is None else replace(around.knobs, strategy=strategy),
-                around.device,
+                context.knobs if strategy is None else replace(context.knobs, strategy=strategy),
+                context.device,
                 on_host,
                 did,
             )
@@ -306,14 +315,14 @@ class StratumRun:
         return not plan.recursive_on and not any(ref.relation in self.tables for ref in refs)
 
     def _finished(self, ref: TrieRef) -> Relation | None:
-        return None if ref.relation in self.tables else self.around.relation(ref.relation)
+        return None if ref.relation in self.tables else self.inputs.relation(ref.relation)
 
     def rows_of(self, join: JoinPlan, device: Device | None = None) -> Rows:
         """The rows that a join is given, in any order: what is new of a relation, or the columns
         that it scans of one; where rows are counted none of these is there twice."""
         assert join.given is not None
         if join.scan is not None:
-            whole = self.around.relation(join.scan.relation)
+            whole = self.inputs.relation(join.scan.relation)
             scanned(join, whole)
             if join.bag:
                 with spending("indexing"):
@@ -321,25 +330,25 @@ class StratumRun:
             rows = whole.rows
             return tuple(rows[at] for at in join.scan.columns), len(rows[0])
         delta = self.deltas[join.given.relation]
-        if self.around.device is CPU:
+        if self.context.device is CPU:
             return delta.rows, delta.length
         columns = delta.sorted_keys
-        here = (device or self.around.device) is CPU
+        here = (device or self.context.device) is CPU
         return tuple(map(brought, columns)) if here else laid(columns, self.ops), delta.length
 
     def _once(self, join: JoinPlan) -> bool:
         """Whether no two rows are the same in the columns that a join scans."""
         assert join.scan is not None
-        whole = self.around.relation(join.scan.relation)
+        whole = self.inputs.relation(join.scan.relation)
         return len(join.scan.columns) == len(whole.types) and whole.store.known >= Known.DISTINCT
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
-        device = device or self.around.device
+        device = device or self.context.device
         table, part = self.tables.get(ref.relation), parts.get(ref)
         if part is not None:
             relation = part
         else:
-            relation = self.around.relation(ref.relation) if table is None else table.full()
+            relation = self.inputs.relation(ref.relation) if table is None else table.full()
         if device is CPU and (ref in self._charged or part is not None):
             found = relation.asked.get((ref.columns, row_tests(ref), ref.weighted, ref.ranked))
             if found is not None:
@@ -347,15 +356,15 @@ class StratumRun:
         trie = self._trie(device, relation, ref)
         self._charged.add(ref)
         if part is not None and device is CPU and isinstance(table, Growing):
-            self.around.limits.account.add(f"index of {ref.relation}", trie.nbytes)
+            self.context.limits.account.add(f"index of {ref.relation}", trie.nbytes)
         else:
             what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
-            device.charge(self.around.limits, what, relation)
+            device.charge(self.context.limits, what, relation)
         return trie
 
     def _trie(self, device: Device, relation: Relation, ref: TrieRef) -> Trie:
         """A device's trie; what it takes to make it is told."""
-        ledger = self.around.ledger
+        ledger = self.context.ledger
         if not ledger.lasting:
             return device.trie(relation, ref)
         there, before = device.made(relation, ref), so_far()
@@ -367,7 +376,7 @@ class StratumRun:
 
     def _told(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
         """Tells a profile of an index that is read."""
-        self.around.ledger.index(ref, self.around.schemas[ref.relation].columns, trie, seconds)
+        self.context.ledger.index(ref, self.inputs.schemas[ref.relation].columns, trie, seconds)
 
 
 @contextmanager

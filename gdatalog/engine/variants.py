@@ -113,12 +113,12 @@ class Variant:
     def follow(self) -> tuple[list[Derived], RuleRound]:
         """Follows what is new; rows of which it is not known yet whether they are new, and what it
         did. Rows of loops are the relation's already, and `new`, if there are no others."""
-        with self.run.around.limits.watch.work("joining", self.called):
+        with self.run.context.limits.watch.work("joining", self.called):
             return self._follow()
 
     def _follow(self) -> tuple[list[Derived], RuleRound]:
         did = self.run.record.running(self.plan.relation, self.rule)
-        self.found, self.report = 0, self.run.around.ledger.run_of(self.whole)
+        self.found, self.report = 0, self.run.context.ledger.run_of(self.whole)
         before = Costs() if self.report is None else so_far()
         derived: list[Derived] = []
         if not (self._worth() and self._by_loops(did)):
@@ -215,7 +215,7 @@ class Variant:
         """Breadth-first, as long as that is worth it; None if it has not come to the end."""
         if not self._may_loop() or self.unprintable:
             return self._in_levels(parts, did)
-        limits = self.run.around.limits
+        limits = self.run.context.limits
         try:
             with allowing(limits, max(LEAST, int(LOOPS) - self.looked), LoopsPay):
                 return self._in_levels(parts, did)
@@ -226,9 +226,9 @@ class Variant:
             return None
 
     def _in_levels(self, parts: Parts, did: RuleRound) -> Derived:
-        strategy = self.run.around.knobs.strategy
+        strategy = self.run.context.knobs.strategy
         report = None if self.report is None else RuleRun(self.plan, self.report.seen)
-        began, limits = perf_counter(), self.run.around.limits
+        began, limits = perf_counter(), self.run.context.limits
         before = limits.looked
         try:
             found = self.run.run_plan(
@@ -253,8 +253,8 @@ class Variant:
         run = self.run
         table = run.tables[self.plan.relation]
         return (
-            run.around.device is CPU
-            and run.around.knobs.strategy != "levelwise"
+            run.context.device is CPU
+            and run.context.knobs.strategy != "levelwise"
             and isinstance(table, Growing)
             and bool(table.types)
             and table.telling != "sort"
@@ -264,7 +264,7 @@ class Variant:
         """Whether what is to be done is worth loops."""
         if not self._may_loop() or self.unprintable:
             return False
-        if self.loops or self.run.around.knobs.strategy == "lftj":
+        if self.loops or self.run.context.knobs.strategy == "lftj":
             return True
         if self.looked + self.new_rows * self._each() < LOOPS:
             return False
@@ -285,7 +285,7 @@ class Variant:
         given: dict[TrieRef, Any] = dict(zip(self.join.tries, tries, strict=True))
         sources = Sources(given.__getitem__, lambda name: (self._blocks()[0], 0))
         form = Form(self.join.outputs, fresh=True, hashed=hashed)
-        knobs, profiled = self.run.around.knobs, self.report is not None
+        knobs, profiled = self.run.context.knobs, self.report is not None
         return Nest(self.join, form, sources, knobs, CPU, counted=profiled, growing=self.numbers)
 
     def _loops(
@@ -315,13 +315,13 @@ class Variant:
             if nest.reason is not None:
                 self.unprintable = True
                 return None
-            around = self.run.around
+            context = self.run.context
             try:
                 function = self._function(nest.printed, 0.0)
             except GiveUp:  # they do not compile
                 self.unprintable = True
                 return None
-            loops = Loops(function, nest.printed, around.scope, around.knobs.workers)
+            loops = Loops(function, nest.printed, context.scope, context.knobs.workers)
             self.loops[key] = loops
             if len(self.loops) > MOST_LOOPS:
                 self.loops.popitem(last=False)
@@ -330,7 +330,7 @@ class Variant:
         return loops
 
     def _function(self, printed: Printed, rows: float) -> Any:
-        return compiled_function(printed, self.run.around.limits, self.plan.relation, rows)
+        return compiled_function(printed, self.run.context.limits, self.plan.relation, rows)
 
     def _by_loops(self, did: RuleRound) -> bool:
         """By loops, whose rows go to the relation at once; False if they have not done all."""
@@ -353,7 +353,7 @@ class Variant:
         grown: Mapping[TrieRef, HashTrie],
         did: RuleRound,
     ) -> bool:
-        limits = self.run.around.limits
+        limits = self.run.context.limits
         known, loops, before = table.loops(), None, 0
         began = perf_counter()
         count = len(given[0]) if given else 1
@@ -367,7 +367,7 @@ class Variant:
                 if self.waiting >= LOOPS:
                     loops.use(self._function(loops.printed, self.waiting))
                     self.waiting = 0.0
-                most = self.run.around.knobs.workers - 1.0
+                most = self.run.context.knobs.workers - 1.0
                 hands = 1 + int(min(most, max(count / FEW, count * self.rate / SHORT)))
                 before = 0
                 loops.begin({f"new{at}": column for at, column in enumerate(given)}, hands)

@@ -121,7 +121,7 @@ def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> 
     if ledger is None:
         return Answers(results, told)
     seconds = ledger.seconds
-    limits = session.evaluation.limits
+    limits = session.context.limits
     shown = results[-1] if results else None
     profile = Profile(ledger, seconds, limits.peak, shown, db.device, limits.held)
     return Answers(results, told, profile)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from gdatalog.account import default_limit
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.demand import part_of, rewritten_for
 from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.session import Session
-from gdatalog.engine.surroundings import Surroundings
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import Spread
@@ -63,19 +63,20 @@ def _at_hand(evaluation: Evaluation, name: str) -> Relation | None:
 
 
 def _spread(
-    stratum: Stratum, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
+    stratum: Stratum, plan: RulePlan, inputs: StratumInputs, known: Callable[[str], Relation | None]
 ) -> Spread | None:
     """Over which workers of a cluster a rule is run; a fixpoint is spread as a whole."""
-    if around.cluster is None or stratum.recursive or not plan.joins:
+    context = inputs.context
+    if context.cluster is None or stratum.recursive or not plan.joins:
         return None
-    return around.cluster.foreseen(plan, around, known)
+    return context.cluster.foreseen(plan, inputs, known)
 
 
 def explain(session: Session, names: Sequence[str], why: str = "asked for") -> Explanation:
     """How the relations of these names would be evaluated; `why` on this device."""
     whole = session.whole_asks()
-    settings = session.settings
-    device = settings.device
+    context = session.context
+    device = context.device
     parts: list[tuple[Evaluation, list[str]]] = [(session.evaluation, [])]
     notes: dict[str, None] = {}
     for name in names:
@@ -91,17 +92,17 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     strata = []
     indexes: dict[str, NamedIndex] = {}
     for evaluation, wanted in parts:
-        around = evaluation.surroundings()
+        inputs = evaluation.inputs()
         for stratum in evaluation.strata_of(wanted):
             ready = evaluation.planned(stratum)
             known = partial(_at_hand, evaluation)
             rules = tuple(
-                PlannedRule(rule, plan, device.refuses(plan), _spread(stratum, plan, around, known))
+                PlannedRule(rule, plan, device.refuses(plan), _spread(stratum, plan, inputs, known))
                 for rule, plan in ready.planned
             )
             strata.append(PlannedStratum(stratum, ready.plan, rules))
             own = [plan for _, plan in ready.planned]
-            read = indexes_of(own, known, device, settings.memory)
+            read = indexes_of(own, known, device, context.memory)
             indexes.update({index.label: index for index in read})
     asked = [
         format_node(fact)
@@ -110,7 +111,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
         if name.endswith("?")
         for fact in facts
     ]
-    memory = settings.memory
+    memory = context.memory
     needed = sum(index.asked.bytes or 0 for index in indexes.values() if not index.asked.there)
     said = memory != default_limit() or needed > WORTH_A_WORD * memory
     return Explanation(
@@ -118,7 +119,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
             tuple(strata),
             device.name,
             why,
-            settings.knobs,
+            context.knobs,
             tuple(asked),
             tuple(notes),
             tuple(indexes.values()),

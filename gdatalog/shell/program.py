@@ -83,7 +83,7 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
             if reports is not None:
                 from gdatalog.report import Profile
 
-                limits = session.evaluation.limits
+                limits = session.context.limits
                 whole = reports.seconds
                 profile = Profile(reports, whole, limits.peak, None, db.device, limits.held)
                 if job.of is not None:
@@ -115,7 +115,7 @@ def answer_all(
     asked = session.asks()
     if not asked:
         say("note: nothing was asked. The program is checked; ask with `?- ...` or `.output R`")
-    ledger = session.settings.ledger
+    ledger = session.context.ledger
     for ask in asked:
         started, spread = perf_counter(), ledger.spread
         try:

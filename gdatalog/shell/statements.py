@@ -146,7 +146,7 @@ def _evaluate(repl: Repl, session: Session, before: Texts, held: Mapping[str, Re
         if name in session.checked.inline:
             say(f"{name}: inline, expanded where it is read")
             continue
-        spread = session.settings.ledger.spread
+        spread = session.context.ledger.spread
         count, seconds = _count(repl, session, name)
         came = _came(session.relation(name), held.get(name))
         say(f"{name}: {tuples(count)}{came} ({seconds:.3f} s, {session.done_by(spread)})")

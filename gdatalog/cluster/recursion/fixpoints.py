@@ -24,8 +24,8 @@ SHARE = 4  # rows that lie afar are brought if they are no more than this part o
 
 def placement_of(pool: Pool, splits: Splits) -> OnWorkers | None:
     """Where a stratum is evaluated, as far as can be said before it is; None if only here."""
-    around, spread = splits.around, splits.around.knobs.spread
-    if spread == "never" or around.device is not CPU:
+    context, spread = splits.context, splits.context.knobs.spread
+    if spread == "never" or context.device is not CPU:
         return None
     many = _too_many(splits)
     by = None if splits.split is None or spread == "partition" or many else splits.split_by()
@@ -35,13 +35,13 @@ def placement_of(pool: Pool, splits: Splits) -> OnWorkers | None:
     parted = by is None and (spread == "partition" or many)
     if spread != "auto" or many:
         return OnWorkers(len(pool.workers), by, parted, (), "", refusal)
-    until: tuple[When, ...] = (Bytes(around.memory),)
+    until: tuple[When, ...] = (Bytes(context.memory),)
     why = ""
     if any(isinstance(table, Best) for table in splits.tables.values()):
         why = "best values are improved in place"
     elif splits.split is not None and pool.slots > 1:
         until = (Rows(BY_VALUES), *until)
-    elif splits.split is None and pool.slots >= THREADS * around.knobs.workers:
+    elif splits.split is None and pool.slots >= THREADS * context.knobs.workers:
         until = (Rows(EXCHANGED), *until)
     else:
         why = "there are too few threads elsewhere"
@@ -50,13 +50,12 @@ def placement_of(pool: Pool, splits: Splits) -> OnWorkers | None:
 
 def _too_many(splits: Splits) -> bool:
     """Whether the rules read more rows that lie on workers than can well be here."""
-    around = splits.around
     names = {atom.name for rule in splits.stratum.rules for atom in atoms(rule)}
-    stores = [around.relation(name).store for name in names - set(splits.stratum.relations)]
+    stores = [splits.inputs.relation(name).store for name in names - set(splits.stratum.relations)]
     afar = [store for store in stores if isinstance(store, AfarRows) and store.away]
     seeds = (afar_of(part) for parts in splits.seeds.values() for part in parts)
     afar += [rows for rows in seeds if rows is not None]
-    return sum(store.bytes_afar for store in afar) > around.memory // SHARE
+    return sum(store.bytes_afar for store in afar) > splits.context.memory // SHARE
 
 
 def fixpoint(

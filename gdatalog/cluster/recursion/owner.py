@@ -20,13 +20,13 @@ from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.workers.worker import own_address
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.best import Best
+from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import Derived, Rows, in_order, together, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger, RuleRound
 from gdatalog.engine.stratum import DELTA, NO_PARTS, Parts, StratumRun
-from gdatalog.engine.surroundings import Surroundings
 from gdatalog.engine.variants import Variant
 from gdatalog.errors import Caution
 from gdatalog.executors.levelwise import Seen
@@ -188,11 +188,10 @@ class Owner(StratumRun):
         self.number = number
         self.tries = tries
         self.fragments = fragments
-        around = Surroundings(
-            task.schemas, {}, fragments.__getitem__, Scope(symbols, task.params),
-            Limits(memory=task.memory), task.memory, ledger=Ledger(task.counted), knobs=task.knobs,
-        )  # fmt: skip
-        super().__init__(task.stratum, {}, around)
+        limits, scope = Limits(memory=task.memory), Scope(symbols, task.params)
+        context = ExecutionContext(limits, scope, Ledger(task.counted), task.knobs)
+        inputs = StratumInputs(context, task.schemas, {}, fragments.__getitem__)
+        super().__init__(task.stratum, {}, inputs)
         routes = task.routes
         self.homes = {name: self._table(name) for name in task.stratum.relations}
         for name, table in self.tables.items():  # what this owner has found so far
@@ -210,16 +209,16 @@ class Owner(StratumRun):
         ]
 
     def _table(self, name: str) -> Growing | Best:
-        known, around = self.tables[name], self.around
+        known, context = self.tables[name], self.context
         if isinstance(known, Best):
-            symbols = around.scope.symbols
+            symbols = context.scope.symbols
             return Best(known.columns, known.types, known.kinds, symbols, self.ops)
-        spare, telling = around.limits.spare, around.knobs.telling
+        spare, telling = context.limits.spare, context.knobs.telling
         return Growing(known.columns, known.types, self.ops, telling, spare)
 
     def called_by(self, limits: Limits) -> None:
         """Who calls now looks on from now on."""
-        self.around.limits.watch, self.around.limits.poll = limits.watch, limits.poll
+        self.context.limits.watch, self.context.limits.poll = limits.watch, limits.poll
 
     @property
     def nbytes(self) -> int:
@@ -266,7 +265,7 @@ class Owner(StratumRun):
             parts = [parcel[name] for parcel in inbox if name in parcel]
             rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
             news[name] = table.add(rows, count)
-            self.around.limits.charge(f"{name} at home", table.nbytes)
+            self.context.limits.charge(f"{name} at home", table.nbytes)
         return news
 
     def routed(self, news: Mapping[str, Relation]) -> dict[int, Parcel]:
@@ -297,7 +296,7 @@ class Owner(StratumRun):
             rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
             known = self.tables.get(name)
             if known is None:
-                schema = self.around.schemas[place.relation]
+                schema = self.inputs.schemas[place.relation]
                 self.deltas[name] = (
                     Relation.of_blocks(schema.columns, schema.types, [rows], count, True)
                     if count
@@ -309,7 +308,7 @@ class Owner(StratumRun):
             self.deltas[name] = known.add(rows, count)
             if isinstance(known, Growing):
                 known.take_turn(False)
-            self.around.limits.charge(f"{name} to look up", known.nbytes)
+            self.context.limits.charge(f"{name} to look up", known.nbytes)
 
     def follow(self) -> tuple[dict[int, Parcel], dict[int, Did]]:
         """What the news lead to, dealt out to where it is at home: what was not handed out yet."""
@@ -336,7 +335,7 @@ class Owner(StratumRun):
         out: dict[int, Parcel] = {}
         for name in self.homes:
             new = self._add(name, derived.get(name, ()), found.get(name, 0))
-            self.around.limits.charge(name, self.tables[name].nbytes)
+            self.context.limits.charge(name, self.tables[name].nbytes)
             home = self.task.routes.homes[name]
             for owner, part in dealt(_rows_of(new), home, self.task.owners).items():
                 out.setdefault(owner, {})[name] = part
@@ -350,7 +349,7 @@ class Owner(StratumRun):
         """What happened at the steps of each plan, by their place among all of its steps."""
         found: list[dict[int, Seen]] = []
         for plan in self.task.routes.plans:
-            report = self.around.ledger.run_of(plan)
+            report = self.context.ledger.run_of(plan)
             seen = {} if report is None else report.seen
             steps = all_steps(plan.joins[0].steps)
             found.append({at: seen[id(s)] for at, s in enumerate(steps) if id(s) in seen})
@@ -425,7 +424,7 @@ def step(
             if isinstance(table, Best) and name in news and news[name].length
         },
         rules,
-        list(owner.around.scope.cautions.values()),
+        list(owner.context.scope.cautions.values()),
         moved,
         owner.nbytes,
         perf_counter() - began,

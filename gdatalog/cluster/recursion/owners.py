@@ -39,12 +39,11 @@ from gdatalog.engine.best import Best, improves_for_ever, is_clamped
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Blocks, Derived, FarBlocks, in_order, union_rows
 from gdatalog.engine.device import CPU
-from gdatalog.engine.dying import around_parts, parted_stratum
-from gdatalog.engine.ledger import Mark, RuleRound
+from gdatalog.engine.dying import parted_stratum, with_parts
+from gdatalog.engine.ledger import Mark, Round, RuleRound
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import StratumRun
-from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import alone
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.levelwise import Seen
@@ -96,15 +95,15 @@ class Owners:
     def __init__(self, pool: Pool, keeper: Keeper, splits: Splits, parted: bool) -> None:
         self.pool = pool
         self.keeper = keeper
-        stratum, around = splits.stratum, splits.around
-        parts = parted_stratum(stratum, around)
+        stratum, inputs = splits.stratum, splits.inputs
+        parts = parted_stratum(stratum, inputs)
         self.how: tuple[str, ...] = ()
         self.passing: Collection[str] = ()
         if parts is not None:
-            stratum, around = parts.stratum, around_parts(stratum, parts, around)
+            stratum, inputs = parts.stratum, with_parts(stratum, parts, inputs)
             self.how, self.passing = parts.told, parts.schemas.keys()
-        self.run = Rounds(stratum, splits.seeds, around)
-        self.around = around
+        self.run = Rounds(stratum, splits.seeds, inputs)
+        self.inputs, self.context = inputs, inputs.context
         self.parted = parted
         self.rules: list[int] = []
         self.wholes: list[RulePlan] = []
@@ -129,7 +128,7 @@ class Owners:
         return refusal_of(self.run, self.plans)
 
     def _length(self, name: str) -> int:
-        return self.around.relation(name).at_most
+        return self.inputs.relation(name).at_most
 
     # --------------------------------------------------------------------------------- running
 
@@ -143,7 +142,7 @@ class Owners:
         self.begin = self.run.record.mark()
         self.began = perf_counter()
         self._place()
-        self.checkpoints = Checkpoints(self.pool, self.run.name, self.around.limits)
+        self.checkpoints = Checkpoints(self.pool, self.run.name, self.context.limits)
         self.deaths: Counter[int] = Counter()  # by round
         course = self._first(derived)
         try:
@@ -154,8 +153,8 @@ class Owners:
         finally:
             self.checkpoints.drop()
         for name, relation in found.items():
-            self.around.limits.charge(name, relation.nbytes)
-            self.around.device.hold(relation)
+            self.context.limits.charge(name, relation.nbytes)
+            self.context.device.hold(relation)
         self._tell(found)
         return found
 
@@ -168,7 +167,7 @@ class Owners:
             return None
 
     def _rounds(self, course: _Course) -> dict[str, Relation]:
-        limits = self.around.limits
+        limits = self.context.limits
         self.course = course
         with limits.watch.work("round", self.run.name, unit="rows") as work:
             try:
@@ -224,7 +223,7 @@ class Owners:
         """What all owners begin with again, after one was lost."""
         until = perf_counter() + min(SOON, perf_counter() - self.began)
         while len(there := self.pool.workers) < len(set(self.workers)) and perf_counter() < until:
-            self.around.limits.poll()
+            self.context.limits.poll()
             sleep(LOOK)
         self.workers = seated(self.workers, there)
         course = None
@@ -265,14 +264,14 @@ class Owners:
 
     def _place(self) -> None:
         """Has on the workers what the rules read of relations that do not grow."""
-        pool, scope, owners = self.pool, self.around.scope, len(self.workers)
+        pool, scope, owners = self.pool, self.context.scope, len(self.workers)
         tries = {ref: self.run.trie_of(ref, CPU) for ref in self.routes.whole}
         self.tries = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
         self.symbols = texts_for(pool, self.plans, scope.params, scope.symbols)
         self.fragments: list[dict[str, Placed | Kept]] = [{} for _ in range(owners)]
         for name, place in self.routes.fragments.items():
             assert isinstance(place.by, int)
-            relation = self.around.relation(place.relation)
+            relation = self.inputs.relation(place.relation)
             schema = relation.columns, relation.types
             if isinstance(relation.store, AfarRows) and relation.store.away:
                 values = [part.value for part in relation.store.parts]
@@ -288,23 +287,23 @@ class Owners:
                 part = Relation.of_blocks(*schema, blocks, count, True)
                 fragments[name] = pool.place(None, part, part.nbytes)
         stratum = self.run.stratum
-        schemas = {name: self.around.schemas[name] for name in stratum.relations}
+        schemas = {name: self.inputs.schemas[name] for name in stratum.relations}
         places = {**self.routes.places, **self.routes.fragments}
         self.task = Task(
             stratum,
-            schemas | {name: self.around.schemas[p.relation] for name, p in places.items()},
+            schemas | {name: self.inputs.schemas[p.relation] for name, p in places.items()},
             self.routes,
             tuple(self.rules),
             frozenset(self.passing),
             owners,
             scope.params,
-            memory_of(self.pool, self.around.limits, self.threads),
-            replace(self.around.knobs, threads=self.threads),
-            self.around.ledger.lasting,
+            memory_of(self.pool, self.context.limits, self.threads),
+            replace(self.context.knobs, threads=self.threads),
+            self.context.ledger.lasting,
         )
 
     def _exchange(self, told: str) -> Exchange:
-        return Exchange(self.pool, told, self.around.limits, self.workers)
+        return Exchange(self.pool, told, self.context.limits, self.workers)
 
     def _step(self, settling: bool, course: _Course) -> dict[int, Told]:
         """A step of each owner that something has come for; what they tell."""
@@ -316,7 +315,7 @@ class Owners:
             worker = self.workers[owner]
             stage.add(Call(step, args, keep=True, worker=worker, tag=owner, told=told_of))
         told: dict[int, Told] = {}
-        with self.around.limits.watch.work("joining"):
+        with self.context.limits.watch.work("joining"):
             for call, kept in stage:
                 course.kept[call.tag] = kept
                 told[call.tag] = kept.told
@@ -325,7 +324,7 @@ class Owners:
             course.moved += each.moved
             course.held[owner] = each.held
             for caution in each.cautions:
-                self.around.scope.cautions.setdefault(caution.message, caution)
+                self.context.scope.cautions.setdefault(caution.message, caution)
             for to in each.out:
                 piece = owner if each.small is None else each.small[to]
                 course.inbox.setdefault(to, []).append(piece)
@@ -335,7 +334,7 @@ class Owners:
         return told
 
     def _stage(self, course: _Course) -> Stage:
-        stage = self.pool.stage(self.run.name, self.around.limits)
+        stage = self.pool.stage(self.run.name, self.context.limits)
         stage.firm = list(course.kept.values())
         return stage
 
@@ -371,7 +370,7 @@ class Owners:
         for each in told.values():
             for name, group in each.sample.items():
                 rule = next(r for r in run.rules[name] if run.recursive(r))
-                raise improves_for_ever(name, group, self.around.scope.symbols, rule)
+                raise improves_for_ever(name, group, self.context.scope.symbols, rule)
 
     def _collected(self, course: _Course) -> dict[str, Relation]:
         """All rows, here; or where they are at home, if they are many."""
@@ -381,7 +380,7 @@ class Owners:
         stays = {
             name
             for name in names
-            if stays_afar(rows[name] * widths[name], self.around.limits) and widths[name]
+            if stays_afar(rows[name] * widths[name], self.context.limits) and widths[name]
         }
         stage = self._stage(course)
         for owner, kept in course.kept.items():
@@ -437,7 +436,7 @@ class Owners:
     def _saw(self, seen: Sequence[Mapping[int, Seen]]) -> None:
         """Tells a profile what an owner's plans did."""
         for plan, whole, places in zip(self.plans, self.wholes, seen, strict=False):
-            report = self.around.ledger.run_of(whole)
+            report = self.context.ledger.run_of(whole)
             if report is not None:
                 steps = list(all_steps(plan.joins[0].steps))
                 report.saw({id(steps[at]): told for at, told in places.items()})
@@ -453,7 +452,7 @@ class Owners:
             run.record.how += (f"{made} checkpoint{'s' * (made != 1)}{back}",)
         run.record.end({name: relation.length for name, relation in found.items()})
         for whole in {id(plan): plan for plan in self.wholes}.values():
-            report = self.around.ledger.run_of(whole)
+            report = self.context.ledger.run_of(whole)
             if report is not None:
                 rounds = [did for did in run.record.rules if run.rule_of(whole) is did.rule]
                 report.rows = sum(did.tried for did in rounds if did.round)
@@ -484,7 +483,7 @@ def _share_out(rules: Sequence[RuleRound], new: int) -> None:
 
 def refusal_of(run: StratumRun, plans: Sequence[RulePlan]) -> str | None:
     """Why workers cannot own the rows of a recursive stratum; None if they can."""
-    if run.around.limit_sizes.keys() & run.tables.keys():
+    if run.context.limit_sizes.keys() & run.tables.keys():
         return "where it stops is said by rounds that know all rows"
     if any(map(asks_for_ranks, plans)):
         return "it computes with the places of symbols among all others"

@@ -22,6 +22,7 @@ from gdatalog.cluster.rows.exchange import parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, texts_for
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.choose import Choice
+from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import Blocks
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
@@ -29,7 +30,6 @@ from gdatalog.engine.ledger import Way
 from gdatalog.engine.seeds import Grouped
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import NO_PARTS, Parts
-from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import RulePlan, TrieRef
@@ -143,14 +143,14 @@ class Stretches:
             return None
         relations = self._collected(found)
         for name, relation in relations.items():
-            self.splits.around.limits.charge(name, relation.nbytes)
+            self.splits.context.limits.charge(name, relation.nbytes)
         rows_of = {name: relation.length for name, relation in relations.items()}
         self._tell(rows_of, perf_counter() - began)
         return relations
 
     def _collected(self, found: Sequence[_Part]) -> dict[str, Relation]:
         """The rows of all parts; those that are many stay where they are."""
-        limits, names = self.splits.around.limits, self.splits.stratum.relations
+        limits, names = self.splits.context.limits, self.splits.stratum.relations
         left = [part for part in found if part.kept is not None]
         stays = stays_afar(sum(part.told.nbytes for part in left), limits)
         stage = self.pool.stage(f"{self.splits.name}: rows", limits)
@@ -164,7 +164,7 @@ class Stretches:
             apart[call.tag].append(rows)
         relations: dict[str, Relation] = {}
         for name in names:
-            schema = self.splits.around.schemas[name]
+            schema = self.splits.inputs.schemas[name]
             blocks = [part.told.part.rows[name] for part in found if part.kept is None]
             if not stays:
                 blocks += apart[name]
@@ -198,18 +198,18 @@ class Stretches:
 
     def _run(self) -> list[_Part] | None:
         """What all values come to, part by part."""
-        splits, around = self.splits, self.splits.around
-        limits = around.limits
+        splits, context = self.splits, self.splits.context
+        limits, params = context.limits, context.scope.params
         self._seeds = {name: _seeds_of(group) for name, group in splits.groups.items()}
         self._values = np.unique(np.concatenate([s.values for s in self._seeds.values()]))
         refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
         tries = {ref: splits.trie_of(ref, CPU) for ref in refs}
         placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
-        table = texts_for(self.pool, splits.later, around.scope.params, around.scope.symbols)
-        own = {name: around.schemas[name] for name in splits.stratum.relations}
-        memory, knobs = memory_of(self.pool, limits), replace(around.knobs, threads=1)
+        table = texts_for(self.pool, splits.later, params, context.scope.symbols)
+        own = {name: splits.inputs.schemas[name] for name in splits.stratum.relations}
+        memory, knobs = memory_of(self.pool, limits), replace(context.knobs, threads=1)
         task = Task(
-            splits.stratum, own, tuple(splits.later), around.scope.params, memory, knobs,
+            splits.stratum, own, tuple(splits.later), params, memory, knobs,
             self.counts,
         )  # fmt: skip
 
@@ -282,7 +282,7 @@ class Stretches:
 
     def _tell(self, rows: Mapping[str, int], seconds: float) -> None:
         """Tells a profile what was done."""
-        splits, ledger = self.splits, self.splits.around.ledger
+        splits, ledger = self.splits, self.splits.context.ledger
         workers = self.pool.slots
         name = f"a fixpoint for each {splits.split_by()}"
         told = f"{name}, on {workers} worker{'s' * (workers > 1)}"
@@ -319,11 +319,9 @@ class _Here(Splits):
     """The same fixpoint on a worker, which is given plans and tries."""
 
     def __init__(self, task: Task, tries: Mapping[TrieRef, Trie], symbols: SymbolTable) -> None:
-        around = Surroundings(
-            task.schemas, {}, _no_relation, Scope(symbols, task.params),
-            Limits(memory=task.memory), task.memory, knobs=task.knobs,
-        )  # fmt: skip
-        super().__init__(task.stratum, {}, around)
+        limits, scope = Limits(memory=task.memory), Scope(symbols, task.params)
+        context = ExecutionContext(limits, scope, knobs=task.knobs)
+        super().__init__(task.stratum, {}, StratumInputs(context, task.schemas, {}, _no_relation))
         self.later = list(task.plans)
         self.tries = tries
 
@@ -340,7 +338,7 @@ class _Here(Splits):
         if counts:
             numbers = {name: task.beside[f"counts_{at}"] for at, name in enumerate(names)}
             return Followed(len(task.values), {}, numbers)
-        arities = {name: self.around.schemas[name].arity for name in names}
+        arities = {name: self.inputs.schemas[name].arity for name in names}
         rows = {name: _joined([found[name]], arities[name]) for name in names}
         return Followed(len(task.values), rows, {})
 

@@ -1,0 +1,53 @@
+"""What is the same for a whole execution, and what a stratum reads beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.cluster import Cluster
+from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.ledger import Ledger
+from gdatalog.engine.prepared import Plans
+from gdatalog.executors.limits import Limits
+from gdatalog.planner.checked import Schema
+from gdatalog.records import dataclass, field
+from gdatalog.storage.relation import Relation
+from gdatalog.values import TypeName
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionContext:
+    """What is the same for a whole execution: for one call of a database, or one task of a worker.
+
+    It is made where the call begins, and handed on whole. `force_chunk`: how many rows a level has
+    at once; None: by the memory that is left. `limit_sizes`: the rows at which `.limitsize` stops a
+    relation.
+    """
+
+    limits: Limits
+    scope: Scope
+    ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
+    knobs: Knobs = Knobs()
+    device: Device = CPU
+    cluster: Cluster | None = None
+    force_chunk: int | None = None
+    limit_sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def memory(self) -> int:
+        """The memory limit, in bytes."""
+        assert self.limits.memory is not None
+        return self.limits.memory
+
+
+@dataclass(frozen=True, slots=True)
+class StratumInputs:
+    """What a stratum reads: the execution's context, schemas, and relations of strata below."""
+
+    context: ExecutionContext
+    schemas: Mapping[str, Schema]
+    param_types: Mapping[str, TypeName]
+    relation: Callable[[str], Relation]
+    plans: Plans = field(default_factory=Plans)
