@@ -103,7 +103,7 @@ def test_what_may_leave_62_bits_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> 
 
     def noted(plan: Any, *args: Any) -> Any:
         report = RuleRun(plan)
-        found = real(plan, *args[:4], report, *args[5:])
+        found = real(plan, *args[:3], report, *args[4:])
         reports.append(report.left)
         return found
 

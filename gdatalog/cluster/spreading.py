@@ -23,7 +23,7 @@ from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.cluster.workers.connection import Connection, told_if_lost
 from gdatalog.engine.choose import TooSlow, impatience
 from gdatalog.engine.cluster import Wanted
-from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.device import CPU
 from gdatalog.engine.ledger import RuleRound, RuleRun
@@ -88,28 +88,24 @@ class Spreading:
             return None
         way, patient = placed
         if patient:
-            found = patiently_here(plan, sources, inputs, limit, report, did)
+            found = patiently_here(plan, sources, context, limit, report, did)
             if found is not None:
                 return found
         began = perf_counter()
         keeper = self.keeper(context.memory)
         run: SpreadRun
-        knobs = context.knobs
         if plan.passes_over is not None:
             run = BlockRun(
-                plan, sources, context.scope, context.limits, knobs, report, did=did,
+                plan, sources, context, report, did=did,
                 pool=self.pool, keeper=keeper, relation=inputs.relation(plan.passes_over),
             )  # fmt: skip
         elif way == "partitioned":
             run = PartitionedRun(
-                plan, sources, context.scope, context.limits, knobs, report, did=did,
+                plan, sources, context, report, did=did,
                 pool=self.pool, keeper=keeper, relation_of=inputs.relation, stock=self.stock,
             )  # fmt: skip
         else:
-            run = SpreadRun(
-                plan, sources, context.scope, context.limits, knobs, report, did=did,
-                pool=self.pool, keeper=keeper,
-            )  # fmt: skip
+            run = SpreadRun(plan, sources, context, report, did=did, pool=self.pool, keeper=keeper)
         derived = run.rows(limit)
         for what in ("answers", "aggregates"):
             context.limits.charge(what, 0)
@@ -206,22 +202,18 @@ class Spreading:
 def patiently_here(
     plan: RulePlan,
     sources: Sources,
-    inputs: StratumInputs,
+    context: ExecutionContext,
     limit: int | None,
     report: RuleRun | None,
     did: RuleRound | None,
 ) -> Derived | None:
     """A rule's rows, if it is soon done here."""
-    context = inputs.context
     try:
         with (
             context.limits.account.restoring(TooSlow, MemoryLimitError),
             impatience(context.limits, HERE),
         ):
-            return run_rule(
-                plan, sources, context.scope, context.limits, limit, report, None, context.knobs,
-                context.device, None, did,
-            )  # fmt: skip
+            return run_rule(plan, sources, context, limit, report, did=did)
     except (TooSlow, MemoryLimitError):
         return None
 

@@ -12,11 +12,11 @@ from typing import Any
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import BYTES_PER_ROW, levels_of
 from gdatalog.engine.choose import NOTICED, Choice, TooMany, allowing, choose, remember
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
 from gdatalog.engine.derived import Blocks, Derived, Rows, count_of, one_after_another
-from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.device import CPU
 from gdatalog.engine.heads import rows_of_groups
-from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
 from gdatalog.executors.failure import NotOnDevice
@@ -25,6 +25,7 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, Seen
 from gdatalog.executors.lftj import Block, GiveUp
 from gdatalog.executors.limits import Limits
+from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.scan import Scan
 from gdatalog.executors.sinks import Bag, Kept, RowSet, Sink
@@ -33,9 +34,6 @@ from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.records import dataclass, replace
 from gdatalog.spent import Costs, so_far
-
-AUTO = Knobs()
-
 
 ORDERED = 1 << 14  # rows that are put in order; fewer are sorted where they are kept
 TURN = 10_000  # rows: what a turn of a rule costs besides
@@ -47,13 +45,22 @@ class Run:
 
     plan: RulePlan
     sources: Sources
-    scope: Scope
-    limits: Limits
-    knobs: Knobs
+    context: ExecutionContext
     report: RuleRun | None = None
     lasting: dict[int, Any] | None = None  # what the rounds of a fixpoint remember
-    device: Device = CPU
     did: RuleRound | None = None
+
+    @property
+    def limits(self) -> Limits:
+        return self.context.limits
+
+    @property
+    def scope(self) -> Scope:
+        return self.context.scope
+
+    @property
+    def ops(self) -> Ops:
+        return self.context.device.ops
 
     def rows(self, limit: int | None) -> Derived:
         plan = self.plan
@@ -64,7 +71,7 @@ class Run:
             return self._aggregated()
         if not plan.head and limit is None and not any(may_fail(j.steps) for j in plan.joins):
             limit = 1  # a proposition: one witness is enough
-        sink = RowSet(plan.head, self.device.ops, self.scope, self.limits, limit)
+        sink = RowSet(plan.head, self.ops, self.scope, self.limits, limit)
         if len(plan.joins) == 1 and plan.head and limit is None:
             (join,) = plan.joins
             if one_row_each(join) or groups_of(join) is not None:
@@ -79,7 +86,7 @@ class Run:
         (join,) = self.plan.joins
         nest, once = self._nest(0, form_of_rows(join)), one_row_each(join)
         if once and join.scan is not None and not widens(join) and self.sources.once(join):
-            kept = Kept(join.outputs, self.device.ops, self.scope, self.limits)
+            kept = Kept(join.outputs, self.ops, self.scope, self.limits)
             self._run(0, nest, lambda _: self._levelwise(join, kept, None), _compiled)
             self._count(kept.count)
             return Blocks(kept.blocks, kept.count)
@@ -104,7 +111,7 @@ class Run:
         """The distinct rows of loops, sorted if that takes little."""
         count = sum(len(block[0]) for block in blocks)
         hashed = nest.grouped is not None and nest.grouped.hashed
-        if self.device is CPU and count >= ORDERED and not hashed and ascends(nest.join):
+        if self.context.device is CPU and count >= ORDERED and not hashed and ascends(nest.join):
             held = sum(column.nbytes for block in blocks for column in block)
             if held <= self.limits.spare() // 2:
                 with self.limits.account.working("answers", held):
@@ -120,11 +127,11 @@ class Run:
     # ------------------------------------------------------------------------------- choosing
 
     def _nest(self, number: int, form: Form) -> Nest:
-        knobs = self.knobs
+        knobs = self.context.knobs
         if self.lasting is not None and knobs.strategy == "auto":
             knobs = replace(knobs, strategy="levelwise")  # the rounds of a fixpoint are small
         join, counted = self.plan.joins[number], self.report is not None
-        return Nest(join, form, self.sources, knobs, self.device, counted=counted)
+        return Nest(join, form, self.sources, knobs, self.context.device, counted=counted)
 
     def _run(
         self,
@@ -170,16 +177,16 @@ class Run:
         made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
         tries = [made[ref] for ref in join.tries]
         seen: dict[int, Seen] | None = None if self.report is None else {}
-        walk = Levelwise(tries, self.device.ops, self.scope, limits, seen, self.lasting)
-        held = limits.chunk * levels_of(self.plan) * BYTES_PER_ROW if self.device is CPU else 0
+        walk = Levelwise(tries, self.ops, self.scope, limits, seen, self.lasting)
+        here = self.context.device is CPU
+        held = limits.chunk * levels_of(self.plan) * BYTES_PER_ROW if here else 0
         held = min(held, limits.spare() // 2)  # few rows need less than a chunk has room for
         with allowing(limits, allowed), limits.account.working("rows at hand", held):
             if join.scan is not None:
                 rows, count = self.sources.rows_of(join)
-                workers = self.knobs.workers if self.device is CPU else 1
-                Scan(
-                    join, rows, count, tries, self.device.ops, self.scope, limits, workers, seen
-                ).run(sink)
+                workers = self.context.knobs.workers if here else 1
+                scan = Scan(join, rows, count, tries, self.ops, self.scope, limits, workers, seen)
+                scan.run(sink)
                 if self.report is not None:
                     self.report.scanned[join.scan.relation] = count
             else:
@@ -193,7 +200,7 @@ class Run:
         if join.given is None:
             first = Frontier(1)
             if join.orbit != 1:
-                first.columns[WEIGHT] = self.device.ops.xp.full(1, join.orbit)
+                first.columns[WEIGHT] = self.ops.xp.full(1, join.orbit)
             yield first
             return
         rows, count = self.sources.rows_of(join)
@@ -232,7 +239,7 @@ class Run:
             if allowed is None:
                 self._levelwise(join, sink, None)
                 return
-            fresh = RowSet(join.outputs, self.device.ops, self.scope, self.limits, sink.limit)
+            fresh = RowSet(join.outputs, self.ops, self.scope, self.limits, sink.limit)
             self._levelwise(join, fresh, allowed)
             sink.take(fresh)
 
@@ -259,20 +266,20 @@ class Run:
 
     def _aggregated(self) -> Rows:
         plan = self.plan
-        gathering = Gathering(plan.gathers, self.device.ops, self.scope, self.limits)
+        gathering = Gathering(plan.gathers, self.ops, self.scope, self.limits)
         for group, names in zip(plan.groups, plan.bindings, strict=True):
             if len(group) == 1:
                 given = gathering.given
                 gathering = self.into_bag(group[0], gathering)
                 self._count(gathering.given - given)
                 continue
-            union = RowSet(names, self.device.ops, self.scope, self.limits, None)
+            union = RowSet(names, self.ops, self.scope, self.limits, None)
             for number in group:
                 self.into_set(number, union)
             self._count(union.given)
             rows, _ = union.finish()
             add_rows(gathering, plan.keys, names, rows)
-        return rows_of_groups(plan, gathering, self.device.ops, self.scope)
+        return rows_of_groups(plan, gathering, self.ops, self.scope)
 
 
 def _compiled() -> None:
@@ -282,13 +289,10 @@ def _compiled() -> None:
 def run_rule(
     plan: RulePlan,
     sources: Sources,
-    scope: Scope,
-    limits: Limits,
+    context: ExecutionContext,
     limit: int | None = None,
     report: RuleRun | None = None,
     lasting: dict[int, Any] | None = None,
-    knobs: Knobs = AUTO,
-    device: Device = CPU,
     on_host: Sources | None = None,
     did: RuleRound | None = None,
 ) -> Derived:
@@ -300,11 +304,10 @@ def run_rule(
     started = perf_counter()
     before = Costs() if report is None else so_far()
     found: Derived | None = None
-    reason = device.refuses(plan)
+    reason = context.device.refuses(plan)
     if reason is None:
         try:
-            run = Run(plan, sources, scope, limits, knobs, report, lasting, device, did)
-            found = run.rows(limit)
+            found = Run(plan, sources, context, report, lasting, did).rows(limit)
         except NotOnDevice as refused:
             reason = str(refused)
             if lasting is not None:
@@ -314,11 +317,11 @@ def run_rule(
         if report is not None:
             report.left = reason
         host = sources if on_host is None else on_host
-        found = Run(plan, host, scope, limits, knobs, report, lasting, CPU, did).rows(limit)
+        found = Run(plan, host, replace(context, device=CPU), report, lasting, did).rows(limit)
     for what in ("answers", "aggregates", "blocks"):
-        limits.charge(what, 0)
+        context.limits.charge(what, 0)
     if not lasting:
-        limits.charge("rows followed", 0)
+        context.limits.charge("rows followed", 0)
     seconds = perf_counter() - started
     if report is not None:
         report.rows += found.count if isinstance(found, Blocks) else found[1]

@@ -291,19 +291,9 @@ class StratumRun:
             if context.cluster is not None and self._all_finished(plan):
                 here = sources if context.device is CPU else on_host
                 found = context.cluster.rule(plan, here, inputs, limit, report, did)
-            found = found or run_rule(
-                plan,
-                sources,
-                context.scope,
-                limits,
-                limit,
-                report,
-                lasting,
-                context.knobs if strategy is None else replace(context.knobs, strategy=strategy),
-                context.device,
-                on_host,
-                did,
-            )
+            if strategy is not None:
+                context = replace(context, knobs=replace(context.knobs, strategy=strategy))
+            found = found or run_rule(plan, sources, context, limit, report, lasting, on_host, did)
         self.record.ran(did)
         if report is not None:
             report.bytes = max(report.bytes, did.bytes)

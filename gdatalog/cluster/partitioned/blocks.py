@@ -86,7 +86,8 @@ class BlockRun(SpreadRun):
         return len(given.columns) == len(self.relation.types) and rows.known >= Known.DISTINCT
 
     def _knobs(self, join: JoinPlan) -> Knobs:
-        return SpreadRun._knobs(self, join) if widens(join) else replace(self.knobs, threads=1)
+        one_thread = replace(self.context.knobs, threads=1)
+        return SpreadRun._knobs(self, join) if widens(join) else one_thread
 
     def _spread(
         self, number: int, mode: Mode, limit: int | None = None

@@ -142,7 +142,7 @@ class SpreadRun(Run):
             self.scope.cautions.setdefault(message, caution)
         if found.executor is not None:
             chosen: Choice = found.executor
-            if chosen.reason == ASKED_FOR and self.knobs.strategy == "auto":
+            if chosen.reason == ASKED_FOR and self.context.knobs.strategy == "auto":
                 chosen = replace(chosen, reason=looked_at(join.cost))  # which is why we asked
             self._chosen(number, chosen)
         if self.report is not None:
@@ -170,7 +170,7 @@ class SpreadRun(Run):
     def _knobs(self, join: JoinPlan) -> Knobs:
         """What workers are told: each call has one thread, and none tries first what is too slow
         for so much work."""
-        knobs = replace(self.knobs, threads=1)
+        knobs = replace(self.context.knobs, threads=1)
         if knobs.strategy == "auto" and join.cost >= WORTH:
             knobs = replace(knobs, strategy="lftj")
         return knobs

@@ -20,6 +20,7 @@ from gdatalog.cluster.workers.worker import left_of, own_memory, own_threads
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.choose import TooSlow, choose, impatience
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows
 from gdatalog.engine.derived import Blocks, laid
 from gdatalog.engine.device import CPU, Device, compiled_function
@@ -34,7 +35,7 @@ from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.cells import Cell, ends
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import Join, TrieRef
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, replace
 from gdatalog.spent import so_far
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
@@ -60,12 +61,12 @@ class CellRun(Run):
     def ready(self, number: int, form: Form) -> None:
         """Has loops compiled that will run: that is no reason to be impatient."""
         nest = self._nest(number, form)
-        if self.device is CPU and not choose(nest).breadth_first:
+        if self.context.device is CPU and not choose(nest).breadth_first:
             compiled_function(nest.printed, self.limits, self.plan.relation)
 
     def distinct_blocks(self) -> list[Columns]:
         """The rows of a join that gives none of them twice."""
-        sink = RowSet(self.plan.head, self.device.ops, self.scope, self.limits, None)
+        sink = RowSet(self.plan.head, self.ops, self.scope, self.limits, None)
         found = self._distinct(sink)
         return list(found.blocks) if isinstance(found, Blocks) else [found[0]]
 
@@ -143,6 +144,7 @@ class _Call:
         self.limits.chunk = task.chunk or chunk_rows(task.plan, spare, largest)
         self.cautions: dict[str, Caution] = {}
         self.scope = self._scope({})
+        self.context = ExecutionContext(self.limits, self.scope, knobs=task.knobs, device=device)
         self.join = task.plan.joins[task.number]
         bag = task.mode == "bag"
         self.form = (
@@ -204,17 +206,15 @@ class _Call:
         if run is None:
             plan = self.opened.plan(cell)
             report = RuleRun(plan) if self.task.counted else None
-            scope = self._scope(ends(cell, names))
-            run = CellRun(
-                plan, self.sources, scope, self.limits, self.task.knobs, report, device=self.device
-            )
-            self.runs[names] = run
+            context = replace(self.context, scope=self._scope(ends(cell, names)))
+            run = self.runs[names] = CellRun(plan, self.sources, context, report)
         return run
 
     def _within(self, cell: Cell) -> None:
         task, found = self.task, self.found
         run = self._run(cell)
-        run.scope = self._scope(ends(cell, tuple(cell.stretches)))
+        scope = self._scope(ends(cell, tuple(cell.stretches)))
+        run.context = replace(self.context, scope=scope)
         if task.mode == "bag":
             gathering = run.into_bag(task.number, self.gathering.copy())
             found.given += gathering.given - self.gathering.given
