@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from typing import Any
@@ -64,6 +65,23 @@ def test_no_addition_is_lost() -> None:
     array = np.zeros(1, dtype=np.int64)
     together(add_often, [(array, 200_000)] * 4)
     assert array[0] == 800_000
+
+
+def test_no_addition_of_pythons_own_definition_is_lost(request: pytest.FixtureRequest) -> None:
+    """Tests have Python run loops, on several threads too."""
+    interval = sys.getswitchinterval()
+    request.addfinalizer(lambda: sys.setswitchinterval(interval))
+    sys.setswitchinterval(1e-6)
+    array = np.zeros(4, dtype=np.int64)
+
+    def change(times: int) -> None:
+        for _ in range(times):
+            atomics.add(array, 0, 1)
+            while (seen := int(array[1])) != atomics.compare_swap(array, 1, seen, seen + 1):
+                pass
+
+    together(change, [(5_000,)] * 4)
+    assert array[:2].tolist() == [20_000, 20_000]
 
 
 @compiled

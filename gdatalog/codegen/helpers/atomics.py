@@ -2,7 +2,7 @@
 
 A plain load of a flag is moved out of the loop that polls it, for the compiler may assume that
 nobody else writes; an atomic one stays where it is, and costs the same. Each operation is whole;
-nothing else is ordered by it. Python's own definitions are for one thread.
+nothing else is ordered by it. Python's own definitions take a lock.
 
 What the threads of one run share is an int64 array, `control`: [0] counts the units of work that
 are taken, [1] is set to end the run early, [2] is how many units there are.
@@ -10,10 +10,14 @@ are taken, [1] is set to end the run early, [2] is how many units there are.
 
 from __future__ import annotations
 
+from threading import Lock
+
 import numpy as np
 
 from gdatalog.codegen.language import inlined, intrinsic, seldom
 from gdatalog.storage.table import Array
+
+_lock = Lock()
 
 
 @intrinsic
@@ -31,26 +35,29 @@ def store(array: Array, i: int, value: int) -> None:
 @intrinsic
 def add(array: Array, i: int, value: int) -> int:
     """array[i] += value, which wraps; gives what was there before."""
-    old = int(array[i])
-    array[i] = np.add(np.int64(old), np.int64(value))
+    with _lock:
+        old = int(array[i])
+        array[i] = np.add(np.int64(old), np.int64(value))
     return old
 
 
 @intrinsic
 def compare_swap(array: Array, i: int, expected: int, new: int) -> int:
     """array[i] = new if expected is there; gives what was there before."""
-    old = int(array[i])
-    if old == expected:
-        array[i] = new
+    with _lock:
+        old = int(array[i])
+        if old == expected:
+            array[i] = new
     return old
 
 
 @intrinsic
 def set_bits(array: Array, i: int, bits: int) -> int:
     """array[i] |= bits; gives what was there before."""
-    old = int(array[i])
-    new = old | bits  # the highest bit is the sign
-    array[i] = new - (1 << 64) if new >= 1 << 63 else new
+    with _lock:
+        old = int(array[i])
+        new = old | bits  # the highest bit is the sign
+        array[i] = new - (1 << 64) if new >= 1 << 63 else new
     return old
 
 
