@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,32 @@ def test_degrees(rows: Any, tests: Any, column: int) -> None:
     assert degrees.most == max(counts, default=0)
     assert degrees.powers == tuple(sum(n**k for n in counts) for k in range(MOMENTS + 1))
     assert statistics.size(tests) == len(kept)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(*[st.integers(0, most) for most in (3, 9, 60, 900)]), max_size=60),
+    st.permutations([frozenset(some) for n in (1, 2, 3) for some in combinations(range(4), n)]),
+    st.lists(st.integers(0, 3)),
+)
+def test_how_many_combinations_there_are_whatever_was_asked_before(
+    rows: Any, asked: Any, degrees: Any
+) -> None:
+    columns = [np.array([row[at] for row in rows], dtype=np.int64) for at in range(4)]
+    whole = Relation.from_rows(tuple("abcd"), ("int",) * 4, columns, len(rows))
+    for column in degrees:
+        whole.statistics.degrees(column)
+    for some in asked:
+        exact = len({tuple(row[at] for at in sorted(some)) for row in rows})
+        assert whole.statistics.distinct(some) == exact
+
+
+@pytest.mark.parametrize("wide", [1, 3, 50])
+def test_degrees_are_counted_or_sorted(wide: int) -> None:
+    column = np.random.default_rng(wide).integers(0, 3000 * wide, 3000)
+    rows = [column, np.arange(3000)]
+    degrees = Relation.from_rows(("a", "b"), ("int", "int"), rows, 3000).statistics.degrees(0)
+    assert degrees == Degrees.of(np.unique(column, return_counts=True)[1])
 
 
 def test_degrees_of_a_sample_are_about_right() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from math import inf
 
 from gdatalog.plan.nodes import (
@@ -219,15 +220,13 @@ class _Conjunction:
 
     def _open_atoms(self) -> None:
         """Tests within an atom go into its trie; columns that nothing asks for are left out."""
-        uses: Counter[str] = Counter(self.live)
-        uses.update(self.outer)
         atoms = [item for item in self.items if isinstance(item, AtomItem)]
         tests = [item for item in self.items if isinstance(item, TestItem)]
         self.within = [item for item in tests if within_atom(item.test, atoms)]
         seen_to = {*self.within, *atoms}
         self.waiting = Pending(item for item in self.items if item not in seen_to)
-        for item in (*self.waiting, *atoms):
-            uses.update(item.variables)
+        variables = (item.variables for item in (*self.waiting, *atoms))
+        uses = Counter(chain(self.live, self.outer, *variables))
         opened = [self._open_atom(item, uses) for item in atoms]
         for atom, known in opened:
             for column, term in known:

@@ -136,15 +136,20 @@ class Estimates:
 
     def _bounded(self, bound: int) -> float:
         """No more than are tried when the last of them is bound, whichever that is."""
-        found = self._sampled(bound)
-        if found is not None:
-            return found
+        if self.sampler is not None:
+            sampled = self._sampled(bound)
+            if sampled is not None:
+                return sampled
         found = self._formula(bound)
+        behind, near = self.pattern.behind, self.formula.near
         for at in bits(bound & ~self.pattern.outer):
-            rest = bound & ~(1 << at)
-            twins = self.pattern.behind[at] & bound
-            if rest and not twins and self.joined(at, rest):
-                found = min(found, self.tried(at, rest))
+            bit = 1 << at
+            rest = bound ^ bit
+            if rest and not behind[at] & bound and (near[at] & rest or self._fixed & bit):
+                rows = self._rows.get(rest)
+                tried = (self.rows(rest) if rows is None else rows) * self.level(at, rest).tried
+                if tried < found:
+                    found = tried
         return found
 
     def _wider(self, path: int, at: int) -> float:

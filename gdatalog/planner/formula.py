@@ -6,6 +6,8 @@ hubs meet most). Atoms are independent otherwise.
 
 What a set of variables has is computed from a set that has one variable more or less: only what
 that variable touches is looked at.
+
+Above 300 lines because what is known of smaller sets serves all estimates.
 """
 
 from __future__ import annotations
@@ -39,6 +41,15 @@ class Formula:
         self._paths: dict[tuple[int, int], float] = {}
         self._apart: dict[int, list[int]] = {}  # of wide atoms, variables that are keys
         self._shares: dict[tuple[int, int], float] = {}
+        # By variable: the bits of its atoms that hold a constant; those of others, and of what.
+        self._fixed = [0] * len(names)
+        self._leading: list[list[tuple[int, int]]] = [[] for _ in names]
+        for at, atoms in enumerate(self.holding):
+            for number, atom in enumerate(atoms):
+                if atom.fixed:
+                    self._fixed[at] |= 1 << number
+                else:
+                    self._leading[at].append((1 << number, atom.mask))
         self._groups = [
             [
                 [self.holding[at].index(atom) for atom in group]
@@ -201,10 +212,10 @@ class Formula:
             return 1.0 if given is None else given.values
         atoms = self.holding[at]
         others = bound & ~(1 << at)
-        led = 0  # the atoms that lead to it, or on from it
-        for number, atom in enumerate(atoms):
-            if atom.fixed or atom.mask & others:
-                led |= 1 << number
+        led = self._fixed[at]  # the atoms that lead to it, or on from it
+        for number, mask in self._leading[at]:
+            if mask & others:
+                led |= number
         found = self._shares.get((at, led))
         if found is not None:
             return found

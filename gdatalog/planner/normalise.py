@@ -13,6 +13,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.plan.nodes import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.planner.alternatives import alternatives_of
+from gdatalog.planner.checked import Schema
 from gdatalog.planner.failing import may_fail
 from gdatalog.planner.items import (
     AggregateItem,
@@ -39,7 +40,7 @@ class Normaliser:
     """One rule's: the types of its variables, and the count of those it makes."""
 
     types: Mapping[str, TypeName]
-    schemas: Mapping[str, tuple[TypeName, ...]]
+    schemas: Mapping[str, Schema]
     param_types: Mapping[str, TypeName]
     occurrences: Mapping[str, int]  # of each variable, in the whole rule
     fresh: dict[str, TypeName] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class Normaliser:
         found: list[Item] = []
         match literal:
             case s.Atom():
-                kinds = self.schemas[literal.name]
+                kinds = self.schemas[literal.name].types
                 args = tuple(
                     self._term(arg, kind, found)
                     for arg, kind in zip(literal.args, kinds, strict=True)

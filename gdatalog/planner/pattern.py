@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import lru_cache
 
 from gdatalog.planner.sizes import ColumnTest, Degrees, Lists, Size
 from gdatalog.records import dataclass, field
 
 
-def bits(mask: int) -> Iterator[int]:
-    """The numbers of the bits that are set."""
+@lru_cache(maxsize=1 << 12)
+def bits(mask: int) -> tuple[int, ...]:
+    """The numbers of the bits that are set, ascending."""
+    found = []
     while mask:
         low = mask & -mask
-        yield low.bit_length() - 1
+        found.append(low.bit_length() - 1)
         mask ^= low
+    return tuple(found)
 
 
 @dataclass(slots=True, eq=False)

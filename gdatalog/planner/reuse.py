@@ -21,6 +21,8 @@ def reuse_lists(
 ) -> tuple[Step, ...]:
     """The steps, with each level told which earlier list it can start from."""
     joins = [step for step in steps if isinstance(step, Join)]
+    if sum(len(join.participants) > 1 for join in joins) < 2:
+        return tuple(steps)
     lists = {
         join.variable: [_list(join, place, atoms) for place in range(len(join.participants))]
         for join in joins

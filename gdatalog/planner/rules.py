@@ -61,7 +61,7 @@ def plan_rule(
     nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
     normal = Normaliser(
         rule.types,
-        {name: schema.types for name, schema in schemas.items()},
+        schemas,
         param_types,
         count_variables(nodes),
     )

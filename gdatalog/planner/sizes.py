@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any, Protocol
 
@@ -149,6 +150,14 @@ class AssumedDegrees:
     powers: tuple[float, ...]
 
 
+@lru_cache(maxsize=1 << 8)
+def _even(rows: int, values: int) -> AssumedDegrees:
+    """Each of so many values stands in as many of the rows."""
+    mean = max(1.0, rows / values)
+    powers = tuple(values * mean**k for k in range(MOMENTS + 1))
+    return AssumedDegrees(int(mean), powers)
+
+
 @dataclass(frozen=True, slots=True)
 class Assumed:
     """A relation that is not there yet, as one that a fixpoint is about to make."""
@@ -177,10 +186,7 @@ class Assumed:
     def degrees(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
     ) -> AssumedDegrees:
-        rows, values = self.size(tests), self.distinct(frozenset((column,)))
-        mean = max(1.0, rows / values)
-        powers = tuple(values * mean**k for k in range(MOMENTS + 1))
-        return AssumedDegrees(int(mean), powers)
+        return _even(self.size(tests), self.distinct(frozenset((column,))))
 
     def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
         return 0

@@ -17,6 +17,7 @@ Both ask whether relations are symmetric or free of loops, of those only that ar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
@@ -94,11 +95,10 @@ def in_degree_order(
     """
     if any(isinstance(i, RestoreItem) or (isinstance(i, AtomItem) and i.ranked) for i in items):
         return tuple(items)
-    tried: set[str] = set()
-    for item in items:
-        if isinstance(item, AtomItem) and item.relation not in tried:
-            tried.add(item.relation)
-            found = _Chains(items, item.relation, outer, sizes).ranked(live, bag, restores)
+    edges = Counter(item.relation for item in items if isinstance(item, AtomItem))
+    for relation, count in edges.items():
+        if count >= 3:  # a triangle has three
+            found = _Chains(items, relation, outer, sizes).ranked(live, bag, restores)
             if found is not None:
                 return found
     return tuple(items)

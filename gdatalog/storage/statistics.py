@@ -21,7 +21,7 @@ from gdatalog.storage.graph import Graph
 from gdatalog.storage.keys import key_of
 from gdatalog.storage.quantiles import Quantiles, how_many
 from gdatalog.storage.row_store import RowStore
-from gdatalog.storage.rows import Columns, Packing, firsts, sorted_set
+from gdatalog.storage.rows import Columns, Packing, firsts
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest, Trie, TrieName
 from gdatalog.values import TypeName, Value
@@ -32,6 +32,7 @@ SAMPLE = 50_000
 SHORT = 200_000  # rows that are sorted rather than sampled
 FETCHED = 1 << 14  # rows on a device, below which they are copied here and looked at
 WALKED = 1 << 22  # entries of a list on a device, up to which walks are worth a copy of it
+DENSE, WIDE = 2, 4  # possible values for each row, up to which they are counted, or sorted
 FIRST = 16  # rows that are compared before whole columns are
 MANY = 1_000_000  # rows of which all values are counted: of more, only if they are sorted anyway
 # Rows that are counted at a time, of a column with so few possible values that their counts stay in
@@ -149,6 +150,12 @@ class Statistics:
             return min(1, self.rows)
         if len(columns) == len(self._types):
             return self.rows
+        known = [self._kept[at, (), False] for at in columns if (at, (), False) in self._kept]
+        if known and len(columns) == 1:
+            return int(known[0].powers[0])
+        few = [some for some, found in [*self._distinct.items()] if found >= self.rows]
+        if any(map(columns.issuperset, few)) or any(d.powers[0] >= self.rows for d in known):
+            return self.rows  # what tells rows apart does so with more columns, too
         for name, trie in (*self._tries.items(), *self._store.tries_there.items()):
             order, tests, _, ranked = name
             if not tests and not ranked and columns == frozenset(order[: len(columns)]):
@@ -167,7 +174,7 @@ class Statistics:
             if self.rows <= SHORT or (
                 not self._sampled and int(key.max()) - int(key.min()) < self.rows
             ):
-                return len(sorted_set(key))
+                return int(self.degrees(min(columns)).powers[0])
         step = max(1, self.rows // self._wanted)
         return estimated([self._every(step, column) for column in sorted(columns)], step)
 
@@ -217,8 +224,10 @@ class Statistics:
             return Degrees.of(runs_of(key))
         if not self._sampled:
             low, high = int(key.min()), int(key.max())
-            if high - low <= 4 * len(key) + 1024:
+            if high - low <= DENSE * len(key):
                 return Degrees.of(_counts(key, low, high))
+            if high - low <= WIDE * len(key):
+                return Degrees.of(runs_of(np.sort(key)))
         if len(key) <= SHORT:
             return Degrees.of(runs_of(np.sort(key)))
         step = len(key) // self._wanted
