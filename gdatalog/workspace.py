@@ -31,6 +31,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import RESERVED
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.broken import Cause, caution_of
 from gdatalog.planner.checked import Schema
 from gdatalog.planner.statements import Part, names_of
@@ -48,6 +49,8 @@ _NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
 class Workspace:
     """The state behind a database. Nothing here is changed in place but by assignment, so that
     an interrupted call leaves it as it was."""
+
+    tuning: Tuning = Tuning()
 
     def __init__(
         self,
@@ -302,6 +305,10 @@ class Workspace:
         """How queries run from now on, where the choice is not left to the engine."""
         self.knobs = replace(self.knobs, **knobs)
 
+    def tune(self, **thresholds: Any) -> None:
+        """By which thresholds the engine chooses from now on, for tests."""
+        self.tuning = replace(self.tuning, **thresholds)
+
     def check_open(self) -> None:
         if self.closed:
             raise UsageError("this database is closed")
@@ -407,6 +414,7 @@ class Workspace:
             self.device,
             self.cluster,
             self.chunk_rows,
+            self.tuning,
         )
         policy = FilePolicy("none") if self.untrusted else self.policy
         settings = Settings(context, policy, folders or self.folders, self.on_caution)

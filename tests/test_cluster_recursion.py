@@ -24,7 +24,7 @@ from hypothesis import given, settings
 import gdatalog
 from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Call, Kept, Part
-from gdatalog.cluster.recursion import fixpoints, owner, owners, routes, stretches
+from gdatalog.cluster.recursion import owner, owners, routes, stretches
 from gdatalog.cluster.recursion.owner import Stale, State
 from gdatalog.cluster.recursion.owners import Owners
 from gdatalog.cluster.recursion.stretches import Seeds, Stretches
@@ -442,7 +442,7 @@ def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
         assert sorted(rows.fetchall()) == expected
         assert not fetched
         db._workspace.force(spread="auto")
-        monkeypatch.setattr(fixpoints, "SHARE", 1 << 60)
+        db._workspace.tune(fetched_share=1 << 60)
         told = str(db.profile(f"{CLOSURE} q(y) <- p(1, y). ?- p(x, y)."))
         assert "rounds on 2 workers" in told
 

@@ -365,18 +365,22 @@ def too_much(*asked: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("knob", "changed", "spread"),
+    ("knob", "tuning", "changed", "spread"),
     [
-        ("auto", {}, False),
-        ("auto", {"WORTH": 0.0}, True),
-        ("auto", {"SMALL": 0.0}, False),  # it is done before the time here is over
-        ("auto", {"SMALL": 0.0, "HERE": 0.0}, True),
-        ("auto", {"SMALL": 0.0, "run_rule": too_much}, True),
-        ("never", {"WORTH": 0.0}, False),
+        ("auto", {}, {}, False),
+        ("auto", {"spread_from": 0.0}, {}, True),
+        ("auto", {"spread_never": 0.0}, {}, False),  # it is done before the time here is over
+        ("auto", {"spread_never": 0.0}, {"HERE": 0.0}, True),
+        ("auto", {"spread_never": 0.0}, {"run_rule": too_much}, True),
+        ("never", {"spread_from": 0.0}, {}, False),
     ],
 )
 def test_what_is_spread(
-    knob: str, changed: dict[str, Any], spread: bool, monkeypatch: pytest.MonkeyPatch
+    knob: str,
+    tuning: dict[str, float],
+    changed: dict[str, Any],
+    spread: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(spreading, "fits_nowhere", lambda *of: False)
     monkeypatch.setattr(spreading, "fits_workers", lambda *of: True)
@@ -386,6 +390,7 @@ def test_what_is_spread(
         cluster = SpreadHere(2)
         db._workspace.cluster = cluster
         db._workspace.force(spread=knob)
+        db._workspace.tune(**tuning)
         load(db)
         found = sorted(db.query(TRIANGLES).fetchall())
         assert bool(cluster.pool.calls) == spread  # type: ignore[attr-defined]

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster import spreading
 from gdatalog.cluster.workers.roster import Worker
 from gdatalog.shell import cli, doctor
 from gdatalog.shell.commands.clusters import told
@@ -18,6 +17,7 @@ from gdatalog.shell.editor.known import look
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
 from tests.clusters import Workers
+from tests.tuned import tune
 
 GRAPH = "E(1, 2). E(2, 3). E(1, 3). ?- E(x, y), E(y, z), E(x, z)."
 
@@ -106,7 +106,7 @@ def test_it_is_told_what_did_the_work(
 def test_timing_tells_what_did_the_work(
     address: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spreading, "WORTH", 0.0)
+    tune(monkeypatch, spread_from=0.0)
     assert cli.run(["--cluster", address, "--timing", "-c", GRAPH]) == 0
     told = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"query: \d+\.\d{3} s, cluster, 2 workers", told[0])

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog import workspace
 from gdatalog.codegen import native
-from gdatalog.engine import replanning
 from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.ledger import Ledger, RuleRun
 from gdatalog.executors import lftj
@@ -161,8 +160,8 @@ RECURSIVE = (
 @pytest.mark.parametrize("text", RECURSIVE)
 @pytest.mark.parametrize("number", range(4))
 def test_rounds_of_compiled_loops(text: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replanning, "REPLAN", inf)
     with gd.connect(device="cpu") as db:
+        db._workspace.tune(replanned_from=inf)
         db["E"] = [(x, (x * x + y) % 40) for x in range(40) for y in (1, 3, 9)]
         db._workspace.force(split="never", dying="never")
         broad = db.profile(text, strategy="levelwise")

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 
 import gdatalog
-from gdatalog.engine import grouped
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from gdatalog.parser import parse
@@ -51,10 +50,10 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
             patch.setattr(lftj, "FIRST_ROOM", (1, 2, 7, 4096)[number % 4])
             # However few groups there are, their rows are told apart one by one; and plans begin
             # with variables of the head for that.
-            patch.setattr(grouped, "LEAST_GROUPS", number % 5)
+            bits = 0 if number % 3 else 23
+            db._workspace.tune(groups_from=number % 5, group_bitmap_bits=bits)
             patch.setattr(grouping, "MANY", 0 if number % 5 < 3 else 100_000)
             patch.setattr(grouping, "GROUPS", 0)
-            patch.setattr(grouped, "BITMAP_BITS", 0 if number % 3 else 23)
             return oracle.answers(db, text, data, defined)
 
 

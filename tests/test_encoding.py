@@ -28,6 +28,7 @@ from tests.draw import PROFILES, Drawn, programs
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
 from tests.test_engine_oracle import Data, Relations, Way, agrees_in, answers, share
+from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -192,7 +193,7 @@ ROWS = [(x * FAR, y * FAR) for x in range(300) for y in range(x, x + 40)]
 
 
 def test_it_is_said_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    tune(monkeypatch, coded_from=1000)
     text = "p(x, count()) <- E(x, y), E(y, z), E(z, _w)."
     with gdatalog.connect(device="cpu") as db:
         db["E"] = ROWS
@@ -211,7 +212,7 @@ def test_it_is_said_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_keys_that_a_large_relation_has_nearly_all_of_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    tune(monkeypatch, coded_from=1000)
     text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), C(y, z)."
     with gdatalog.connect(device="cpu") as db:
         db["E"] = [(x, x + 1) for x in range(20_000)]
@@ -222,7 +223,7 @@ def test_keys_that_a_large_relation_has_nearly_all_of_stay(monkeypatch: pytest.M
 
 
 def test_rules_hand_on_codes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    tune(monkeypatch, coded_from=1000)
     monkeypatch.setattr("gdatalog.storage.relation.FEW", 1000)
     encode = Dictionary.encode
     looked_up: list[int] = []
@@ -247,7 +248,7 @@ def test_rules_hand_on_codes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_expressions_of_constants_are_compared_as_constants(
     monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    tune(monkeypatch, coded_from=1000)
     below = f"p(x, y) <- E(x, y), E(y, _), x < {bound}."
     of_one = f"q(y) <- E({bound}, y), E(y, _)."
     with gdatalog.connect(device="cpu") as db:
@@ -264,7 +265,7 @@ def test_expressions_of_constants_are_compared_as_constants(
 
 
 def test_rules_that_are_asked_again_and_again_get_codes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    tune(monkeypatch, coded_from=1000)
     text = f"p(x, y) <- E(x, y), E(y, _), x < {20 * FAR}."
     with gdatalog.connect(device="cpu") as db:
         db["E"] = ROWS
@@ -277,7 +278,7 @@ def test_rules_that_are_asked_again_and_again_get_codes(monkeypatch: pytest.Monk
 
 
 def test_of_inserted_rows_only_the_new_ones_are_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    tune(monkeypatch, coded_from=1000)
     text = "n(x, count()) <- E(x, y), E(y, z), E(z, _w)."
     with gdatalog.connect(device="cpu") as db:
         db["E"] = ROWS
@@ -343,7 +344,7 @@ def test_inserts_and_queries_in_turns(seed: int, monkeypatch: pytest.MonkeyPatch
 
 
 def test_columns_that_are_only_gathered_are_encoded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    tune(monkeypatch, coded_from=1000)
     text = "n(x, count_distinct(l)) <- E(x, y), L(y, l)."
     labels = [(x * FAR, x % 20 * FAR) for x in range(2000)]
     with gdatalog.connect(device="cpu") as db:
@@ -357,7 +358,7 @@ def test_columns_that_are_only_gathered_are_encoded_too(monkeypatch: pytest.Monk
 
 
 def test_constants_that_are_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    tune(monkeypatch, coded_from=1000)
     with gdatalog.connect(device="cpu") as db:
         db["E"] = ROWS
         path = f"r({FAR}) <- E(_, _). r(5) <- E(_, _). r(y) <- r(x), E(x, y)."

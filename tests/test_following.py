@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import evaluation, extending, following, nearby, remembered
+from gdatalog.engine import evaluation, extending, following
 from gdatalog.storage import lineage, membership, parts
 from gdatalog.storage.relation import Relation
 from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
 from tests.test_engine_oracle import Data, Relations, agrees_in, plain, share
 from tests.test_engine_oracle import frame as typed
+from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -49,8 +50,7 @@ def as_if_many(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
     """All relations as if they had millions of rows; `bits`: more rows than these have bits."""
     monkeypatch.setattr(parts, "FEW", 0)
     monkeypatch.setattr(membership, "MANY", bits)
-    monkeypatch.setattr(nearby, "LONG", 0)
-    monkeypatch.setattr(nearby, "SHARE", 0)
+    tune(monkeypatch, narrowed_from=0, looked_up_share=0)
 
 
 @pytest.fixture(params=["in one piece", "in parts", "in parts with bits"])
@@ -301,13 +301,26 @@ def test_symbols_floats_and_wide_rows(lying: None) -> None:
     )
 
 
-def test_much_that_is_new_starts_again(monkeypatch: pytest.MonkeyPatch, ways: list[str]) -> None:
-    monkeypatch.setattr(remembered, "FEW", 0)
+def test_filtered_parts(monkeypatch: pytest.MonkeyPatch, ways: list[str]) -> None:
+    """A part of a relation is filtered before it is indexed, as a whole relation is."""
+    monkeypatch.setattr(parts, "FEW", 0)
+    tune(monkeypatch, narrowed_from=0, narrowed_share=1.0)
+    data = {"E": [(x, x % 7) for x in range(50)], "F": [(x,) for x in range(5)]}
+    db = database("q(x, y) <- E(x, y), F(y), y >= 2.", **data)
+    assert len(db["q"]) == 21
+    db.insert("E", [(100, 3)])
+    assert len(db["q"]) == 22
+    db.insert("F", [(6,)])
+    assert len(db["q"]) == 29 and ways == ["q run", "q followed", "q followed"]
+
+
+def test_much_that_is_new_starts_again(ways: list[str]) -> None:
     db = database(PATH, E=CHAIN[:3])
+    db._workspace.tune(news_most=0)
     assert len(db["path"]) == 6
     db.insert("E", CHAIN[3:])
     assert len(db["path"]) == 210 and ways == ["path run", "path run"]
-    monkeypatch.setattr(following, "ENOUGH", 0)
+    db._workspace.tune(news_derived_most=0)
     db.insert("E", [(20, 0)])  # few, but much follows
     assert len(db["path"]) == 441 and ways[2:] == ["path followed", "path run"]
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.engine import fixpoint, marked_rounds
 from gdatalog.engine.marked_rounds import MarkedRounds
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import Gpu
@@ -20,6 +19,7 @@ from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, recursive_programs
 from tests.test_split import SHAPES, draw
+from tests.tuned import tune
 
 pytestmark = [
     needs_compiler,
@@ -79,7 +79,7 @@ def test_shapes(name: str, ran: list[bool]) -> None:
 
 
 def test_marks_that_have_no_room(ran: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marked_rounds, "SHARE", 1 << 60)
+    tune(monkeypatch, bitmap_room_share=1 << 60)
     oracle.agrees_in(run, draw(MORE["same generation"], 18))
     assert ran and not any(ran)
 
@@ -100,12 +100,9 @@ def test_rounds_go_to_the_device_when_they_are_large(
     rounds: int,
     expected: list[bool],
     ran: list[bool],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fixpoint, "SMALL", small)
-    monkeypatch.setattr(fixpoint, "LAUNCH", launch)
-    monkeypatch.setattr(fixpoint, "ROUNDS", rounds)
     with gdatalog.connect(device="cpu") as db:
+        db._workspace.tune(device_from=small, device_from_turn=launch, rounds_most=rounds)
         db._workspace.device = Gpu(HostDriver())
         db._workspace.force(split="never")
         db["E"] = [(x, x + 1) for x in range(40)]

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.engine import splits
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.tiles import TILES
@@ -72,13 +71,11 @@ def test_shapes(name: str) -> None:
     assert bool(followed) == (name not in elsewhere)
 
 
-def test_a_few_values_that_lead_far_go_by_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_few_values_that_lead_far_go_by_rounds() -> None:
     rows = [(x, x + 1) for x in range(40)]
     text = "p(x, y) <- E(x, y), x < $most. p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
-    monkeypatch.setattr(splits, "MANY", 10)
-    monkeypatch.setattr(splits, "FEW", 0)
-    monkeypatch.setattr(splits, "BUSY", 8)
     with gdatalog.connect(device="cpu") as db:
+        db._workspace.tune(tiles_from=10, partitioned_from=0, tiles_busy=8)
         db._workspace.device = Noted(HostDriver())
         db["E"] = rows
         for most, expected in ((3, []), (20, ["counts of a fixpoint of 1 rules"])):

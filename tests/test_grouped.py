@@ -12,7 +12,7 @@ from entries import Entries
 
 import gdatalog
 from gdatalog.codegen.helpers import groups
-from gdatalog.engine import depth, derived, grouped, run
+from gdatalog.engine import depth, grouped
 from gdatalog.engine.derived import one_after_another
 from gdatalog.engine.grouped import Grouped
 from gdatalog.engine.knobs import Strategy
@@ -20,6 +20,7 @@ from gdatalog.executors import lftj
 from gdatalog.planner import grouping
 from tests.interpreted import interpreted
 from tests.test_engine_oracle import Data, Relations, answers
+from tests.tuned import tune
 
 helpers = Entries(groups)
 
@@ -85,12 +86,9 @@ def small(bits: int, room: int = 4, slots: int = 4096) -> Iterator[list[Grouped 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(depth, "grouped_of", noted)
-        patch.setattr(grouped, "LEAST_GROUPS", 0)
-        patch.setattr(grouped, "BITMAP_BITS", bits)
+        tune(patch, groups_from=0, group_bitmap_bits=bits, sorted_from=0, sorted_stretch=0)
         patch.setattr(grouping, "MANY", 0)
         patch.setattr(grouping, "GROUPS", 0)
-        patch.setattr(run, "ORDERED", 0)
-        patch.setattr(derived, "FEW_STRETCHES", 0)
         patch.setattr(lftj, "FIRST_ROOM", room)
         patch.setattr(lftj, "FIRST_SLOTS", slots)
         yield seen
@@ -196,7 +194,7 @@ def test_blocks_of_sorted_stretches(threads: int, depth: int) -> None:
     for piece in pieces:
         taken[random.integers(threads)].append(piece)
     blocks = [tuple(np.concatenate(some).T) for some in taken if some]
-    found = one_after_another(blocks)
+    found = one_after_another(blocks, 4)
     assert found is not None and found[1] == len(rows)
     assert np.array_equal(np.stack(found[0], axis=1), rows)
 
@@ -204,7 +202,5 @@ def test_blocks_of_sorted_stretches(threads: int, depth: int) -> None:
 def test_blocks_that_mix() -> None:
     left = tuple(np.array([(1, 1, 1), (1, 1, 3)]).T)
     right = tuple(np.array([(1, 1, 2), (1, 1, 4)]).T)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(derived, "FEW_STRETCHES", 0)
-        assert one_after_another([left, right]) is None
-    assert one_after_another([]) is None
+    assert one_after_another([left, right], 0) is None
+    assert one_after_another([], 4) is None

@@ -17,6 +17,7 @@ from gdatalog.engine.keyspace import KeySpace
 from gdatalog.engine.knobs import Telling
 from gdatalog.engine.marks import Marks
 from gdatalog.engine.sorted_rows import SortedRows
+from gdatalog.plan.tuning import Tuning
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, sort_rows
 
@@ -41,16 +42,15 @@ def rows_of(relation: Relation) -> set[Row]:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing, "FEW", 8)
-    monkeypatch.setattr(growing, "CHEAP", 64)
     monkeypatch.setattr(growing, "AT_ONCE", 3)
     monkeypatch.setattr(growing, "PIECE", 3)
     monkeypatch.setattr(growing, "LEAST", 3)
     monkeypatch.setattr(runs, "FEW", 4)
 
 
-def grown(way: Telling, spare: int, indexed: bool) -> Growing:
-    made = Growing(("a", "b"), ("int", "int"), cpu_ops, way, lambda: spare)
+def grown(way: Telling, spare: int, indexed: bool, bitmap: int = 64) -> Growing:
+    tuning = Tuning(new_rows_sorted=8, bitmap_bytes=bitmap)
+    made = Growing(("a", "b"), ("int", "int"), cpu_ops, way, lambda: spare, tuning=tuning)
     made.indexed = indexed
     return made
 
@@ -126,9 +126,8 @@ def test_what_tells_new_rows_goes_with_their_number() -> None:
 
 def test_memory_decides() -> None:
     for spare, kind in ((1 << 40, Marks), (40_000, Hashed), (100, SortedRows)):
-        made = grown("auto", spare, False)
+        made = grown("auto", spare, False, bitmap=1 << 20)
         made.space = KeySpace((0, 0), (1 << 10, 1 << 10))
-        growing.CHEAP = 1 << 20
         made.add(columns({(1, 1)}), 1)
         made.loops()
         assert isinstance(made.known, kind), spare

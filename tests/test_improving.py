@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.cpu_ops import best_values
-from gdatalog.engine import fixpoint, improving
+from gdatalog.engine import improving
 from gdatalog.parser import parse
 from gdatalog.plan.nodes import Apply, Constant, Expr, Slot
 from gdatalog.planner.worsening import Fixed, Motion, Moving, motion
@@ -27,6 +27,7 @@ from tests import test_engine_oracle as oracle
 from tests.draw import Drawn, recursive_programs
 from tests.interpreted import interpreted
 from tests.oracle_values import Ts, Value
+from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -66,7 +67,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     at first, and whether values have an order."""
     with pytest.MonkeyPatch.context() as patch:
         if number % 3 == 1:
-            patch.setattr(improving, "MOST_DIRECT", 0)
+            tune(patch, direct_groups_most=0)
             patch.setattr(improving, "LEAST_ROOM", 1 + number % 5)
         if number % 4 == 3:
             patch.setattr(improving, "worsen", lambda *_: False)
@@ -323,12 +324,10 @@ def test_a_profile_tells_of_it(not_compiled: None) -> None:
         assert "best values in place" in str(db.profile(PATHS))
 
 
-def test_rounds_that_take_too_long_are_given_up(
-    not_compiled: None, in_place: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fixpoint, "ROUNDS", 0)
+def test_rounds_that_take_too_long_are_given_up(not_compiled: None, in_place: list[str]) -> None:
     edges = random_graph(4, 20, 40)
     with database("auto", W=edges) as db, database("levelwise", W=edges) as other:
+        db._workspace.tune(rounds_most=0)
         found = sorted(db.query(PATHS).fetchall())
         assert in_place == ["d"]
         assert found == sorted(other.query(PATHS).fetchall())

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.engine import narrowing
 from gdatalog.storage import relation, row_store
 from gdatalog.storage.selection import rows_among, rows_with
 from tests.corners import CORNERS, Example
@@ -20,6 +19,7 @@ from tests.draw import Drawn, relational_programs
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
 from tests.test_engine_oracle import agrees, run, share
+from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -29,8 +29,7 @@ PLAIN = [example for example in CORNERS + EXAMPLES if not example.fails]
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """However few rows there are, and however few are left out."""
-    monkeypatch.setattr(narrowing, "LONG", 0)
-    monkeypatch.setattr(narrowing, "WORTH", 1.0)
+    tune(monkeypatch, narrowed_from=0, narrowed_share=1.0)
     monkeypatch.setattr(relation, "FEW", 0)
     monkeypatch.setattr(row_store, "FEW", 0)
     yield

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.codegen import native
-from gdatalog.engine import growing, hash_indexes, improving, replanning, runs, spans, variants
+from gdatalog.engine import hash_indexes, improving, runs
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from gdatalog.storage import hash_trie
@@ -38,11 +38,12 @@ PERCENT, MOST = 4, 50
 
 @dataclass(frozen=True)
 class Way:
-    """`knobs`: attributes of the workspace; `forced`: (module, name, value) of what is set while
-    it runs."""
+    """`knobs`: what the workspace is told to force; `tuning`: thresholds; `forced`: (module, name,
+    value) of constants that are set while it runs."""
 
     strategy: Strategy = "levelwise"
     knobs: Mapping[str, Any] = field(default_factory=dict)
+    tuning: Mapping[str, Any] = field(default_factory=dict)
     forced: tuple[tuple[Any, str, Any], ...] = ()
     asked: bool = False  # questions with constants, which are to agree with the whole relation
     followed: bool = False  # every second row comes when all has been evaluated
@@ -68,6 +69,7 @@ class Way:
             threads = 1 + number % 2
             with gdatalog.connect(device="cpu", threads=threads) as db:
                 db._workspace.force(strategy=self.strategy)
+                db._workspace.tune(**self.tuning)
                 for name, value in self.knobs.items():
                     if name == "chunk_rows":
                         db._workspace.chunk_rows = value
@@ -81,7 +83,7 @@ WAYS = {
     "breadth-first, by threes": Way(knobs={"chunk_rows": 3}),
     "depth-first, in place": Way("lftj", {"split": "never"}),
     "in place, groups numbered": Way(
-        "lftj", {"split": "never"}, ((improving, "MOST_DIRECT", 0), (improving, "LEAST_ROOM", 2))
+        "lftj", {"split": "never"}, {"direct_groups_most": 0}, ((improving, "LEAST_ROOM", 2),)
     ),
     "as chosen": Way("auto"),
     "asked": Way("auto", asked=True),
@@ -92,7 +94,7 @@ WAYS = {
     "asked, without demand": Way("auto", {"demand": "never"}, asked=True),
     "split": Way("auto", {"split": "always"}),
     "split, hashed, by threes": Way(
-        "auto", {"split": "always", "chunk_rows": 3}, ((spans, "MOST_STAMPS", 0),)
+        "auto", {"split": "always", "chunk_rows": 3}, {"stamps_most": 0}
     ),
     "split where variables die": Way("levelwise", {"split": "never", "dying": "always"}),
     "followed": Way("auto", followed=True),
@@ -102,25 +104,24 @@ WAYS = {
 
 # Rounds, where nothing else is to take over; with thresholds so small that all ways are gone.
 ROUNDS = {"split": "never", "dying": "never"}
-AT_ONCE = ((variants, "LOOPS", 0.0),)
-SMALL = ((growing, "FEW", 4), (growing, "CHEAP", 16), (runs, "FEW", 2), (variants, "FEW", 3))
-SMALL += ((runs, "LONG", 3), (runs, "MANY", 2))
-SMALL += ((hash_trie, "LEAST", 2), (hash_trie, "DENSE", 4), (hash_trie, "DENSE_EACH", 0))
+SMALL = {"new_rows_sorted": 4, "bitmap_bytes": 16, "loops_given_each": 3}
+AT_ONCE = {**SMALL, "loops_from": 0.0}
+SHORT = ((runs, "FEW", 2), (runs, "LONG", 3), (runs, "MANY", 2))
+SHORT += ((hash_trie, "LEAST", 2), (hash_trie, "DENSE", 4), (hash_trie, "DENSE_EACH", 0))
 IN_RUNS = ((hash_indexes, "ROW_BYTES", 1 << 60),)  # no memory for hash tries
 WAYS |= {
-    "rounds, sorted": Way("lftj", {**ROUNDS, "telling": "sort"}, ((runs, "FEW", 0),)),
-    "rounds, marked": Way("lftj", {**ROUNDS, "telling": "marks"}, SMALL),
-    "rounds, in runs": Way("lftj", {**ROUNDS, "telling": "marks"}, (*SMALL, *IN_RUNS)),
-    "rounds, hashed": Way("lftj", {**ROUNDS, "telling": "hash"}, SMALL),
-    "rounds, as they grow": Way("lftj", ROUNDS, SMALL),
-    "rounds, marked breadth-first": Way("levelwise", {**ROUNDS, "telling": "marks"}, SMALL),
-    "rounds, by loops at once": Way("auto", ROUNDS, (*AT_ONCE, *SMALL)),
+    "rounds, sorted": Way("lftj", {**ROUNDS, "telling": "sort"}, {}, ((runs, "FEW", 0),)),
+    "rounds, marked": Way("lftj", {**ROUNDS, "telling": "marks"}, SMALL, SHORT),
+    "rounds, in runs": Way("lftj", {**ROUNDS, "telling": "marks"}, SMALL, (*SHORT, *IN_RUNS)),
+    "rounds, hashed": Way("lftj", {**ROUNDS, "telling": "hash"}, SMALL, SHORT),
+    "rounds, as they grow": Way("lftj", ROUNDS, SMALL, SHORT),
+    "rounds, marked breadth-first": Way("levelwise", {**ROUNDS, "telling": "marks"}, SMALL, SHORT),
+    "rounds, by loops at once": Way("auto", ROUNDS, AT_ONCE, SHORT),
     "rounds, by loops at last": Way(
-        "auto", {**ROUNDS, "chunk_rows": 3},
-        ((variants, "LOOPS", 2000.0), (variants, "LEAST", 0)),
+        "auto", {**ROUNDS, "chunk_rows": 3}, {"loops_from": 2000.0, "loops_from_round": 0}
     ),
     "rounds, planned anew": Way(
-        "auto", ROUNDS, ((replanning, "REPLAN", -1), (replanning, "SHIFT", 1.5))
+        "auto", ROUNDS, {"replanned_from": -1, "replanned_shift": 1.5}
     ),
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import growing, replanning, rounds, variants
+from gdatalog.engine import replanning, rounds, variants
 from gdatalog.executors import fresh
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.rules import plan_rule
@@ -79,13 +79,10 @@ def test_what_tells_new_rows(kinds: list[str], step: int, kind: str, threads: in
     ("cheap", "limit", "last"),
     [(1 << 25, "20MB", "Marks"), (0, "20MB", "Hashed"), (0, "1700KB", "SortedRows")],
 )
-def test_memory_decides(
-    kinds: list[str], monkeypatch: pytest.MonkeyPatch, cheap: int, limit: str, last: str
-) -> None:
+def test_memory_decides(kinds: list[str], cheap: int, limit: str, last: str) -> None:
     """Where a hash set has no room any more, rows are sorted from then on."""
-    monkeypatch.setattr(growing, "CHEAP", cheap)
-    monkeypatch.setattr(growing, "BYTES_PER_ROW", 0)
     with database(memory_limit=limit) as db:
+        db._workspace.tune(bitmap_bytes=cheap, bitmap_bytes_each=0)
         db["E"] = edges(1_000 if cheap == 0 else 1)
         db.run(CLOSURE)
         assert len(db["p"]) == len(closed())
@@ -150,9 +147,8 @@ def test_plans_are_made_again_when_sizes_have_shifted(
         return made[-1]
 
     monkeypatch.setattr(replanning, "plan_rule", noted)
-    monkeypatch.setattr(replanning, "REPLAN", -1)
-    monkeypatch.setattr(replanning, "SHIFT", shift)
     with database() as db:
+        db._workspace.tune(replanned_from=-1, replanned_shift=shift)
         db._workspace.force(strategy="levelwise")
         db["E"] = [(x, x + 1) for x in range(60)]
         found = set(db.query(f"{WIDE} ?- r(x, y).").fetchall())

@@ -150,11 +150,9 @@ FORCED: tuple[tuple[dict[str, str], bool], ...] = (
 def running(knobs: dict[str, str], hasty: bool) -> Iterator[tuple[gd.Database, list[Ran]]]:
     """A database, and what runs in it. `hasty`: rounds are given up as soon as they can be."""
     with ExitStack() as stack:
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        if hasty:
-            patch.setattr(fixpoint, "ROUNDS", 0)
-            patch.setattr(fixpoint, "DEEP", 2)
         db = stack.enter_context(gd.connect(device="cpu", threads=1))
+        if hasty:
+            db._workspace.tune(rounds_most=0, worklist_rounds=2)
         db._workspace.force(**knobs)
         stack.enter_context(interpreted())
         yield db, stack.enter_context(noting())
@@ -225,10 +223,9 @@ def test_strategies_of_a_device() -> None:
         (REACH, True, (SemiNaive, BitmapRounds)),
         (TWICE, True, (SemiNaive,)),
     ):
-        with running({}, hasty) as (db, ran), pytest.MonkeyPatch.context() as patch:
+        with running({}, hasty) as (db, ran):
             if hasty:  # what little there is to look at is enough
-                patch.setattr(fixpoint, "SMALL", 1)
-                patch.setattr(fixpoint, "LAUNCH", 0)
+                db._workspace.tune(device_from=1, device_from_turn=0)
             db._workspace.device = Gpu(HostDriver())
             load(db)
             db.query(text)

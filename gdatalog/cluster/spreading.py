@@ -41,10 +41,7 @@ from gdatalog.storage.table import Array
 
 Found = TypeVar("Found")
 
-# Rows that a rule is expected to look at: so many are spread, and so few never are. In between it
-# is given some seconds here, for what is expected may be wrong; and so is what has a limit.
-WORTH, SMALL = 1e8, 1e5
-HERE = 1.5  # seconds
+HERE = 1.5  # seconds that a rule is given here, where it is not sure that spreading it pays
 PART = 0.5  # of the memory of the user's process that rows from afar may take
 
 
@@ -169,8 +166,8 @@ class Spreading:
             return None
         if fits_nowhere(plan, inputs):
             return "partitioned", False
-        patient = cost < WORTH or limit is not None
-        if patient and (cost < SMALL or context.device is not CPU):
+        patient = cost < context.tuning.spread_from or limit is not None
+        if patient and (cost < context.tuning.spread_never or context.device is not CPU):
             return None
         whole = fits_workers(plan, inputs, self.stock)
         return ("replicated" if whole else "partitioned"), patient

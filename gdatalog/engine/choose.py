@@ -20,16 +20,8 @@ from gdatalog.executors.limits import Limits
 from gdatalog.plan.conditions import When
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass
-
-ALLOWED = 10  # times as many rows may be looked at before it runs depth-first after all
-NOTICED = 100_000  # rows: runs that look at fewer do not count when a join comes again
-ROUNDS = 1_000_000  # rows that rounds may look at before a compiled fixpoint takes over
-# Rounds after which a linear recursion goes over to one worklist, if they gave so few rows each.
-DEEP, SHALLOW = 64, 10_000
-# On a device: rows that rules look at on the CPU before the device is asked at all, and how many
-# at a time are worth its launches.
-SMALL, LAUNCH = 1_000_000, 100_000
 
 MOST_REMEMBERED = 1000
 
@@ -71,6 +63,8 @@ class Candidate(Protocol):
     @property
     def knobs(self) -> Knobs: ...
     @property
+    def tuning(self) -> Tuning: ...
+    @property
     def reason(self) -> str | None: ...
     @property
     def worth(self) -> float: ...
@@ -83,6 +77,7 @@ class Foreseen:
     join: JoinPlan
     form: Form
     knobs: Knobs
+    tuning: Tuning
     reason: str | None
     worth: float = WORTH
 
@@ -105,7 +100,7 @@ class TooSlow(Exception):
 
 def remember(nest: Candidate, rows: int) -> None:
     """A join has looked at so many rows breadth-first, perhaps not for the first time."""
-    if rows >= NOTICED:
+    if rows >= nest.tuning.overrun_counted:
         if len(_looked) >= MOST_REMEMBERED:
             _looked.clear()
         _looked[nest.join, nest.form] = _looked.get((nest.join, nest.form), 0) + rows
@@ -119,7 +114,7 @@ def choose(nest: Candidate) -> Choice:
     narrow = not widens(nest.join) or nest.knobs.scans == "always"
     if nest.join.scan is not None and nest.knobs.strategy == "auto" and narrow:
         return Choice(True, small, scans=True)
-    allowed = int(nest.worth * ALLOWED)
+    allowed = int(nest.worth * nest.tuning.overrun)
     seen = _looked.get((nest.join, nest.form), 0)
     if nest.knobs.strategy == "auto" and seen <= allowed and nest.join.cost < nest.worth:
         return Choice(True, small, allowed)
@@ -140,11 +135,11 @@ def looked_at(cost: float) -> str:
     return "about 1 row to look at" if rows < 1.5 else f"about {rows:,.0f} rows to look at"
 
 
-def foreseen(plan: RulePlan, number: int, knobs: Knobs, worth: float = WORTH) -> Choice:
+def foreseen(plan: RulePlan, number: int, knobs: Knobs, tuning: Tuning) -> Choice:
     """What will be chosen for a join, as far as that is known before its indexes are there."""
     join = plan.joins[number]
     form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
-    return choose(Foreseen(join, form, knobs, unprintable(join), worth))
+    return choose(Foreseen(join, form, knobs, tuning, unprintable(join)))
 
 
 def unprintable(join: JoinPlan) -> str | None:

@@ -11,6 +11,7 @@ from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import Plans
 from gdatalog.executors.limits import Limits
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import Schema
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
@@ -33,6 +34,7 @@ class ExecutionContext:
     device: Device = CPU
     cluster: Cluster | None = None
     force_chunk: int | None = None
+    tuning: Tuning = Tuning()
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property

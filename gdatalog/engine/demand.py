@@ -27,8 +27,6 @@ from gdatalog.records import dataclass, field
 from gdatalog.spent import spending
 from gdatalog.storage.relation import Relation
 
-MOST = 0.5  # the part of a column's values from which on asking for them gains nothing
-
 
 @dataclass(frozen=True, slots=True)
 class Overlay(Mapping[str, Relation]):
@@ -95,7 +93,7 @@ def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> E
     for magic in rewritten.demand.measured:
         with speaking_plainly():
             count = part.relation(magic.magic).length
-        if count > MOST * magic.values:
+        if count > evaluation.context.tuning.demand_most * magic.values:
             rewritten.covered = (
                 f"{magic.relation} is evaluated in full: {count:,} of {magic.values:,.0f} values "
                 "would be asked for"
@@ -190,7 +188,7 @@ def is_there(evaluation: Evaluation, name: str) -> bool:
     made_of, below = evaluation._made_of(stratum), evaluation._below(stratum)
     if found.fresh(made_of, below):
         return True
-    news = news_since(found, made_of, below)
+    news = news_since(found, made_of, below, evaluation.context.tuning)
     changed = [] if news is None else [own for (own, data) in news.rows if not data]
     return news is not None and evaluation.context.device is CPU and monotone(stratum, changed)
 

@@ -26,6 +26,7 @@ from gdatalog.executors.lftj import COUNTS, Block, GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot
+from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
@@ -96,6 +97,7 @@ class Nest:
         marks: Mapping[str, Any] = MappingProxyType({}),
         counted: bool = False,
         growing: Collection[int] = (),
+        tuning: Tuning = DEFAULT,
     ) -> None:
         """`marks`: of rows that have come before, with their `space`, if only fresh ones are asked
         for. After a run that ended early they hold what has not come out. `counted`: the loops
@@ -109,6 +111,7 @@ class Nest:
         self.marks = marks
         self.counted = counted
         self.growing = growing
+        self.tuning = tuning
         self.seen: dict[int, Seen] = {}  # by id of the step: what the last run has counted
 
     @cached_property
@@ -136,7 +139,7 @@ class Nest:
         plain = form == Form(self.join.outputs) and not self.growing
         if not plain or self.device.lanes(self.tries, self.knobs):
             return None
-        return grouped_of(self.join, self.tries)
+        return grouped_of(self.join, self.tries, self.tuning)
 
     def _printed(self, counted: bool) -> Printed | str:
         device, knobs = self.device, self.knobs

@@ -23,9 +23,6 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.values import TypeName
 
-# Of sorted blocks' rows, so many stand in one stretch at least that they are put in order so.
-FEW_STRETCHES = 4
-
 # Distinct rows in order, and how many they are.
 Rows = tuple[Columns, int]
 
@@ -100,10 +97,10 @@ def in_order(derived: Derived, ops: Ops) -> Rows:
     return rows, len(rows[0])
 
 
-def one_after_another(blocks: Sequence[Columns]) -> Rows | None:
+def one_after_another(blocks: Sequence[Columns], stretch: int) -> Rows | None:
     """The rows of blocks of which each is sorted and has rows that no other one has, sorted: where
     these stand in few stretches, as threads that take one piece of the work after the other leave
-    them. None where they do not."""
+    them. None where stretches have fewer than `stretch` rows on average."""
     blocks = [block for block in blocks if len(block[0])]
     if not blocks:
         return None
@@ -111,7 +108,7 @@ def one_after_another(blocks: Sequence[Columns]) -> Rows | None:
     # Where the first column changes; where that does not decide, where the first two do.
     for depth in range(1, min(2, len(blocks[0])) + 1):
         starts = [np.flatnonzero(row_firsts(block[:depth])) for block in blocks]
-        if sum(map(len, starts)) * FEW_STRETCHES > total:
+        if sum(map(len, starts)) * stretch > total:
             return None
         heads = tuple(
             np.concatenate([block[at][start] for block, start in zip(blocks, starts, strict=True)])

@@ -30,13 +30,6 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
 
-# Below so many rows a search costs about what reading an index does.
-LEAST = 10_000
-# Of a relation with so many times fewer rows than another, keys are looked up in the dictionary
-# of the other, and get codes of their own where they are not there.
-FEW = 16
-# How often a relation that is encoded is expected to be read.
-OFTEN = 4
 # Dictionaries and encodings that a relation keeps.
 KEPT = 4
 
@@ -111,18 +104,19 @@ def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, inputs: StratumInputs) ->
     """Whether a stratum is less work than making any dictionary that it might need: then nobody
     looks whether its keys are sparse."""
     joined = [each for each in keys if each.domain.joined]
-    large = [each for each in joined if any(r.at_most >= LEAST for r, _ in each.large)]
+    least = inputs.context.tuning.coded_from
+    large = [each for each in joined if any(r.at_most >= least for r, _ in each.large)]
     if not large or any(each.known for each in large):
         return False
-    least = min(sum({id(r): r.at_most for r, _ in each.large}.values()) for each in large)
-    return _is_less(stratum, inputs, least)
+    rows = min(sum({id(r): r.at_most for r, _ in each.large}.values()) for each in large)
+    return _is_less(stratum, inputs, rows)
 
 
 def _is_less(stratum: Stratum, inputs: StratumInputs, rows: int) -> bool:
     """Whether a stratum, all times that it was asked for, is less work than encoding some rows."""
     before: list[float] = inputs.plans.rewritten("costs", stratum.rules, lambda: [0.0])
     cost = before[0] + _cost(stratum, inputs)
-    if OFTEN * cost >= rows:
+    if inputs.context.tuning.coded_reads * cost >= rows:
         return False
     before[0] = cost
     return True
@@ -141,10 +135,13 @@ class _Keys:
     def __init__(self, domain: Domain, stratum: Stratum, inputs: StratumInputs) -> None:
         self.domain = domain
         self._forced = inputs.context.knobs.encode == "always"
+        self._tuning = tuning = inputs.context.tuning
         names = sorted(column for column in domain.columns if column[0] not in stratum.relations)
         self.below = [(inputs.relation(name), at) for name, at in names]
         most = max(relation.at_most for relation, _ in self.below)
-        self.large = [(r, at) for r, at in self.below if FEW * r.at_most >= most and most]
+        self.large = [
+            (r, at) for r, at in self.below if tuning.coded_ratio * r.at_most >= most and most
+        ]
 
     @property
     def coded(self) -> bool:
@@ -160,7 +157,8 @@ class _Keys:
         if self.domain.joined or self.coded:
             return True
         return any(
-            OFTEN * relation.statistics.distinct(frozenset((at,))) < relation.at_most
+            self._tuning.coded_reads * relation.statistics.distinct(frozenset((at,)))
+            < relation.at_most
             for relation, at in self.large
         )
 
@@ -173,7 +171,8 @@ class _Keys:
         if self._forced:
             return True
         own = [(r, at, r.spans[at]) for r, at in self.large]
-        if not any(r.at_most >= LEAST and _sparse(r, at, low, high) for r, at, (low, high) in own):
+        least = self._tuning.coded_from
+        if not any(r.at_most >= least and _sparse(r, at, low, high) for r, at, (low, high) in own):
             return False
         low, high = min(low for *_, (low, _) in own), max(high for *_, (_, high) in own)
         return all(_sparse(r, at, low, high) for r, at in self.large)
@@ -235,7 +234,8 @@ def _encoded(
     uses: Sequence[Use],
 ) -> Encoded | None:
     context = inputs.context
-    params = context.scope.params
+    params, tuning = context.scope.params, context.tuning
+    ratio, least = tuning.coded_ratio, tuning.coded_from
     values: dict[str, int] = {}
     for use in uses:
         value = value_of(use.value, params, inputs.param_types)
@@ -260,7 +260,7 @@ def _encoded(
         for column in found:
             last[at] = last[at].extended(column)
         if len(last[at]) > len(first[at]) and (
-            each.domain.ordered or FEW * (len(last[at]) - len(first[at])) > len(first[at]) + LEAST
+            each.domain.ordered or ratio * (len(last[at]) - len(first[at])) > len(first[at]) + least
         ):
             return None
 

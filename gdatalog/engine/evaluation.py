@@ -205,7 +205,8 @@ class Evaluation:
         if found is not None and found.fresh(made_of, below):
             return found.relations[name]
         before = None if found is None else found.relations.get(name)
-        news = None if found is None else news_since(found, made_of, below)
+        tuning = self.context.tuning
+        news = None if found is None else news_since(found, made_of, below, tuning)
         if before is not None and news is not None and before.store.here:
             relation = before
             for keys, count in self._new_seeds(name, news.facts[0], news):
@@ -303,7 +304,7 @@ class Evaluation:
         here = self.context.device is CPU
         if found is None or not here or any(map(lies_away, found.relations.values())):
             return None
-        news = news_since(found, self._made_of(stratum), self._below(stratum))
+        news = news_since(found, self._made_of(stratum), self._below(stratum), self.context.tuning)
         if news is None:
             return None
         changed = {name: rows for (name, own), rows in news.rows.items() if not own}

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdatalog.engine.best import Best
-from gdatalog.engine.choose import DEEP, LAUNCH, ROUNDS, SHALLOW, SMALL
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Seeds, relation_of
 from gdatalog.engine.device import CPU
@@ -96,10 +95,10 @@ def plan_recursive(
 
 def _strategy(splits: Splits, counted: bool) -> tuple[Strategy, Parted | None]:
     """The first strategy, and the rules of its rounds where they are split."""
-    stratum, inputs = splits.stratum, splits.inputs
+    stratum, inputs, tuning = splits.stratum, splits.inputs, splits.context.tuning
     # What compiled loops do not suit is left to rounds; what is soon done is not worth compiling.
     unsuited: tuple[When, ...] = (Unsuited(),)
-    enough: tuple[When, ...] = (Rows(ROUNDS), Bytes(splits.context.memory))
+    enough: tuple[When, ...] = (Rows(tuning.rounds_most), Bytes(splits.context.memory))
     here = splits.context.device is CPU
     if splits.split is not None:
         keys = tuple(
@@ -124,7 +123,8 @@ def _strategy(splits: Splits, counted: bool) -> tuple[Strategy, Parted | None]:
     worklist = Worklist(Fallback(unsuited, SemiNaive(projections)))
     if one.forced:
         return worklist, parts
-    return SemiNaive(projections, Fallback((SmallRounds(DEEP, SHALLOW),), worklist)), parts
+    small = SmallRounds(tuning.worklist_rounds, tuning.worklist_round_rows)
+    return SemiNaive(projections, Fallback((small,), worklist)), parts
 
 
 def _in_place(splits: Splits) -> InPlace | None:
@@ -145,13 +145,15 @@ def _on_device(run: StratumRun, parts: Parted | None) -> Strategy:
     bitmap = MarkedRounds(*_over(parts, *_args(run)))
     marked = BitmapRounds(projections, Fallback((Unsuited(),), rounds))
     large = marked if bitmap.followers else rounds
-    knobs = run.context.knobs
+    knobs, tuning = run.context.knobs, run.context.tuning
     first = (plan for _, plan in rule_plans(StratumRun(*_over(parts, *_args(run)))))
     cost = sum(join.cost for plan in first for join in plan.joins if join.given is None)
-    if knobs.strategy == "auto" and knobs.telling == "auto" and cost <= SMALL:
-        return SemiNaive(projections, Fallback((LargeTurns(SMALL, LAUNCH),), large), on_host=True)
+    if knobs.strategy == "auto" and knobs.telling == "auto" and cost <= tuning.device_from:
+        turns = LargeTurns(tuning.device_from, tuning.device_from_turn)
+        return SemiNaive(projections, Fallback((turns,), large), on_host=True)
     small = large is marked and bitmap.small
-    return SemiNaive(projections, Fallback((Rows(ROUNDS),), marked)) if small else large
+    until = Fallback((Rows(tuning.rounds_most),), marked)
+    return SemiNaive(projections, until) if small else large
 
 
 def _args(run: StratumRun) -> tuple[Stratum, Seeds, StratumInputs]:

@@ -37,13 +37,6 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
-# New rows up to which a rule is run breadth-first without asking how long it will take.
-SMALL = 100_000
-# Where more rows are new than these, and as many as there were, to start again had been better.
-ENOUGH = 10_000
-# More rows of the stratum itself are not looked at for the sake of a plan.
-LOOKED_AT = 1_000_000
-
 
 class Following(Rounds):
     """A stratum whose relations are known, and go on from there."""
@@ -119,7 +112,7 @@ class Following(Rounds):
 
     def _too_many(self) -> bool:
         return any(
-            table.came > max(ENOUGH, self.known[name].at_most)
+            table.came > max(self.context.tuning.news_derived_most, self.known[name].at_most)
             for name, table in self.tables.items()
         )
 
@@ -134,12 +127,12 @@ class Following(Rounds):
 
     def _of_new_rows(self, rule: CheckedRule) -> Iterator[Derived]:
         """What a rule gives for the new rows of each of its atoms."""
-        plan = self._plan(rule)
+        plan, most = self._plan(rule), self.context.tuning.news_breadth_first
         for number, join in enumerate(plan.joins):
             assert join.given is not None
             delta = self.deltas.get(join.given.relation)
             if delta is not None and delta.length:
-                yield from self._by_parts(_only(plan, number), delta.length > SMALL)
+                yield from self._by_parts(_only(plan, number), delta.length > most)
 
     def _plan(self, rule: CheckedRule) -> RulePlan:
         """One join for each atom that may have new rows, with all rows of all others."""
@@ -158,7 +151,7 @@ class Following(Rounds):
         Not so where it asks what is not there, or how much there is: then all rows count.
         """
         (join,) = plan.joins
-        whole = _asked_as_a_whole(join.steps)
+        whole, tuning = _asked_as_a_whole(join.steps), self.context.tuning
         choices: list[list[TrieRef]] = []
         led: Mapping[int, Array] = {}
         if join.given is not None and not large:
@@ -167,7 +160,7 @@ class Following(Rounds):
             relation = self._relation(ref.relation)
             near = None
             if number in led and number not in whole:
-                near = nearby(relation, ref, self._bits(ref.relation), led[number])
+                near = nearby(relation, ref, self._bits(ref.relation), led[number], tuning)
             parts = relation.parts if near is None else (near,)
             if number in whole or ref.ranked or ref.weighted or parts == (relation,):
                 choices.append([ref])
@@ -214,7 +207,7 @@ class Following(Rounds):
         if table is None:
             relation = self.inputs.relation(name)
             return Estimated(relation, relation.at_most)
-        if table.length > LOOKED_AT:
+        if table.length > self.context.tuning.news_statistics_most:
             return Assumed(table.length, isqrt(table.length), self.inputs.schemas[name].arity)
         return Estimated(table.known, table.length)
 

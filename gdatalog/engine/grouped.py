@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 from gdatalog.plan.dedup import groups_of, kept_apart, level_of
 from gdatalog.plan.nodes import Compact, JoinPlan
+from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass
 from gdatalog.storage.trie import Trie
 
-# Bits of a number that a group's rows are told apart by: of a bitmap, of one for rows on the way,
-# and of a hash set's keys. They stay in a core's own cache.
-BITMAP_BITS, COMPACT_BITS, MOST_KEY_BITS = 23, 20, 62
+MOST_KEY_BITS = 62  # of the keys of a hash set
 LOOKS, LOOKS_EACH = 16, 4  # at 64 words of a bitmap: for a group, and for each row of it
-LEAST_GROUPS = 64  # so that there is work for each thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ class Grouped:
     compacts: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
-def grouped_of(join: JoinPlan, tries: Sequence[Trie]) -> Grouped | None:
+def grouped_of(join: JoinPlan, tries: Sequence[Trie], tuning: Tuning) -> Grouped | None:
     """How the rows of a join over these tries are told apart group by group; None if not so."""
     groups = groups_of(join)
     if groups is None:
@@ -38,7 +36,7 @@ def grouped_of(join: JoinPlan, tries: Sequence[Trie]) -> Grouped | None:
 
     first = level_of(join, groups.by[0])
     many = len(tries[first.trie].levels[first.depth])
-    if bits(groups.keys) > MOST_KEY_BITS or many < LEAST_GROUPS:
+    if bits(groups.keys) > MOST_KEY_BITS or many < tuning.groups_from:
         return None
     # Bitmaps are looked through for each group, 64 words at a time.
     looks = max(LOOKS, LOOKS_EACH * groups.estimate / max(1, many))
@@ -47,6 +45,6 @@ def grouped_of(join: JoinPlan, tries: Sequence[Trie]) -> Grouped | None:
     for number, step in enumerate(join.steps):
         if isinstance(step, Compact):
             names = kept_apart(join, groups, step)
-            if names is not None and bits(names) <= min(widest, COMPACT_BITS):
+            if names is not None and bits(names) <= min(widest, tuning.step_bitmap_bits):
                 compacts.append((number, names))
-    return Grouped(bits(groups.keys) > min(widest, BITMAP_BITS), tuple(compacts))
+    return Grouped(bits(groups.keys) > min(widest, tuning.group_bitmap_bits), tuple(compacts))

@@ -26,16 +26,13 @@ from gdatalog.engine.marks import Marks
 from gdatalog.engine.runs import Runs
 from gdatalog.engine.sorted_rows import SEARCH, SortedRows
 from gdatalog.executors.ops import Ops
+from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.values import TypeName
 from gdatalog.watching import working_space
 
-# Rows, up to which sorting them is as quick as anything.
-FEW = 1 << 13
-# Marks of so many bytes are always worth their room; larger ones if there is a row for so many.
-CHEAP, BYTES_PER_ROW = 1 << 25, 16
 AT_ONCE = 1 << 20  # rows that are told to something else
 SHARE = 16  # a hash set grows fourfold where that takes such a part of the spare memory at the most
 # Rows that are compared with those that are known at a time, at most and at least.
@@ -59,6 +56,7 @@ class Growing:
         telling: Telling = "auto",
         spare: Callable[[], int] = lambda: 1 << 40,
         hold: Callable[[int], None] = lambda count: None,
+        tuning: Tuning = DEFAULT,
     ) -> None:
         self.columns = columns
         self.types = types
@@ -67,6 +65,7 @@ class Growing:
         self.telling = telling
         self.spare = spare
         self.hold = hold
+        self.tuning = tuning
         self.runs = Runs(columns, types, ops)
         self.indexed = False  # whether plans read indexes of it
         self.hash_indexes = HashIndexes(len(types))
@@ -208,7 +207,8 @@ class Growing:
     def _choose(self, rows: Columns) -> None:
         """Whether marks serve better than sorted runs by now; or what is forced."""
         count = self.length + len(rows[0])
-        if self.telling == "sort" or (self.telling == "auto" and count < FEW):
+        few = self.telling == "auto" and count < self.tuning.new_rows_sorted
+        if self.telling == "sort" or few:
             return
         if self.space is not None:
             self._switch(self._best(self.space, count, self.telling == "hash"), ())
@@ -223,9 +223,9 @@ class Growing:
 
     def _best(self, space: KeySpace, count: int, hashing: bool) -> Known:
         """What tells new rows best, of so many; `hashing`: whether a hash set may."""
-        spare = self.spare() // 2
+        spare, tuning = self.spare() // 2, self.tuning
         marks, slots = Marks.bytes_for(space), Hashed.bytes_for(count)
-        cheap = marks <= max(CHEAP, BYTES_PER_ROW * count, slots)
+        cheap = marks <= max(tuning.bitmap_bytes, tuning.bitmap_bytes_each * count, slots)
         wanted = cheap if self.telling == "auto" else self.telling == "marks"
         if self.telling != "sort" and marks <= spare and wanted:
             return Marks(space)

@@ -66,9 +66,6 @@ from gdatalog.storage.rows import Columns, firsts
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
-# Rows that the rules walk: if there are fewer rounds are tried first, which need no compilation.
-FEW = 2_000
-MOST_DIRECT = 1 << 27  # codes of groups that are their numbers
 MOST_GROUPS = 1 << 30
 LEAST_ROOM = 1024  # for groups that are numbered
 SAFE_INT, SAFE_FLOAT = 2.0**62, 1e290
@@ -159,7 +156,8 @@ class InPlace(StratumRun):
     @property
     def small(self) -> bool:
         """Whether rounds are tried first, which need no compilation."""
-        return self.context.knobs.strategy != "lftj" and self.size < FEW
+        forced = self.context.knobs.strategy == "lftj"
+        return not forced and self.size < self.context.tuning.in_place_from
 
     # --------------------------------------------------------------------------------- running
 
@@ -325,7 +323,7 @@ class InPlace(StratumRun):
         """Up to how many codes they are the groups' numbers."""
         size = self.size + sum(count for _, count in rows.values())
         spare = self.context.limits.spare() // (2 * BYTES * self.context.knobs.workers)
-        return min(MOST_DIRECT, 16 * size + 4096, spare)
+        return min(self.context.tuning.direct_groups_most, 16 * size + 4096, spare)
 
     # ------------------------------------------------------------------------------------ values
 

@@ -32,9 +32,6 @@ from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
 from gdatalog.watching import Work
 
-FEW = 20_000  # rows of what a stratum reads: fewer are tried by the other rounds first
-SHARE = 4  # marks may take one part of so many of what the device has free
-
 
 @dataclass(frozen=True, slots=True)
 class Follower:
@@ -105,7 +102,7 @@ class MarkedRounds(StratumRun):
         names = {atom.name for rule in self.stratum.rules for atom in atoms(rule)}
         rows = sum(count_of(part) for parts in self.seeds.values() for part in parts)
         rows += sum(self.inputs.relation(name).length for name in names - self.tables.keys())
-        return rows < FEW
+        return rows < self.context.tuning.bitmap_rounds_from
 
     @cached_property
     def followers(self) -> list[Follower]:
@@ -158,7 +155,8 @@ class MarkedRounds(StratumRun):
             if name not in spaces or not spaces[name].spans:
                 return None
         room, _ = device.room(self.context.memory)
-        if sum(space.size for space in spaces.values()) // 8 > room // SHARE:
+        share = self.context.tuning.bitmap_room_share
+        if sum(space.size for space in spaces.values()) // 8 > room // share:
             return None
         found = {}
         for name, (rows, count) in first.items():

@@ -16,6 +16,7 @@ from time import perf_counter
 import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.plan.effects import may_fail, participants
 from gdatalog.plan.nodes import (
     Apply,
@@ -43,9 +44,7 @@ from gdatalog.storage.trie import Trie
 
 TrieOf = Callable[[TrieRef], Trie]
 
-LONG = 100_000  # rows of a relation whose index one may wait for
 SAMPLE = 512  # rows that tell which part of a relation some values leave
-WORTH = 0.5  # the part that is left, at the most, where a pass is worth its time
 
 # A comparison with its sides exchanged.
 TURNED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -93,7 +92,7 @@ def narrowed(
     join: JoinPlan,
     trie_of: TrieOf,
     relation_of: Callable[[TrieRef], Relation | None],
-    scope: Scope,
+    context: ExecutionContext,
     tell: Callable[[TrieRef, Trie, float | None], None],
 ) -> TrieOf:
     """`trie_of`, but for tries of long relations that are not there yet: those of the rows that
@@ -102,19 +101,19 @@ def narrowed(
     """
     if may_fail(join.steps):
         return trie_of  # what fails is told of by running a part of the join
-    atoms = _atoms(join, relation_of, scope)
+    atoms, tuning = _atoms(join, relation_of, context.scope), context.tuning
     if any(atom.relation.afar is not None and atom.relation.afar.away for atom in atoms):
         return trie_of  # rows are not fetched for the sake of a few
     # An index that two atoms share would be narrowed by what only one of them needs.
     times = Counter(join.tries)
-    waiting = [a for a in atoms if times[a.ref] == 1 and _is_waited_for(a)]
+    waiting = [a for a in atoms if times[a.ref] == 1 and _is_waited_for(a, tuning.narrowed_from)]
     if not waiting or not any(atom.compared for atom in atoms):
         return trie_of
-    _reduce(atoms)
+    _reduce(atoms, tuning.narrowed_share)
     found: dict[TrieRef, Trie] = {}
     for atom in waiting:
         whole = atom.relation
-        if atom.rows is not None and len(atom.rows) <= WORTH * whole.at_most:
+        if atom.rows is not None and len(atom.rows) <= tuning.narrowed_share * whole.at_most:
             part, began = whole.part(atom.rows), perf_counter()
             found[atom.ref] = part.trie(atom.ref.columns, _tests(atom.ref), atom.ref.weighted)
             whole.narrowed.add(atom.ref.columns)
@@ -122,10 +121,10 @@ def narrowed(
     return lambda ref: found[ref] if ref in found else trie_of(ref)
 
 
-def _is_waited_for(atom: _Atom) -> bool:
+def _is_waited_for(atom: _Atom, least: int) -> bool:
     relation, ref = atom.relation, atom.ref
     return (
-        relation.at_most >= LONG
+        relation.at_most >= least
         and ref.columns not in relation.narrowed
         and not relation.indexed(ref.columns, _tests(ref), ref.weighted)
     )
@@ -210,8 +209,9 @@ def _bounds(step: Step, scope: Scope) -> Iterator[tuple[str, str, int]]:
             yield left.name, op, encode_value(value, right.type, scope.symbols)
 
 
-def _reduce(atoms: Sequence[_Atom]) -> None:
-    """Leaves out rows that hold another value than a constant or what other atoms leave."""
+def _reduce(atoms: Sequence[_Atom], most: float) -> None:
+    """Leaves out rows that hold another value than a constant or what other atoms leave, where a
+    pass is expected to leave such a share at most."""
     allowed: dict[str, Array] = {}
     for atom in atoms:
         keys = [(at, term) for at, term in enumerate(atom.terms) if isinstance(term, int)]
@@ -219,7 +219,7 @@ def _reduce(atoms: Sequence[_Atom]) -> None:
             atom.keep(rows_with(atom.column(at), key))
         for at, op, key in atom.bounds:
             sample = COMPARE[op](atom.sample(at), key)
-            if np.count_nonzero(sample) <= WORTH * len(sample):
+            if np.count_nonzero(sample) <= most * len(sample):
                 atom.keep(np.flatnonzero(COMPARE[op](atom.column(at), key)))
         if atom.rows is not None:
             _allow(atom, allowed)
@@ -227,7 +227,7 @@ def _reduce(atoms: Sequence[_Atom]) -> None:
     while True:
         # The shorter first: what they leave makes the passes over the longer ones count.
         for number, atom in sorted(enumerate(atoms), key=lambda entry: len(entry[1])):
-            found = _worthwhile(atom, number, allowed, idle)
+            found = _worthwhile(atom, number, allowed, idle, most)
             if found is not None:
                 break
         else:
@@ -239,7 +239,11 @@ def _reduce(atoms: Sequence[_Atom]) -> None:
 
 
 def _worthwhile(
-    atom: _Atom, number: int, allowed: dict[str, Array], idle: set[tuple[int, str, int, int]]
+    atom: _Atom,
+    number: int,
+    allowed: dict[str, Array],
+    idle: set[tuple[int, str, int, int]],
+    most: float,
 ) -> tuple[int, str] | None:
     """The level and the variable by which to pass over an atom's rows, if by any."""
     shares: list[tuple[float, int, str]] = []
@@ -249,7 +253,7 @@ def _worthwhile(
         tried = (number, name, len(atom), len(allowed[name]))
         if tried not in idle:
             share = _share(atom, at, allowed[name])
-            if share <= WORTH:
+            if share <= most:
                 shares.append((share, at, name))
             else:
                 idle.add(tried)

@@ -12,15 +12,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from gdatalog.plan.nodes import JoinPlan, Seek, Slot, TrieRef
+from gdatalog.plan.tuning import Tuning
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.membership import Bits
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, sorted_set
 from gdatalog.storage.selection import rows_among
 from gdatalog.storage.table import Array
-
-LONG = 100_000  # rows of a relation whose index one may wait for
-SHARE = 16  # at most one row in so many is worth a pass
 
 
 def led_to(join: JoinPlan, rows: Columns) -> dict[int, Array]:
@@ -38,10 +36,12 @@ def led_to(join: JoinPlan, rows: Columns) -> dict[int, Array]:
     return found
 
 
-def nearby(relation: Relation, ref: TrieRef, bits: Bits | None, values: Array) -> Relation | None:
+def nearby(
+    relation: Relation, ref: TrieRef, bits: Bits | None, values: Array, tuning: Tuning
+) -> Relation | None:
     """The rows that hold one of the values in the first column of a trie; None if all rows are
     better indexed by it, or have been."""
-    if relation.at_most < LONG or ref.ranked or ref.weighted:
+    if relation.at_most < tuning.narrowed_from or ref.ranked or ref.weighted:
         return None
     large = relation.parts[0]
     tests = tuple((test.left, test.op, test.right) for test in ref.tests)
@@ -50,7 +50,8 @@ def nearby(relation: Relation, ref: TrieRef, bits: Bits | None, values: Array) -
     wanted = sorted_set(values)
     rows = None if bits is None else bits.rows_with(ref.columns[0], wanted)
     if rows is None:
-        if ref.columns in large.narrowed or len(wanted) * SHARE > relation.at_most:
+        few = len(wanted) * tuning.looked_up_share <= relation.at_most
+        if ref.columns in large.narrowed or not few:
             return None
         large.narrowed.add(ref.columns)
         rows = _by_a_pass(relation, ref.columns[0], wanted)

@@ -14,6 +14,7 @@ import numpy as np
 
 from gdatalog.engine.texts import Facts
 from gdatalog.parser.syntax import Atom
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import CheckedRule, Schema
 from gdatalog.records import dataclass
 from gdatalog.storage.lineage import Version
@@ -22,9 +23,6 @@ from gdatalog.storage.relation import Relation
 # A relation that was read: one from below, by its name, or the data beside the rules of one.
 Read = tuple[str, bool]
 
-# More new rows than these, if they are more than this share of all, are not followed: to start
-# again costs less.
-FEW, SHARE = 1000, 0.3
 # Rows up to which what was made again is compared with what was there.
 COMPARED = 1 << 21
 SAMPLE = 64
@@ -70,7 +68,9 @@ class News:
     rows: Mapping[Read, Sequence[Relation]]
 
 
-def news_since(before: Remembered, made_of: MadeOf, below: Mapping[Read, Relation]) -> News | None:
+def news_since(
+    before: Remembered, made_of: MadeOf, below: Mapping[Read, Relation], tuning: Tuning
+) -> News | None:
     """What has come since a stratum was evaluated; None if it is not only that something came,
     or if it is too much."""
     old = before.made_of
@@ -90,7 +90,7 @@ def news_since(before: Remembered, made_of: MadeOf, below: Mapping[Read, Relatio
         if relation is None or since is None:
             return None
         count = sum(part.at_most for part in since)
-        if count > max(FEW, SHARE * relation.at_most):
+        if count > max(tuning.news_most, tuning.news_share * relation.at_most):
             return None
         if count:
             rows[read] = since

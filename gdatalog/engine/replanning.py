@@ -21,8 +21,6 @@ from gdatalog.planner.sizes import Assumed, Size
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
-SHIFT = 16.0  # times
-REPLAN = 1_000_000  # rows that a rule's rounds look at before its plan is worth a look
 SAMPLE = 2000  # rows, by which different values are counted
 
 
@@ -33,6 +31,7 @@ class Replanning:
         self.run = run
         self.rule = rule
         self.variants = variants
+        self.tuning = run.context.tuning
         read = {ref.relation for each in variants for ref in each.growing}
         self.planned: dict[tuple[str, Version], int] = dict.fromkeys(
             ((name, "full") for name in read), UNKNOWN
@@ -49,10 +48,11 @@ class Replanning:
         if not self.chooses:
             return
         looked = sum(each.looked for each in self.variants)
-        if looked - self.looked < REPLAN:
+        if looked - self.looked < self.tuning.replanned_from:
             return
         sizes = {key: self._rows(*key) for key in self.planned}
-        if not any(_shifted(rows, self.planned[key]) for key, rows in sizes.items()):
+        times = self.tuning.replanned_shift
+        if not any(_shifted(rows, self.planned[key], times) for key, rows in sizes.items()):
             return
         self.looked, self.planned = looked, sizes
         run = self.run
@@ -87,9 +87,9 @@ class Replanning:
         return Assumed(rows, max(1, rows // 10), arity, each=each)
 
 
-def _shifted(now: int, before: int) -> bool:
+def _shifted(now: int, before: int, times: float) -> bool:
     low, high = sorted((max(1, now), max(1, before)))
-    return high >= SHIFT * low
+    return high >= times * low
 
 
 def _largest(table: Growing) -> Relation | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import BYTES_PER_ROW, levels_of
-from gdatalog.engine.choose import NOTICED, Choice, TooMany, allowing, choose, remember
+from gdatalog.engine.choose import Choice, TooMany, allowing, choose, remember
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
 from gdatalog.engine.derived import Blocks, Derived, Rows, count_of, one_after_another
@@ -35,7 +35,6 @@ from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.records import dataclass, replace
 from gdatalog.spent import Costs, so_far
 
-ORDERED = 1 << 14  # rows that are put in order; fewer are sorted where they are kept
 TURN = 10_000  # rows: what a turn of a rule costs besides
 
 
@@ -111,11 +110,12 @@ class Run:
         """The distinct rows of loops, sorted if that takes little."""
         count = sum(len(block[0]) for block in blocks)
         hashed = nest.grouped is not None and nest.grouped.hashed
-        if self.context.device is CPU and count >= ORDERED and not hashed and ascends(nest.join):
+        tuning, here = self.context.tuning, self.context.device is CPU
+        if here and count >= tuning.sorted_from and not hashed and ascends(nest.join):
             held = sum(column.nbytes for block in blocks for column in block)
             if held <= self.limits.spare() // 2:
                 with self.limits.account.working("answers", held):
-                    rows = one_after_another(blocks)
+                    rows = one_after_another(blocks, tuning.sorted_stretch)
                 if rows is not None:
                     return rows
         return Blocks(blocks, count)
@@ -127,11 +127,13 @@ class Run:
     # ------------------------------------------------------------------------------- choosing
 
     def _nest(self, number: int, form: Form) -> Nest:
-        knobs = self.context.knobs
+        context, knobs = self.context, self.context.knobs
         if self.lasting is not None and knobs.strategy == "auto":
             knobs = replace(knobs, strategy="levelwise")  # the rounds of a fixpoint are small
         join, counted = self.plan.joins[number], self.report is not None
-        return Nest(join, form, self.sources, knobs, self.context.device, counted=counted)
+        return Nest(
+            join, form, self.sources, knobs, context.device, counted=counted, tuning=context.tuning
+        )
 
     def _run(
         self,
@@ -157,7 +159,7 @@ class Run:
                             self.report.saw(nest.seen)
                 return
             except TooMany:
-                remember(nest, max(NOTICED, self.limits.looked - before))
+                remember(nest, max(nest.tuning.overrun_counted, self.limits.looked - before))
             except GiveUp as reason:
                 # Only the other executor tells failures from what does not matter.
                 told = str(reason) or "a computation failed, or a number left 62 bits"

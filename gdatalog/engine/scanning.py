@@ -14,8 +14,6 @@ from gdatalog.plan.nodes import Apply, Constant, Expr, Filter, JoinPlan, Paramet
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
 
-PASSES = 32  # scans that take as long as building an index
-
 
 def least_scanned(knobs: Knobs) -> int | None:
     """How many rows a relation has, at least, that is scanned: fewer are kept sorted, and an index
@@ -25,10 +23,11 @@ def least_scanned(knobs: Knobs) -> int | None:
     return 0 if knobs.scans == "always" else FEW
 
 
-def indexed(plan: RulePlan, relation_of: Callable[[str], Relation]) -> bool:
-    """Whether indexes serve a rule better than the scans of its plan."""
+def indexed(plan: RulePlan, relation_of: Callable[[str], Relation], scans: int) -> bool:
+    """Whether indexes serve a rule better than the scans of its plan. After so many `scans` of the
+    same columns they do."""
     return any(
-        _serves(join, relation_of(join.scan.relation))
+        _serves(join, relation_of(join.scan.relation), scans)
         for join in plan.joins
         if join.scan is not None
     )
@@ -41,13 +40,13 @@ def scanned(join: JoinPlan, relation: Relation) -> None:
         relation.scans[fixed] = relation.scans.get(fixed, 0) + 1
 
 
-def _serves(join: JoinPlan, relation: Relation) -> bool:
+def _serves(join: JoinPlan, relation: Relation, scans: int) -> bool:
     """Whether an index of the relation is there that leads to the rows that a scan looks for, or
     has all that it asks; or whether one should be built."""
     assert join.scan is not None
     used = frozenset(join.scan.columns)
     fixed, bounded = _compared(join)
-    if relation.scans.get(fixed, 0) >= PASSES:
+    if relation.scans.get(fixed, 0) >= scans:
         return True
     for order, tests, weighted, ranked in relation.indexes:
         whole = weighted or not join.bag or len(order) == len(relation.types)

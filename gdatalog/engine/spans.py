@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from gdatalog.printer.worklist import Recursive
 
 
-# How many rows there may be of one value for each to have a stamp.
-MOST_STAMPS = 1 << 26
-
 Spans = dict[str, dict[int, Span | None]]  # by relation and column; None: nobody knows
 Place = tuple[str, int]
 
@@ -131,14 +128,14 @@ def narrow(span: Span | None) -> bool:
     return span is not None and span[0] >= INT32_MIN and span[1] <= INT32_MAX
 
 
-def stamps_for(spans: Sequence[Span | None]) -> int:
-    """How many rows there could be of one value; 0 if too many for stamps."""
+def stamps_for(spans: Sequence[Span | None], most: int) -> int:
+    """How many rows there could be of one value; 0 if more than `most`: too many for stamps."""
     count = 1
     for span in spans:
         if span is None:
             return 0
         count *= span[1] - span[0] + 1
-    return count if count <= MOST_STAMPS or not spans else 0
+    return count if count <= most or not spans else 0
 
 
 def limits_of(spans: Mapping[int, Span | None]) -> Array:

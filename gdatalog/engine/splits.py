@@ -42,12 +42,7 @@ if TYPE_CHECKING:
     from gdatalog.printer.worklist import Listed, Recursive
 
 
-# Up to how many stamps bytes are best, which have to be cleared after 255 values.
-BYTES = 1 << 20
-# On a GPU: bytes of a tile's list and marks for each row there may be; tiles that keep it busy.
-LIST_BYTES, BUSY = 5, 128
-# Rows of what a stratum reads: fewer are tried by rounds first; so many are not.
-FEW, MANY = 2_000, 50_000
+LIST_BYTES = 5  # of a GPU's tile: its list and marks, for each row that there may be
 OFTEN = 2_000.0  # times that a fixpoint looks at a row, for the choice of the compiler's passes
 
 
@@ -112,7 +107,7 @@ class Splits(StratumRun):
     @property
     def small(self) -> bool:
         """Whether rounds are tried first, which need no compilation."""
-        return not self.forced and self.read_rows < FEW
+        return not self.forced and self.read_rows < self.context.tuning.partitioned_from
 
     @property
     def forced(self) -> bool:
@@ -202,7 +197,7 @@ class Splits(StratumRun):
             own = spans[name]
             group = seeds[name]
             others = [column for column in range(len(own)) if column != self.columns[name]]
-            stamps = stamps_for([own[column] for column in others])
+            stamps = stamps_for([own[column] for column in others], context.tuning.stamps_most)
             rows = {column: np.int32 if narrow(span) else np.int64 for column, span in own.items()}
             lists.append(self._listed(name, group, already.get(name), rows, stamps))
             kept = [column for column in rows if not counts or column in others]
@@ -225,13 +220,13 @@ class Splits(StratumRun):
 
     def _enough(self, values: int, rooms: Sequence[ListRoom]) -> bool:
         """Whether a GPU's tiles are busy with values; a few that lead far are slow, one by one."""
-        context = self.context
+        context, tuning = self.context, self.context.tuning
         if context.device is CPU:
             return True
         free, _ = context.device.room(context.memory)
         most = free // (2 * max(1, sum(LIST_BYTES * room.stamps for room in rooms)))
-        small = self.forced or self.read_rows <= MANY
-        return most > 0 and (small or min(values, most) >= BUSY)
+        small = self.forced or self.read_rows <= tuning.tiles_from
+        return most > 0 and (small or min(values, most) >= tuning.tiles_busy)
 
     def _listed(
         self,
@@ -241,7 +236,7 @@ class Splits(StratumRun):
         rows: Mapping[int, type[np.generic]],
         stamps: int,
     ) -> Listed:
-        split = self.columns[name]
+        split, bytes_most = self.columns[name], self.context.tuning.byte_stamps_most
 
         def dtypes(held: Grouped | None) -> tuple[str, ...]:
             if held is None:
@@ -256,7 +251,7 @@ class Splits(StratumRun):
             tuple(np.dtype(rows[column]).name for column in sorted(rows)),
             dtypes(group),
             None if known is None else dtypes(known),
-            None if not stamps else "uint8" if stamps <= BYTES else "int32",
+            None if not stamps else "uint8" if stamps <= bytes_most else "int32",
         )
 
     def _printed(

@@ -92,6 +92,7 @@ class StratumRun:
                     context.knobs.telling,
                     context.limits.spare,
                     partial(context.limits.charge, name),
+                    context.tuning,
                 )
             )
 
@@ -207,7 +208,8 @@ class StratumRun:
         with context.limits.watch.work("planning", self.called(rule)), spending("planning"):
             least = self._least_scanned()
             plan = planned(least) if least is not None else None
-            if plan is None or not plan.joins or indexed(plan, inputs.relation):
+            scans = context.tuning.index_scans
+            if plan is None or not plan.joins or indexed(plan, inputs.relation, scans):
                 plan = patiently(self._rows_read(rule), partial(planned, None), None)
             if context.cluster is not None and not self.recursive(rule):
                 plan = self._where_it_lies(rule, plan) or plan
@@ -277,9 +279,8 @@ class StratumRun:
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         if context.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
             with spending("indexing"):
-                trie_of = narrowed(
-                    plan.joins[0], trie_of, self._finished, context.scope, self._told
-                )
+                (join,) = plan.joins
+                trie_of = narrowed(join, trie_of, self._finished, context, self._told)
         if report is not None:
             report.seconds += perf_counter() - began
             report.spent(so_far() - before)
@@ -366,7 +367,9 @@ class StratumRun:
 
     def _told(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
         """Tells a profile of an index that is read."""
-        self.context.ledger.index(ref, self.inputs.schemas[ref.relation].columns, trie, seconds)
+        ledger = self.context.ledger
+        if ledger.lasting:  # else the relation may be a part of one, which has no schema
+            ledger.index(ref, self.inputs.schemas[ref.relation].columns, trie, seconds)
 
 
 @contextmanager

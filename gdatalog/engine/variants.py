@@ -31,6 +31,7 @@ from gdatalog.engine.stratum import NO_PARTS, Parts, StratumRun
 from gdatalog.executors.fresh import CROWDED, ENDLESS, Loops
 from gdatalog.executors.lftj import DONE, OUTSIDE, GiveUp
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.records import dataclass, field, replace
 from gdatalog.spent import Costs, so_far
@@ -43,11 +44,6 @@ if TYPE_CHECKING:
     from gdatalog.printer.module import Printed
 
 
-# Rows that breadth-first rounds look at before loops are worth compiling, and that a round may look
-# at in any case.
-LOOPS, LEAST = 300_000.0, 200_000
-# Rows that are not worth another thread for loops, by what they look at and as they come.
-SHORT, FEW = 50_000.0, 1 << 14
 TURN, LOOPS_TURN = 15_000, 10_000  # rows: what a turn of a rule costs besides, and one of loops
 COMBINATION, MERGING = 30_000, 16  # the same of one combination of runs; and to merge a row
 BY_LOOPS = Choice(False, "the rounds are worth it")
@@ -81,6 +77,7 @@ class Variant:
     report: RuleRun | None = None  # what a profile is told of the whole plan
     found: int = 0  # new rows that loops have found in this round
     called: str = field(init=False)  # for who looks on
+    tuning: Tuning = field(init=False)
     lasting: dict[int, Any] = field(default_factory=dict)  # what it remembers of all rounds
     # Of the plan: its join, the relation whose new rows it follows, the numbers of the indexes of
     # relations that the fixpoint changes, and these.
@@ -93,6 +90,7 @@ class Variant:
 
     def __post_init__(self) -> None:
         self.called = self.run.called(self.rule)
+        self.tuning = self.run.context.tuning
         self._read()
 
     def _read(self) -> None:
@@ -215,9 +213,10 @@ class Variant:
         """Breadth-first, as long as that is worth it; None if it has not come to the end."""
         if not self._may_loop() or self.unprintable:
             return self._in_levels(parts, did)
-        limits = self.run.context.limits
+        limits, tuning = self.run.context.limits, self.tuning
+        most = max(tuning.loops_from_round, int(tuning.loops_from) - self.looked)
         try:
-            with allowing(limits, max(LEAST, int(LOOPS) - self.looked), LoopsPay):
+            with allowing(limits, most, LoopsPay):
                 return self._in_levels(parts, did)
         except LoopsPay:
             self.lasting.clear()  # rows that were noted as followed have led nowhere yet
@@ -266,7 +265,7 @@ class Variant:
             return False
         if self.loops or self.run.context.knobs.strategy == "lftj":
             return True
-        if self.looked + self.new_rows * self._each() < LOOPS:
+        if self.looked + self.new_rows * self._each() < self.tuning.loops_from:
             return False
         table = self.run.tables[self.plan.relation]
         assert isinstance(table, Growing)
@@ -353,7 +352,7 @@ class Variant:
         grown: Mapping[TrieRef, HashTrie],
         did: RuleRound,
     ) -> bool:
-        limits = self.run.context.limits
+        limits, tuning = self.run.context.limits, self.tuning
         known, loops, before = table.loops(), None, 0
         began = perf_counter()
         count = len(given[0]) if given else 1
@@ -364,11 +363,13 @@ class Variant:
                     return False
                 if self.rate < inf:
                     self.waiting += count * self.rate
-                if self.waiting >= LOOPS:
+                if self.waiting >= tuning.loops_from:
                     loops.use(self._function(loops.printed, self.waiting))
                     self.waiting = 0.0
                 most = self.run.context.knobs.workers - 1.0
-                hands = 1 + int(min(most, max(count / FEW, count * self.rate / SHORT)))
+                given_by = count / tuning.loops_given_each
+                looked_by = count * self.rate / tuning.loops_looked_each
+                hands = 1 + int(min(most, max(given_by, looked_by)))
                 before = 0
                 loops.begin({f"new{at}": column for at, column in enumerate(given)}, hands)
             room = known.room if isinstance(known, Hashed) else ENDLESS

@@ -120,6 +120,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
             device.name,
             why,
             context.knobs,
+            context.tuning,
             tuple(asked),
             tuple(notes),
             tuple(indexes.values()),

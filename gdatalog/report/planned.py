@@ -11,6 +11,7 @@ from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import OnWorkers, Spread
 from gdatalog.plan.stratum import InPlaceLattice, Partitioned, StratumPlan
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.report.folded import WORK
@@ -58,6 +59,7 @@ class Planned:
     device: str = "cpu"
     why: str = ""
     knobs: Knobs = Knobs()
+    tuning: Tuning = Tuning()
     asked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     indexes: tuple[NamedIndex, ...] = ()
@@ -151,7 +153,7 @@ class Planned:
         if join.given is not None and not join.given.columns:
             executor = _following(self.knobs, by_parts)
         else:
-            choice = foreseen(plan, number, self.knobs)
+            choice = foreseen(plan, number, self.knobs, self.tuning)
             executor = chosen(choice, foreseen=True)
             if self.device == "cpu" and not choice.breadth_first and not plan.gathers:
                 executor = with_dedup(executor, join)

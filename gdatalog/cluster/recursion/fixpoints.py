@@ -16,15 +16,11 @@ from gdatalog.storage.afar import AfarRows, Keeper
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 
-# Rows that a fixpoint may find or look at here, before workers begin with it anew: one whose values
-# are apart; one whose rows are exchanged, which pays where there are so many times more threads.
-BY_VALUES, EXCHANGED, THREADS = 20_000_000, 200_000_000, 4
-SHARE = 4  # rows that lie afar are brought if they are no more than this part of the memory
-
 
 def placement_of(pool: Pool, splits: Splits) -> OnWorkers | None:
     """Where a stratum is evaluated, as far as can be said before it is; None if only here."""
-    context, spread = splits.context, splits.context.knobs.spread
+    context, tuning = splits.context, splits.context.tuning
+    spread = context.knobs.spread
     if spread == "never" or context.device is not CPU:
         return None
     many = _too_many(splits)
@@ -36,13 +32,13 @@ def placement_of(pool: Pool, splits: Splits) -> OnWorkers | None:
     if spread != "auto" or many:
         return OnWorkers(len(pool.workers), by, parted, (), "", refusal)
     until: tuple[When, ...] = (Bytes(context.memory),)
-    why = ""
+    why, least = "", tuning.rounds_spread_threads * context.knobs.workers
     if any(isinstance(table, Best) for table in splits.tables.values()):
         why = "best values are improved in place"
     elif splits.split is not None and pool.slots > 1:
-        until = (Rows(BY_VALUES), *until)
-    elif splits.split is None and pool.slots >= THREADS * context.knobs.workers:
-        until = (Rows(EXCHANGED), *until)
+        until = (Rows(tuning.partitions_spread_from), *until)
+    elif splits.split is None and pool.slots >= least:
+        until = (Rows(tuning.rounds_spread_from), *until)
     else:
         why = "there are too few threads elsewhere"
     return OnWorkers(len(pool.workers), by, parted, until, why, refusal)
@@ -55,7 +51,8 @@ def _too_many(splits: Splits) -> bool:
     afar = [store for store in stores if isinstance(store, AfarRows) and store.away]
     seeds = (afar_of(part) for parts in splits.seeds.values() for part in parts)
     afar += [rows for rows in seeds if rows is not None]
-    return sum(store.bytes_afar for store in afar) > splits.context.memory // SHARE
+    most = splits.context.memory // splits.context.tuning.fetched_share
+    return sum(store.bytes_afar for store in afar) > most
 
 
 def fixpoint(

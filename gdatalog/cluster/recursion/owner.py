@@ -33,6 +33,7 @@ from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import TrieRef
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import Schema, Stratum
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
@@ -66,6 +67,7 @@ class Task:
     memory: int
     knobs: Knobs
     counted: bool
+    tuning: Tuning = Tuning()
 
 
 @dataclass(slots=True)
@@ -189,7 +191,9 @@ class Owner(StratumRun):
         self.tries = tries
         self.fragments = fragments
         limits, scope = Limits(memory=task.memory), Scope(symbols, task.params)
-        context = ExecutionContext(limits, scope, Ledger(task.counted), task.knobs)
+        context = ExecutionContext(
+            limits, scope, Ledger(task.counted), task.knobs, tuning=task.tuning
+        )
         inputs = StratumInputs(context, task.schemas, {}, fragments.__getitem__)
         super().__init__(task.stratum, {}, inputs)
         routes = task.routes
@@ -214,7 +218,7 @@ class Owner(StratumRun):
             symbols = context.scope.symbols
             return Best(known.columns, known.types, known.kinds, symbols, self.ops)
         spare, telling = context.limits.spare, context.knobs.telling
-        return Growing(known.columns, known.types, self.ops, telling, spare)
+        return Growing(known.columns, known.types, self.ops, telling, spare, tuning=context.tuning)
 
     def called_by(self, limits: Limits) -> None:
         """Who calls now looks on from now on."""

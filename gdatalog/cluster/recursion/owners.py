@@ -300,6 +300,7 @@ class Owners:
             memory_of(self.pool, self.context.limits, self.threads),
             replace(self.context.knobs, threads=self.threads),
             self.context.ledger.lasting,
+            self.context.tuning,
         )
 
     def _exchange(self, told: str) -> Exchange:

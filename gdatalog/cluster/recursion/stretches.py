@@ -33,6 +33,7 @@ from gdatalog.engine.stratum import NO_PARTS, Parts
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import Schema, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import afar
@@ -63,6 +64,7 @@ class Task:
     memory: int
     knobs: Knobs
     counts: bool  # whether only the numbers of rows are asked for
+    tuning: Tuning = Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +212,7 @@ class Stretches:
         memory, knobs = memory_of(self.pool, limits), replace(context.knobs, threads=1)
         task = Task(
             splits.stratum, own, tuple(splits.later), params, memory, knobs,
-            self.counts,
+            self.counts, context.tuning,
         )  # fmt: skip
 
         def call(low: int, high: int) -> Call:
@@ -320,7 +322,7 @@ class _Here(Splits):
 
     def __init__(self, task: Task, tries: Mapping[TrieRef, Trie], symbols: SymbolTable) -> None:
         limits, scope = Limits(memory=task.memory), Scope(symbols, task.params)
-        context = ExecutionContext(limits, scope, knobs=task.knobs)
+        context = ExecutionContext(limits, scope, knobs=task.knobs, tuning=task.tuning)
         super().__init__(task.stratum, {}, StratumInputs(context, task.schemas, {}, _no_relation))
         self.later = list(task.plans)
         self.tries = tries

@@ -163,7 +163,7 @@ class SpreadRun(Run):
         task = Task(
             plan, number, self.scope.params, memory, self._knobs(plan.joins[number]), mode,
             len(symbols), few, limit, self.report is not None, self.limits.chunk,
-            self.pool.connection.device if table is None else "cpu",
+            self.pool.connection.device if table is None else "cpu", self.context.tuning,
         )  # fmt: skip
         return Sealed.of(task), table
 

@@ -16,6 +16,7 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Seen
 from gdatalog.plan.cells import Cell, bounded
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.values import Value
@@ -48,6 +49,7 @@ class Task:
     counted: bool = False
     chunk: int | None = None
     device: str = "cpu"
+    tuning: Tuning = Tuning()
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,9 @@ class _Call:
         self.limits.chunk = task.chunk or chunk_rows(task.plan, spare, largest)
         self.cautions: dict[str, Caution] = {}
         self.scope = self._scope({})
-        self.context = ExecutionContext(self.limits, self.scope, knobs=task.knobs, device=device)
+        self.context = ExecutionContext(
+            self.limits, self.scope, knobs=task.knobs, device=device, tuning=task.tuning
+        )
         self.join = task.plan.joins[task.number]
         bag = task.mode == "bag"
         self.form = (
