@@ -37,4 +37,5 @@ def interpreted() -> Iterator[None]:
     """Within, printed plans are run by Python."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "load", load)
+        patch.setattr(native, "load_soon", load)
         yield

@@ -68,6 +68,7 @@ def a_new_process(patch: pytest.MonkeyPatch) -> None:
     """Forgets what a process remembers of compiled code."""
     patch.setattr(native, "_native", {})
     patch.setattr(native, "_rows", {})
+    patch.setattr(native, "_asked", set())
     patch.setattr(objects, "_parts", {})
 
 
@@ -594,27 +595,3 @@ def test_a_function_in_use_outlives_clearing(folder: Path, made: list[str]) -> N
     found = native.load(NAME, SOURCE)
     assert cache.clear().modules == 2
     assert found(*GIVEN) == ANSWER and native.load(NAME, SOURCE) is found and len(made) == 2
-
-
-# ---------------------------------------------------------------------------- the process's end
-
-# Functions wait to be compiled with all passes when the process ends.
-LEAVE = f"""
-import sys
-from gdatalog.codegen import native
-for number in range(20):
-    text = {SOURCE!r}.replace("total = 0", f"total = {{number}}")
-    for _ in range(2):
-        native.load(f"p{{number}}", text, native.MUCH * 0.6)
-print("left", flush=True)
-"""
-
-
-@pytest.mark.parametrize(("last", "status"), [("sys.exit(3)", 3), ("1 / 0", 1)])
-def test_the_process_ends_while_something_is_compiled(
-    tmp_path: Path, last: str, status: int
-) -> None:
-    process = start(tmp_path / "cache", LEAVE + last)
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, out) == (status, "left\n"), err
-    assert err.splitlines()[-1:] == (["ZeroDivisionError: division by zero"] if "/" in last else [])

@@ -352,6 +352,7 @@ def counted(ir, tier):
     made.append(tier)
     return object_of(ir, tier)
 machine.object_of = counted
+native.load_soon = lambda *what: None
 os.chdir("queries")
 for path in sorted(Path().glob("*.dl")):
     rules, *asks = path.read_text().split("\\n?- ")
@@ -365,7 +366,8 @@ print(len(made))
 
 
 def test_the_second_run_of_a_program_compiles_nothing(tmp_path: Path) -> None:
-    """And runs each join as the first did."""
+    """And runs each join as the first did, but for when code is swapped in that was compiled
+    meanwhile."""
     ended = []
     for _ in range(2):
         done = subprocess.run(

@@ -102,6 +102,17 @@ WAYS = {
     "in rounds, rules as they are": Way("levelwise", {"split": "never", "dying": "never"}),
 }
 
+
+def loaded_late(name: str, source: str, rows: float) -> Any:
+    """Loops that are there when they are asked for again."""
+    LATE.symmetric_difference_update([name])
+    if name in LATE:
+        return None
+    return native.load(name, source, rows)
+
+
+LATE: set[str] = set()  # functions that were asked for, and were not there
+
 # Rounds, where nothing else is to take over; with thresholds so small that all ways are gone.
 ROUNDS = {"split": "never", "dying": "never"}
 SMALL = {"new_rows_sorted": 4, "bitmap_bytes": 16, "loops_given_each": 3}
@@ -119,6 +130,10 @@ WAYS |= {
     "rounds, by loops at once": Way("auto", ROUNDS, AT_ONCE, SHORT),
     "rounds, by loops at last": Way(
         "auto", {**ROUNDS, "chunk_rows": 3}, {"loops_from": 2000.0, "loops_from_round": 0}
+    ),
+    "rounds, by loops when they are there": Way(
+        "auto", ROUNDS, {**SMALL, "loops_soon_from": 0.0},
+        (*SHORT, (native, "load_soon", loaded_late)),
     ),
     "rounds, planned anew": Way(
         "auto", ROUNDS, {"replanned_from": -1, "replanned_shift": 1.5}

@@ -17,8 +17,10 @@ import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
-from queue import SimpleQueue
+from functools import lru_cache, partial
+from itertools import count
+from math import inf
+from queue import PriorityQueue
 from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -183,13 +185,23 @@ def load(name: str, source: str, rows: float = 0.0) -> Native:
         with _lock:
             total = _rows[name] = _rows.get(name, 0.0) + rows
         if total >= OFTEN > total - rows:
-            _again(name, source)
+            _put(name, source, "full", 0.0)
     return found
 
 
 def loaded(name: str) -> bool:
     """Whether a function is in memory."""
     return name in _native
+
+
+def load_soon(name: str, source: str, rows: float) -> Native | None:
+    """The function if it is in memory. Else it is read or compiled on the compiling thread, the
+    one with the most `rows` first, and None is the answer until that has ended."""
+    found = _native.get(name)
+    if found is None and name not in _asked:
+        _asked.add(name)
+        _put(name, source, "light", rows)
+    return found
 
 
 def _printed(source: str) -> tuple[Function, Sequence[str]]:
@@ -275,15 +287,18 @@ def _linked(
 
 # --------------------------------------------------------------------------------- once more
 
-_waiting: SimpleQueue[tuple[str, str]] = SimpleQueue()
+# What the compiling thread has to do: those with much to do first, else in the order of asking.
+_waiting: PriorityQueue[tuple[float, int, str, str, Tier]] = PriorityQueue()
+_numbers = count()
+_asked: set[str] = set()  # functions that were asked for by `load_soon`
 _worker: Thread | None = None
 _ending = Event()
 
 
-def _again(name: str, source: str) -> None:
-    """Has a function compiled with all passes, on a thread of its own."""
+def _put(name: str, source: str, tier: Tier, rows: float) -> None:
+    """Has the compiling thread compile a function."""
     global _worker
-    _waiting.put((name, source))
+    _waiting.put((-rows, next(_numbers), name, source, tier))
     with _lock:
         if _worker is None:
             _worker = Thread(target=_work, name="compiling", daemon=True)
@@ -293,25 +308,29 @@ def _again(name: str, source: str) -> None:
 
 def _work() -> None:
     while not _ending.is_set():
-        name, source = _waiting.get()
+        _, _, name, source, tier = _waiting.get()
         if _ending.is_set():
             return
         with suppress(LoopError), _told(name):
-            _native[name] = _compiled(name, *_printed(source), "full")
+            if tier == "light":
+                _loaded(name, partial(_printed, source), tier)
+            else:
+                _native[name] = _compiled(name, *_printed(source), tier)
 
 
 def _end() -> None:
     """LLVM must not be taken down while it works; it is done in tenths of a second."""
     _ending.set()
-    _waiting.put(("", ""))
+    _waiting.put((-inf, 0, "", "", "light"))
     if _worker is not None:
         _worker.join()
 
 
 def _forked() -> None:
     """A child of this process has none of its threads."""
-    global _worker, _lock
-    _worker, _lock = None, RLock()
+    global _worker, _lock, _waiting
+    _worker, _lock, _waiting = None, RLock(), PriorityQueue()
+    _asked.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -219,4 +219,11 @@ def compiled_function(printed: Printed, limits: Limits, told: str, rows: float =
     return found
 
 
+def function_soon(printed: Printed, rows: float) -> Any:
+    """The same, if it is there by now; else None, and it is compiled meanwhile."""
+    from gdatalog.codegen import native
+
+    return native.load_soon(native.named(printed.shape, printed.source), printed.source, rows)
+
+
 CPU: Device = Cpu()

@@ -1,7 +1,8 @@
 """One join of a recursive rule, which follows the new rows of a relation round after round.
 
 It runs breadth-first until that has looked at more rows than compiled loops are worth; from then on
-by loops, whose rows are new when they come out: they test and set what tells new rows. Loops
+by loops, whose rows are new when they come out: they test and set what tells new rows. They are
+compiled on another thread meanwhile, and run as soon as they are there. Loops
 read relations that grow from hash tries, to which rows are added in place. A plan that reads other
 indexes of such relations is run for each combination of their runs (`runs.py`).
 
@@ -22,7 +23,7 @@ import numpy as np
 from gdatalog.engine.choose import Choice, allowing
 from gdatalog.engine.depth import Form, Nest, counted
 from gdatalog.engine.derived import Derived
-from gdatalog.engine.device import CPU, compiled_function
+from gdatalog.engine.device import CPU, compiled_function, function_soon
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.hashed import Hashed
 from gdatalog.engine.ledger import RuleRound, RuleRun
@@ -69,9 +70,11 @@ class Variant:
     looked: int = 0  # rows that it has looked at, breadth-first
     followed: int = 0  # rows, breadth-first
     unprintable: bool = False  # whether there are no loops
+    must: bool = True  # whether to wait for loops that are not compiled yet
     rate: float = inf  # rows that loops have looked at for one, lately
     # Loops by the layouts of the indexes that they read, and by how new rows are told.
     loops: OrderedDict[object, Loops] = field(default_factory=OrderedDict)
+    printed: dict[object, Printed] = field(default_factory=dict)  # those that are not compiled yet
     tries: list[Trie | None] = field(default_factory=list)  # those that stay
     waiting: float = 0.0  # rows that the compiler has not been told of
     report: RuleRun | None = None  # what a profile is told of the whole plan
@@ -137,6 +140,7 @@ class Variant:
         if plan.joins[0] is not self.join:
             self.unprintable = False
             self.loops.clear()
+            self.printed.clear()
             self.tries = []
             self.looked, self.followed, self.rate = 0, 0, inf
             self.lasting.clear()
@@ -222,6 +226,7 @@ class Variant:
             self.lasting.clear()  # rows that were noted as followed have led nowhere yet
             for what in ("answers", "rows followed"):
                 limits.charge(what, 0)
+            self.must = True
             return None
 
     def _in_levels(self, parts: Parts, did: RuleRound) -> Derived:
@@ -260,16 +265,22 @@ class Variant:
         )
 
     def _worth(self) -> bool:
-        """Whether what is to be done is worth loops."""
+        """Whether what is to be done is worth loops, or they may be there by now."""
         if not self._may_loop() or self.unprintable:
             return False
         if self.loops or self.run.context.knobs.strategy == "lftj":
             return True
-        if self.looked + self.new_rows * self._each() < self.tuning.loops_from:
+        looked = self._expected_looked()
+        if looked < min(self.tuning.loops_soon_from, self.tuning.loops_from):
             return False
+        self.must = looked >= self.tuning.loops_from
         table = self.run.tables[self.plan.relation]
         assert isinstance(table, Growing)
         return table.loops_hash() is not None
+
+    def _expected_looked(self) -> float:
+        """How many rows breadth-first will have looked at when it has followed these too."""
+        return self.looked + self.new_rows * self._each()
 
     def _each(self) -> float:
         """About how many rows are looked at for each that is followed."""
@@ -290,7 +301,8 @@ class Variant:
     def _loops(
         self, parts: Parts, grown: Mapping[TrieRef, HashTrie], hashed: bool, given: Columns
     ) -> Loops | None:
-        """Loops for these relations; None if they cannot be printed or compiled."""
+        """Loops for these relations; None if they cannot be printed or compiled, or are not
+        compiled yet."""
         from gdatalog.printer.layouts import layouts_of
 
         refs = self.join.tries
@@ -308,24 +320,37 @@ class Variant:
             key += tuple([trie.levels[0].dense for trie in grown.values()])
         else:
             key += tuple(map(id, layouts_of([tries[at] for at in self.numbers], growing=True)))
-        loops = self.loops.get(key)
+        loops = self.loops.get(key) or self._made(key, tries, hashed)
         if loops is None:
+            return None
+        self.loops.move_to_end(key)
+        loops.read(tries)
+        return loops
+
+    def _made(self, key: object, tries: Sequence[Trie | HashTrie], hashed: bool) -> Loops | None:
+        printed = self.printed.get(key)
+        if printed is None:
             nest = self._nest(tries, hashed)
             if nest.reason is not None:
                 self.unprintable = True
                 return None
-            context = self.run.context
-            try:
-                function = self._function(nest.printed, 0.0)
-            except GiveUp:  # they do not compile
-                self.unprintable = True
-                return None
-            loops = Loops(function, nest.printed, context.scope, context.knobs.workers)
-            self.loops[key] = loops
-            if len(self.loops) > MOST_LOOPS:
-                self.loops.popitem(last=False)
-        self.loops.move_to_end(key)
-        loops.read(tries)
+            printed = self.printed[key] = nest.printed
+        try:
+            if self.must:
+                function = self._function(printed, 0.0)
+            else:
+                function = function_soon(printed, self._expected_looked())
+        except GiveUp:  # they do not compile
+            self.unprintable = True
+            return None
+        if function is None:
+            return None
+        context = self.run.context
+        loops = Loops(function, printed, context.scope, context.knobs.workers)
+        del self.printed[key]
+        self.loops[key] = loops
+        if len(self.loops) > MOST_LOOPS:
+            self.loops.popitem(last=False)
         return loops
 
     def _function(self, printed: Printed, rows: float) -> Any:
@@ -396,6 +421,7 @@ class Variant:
         return False
 
     def _tell(self, loops: Loops, did: RuleRound, tried: int, rows: int, seconds: float) -> None:
+        self.must = True  # who has begun by loops goes on by loops
         self.found += rows
         did.tried += tried
         did.seconds += seconds

@@ -41,7 +41,8 @@ class Tuning:
     in_place_from: int = 2_000  # the same for best values that are improved in place
     worklist_rounds: int = 64  # a linear recursion of so many rounds goes over to a worklist
     worklist_round_rows: int = 10_000  # ... if a round has fewer rows on average
-    loops_from: float = 300_000.0  # a rule's rounds look at so many rows before loops are compiled
+    loops_soon_from: float = 100_000.0  # a rule's rounds look at so many rows, then loops compile
+    loops_from: float = 300_000.0  # ... and after so many they wait for these loops
     loops_from_round: int = 200_000  # ... and at so many in the round that they are in
     loops_looked_each: float = 50_000.0  # rows that loops look at, for each further thread
     loops_given_each: int = 1 << 14  # rows that they follow, for each further thread
