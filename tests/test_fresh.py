@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.depth import Form, Nest
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.sources import Sources
 from gdatalog.executors import lftj
-from gdatalog.executors.limits import Limits
+from gdatalog.records import replace
 from gdatalog.storage.table import Array
 
 SIZE = 300
@@ -33,8 +32,9 @@ def walk(edges: Array, marks: Array, size: int) -> Array:
             lambda ref: relation.trie(ref.columns), lambda _: (relation.keys, relation.length)
         )
         given = {"marks": marks, "space": np.array([0, size, 0, size])}
-        nest = Nest(join, Form(join.outputs, fresh=True), sources, Knobs(threads=2), marks=given)
-        blocks = nest.run(Scope(inputs.context.scope.symbols, {}), Limits(), "p")
+        context = replace(inputs.context, knobs=Knobs(threads=2))
+        nest = Nest(join, Form(join.outputs, fresh=True), sources, context, marks=given)
+        blocks = nest.run("p")
     return np.concatenate([np.empty((0, 2), int), *(np.stack(block, 1) for block in blocks)])
 
 

@@ -14,13 +14,11 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.depth import Form, Nest
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.sources import Sources
 from gdatalog.executors.lftj import Outside
-from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.tiles import TILES
@@ -70,8 +68,9 @@ def walked(
             space = xp.asarray(np.array([0, size, 0, size]))
             given = {"marks": xp.asarray(marks), "space": space}
         form = Form(join.outputs, fresh=marks is not None)
-        nest = Nest(join, form, sources, Knobs(tile=tile), device, given)
-        found = brought(device, nest.run(Scope(inputs.context.scope.symbols, {}), Limits(), "p"))
+        context = replace(inputs.context, knobs=Knobs(tile=tile), device=device)
+        nest = Nest(join, form, sources, context, given)
+        found = brought(device, nest.run("p"))
     if marks is not None:
         marks[:] = xp.asnumpy(given["marks"])
     return found

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.evaluate import Scope
-from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.grouped import Grouped, grouped_of
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.sources import Sources
@@ -23,15 +21,15 @@ from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.lftj import COUNTS, Block, GiveUp
-from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot
-from gdatalog.plan.tuning import DEFAULT, Tuning
+from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
+    from gdatalog.engine.context import ExecutionContext
     from gdatalog.printer.layouts import TrieLayout
     from gdatalog.printer.leaves import Leaf
     from gdatalog.printer.module import Printed
@@ -92,12 +90,10 @@ class Nest:
         join: JoinPlan,
         form: Form,
         sources: Sources,
-        knobs: Knobs,
-        device: Device = CPU,
+        context: ExecutionContext,
         marks: Mapping[str, Any] = MappingProxyType({}),
         counted: bool = False,
         growing: Collection[int] = (),
-        tuning: Tuning = DEFAULT,
     ) -> None:
         """`marks`: of rows that have come before, with their `space`, if only fresh ones are asked
         for. After a run that ended early they hold what has not come out. `counted`: the loops
@@ -106,13 +102,19 @@ class Nest:
         self.join = join
         self.form = form
         self.sources = sources
-        self.knobs = knobs
-        self.device = device
+        self.context = context
         self.marks = marks
         self.counted = counted
         self.growing = growing
-        self.tuning = tuning
         self.seen: dict[int, Seen] = {}  # by id of the step: what the last run has counted
+
+    @property
+    def knobs(self) -> Knobs:
+        return self.context.knobs
+
+    @property
+    def tuning(self) -> Tuning:
+        return self.context.tuning
 
     @cached_property
     def tries(self) -> list[Trie]:
@@ -125,7 +127,7 @@ class Nest:
         if self.join.given is None:
             return ()
         rows, _ = self.sources.rows_of(self.join)
-        xp = self.device.ops.xp
+        xp = self.context.device.ops.xp
         return tuple(xp.ascontiguousarray(column) for column in rows)
 
     @cached_property
@@ -137,12 +139,12 @@ class Nest:
         """How the rows of each group are told apart; None if they are not."""
         form = self.form
         plain = form == Form(self.join.outputs) and not self.growing
-        if not plain or self.device.lanes(self.tries, self.knobs):
+        if not plain or self.context.device.lanes(self.tries, self.knobs):
             return None
         return grouped_of(self.join, self.tries, self.tuning)
 
     def _printed(self, counted: bool) -> Printed | str:
-        device, knobs = self.device, self.knobs
+        device, knobs = self.context.device, self.context.knobs
         # Lanes that begin a given row each share what these lead into, however short it is.
         shared = self.join.given is not None and not _intersects(self.join)
         lanes = device.tile(knobs) if shared else device.lanes(self.tries, knobs)
@@ -179,21 +181,21 @@ class Nest:
     @property
     def worth(self) -> float:
         """Compiling pays from so many expected rows on."""
-        return self.device.worth
+        return self.context.device.worth
 
-    def run(
-        self, scope: Scope, limits: Limits, told: str, wanted: int | None = None
-    ) -> list[Block]:
+    def run(self, told: str, wanted: int | None = None) -> list[Block]:
+        """The blocks of rows; `told`: what of, for messages; `wanted`: how many rows are enough."""
+        context = self.context
         try:
             given = {f"new{at}": column for at, column in enumerate(self.given)}
             counts = counts_of(self.printed)
-            found = self.device.walk(
+            found = context.device.walk(
                 self.printed,
                 self.tries,
-                scope,
-                limits,
+                context.scope,
+                context.limits,
                 told,
-                self.knobs,
+                context.knobs,
                 wanted,
                 {**given, **self.marks, **counts},
                 self.join.cost,
@@ -201,10 +203,10 @@ class Nest:
             self.seen = counted(self.printed, [self.join], counts)
             return found
         except MemoryLimitError:
-            if self.knobs.strategy != "auto":
+            if context.knobs.strategy != "auto":
                 raise
             # The other executor lets go of equal rows as it goes.
-            limits.charge("blocks", 0)
+            context.limits.charge("blocks", 0)
             raise GiveUp("rows of compiled loops did not fit into the memory limit") from None
 
 

@@ -252,13 +252,11 @@ class MarkedRounds(StratumRun):
         form = Form(each.join.outputs, fresh=True)
         beside = marked[relation].beside
         report = context.ledger.run_of(each.plan)
-        nest = Nest(
-            each.join, form, sources, context.knobs, context.device, beside, report is not None
-        )
+        nest = Nest(each.join, form, sources, context, beside, report is not None)
         if nest.reason is not None:
             return None
         began, before = perf_counter(), so_far()
-        blocks = nest.run(context.scope, context.limits, relation)
+        blocks = nest.run(relation)
         did.seconds += perf_counter() - began
         did.new = sum(len(block[0]) for block in blocks)
         choice = Choice(False, "new rows, told by marks on the device")

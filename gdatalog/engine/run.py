@@ -93,7 +93,7 @@ class Run:
 
         def depth_first() -> None:
             nonlocal found
-            blocks = nest.run(self.scope, self.limits, self.plan.relation)
+            blocks = nest.run(self.plan.relation)
             if once or nest.grouped is not None:
                 found = self._ordered(nest, blocks)
             else:
@@ -127,13 +127,11 @@ class Run:
     # ------------------------------------------------------------------------------- choosing
 
     def _nest(self, number: int, form: Form) -> Nest:
-        context, knobs = self.context, self.context.knobs
-        if self.lasting is not None and knobs.strategy == "auto":
-            knobs = replace(knobs, strategy="levelwise")  # the rounds of a fixpoint are small
+        context = self.context
+        if self.lasting is not None and context.knobs.strategy == "auto":  # rounds are small
+            context = replace(context, knobs=replace(context.knobs, strategy="levelwise"))
         join, counted = self.plan.joins[number], self.report is not None
-        return Nest(
-            join, form, self.sources, knobs, context.device, counted=counted, tuning=context.tuning
-        )
+        return Nest(join, form, self.sources, context, counted=counted)
 
     def _run(
         self,
@@ -226,11 +224,11 @@ class Run:
         nest = self._nest(number, form_of_rows(join))
 
         def depth_first() -> None:
-            blocks = nest.run(self.scope, self.limits, self.plan.relation, sink.limit)
+            blocks = nest.run(self.plan.relation, sink.limit)
             sink.add_blocks(blocks)
             if sink.limit is not None and blocks and not sink.settle():
                 # Those that came first were not all different: all of them, then.
-                sink.add_blocks(nest.run(self.scope, self.limits, self.plan.relation))
+                sink.add_blocks(nest.run(self.plan.relation))
 
         self._run(number, nest, self._into(sink, join), depth_first)
 
@@ -261,7 +259,7 @@ class Run:
             result = into
 
         def depth_first() -> None:
-            give_bag(nest, gathering, nest.run(self.scope, self.limits, plan.relation))
+            give_bag(nest, gathering, nest.run(plan.relation))
 
         self._run(number, nest, breadth_first, depth_first)
         return result

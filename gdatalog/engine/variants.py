@@ -295,8 +295,8 @@ class Variant:
         given: dict[TrieRef, Any] = dict(zip(self.join.tries, tries, strict=True))
         sources = Sources(given.__getitem__, lambda name: (self._blocks()[0], 0))
         form = Form(self.join.outputs, fresh=True, hashed=hashed)
-        knobs, profiled = self.run.context.knobs, self.report is not None
-        return Nest(self.join, form, sources, knobs, CPU, counted=profiled, growing=self.numbers)
+        context, profiled = self.run.context, self.report is not None
+        return Nest(self.join, form, sources, context, counted=profiled, growing=self.numbers)
 
     def _loops(
         self, parts: Parts, grown: Mapping[TrieRef, HashTrie], hashed: bool, given: Columns

@@ -56,6 +56,7 @@ class CellRun(Run):
         found = self.nests.get(form)
         if found is None:
             found = self.nests[form] = Run._nest(self, number, form)
+        found.context = self.context  # with the ends of this cell
         return found
 
     def ready(self, number: int, form: Form) -> None:
