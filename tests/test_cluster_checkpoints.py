@@ -46,6 +46,7 @@ from tests.test_cluster_recursion import (
     everywhere,
     graph,
 )
+from tests.tuned import tune
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
@@ -459,7 +460,7 @@ def test_rows_that_stay_are_made_again_without_checkpoints(
     two: Any, every_round: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker dies within the fixpoint, and others when its checkpoints are gone."""
-    monkeypatch.setattr("gdatalog.cluster.replicated.harvest.EASILY", 0)
+    tune(monkeypatch, fetched_bytes=0)
     monkeypatch.setattr(owner, "SMALL", 0)
     real, pids = Owners._step, everywhere(two, os.getpid)
 

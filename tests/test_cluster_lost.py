@@ -18,7 +18,6 @@ import gdatalog as gd
 from gdatalog.cluster.partitioned import stock
 from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Call, Pool
-from gdatalog.cluster.replicated import harvest
 from gdatalog.cluster.replicated.harvest import Harvest
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DeviceError, Interrupted
@@ -27,6 +26,7 @@ from gdatalog.result import Result
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers
 from tests.test_cluster_faults import kill, until
+from tests.tuned import tune
 
 distributed = pytest.importorskip("distributed")
 
@@ -38,7 +38,7 @@ TEXT = "p(x, y) <- A(x), B(y), x < y."
 @pytest.fixture
 def db(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
     """A database for which little is much, with workers of which each has a part."""
-    monkeypatch.setattr(harvest, "EASILY", 1 << 12)
+    tune(monkeypatch, fetched_bytes=1 << 12)
     monkeypatch.setattr(stock, "FEW", 64)
     with gd.connect(cluster=cluster(2), device="cpu") as found:
         found["A"] = pd.DataFrame({"x": range(N)})
@@ -106,10 +106,8 @@ def test_rows_of_rows_that_are_nobodys_any_more(db: gd.Database) -> None:
 
 
 @pytest.mark.slow
-def test_rows_that_owners_had_are_made_again(
-    db: gd.Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(harvest, "EASILY", 1 << 8)
+def test_rows_that_owners_had_are_made_again(db: gd.Database) -> None:
+    db._workspace.tune(fetched_bytes=1 << 8)
     db["E"] = np.random.default_rng(1).integers(0, 100, (160, 2))
     db.run("r(x, y) <- E(x, y). r(x, z) <- r(x, y), r(y, z), x != z.")
     found = db["r"]

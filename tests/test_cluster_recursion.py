@@ -37,6 +37,7 @@ from tests import test_engine_oracle as oracle
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
 from tests.interpreted import interpreted
+from tests.tuned import tune
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
@@ -388,7 +389,7 @@ def test_workers_agree_with_one_process(two: Any, spread: str, large: None) -> N
 def test_many_rows_stay_on_the_workers(
     two: Any, spread: str, large: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gdatalog.cluster.replicated.harvest.EASILY", 0)
+    tune(monkeypatch, fetched_bytes=0)
     everywhere(two, _few, 0)
     stayed: list[int] = []
     real = Relation.of_parts
@@ -419,7 +420,7 @@ def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
     two: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataframe = pytest.importorskip("dask.dataframe")
-    monkeypatch.setattr("gdatalog.cluster.replicated.harvest.EASILY", 0)
+    tune(monkeypatch, fetched_bytes=0)
     fetched: list[Any] = []
     real = Keeping.fetch
 

@@ -30,6 +30,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from tests.clusters import Workers
+from tests.tuned import tune
 
 N = 500
 TEXTS = ["nought", "one", "two", "three"]
@@ -176,7 +177,7 @@ def test_rows_are_out_of_reach_when_the_connection_is_closed(cluster: Workers) -
 @pytest.fixture
 def db(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
     """A database for which little is much."""
-    monkeypatch.setattr("gdatalog.cluster.replicated.harvest.EASILY", 1 << 16)
+    tune(monkeypatch, fetched_bytes=1 << 16)
     with gd.connect(cluster=cluster(2), device="cpu") as found:
         found["A"] = pd.DataFrame({"x": range(N)})
         found["T"] = pd.DataFrame({"x": range(N), "t": [f"t{x % 50}" for x in range(N)]})

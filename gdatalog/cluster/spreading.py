@@ -13,7 +13,6 @@ from gdatalog.cluster.partitioned.run import PartitionedRun
 from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.recursion.fixpoints import counts, fixpoint, placement_of
-from gdatalog.cluster.replicated.harvest import EASILY
 from gdatalog.cluster.replicated.run import SpreadRun
 from gdatalog.cluster.rows.files import files_relation
 from gdatalog.cluster.rows.frames import frame_relation, is_frame
@@ -235,7 +234,8 @@ def fits_nowhere(plan: RulePlan, inputs: StratumInputs, but: str | None = None) 
     that it would wait for them; `but` for one relation."""
     asked = relations_of(plan) - {but}
     afar = [rows for name in asked if (rows := inputs.relation(name).afar) is not None]
-    most = min(EASILY, inputs.context.limits.spare() * PART)
+    context = inputs.context
+    most = min(context.tuning.fetched_bytes, context.limits.spare() * PART)
     return sum(rows.bytes_afar for rows in afar if rows.away) > most
 
 

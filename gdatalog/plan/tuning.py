@@ -78,7 +78,8 @@ class Tuning:
     partitions_spread_from: int = 20_000_000  # the same for a partitioned fixpoint's rounds here
     rounds_spread_from: int = 200_000_000  # the same for rounds whose rows are exchanged
     rounds_spread_threads: int = 4  # ... with so many times the threads that are here
-    fetched_share: int = 4  # rows are fetched up to one part in so many of the memory limit
+    fetched_bytes: int = 1 << 26  # bytes: larger answers, and inputs of rules, stay on workers
+    fetched_share: int = 4  # inputs of fixpoints stay there above such a part of the memory limit
 
     # Demand.
     demand_most: float = 0.5  # the share of a column's values up to which demand is evaluated

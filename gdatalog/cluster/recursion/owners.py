@@ -381,7 +381,7 @@ class Owners:
         stays = {
             name
             for name in names
-            if stays_afar(rows[name] * widths[name], self.context.limits) and widths[name]
+            if stays_afar(rows[name] * widths[name], self.context) and widths[name]
         }
         stage = self._stage(course)
         for owner, kept in course.kept.items():

@@ -154,7 +154,7 @@ class Stretches:
         """The rows of all parts; those that are many stay where they are."""
         limits, names = self.splits.context.limits, self.splits.stratum.relations
         left = [part for part in found if part.kept is not None]
-        stays = stays_afar(sum(part.told.nbytes for part in left), limits)
+        stays = stays_afar(sum(part.told.nbytes for part in left), self.splits.context)
         stage = self.pool.stage(f"{self.splits.name}: rows", limits)
         for part in left:
             for name in names:

@@ -15,6 +15,7 @@ from gdatalog.cluster.rows.exchange import Exchange, Owned, Piece, owner_of, par
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.texts import makes_texts, placed_texts
 from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.derived import Blocks, Derived, lying_afar
 from gdatalog.engine.device import CPU
 from gdatalog.engine.heads import rows_of_groups
@@ -29,8 +30,7 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import Value
 
-EASILY = 1 << 26  # bytes that all calls of a rule give, up to which they come here in the end
-SHARE = 8  # but no more than this part of the memory limit
+SHARE = 8  # what calls give comes here if it is no more than this part of the memory limit
 
 
 @dataclass(slots=True)
@@ -40,8 +40,7 @@ class Harvest:
     pool: Pool
     keeper: Keeper
     plan: RulePlan
-    scope: Scope
-    limits: Limits
+    context: ExecutionContext
     blocks: list[Columns] = field(default_factory=list)  # that came
     gathering: Gathering | None = None  # the same of groups
     left: list[tuple[Kept, Left]] = field(default_factory=list)
@@ -52,7 +51,7 @@ class Harvest:
         if found.blocks:
             self.blocks += found.blocks
             self.held += sum(column.nbytes for block in found.blocks for column in block)
-            self.limits.charge("answers", self.held)
+            self.context.limits.charge("answers", self.held)
         self._add(found)
 
     def add_groups(self, found: Found) -> None:
@@ -66,7 +65,9 @@ class Harvest:
 
     def _join(self, gathering: Gathering) -> None:
         if self.gathering is None:
-            self.gathering = Gathering(self.plan.gathers, CPU.ops, self.scope, self.limits)
+            self.gathering = Gathering(
+                self.plan.gathers, CPU.ops, self.context.scope, self.context.limits
+            )
         self.gathering.join(gathering)
 
     def rows(self, distinct: bool) -> Derived:
@@ -76,7 +77,7 @@ class Harvest:
             if not distinct:
                 nbytes = sum(part.nbytes for part in parts)
                 told = f"{self.plan.relation}: distinct"
-                exchange = Exchange.over(self.pool, told, self.limits, nbytes)
+                exchange = Exchange.over(self.pool, told, self.context.limits, nbytes)
                 owned = exchange.distinct([part.value for part in parts])
                 self.moved = sum(kept.told.moved for kept in owned)
                 parts, distinct, self.blocks = parts_of(owned), True, []
@@ -87,26 +88,26 @@ class Harvest:
         blocks = [block for block in blocks if len(block[0])]
         if distinct and len(blocks) > 1:
             return Blocks(blocks, sum(len(block[0]) for block in blocks))
-        sink = RowSet(self.plan.head, CPU.ops, self.scope, self.limits, None)
+        sink = RowSet(self.plan.head, CPU.ops, self.context.scope, self.context.limits, None)
         sink.add_blocks(blocks)
         return sink.finish()
 
     def groups(self) -> Derived:
         """The rows that the head says of groups, of which calls may have given parts."""
-        plan, scope = self.plan, self.scope
+        plan, limits, scope = self.plan, self.context.limits, self.context.scope
         if self._few():
             for value in self._brought():
                 self._join(gathering_of(value))
             if self.gathering is None:
-                self.gathering = Gathering(plan.gathers, CPU.ops, scope, self.limits)
+                self.gathering = Gathering(plan.gathers, CPU.ops, scope, limits)
             return rows_of_groups(plan, self.gathering, CPU.ops, scope)
-        merging = Merging(plan, scope.params, self.limits.memory)
+        merging = Merging(plan, scope.params, limits.memory)
         symbols = placed_texts(self.pool, scope.symbols) if tells_texts(plan) else None
         values: list[Any] = [kept for kept, _ in self.left]
         if self.gathering is not None:
             values.append(self.gathering)
         nbytes = sum(left.nbytes for _, left in self.left)
-        exchange = Exchange.over(self.pool, f"{plan.relation}: groups", self.limits, nbytes)
+        exchange = Exchange.over(self.pool, f"{plan.relation}: groups", limits, nbytes)
         pieces = exchange.deal(values, split_groups, merging, symbols)
         owned = exchange.merge(pieces, merged_groups, merging, symbols, told=size_of)
         parts, self.moved = parts_of(owned), sum(kept.told.moved for kept in owned)
@@ -115,7 +116,7 @@ class Harvest:
         return lying_afar(AfarRows(parts, self.keeper, Known.DISTINCT if apart else Known.NOTHING))
 
     def _few(self) -> bool:
-        return not stays_afar(sum(told.nbytes for _, told in self.left), self.limits)
+        return not stays_afar(sum(told.nbytes for _, told in self.left), self.context)
 
     def _parts(self) -> list[Part]:
         left = (Part(kept, told.rows, told.nbytes) for kept, told in self.left)
@@ -124,12 +125,12 @@ class Harvest:
     def _brought(self) -> list[Any]:
         values = [kept for kept, _ in self.left]
         told = f"{self.plan.relation}: fetch"
-        return self.pool.bring(values, told, self.limits) if values else []
+        return self.pool.bring(values, told, self.context.limits) if values else []
 
 
-def stays_afar(nbytes: int, limits: Limits) -> bool:
+def stays_afar(nbytes: int, context: ExecutionContext) -> bool:
     """Whether so much, of what calls gave, is left on the workers."""
-    return nbytes > min(EASILY, (limits.memory or 1 << 40) // SHARE)
+    return nbytes > min(context.tuning.fetched_bytes, context.memory // SHARE)
 
 
 def merges_afar(plan: RulePlan) -> bool:

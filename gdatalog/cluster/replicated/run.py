@@ -51,7 +51,7 @@ class SpreadRun(Run):
         if not harvested or (plan.gathers and not merges_afar(plan)):
             return Run.rows(self, limit)
         assert self.keeper is not None
-        harvest = Harvest(self.pool, self.keeper, plan, self.scope, self.limits)
+        harvest = Harvest(self.pool, self.keeper, plan, self.context)
         self.keep = True
         if plan.gathers:
             for (number,) in plan.groups:
