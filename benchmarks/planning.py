@@ -92,7 +92,7 @@ def planned(text: str, times: int) -> float:
         nonlocal spent
         started = process_time()
         try:
-            return plan_rule(*args, **options)
+            return plan_rule(*args, **options | {"orders": None})  # none was found before
         finally:
             spent += process_time() - started
 

@@ -15,7 +15,7 @@ import numpy as np
 import gdatalog as gd
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import Join, JoinPlan, Step
-from gdatalog.planner import build
+from gdatalog.planner.orders import Orders
 from gdatalog.planner.places import Order
 
 # Undirected edges between vertices 0 to 5.
@@ -71,12 +71,12 @@ def work(
     data: Mapping[str, Any], text: str, forced: Sequence[str] | None = None
 ) -> tuple[int, tuple[str, ...]]:
     """How many values are tried to answer, and in which order variables were bound."""
-    choose = build.best_order
+    choose = Orders.best
     if forced is not None:
         # A vertex that is found by its rank has a name of its own.
         rank = {name + end: at for at, name in enumerate(forced) for end in ("", "'")}
-        choose = lambda pattern, rows: Order(rank)  # noqa: E731
-    with patch.object(build, "best_order", choose), gd.connect() as db:
+        choose = lambda self, pattern, rows: Order(rank)  # noqa: E731
+    with patch.object(Orders, "best", choose), gd.connect() as db:
         for name, rows in data.items():
             db[name] = rows
         profile = db.profile(text, strategy="levelwise")

@@ -19,6 +19,7 @@ from gdatalog.planner import build, components, items
 from gdatalog.planner import order as orders
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.order import Search
+from gdatalog.planner.orders import Orders
 from gdatalog.planner.pattern import Pattern
 from gdatalog.planner.places import Order, Place, Turn
 from gdatalog.storage.statistics import Statistics
@@ -71,13 +72,13 @@ def drawn_body(number: int, fewest: int, most: int) -> str:
 def patterns_of(text: str) -> list[tuple[Pattern, float]]:
     """What orders are searched for, to plan a program over the tables above."""
     found: list[tuple[Pattern, float]] = []
-    choose = build.best_order
+    choose = Orders.best
 
-    def noting(pattern: Pattern, rows: float) -> Order:
+    def noting(orders: Orders, pattern: Pattern, rows: float) -> Order:
         found.append((pattern, rows))
-        return choose(pattern, rows)
+        return choose(orders, pattern, rows)
 
-    with patch.object(build, "best_order", noting), gd.connect() as db:
+    with patch.object(Orders, "best", noting), gd.connect() as db:
         for name, table in DATA.items():
             db[name] = table
         db.explain(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import pytest
@@ -136,7 +137,7 @@ WAYS |= {
         (*SHORT, (native, "load_soon", loaded_late)),
     ),
     "rounds, planned anew": Way(
-        "auto", ROUNDS, {"replanned_from": -1, "replanned_shift": 1.5}
+        "auto", ROUNDS, {"replanned_from": -1, "replanned_shift": 1.5, "replanned_times": inf}
     ),
 }  # fmt: skip
 

@@ -121,7 +121,8 @@ class Following(Rounds):
     def _of_new_rule(self, rule: CheckedRule) -> Iterator[Derived]:
         """All that a rule gives which was not there before."""
         inputs = self.inputs
-        plan = plan_rule(rule, inputs.schemas, inputs.param_types, self._sizes_of)
+        orders = inputs.plans.orders
+        plan = plan_rule(rule, inputs.schemas, inputs.param_types, self._sizes_of, orders=orders)
         for join in range(len(plan.joins)):
             yield from self._by_parts(_only(plan, join), True)
 
@@ -140,8 +141,9 @@ class Following(Rounds):
 
         def make(sizes: Statistics) -> RulePlan:
             return plan_rule(
-                rule, inputs.schemas, inputs.param_types, sizes, read, first=False, old="full"
-            )
+                rule, inputs.schemas, inputs.param_types, sizes, read, first=False, old="full",
+                orders=inputs.plans.orders,
+            )  # fmt: skip
 
         return inputs.plans.following(rule, read, self._sizes_of, make)
 

@@ -21,6 +21,7 @@ from gdatalog.parser.syntax import Const, Statement
 from gdatalog.plan.nodes import RulePlan, Version
 from gdatalog.planner.checked import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.dying import Parted
+from gdatalog.planner.orders import Orders
 from gdatalog.planner.sizes import Looked, Params, Size, Statistics
 from gdatalog.planner.validity import VALID, Validity, check_with
 from gdatalog.planner.walk import walk
@@ -58,7 +59,9 @@ class Planned:
 class Plans:
     """The plans of a checked program's rules, as long as their relations are the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, orders: Orders | None = None) -> None:
+        """`orders`: those of the database's plans."""
+        self.orders = orders or Orders()
         # By identity, of rules and strata that are held here so that no other gets theirs.
         self._found: dict[tuple[int, bool, int | None], tuple[CheckedRule, list[Planned]]] = {}
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, Parted | None]] = {}
@@ -226,12 +229,14 @@ class Prepared:
     programs: Recent[CheckedText] = field(default_factory=lambda: Recent(length=CHECKED))
     validities: Recent[tuple[Validity, Sequence[object]]] = field(default_factory=Recent)
     lists: Recent[Relation] = field(default_factory=Recent)  # of values, by their content
+    orders: Orders = field(default_factory=Orders)
 
     def clear(self) -> None:
         self.texts.clear()
         self.programs.clear()
         self.validities.clear()
         self.lists.clear()
+        self.orders.clear()
 
     def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
         """A text's program, and what is worth a warning."""
@@ -279,6 +284,7 @@ class Prepared:
                 )
             if alone is not None:
                 self.validities.put(over, (alone, tuple(outlines)))
-            found = CheckedText(folded(checked), (*outlines, own), validity)
+            plans = Plans(self.orders)
+            found = CheckedText(folded(checked), (*outlines, own), validity, plans)
             self.programs.put(key, found, length)
         return found

@@ -2,7 +2,7 @@
 
 Before there are any rows a plan is made for what is assumed. Once its rounds have looked at some
 rows, and a relation or what is new of it is sixteen times as large as it was then, or as small, the
-order of a rule's atoms is looked for again, with the sizes as they are.
+order of a rule's atoms is looked for again, with the sizes as they are: three times at most.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Replanning:
         )
         self.planned |= {(each.follows, "delta"): DELTA for each in variants}
         self.looked = 0
+        self.again = 0  # how often it was planned again
         # Where a single atom is left, or none, there is no order to choose.
         self.chooses = any(
             sum(isinstance(step, Join) for step in each.join.steps) > 1 for each in variants
@@ -45,7 +46,7 @@ class Replanning:
 
     def look(self) -> None:
         """Plans the rule anew if that is worth it by now."""
-        if not self.chooses:
+        if not self.chooses or self.again >= self.tuning.replanned_times:
             return
         looked = sum(each.looked for each in self.variants)
         if looked - self.looked < self.tuning.replanned_from:
@@ -55,10 +56,11 @@ class Replanning:
         if not any(_shifted(rows, self.planned[key], times) for key, rows in sizes.items()):
             return
         self.looked, self.planned = looked, sizes
+        self.again += 1
         run = self.run
         plan = plan_rule(
             self.rule, run.inputs.schemas, run.inputs.param_types, self._size,
-            run.stratum.relations, first=False,
+            run.stratum.relations, first=False, orders=run.inputs.plans.orders,
         )  # fmt: skip
         old = self.variants[0].whole
         if len(plan.joins) != len(old.joins) or plan.joins == old.joins:

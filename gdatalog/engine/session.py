@@ -229,7 +229,8 @@ class Session:
         text = self.text
         if ends and not self.context.ledger.lasting:
             stored.kept = columns_read(self.checked, self._read_by_rules(stored, asked))
-            text = replace(text, checked=reading_only(text.checked, stored.kept), plans=Plans())
+            checked = reading_only(text.checked, stored.kept)
+            text = replace(text, checked=checked, plans=Plans(text.plans.orders))
 
         def keep(names: Collection[str]) -> bool:
             if any(name.startswith("?") for name in names):

@@ -192,7 +192,7 @@ class StratumRun:
 
             return plan_rule(
                 rule, inputs.schemas, inputs.param_types, sizes, recursive, first=first,
-                params=params, scans=least,
+                params=params, scans=least, orders=inputs.plans.orders,
             )  # fmt: skip
 
         def planned(least: int | None) -> RulePlan:

@@ -48,6 +48,7 @@ class Tuning:
     loops_given_each: int = 1 << 14  # rows that they follow, for each further thread
     replanned_from: float = 1e6  # rows that a rule looks at before it is planned again
     replanned_shift: float = 16.0  # ... if a relation has so many times more rows, or fewer
+    replanned_times: float = 3  # ... and so often at most, in an evaluation
 
     # What tells new rows in a fixpoint.
     new_rows_sorted: int = 1 << 13  # smaller relations are sorted

@@ -48,7 +48,7 @@ from gdatalog.planner.items import (
     variables_of,
 )
 from gdatalog.planner.opening import all_cuts, computed_late, open_atom, within_atom
-from gdatalog.planner.order import best_order
+from gdatalog.planner.orders import Orders
 from gdatalog.planner.pattern_maker import PatternMaker
 from gdatalog.planner.pending import Open, Pending
 from gdatalog.planner.places import Order
@@ -76,11 +76,12 @@ class PlanBuilder:
 
     def __init__(
         self, sizes: Statistics, outputs: Sequence[str] = (), restores: bool = True,
-        params: Params | None = None,
+        params: Params | None = None, orders: Orders | None = None,
     ) -> None:  # fmt: skip
         """`outputs` are the variables asked for, in the order of the answer. `restores`: values
-        may be found as ranks, and put back."""
+        may be found as ranks, and put back. `orders`: those that were found before."""
         self.params = params
+        self.orders = orders or Orders()
         self.sizes = sizes
         self.restores = restores
         self.outputs = tuple(outputs)
@@ -113,7 +114,7 @@ class PlanBuilder:
     def apart(self) -> PlanBuilder:
         """One for a plan that is made to see what it costs."""
         params = None if self.params is None else Params(self.params.values)
-        return PlanBuilder(self.sizes, restores=False, params=params)
+        return PlanBuilder(self.sizes, restores=False, params=params, orders=self.orders)
 
     def tries(self) -> tuple[TrieRef, ...]:
         return tuple(atom.trie() for atom in self.atoms)
@@ -184,7 +185,7 @@ class _Conjunction:
             else:
                 maker.item(item)
         pattern = maker.finish(self.comparisons, self.bag, self.compacts)
-        order = best_order(pattern, self.rows)
+        order = plan.orders.best(pattern, self.rows)
         plan.cost += order.work
         return order
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from gdatalog.parser.syntax import Chain, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
@@ -26,6 +27,7 @@ from gdatalog.planner.items import (
     variables_of_exprs,
 )
 from gdatalog.planner.normalise import Normaliser, count_variables
+from gdatalog.planner.orders import Orders
 from gdatalog.planner.scans import given_of, scan_of, scanning
 from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import one_of_each
@@ -48,6 +50,7 @@ def plan_rule(
     old: Version = "old",
     params: Params | None = None,
     scans: int | None = None,
+    orders: Orders | None = None,
 ) -> RulePlan:
     """The plan of a rule whose relations of the same stratum are `recursive`.
 
@@ -57,7 +60,11 @@ def plan_rule(
     before and after is the order of the stratum's relations, for a round follows them in it.
 
     `scans`: an alternative of one atom scans its relation if that has at least so many rows.
+    `orders`: those that were found for other plans.
     """
+    plan_join = partial(
+        _plan_join, sizes=sizes, recursive=recursive, params=params, orders=orders or Orders()
+    )
     nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
     normal = Normaliser(
         rule.types,
@@ -89,9 +96,7 @@ def plan_rule(
         followed = [given for _, given in variants]
     if not gathers:
         joins = tuple(
-            _plan_join(
-                items, head, variables_of_exprs(head), False, sizes, recursive, params, given
-            )
+            plan_join(items, head, variables_of_exprs(head), False, given=given)
             for items, given in zip(alternatives, followed, strict=True)
         )
         return RulePlan(rule.head.name, joins, head, span=rule.span)
@@ -114,7 +119,7 @@ def plan_rule(
             items, orbit, given = alternatives[group[0]], 1, followed[group[0]]
             if given is None and not keys and all(gather.kind == "count" for gather in gathers):
                 items, orbit = one_of_each(items, sizes)
-            join = _plan_join(items, (), live, bag, sizes, recursive, params, given)
+            join = plan_join(items, (), live, bag, given=given)
             plans = [replace(join, orbit=orbit)]
         else:
             # Several alternatives bind the same variables: their bindings are one set.
@@ -122,9 +127,7 @@ def plan_rule(
             outputs = tuple(Slot(name, normal.type_of(name)) for name in names)
             told = frozenset(names)
             plans = [
-                _plan_join(
-                    alternatives[at], outputs, told, False, sizes, recursive, params, followed[at]
-                )
+                plan_join(alternatives[at], outputs, told, False, given=followed[at])
                 for at in group
             ]
         numbers.append(tuple(range(len(joins_list), len(joins_list) + len(plans))))
@@ -195,6 +198,7 @@ def _plan_join(
     sizes: Statistics,
     recursive: Collection[str],
     params: Params | None,
+    orders: Orders,
     given: Given | None = None,
 ) -> JoinPlan:
     names = () if given is None else tuple(slot.name for slot in given.slots)
@@ -202,10 +206,10 @@ def _plan_join(
     if given is not None:
         rows = sizes(given.relation, "full" if given.columns else "delta").rows
     asked = [output.name for output in outputs if isinstance(output, Slot)]
-    builder = PlanBuilder(sizes, asked, params=params)
+    builder = PlanBuilder(sizes, asked, params=params, orders=orders)
     steps = builder.whole(items, live, bag, frozenset(names), rows)
     if any(isinstance(step, Restore) for step in steps):
-        other = PlanBuilder(sizes, asked, restores=False, params=params)
+        other = PlanBuilder(sizes, asked, restores=False, params=params, orders=orders)
         others = other.whole(items, live, bag, frozenset(names), rows)
         if other.cost <= builder.cost:
             builder, steps = other, others
