@@ -16,7 +16,6 @@ import gdatalog
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from gdatalog.parser import parse
-from gdatalog.planner import grouping
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example
 from tests.draw import (
@@ -52,8 +51,8 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
             # with variables of the head for that.
             bits = 0 if number % 3 else 23
             db._workspace.tune(groups_from=number % 5, group_bitmap_bits=bits)
-            patch.setattr(grouping, "MANY", 0 if number % 5 < 3 else 100_000)
-            patch.setattr(grouping, "GROUPS", 0)
+            rows = 0 if number % 5 < 3 else 100_000
+            db._workspace.tune(grouped_from=rows, grouped_least=0)
             return oracle.answers(db, text, data, defined)
 
 

@@ -17,7 +17,6 @@ from gdatalog.engine.derived import one_after_another
 from gdatalog.engine.grouped import Grouped
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
-from gdatalog.planner import grouping
 from tests.interpreted import interpreted
 from tests.test_engine_oracle import Data, Relations, answers
 from tests.tuned import tune
@@ -87,8 +86,7 @@ def small(bits: int, room: int = 4, slots: int = 4096) -> Iterator[list[Grouped 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(depth, "grouped_of", noted)
         tune(patch, groups_from=0, group_bitmap_bits=bits, sorted_from=0, sorted_stretch=0)
-        patch.setattr(grouping, "MANY", 0)
-        patch.setattr(grouping, "GROUPS", 0)
+        tune(patch, grouped_from=0, grouped_least=0)
         patch.setattr(lftj, "FIRST_ROOM", room)
         patch.setattr(lftj, "FIRST_SLOTS", slots)
         yield seen

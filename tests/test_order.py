@@ -25,11 +25,11 @@ from gdatalog.plan.nodes import (
     JoinPlan,
     Slot,
 )
-from gdatalog.planner import order as orders
 from gdatalog.planner.cost import Estimates
 from gdatalog.planner.sizes import Assumed
 from gdatalog.storage.relation import Relation
 from tests.orders import PATTERNS, counted, order_of, plan_of, skewed, variables, work
+from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -40,7 +40,7 @@ EVEN = {"E": skewed(40, 120, seed=4, power=1.0)}
 @pytest.fixture(params=["formula", "walks"])
 def estimates(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Orders by formulas alone, and by walks however little there is to do."""
-    monkeypatch.setattr(orders, "WALK", 10**12 if request.param == "formula" else 0)
+    tune(monkeypatch, walked_from=10**12 if request.param == "formula" else 0)
 
 
 # ------------------------------------------------------------------------------- good orders
@@ -150,7 +150,7 @@ def test_what_is_expected_is_not_far_off(pattern: str, data: dict[str, Any]) -> 
 
 
 def test_walks_over_little_data_see_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orders, "WALK", 0)
+    tune(monkeypatch, walked_from=0)
     data = {"E": skewed(14, 30, seed=2), "L": [(at,) for at in range(9)]}
     body = "E(x, y), E(y, z), E(x, z), x < y, L(z)"
     plan = plan_of(data, f"t(x, y, z) <- {body}.")

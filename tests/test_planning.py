@@ -15,8 +15,8 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.plan.nodes import Apply, Constant, Cut, Join, JoinPlan, Slot
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner import build, components, items
-from gdatalog.planner import order as orders
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.order import Search
 from gdatalog.planner.orders import Orders
@@ -74,9 +74,9 @@ def patterns_of(text: str) -> list[tuple[Pattern, float]]:
     found: list[tuple[Pattern, float]] = []
     choose = Orders.best
 
-    def noting(orders: Orders, pattern: Pattern, rows: float) -> Order:
+    def noting(orders: Orders, pattern: Pattern, rows: float, tuning: Tuning) -> Order:
         found.append((pattern, rows))
-        return choose(orders, pattern, rows)
+        return choose(orders, pattern, rows, tuning)
 
     with patch.object(Orders, "best", noting), gd.connect() as db:
         for name, table in DATA.items():
@@ -103,8 +103,7 @@ def cost(search: Search) -> float:
 
 
 def searched(pattern: Pattern, exact: int) -> tuple[Search, Order]:
-    with patch.object(orders, "EXACT", exact):
-        search = Search(pattern)
+    search = Search(pattern, None, Tuning(ordered_exactly=exact))
     return search, search.order(1.0)
 
 
@@ -113,7 +112,7 @@ def test_a_beam_finds_orders_as_good_as_the_best(number: int) -> None:
     for pattern, _ in patterns_of(drawn_body(number, 4, 8)):
         exact, best = searched(pattern, 8)
         _, mine = searched(pattern, 0)
-        same = Given(pattern)
+        same = Given(pattern, None, Tuning())
         same.rank = mine.rank
         assert exact.exact and same.exact
         assert cost(same) <= 1.2 * cost(exact)

@@ -32,6 +32,7 @@ from tests.draw_patterns import Pattern, drawn_pattern
 from tests.oracle import TooLong, evaluate
 from tests.oracle_values import Failure, canonical
 from tests.test_engine_oracle import run
+from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -76,7 +77,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[RulePlan]:
 
 def force(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rewrites wherever it is sound."""
-    monkeypatch.setattr(symmetry, "SKEW", 0.0)
+    tune(monkeypatch, degree_skew=0.0)
     monkeypatch.setattr(build, "RESTORED", -1e9)
     monkeypatch.setattr(symmetry._Chains, "_promising", lambda *args: True)
     monkeypatch.setattr(symmetry, "_degrees_help", lambda *args: True)

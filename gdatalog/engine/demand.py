@@ -93,7 +93,7 @@ def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> E
     for magic in rewritten.demand.measured:
         with speaking_plainly():
             count = part.relation(magic.magic).length
-        if count > evaluation.context.tuning.demand_most * magic.values:
+        if count > evaluation.context.tuning.demand_share_found * magic.values:
             rewritten.covered = (
                 f"{magic.relation} is evaluated in full: {count:,} of {magic.values:,.0f} values "
                 "would be asked for"
@@ -147,7 +147,7 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
 
     worklists = context.device is CPU and knobs.split != "never"
     worklists = worklists and knobs.strategy != "levelwise"
-    world = World(is_here, data.__contains__, size, context.limit_sizes, worklists)
+    world = World(is_here, data.__contains__, size, context.limit_sizes, worklists, context.tuning)
     with spending("planning"):
         demand = under_demand(evaluation.checked, name, world, knobs.demand == "always")
     text = None if demand.checked is None else CheckedText(demand.checked)

@@ -121,8 +121,10 @@ class Following(Rounds):
     def _of_new_rule(self, rule: CheckedRule) -> Iterator[Derived]:
         """All that a rule gives which was not there before."""
         inputs = self.inputs
-        orders = inputs.plans.orders
-        plan = plan_rule(rule, inputs.schemas, inputs.param_types, self._sizes_of, orders=orders)
+        plan = plan_rule(
+            rule, inputs.schemas, inputs.param_types, self._sizes_of,
+            orders=inputs.plans.orders, tuning=self.context.tuning,
+        )  # fmt: skip
         for join in range(len(plan.joins)):
             yield from self._by_parts(_only(plan, join), True)
 
@@ -142,7 +144,7 @@ class Following(Rounds):
         def make(sizes: Statistics) -> RulePlan:
             return plan_rule(
                 rule, inputs.schemas, inputs.param_types, sizes, read, first=False, old="full",
-                orders=inputs.plans.orders,
+                orders=inputs.plans.orders, tuning=self.context.tuning,
             )  # fmt: skip
 
         return inputs.plans.following(rule, read, self._sizes_of, make)

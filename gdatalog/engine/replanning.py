@@ -61,6 +61,7 @@ class Replanning:
         plan = plan_rule(
             self.rule, run.inputs.schemas, run.inputs.param_types, self._size,
             run.stratum.relations, first=False, orders=run.inputs.plans.orders,
+            tuning=self.tuning,
         )  # fmt: skip
         old = self.variants[0].whole
         if len(plan.joins) != len(old.joins) or plan.joins == old.joins:

@@ -192,7 +192,7 @@ class StratumRun:
 
             return plan_rule(
                 rule, inputs.schemas, inputs.param_types, sizes, recursive, first=first,
-                params=params, scans=least, orders=inputs.plans.orders,
+                params=params, scans=least, orders=inputs.plans.orders, tuning=context.tuning,
             )  # fmt: skip
 
         def planned(least: int | None) -> RulePlan:
@@ -235,8 +235,9 @@ class StratumRun:
         def sizes(name: str, version: Version) -> Size:
             return inputs.relation(name).statistics
 
-        params = Params(context.scope.params)
-        return plan_over(rule, inputs.schemas, inputs.param_types, sizes, name, plan, params)
+        params, tuning = Params(context.scope.params), context.tuning
+        schemas, types = inputs.schemas, inputs.param_types
+        return plan_over(rule, schemas, types, sizes, name, plan, params, tuning)
 
     def _rows_read(self, rule: CheckedRule) -> int:
         """The rows of the largest relation that planning a rule on the CPU looks at."""

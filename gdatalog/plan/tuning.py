@@ -83,7 +83,18 @@ class Tuning:
     fetched_share: int = 4  # inputs of fixpoints stay there above such a part of the memory limit
 
     # Demand.
-    demand_most: float = 0.5  # the share of a column's values up to which demand is evaluated
+    demand_from: int = 50_000  # views over fewer rows are evaluated in full, if not recursive
+    demand_values: int = 1_000  # values that are asked for, where nobody knows how many there are
+    demand_share: float = 0.25  # the expected share of a column's values, up to which demand pays
+    demand_share_found: float = 0.5  # ... and the share that is found to be asked for
+
+    # Orders of variables.
+    ordered_exactly: int = 8  # variables: of so many all orders are compared, of more the best
+    walked_from: int = 2_000  # values tried, for each set of variables: orders by samples pay
+    grouped_from: int = 100_000  # rows of a head, from which on its first column may come first
+    grouped_least: int = 64  # ... if there are so many groups
+    grouped_rows_most: int = 1 << 17  # ... of no more rows on average
+    degree_skew: float = 1.2  # how many times more neighbours lie above by key than by degree
 
 
 DEFAULT = Tuning()

@@ -32,6 +32,7 @@ from gdatalog.plan.nodes import (
     TrieRef,
     slots,
 )
+from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import Comparisons, rising, without_looser
 from gdatalog.planner.components import Connected, check_depth, components, is_single, too_deep
@@ -48,6 +49,7 @@ from gdatalog.planner.items import (
     variables_of,
 )
 from gdatalog.planner.opening import all_cuts, computed_late, open_atom, within_atom
+from gdatalog.planner.order import RESTORED
 from gdatalog.planner.orders import Orders
 from gdatalog.planner.pattern_maker import PatternMaker
 from gdatalog.planner.pending import Open, Pending
@@ -67,21 +69,19 @@ from gdatalog.values import TypeName
 
 Names = frozenset[str]
 
-# What it costs to put a row's values back, in values tried.
-RESTORED = 10.0
-
 
 class PlanBuilder:
     """The tries of one join plan, which its conjunction and all its branches share."""
 
     def __init__(
         self, sizes: Statistics, outputs: Sequence[str] = (), restores: bool = True,
-        params: Params | None = None, orders: Orders | None = None,
+        params: Params | None = None, orders: Orders | None = None, tuning: Tuning = DEFAULT,
     ) -> None:  # fmt: skip
         """`outputs` are the variables asked for, in the order of the answer. `restores`: values
         may be found as ranks, and put back. `orders`: those that were found before."""
         self.params = params
         self.orders = orders or Orders()
+        self.tuning = tuning
         self.sizes = sizes
         self.restores = restores
         self.outputs = tuple(outputs)
@@ -108,13 +108,13 @@ class PlanBuilder:
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, restores: bool
     ) -> Sequence[Item]:
         items = without_looser(tuple(dict.fromkeys(items)))  # said twice is said once
-        items = in_degree_order(items, outer, live, bag, self.sizes, restores)
+        items = in_degree_order(items, outer, live, bag, self.sizes, restores, self.tuning)
         return without_implied(items, self.sizes)
 
     def apart(self) -> PlanBuilder:
         """One for a plan that is made to see what it costs."""
         params = None if self.params is None else Params(self.params.values)
-        return PlanBuilder(self.sizes, restores=False, params=params, orders=self.orders)
+        return PlanBuilder(self.sizes, (), False, params, self.orders, self.tuning)
 
     def tries(self) -> tuple[TrieRef, ...]:
         return tuple(atom.trie() for atom in self.atoms)
@@ -185,7 +185,7 @@ class _Conjunction:
             else:
                 maker.item(item)
         pattern = maker.finish(self.comparisons, self.bag, self.compacts)
-        order = plan.orders.best(pattern, self.rows)
+        order = plan.orders.best(pattern, self.rows, plan.tuning)
         plan.cost += order.work
         return order
 
@@ -480,10 +480,8 @@ class _Conjunction:
     def _compute(self, item: Item) -> None:
         if isinstance(item, NotItem):
             reads = item.variables
-            inner = tuple(
-                self.plan.steps(part, reads, frozenset(), False, self.rows)
-                for part in item.alternatives
-            )
+            parts = item.alternatives
+            inner = tuple(self.plan.steps(p, reads, frozenset(), False, self.rows) for p in parts)
             self._done(item, Branch("not exists", tuple(sorted(reads)), inner))
             return
         assert isinstance(item, AggregateItem)

@@ -17,32 +17,31 @@ if TYPE_CHECKING:
 # What a row costs, in values tried: to be told from all others, or from those of its group; and to
 # be sorted, where it does not come in the order of the head.
 ALL, GROUP, SORTED = 25.0, 1.0, 3.0
-MANY = 100_000  # rows that are worth it
-GROUPS, MOST = 64, 1 << 17  # groups at least, and rows of each at most
 
 
 def group(search: Search, place: Place, scale: float) -> None:
     """Notes the choice of a variable of the head as the first, if that is worth it."""
-    pattern = search.pattern
+    pattern, tuning = search.pattern, search.tuning
     if pattern.bag or not pattern.compacts or not pattern.live or pattern.outer:
         return
     found = search.best(place)
     if found.variable < 0 or pattern.live >> found.variable & 1:
         return
     rows, groups = _given(search, place, found.variable, scale)
-    if not groups or rows < MANY:
+    if not groups or rows < tuning.grouped_from:
         return
     least = found.cost * scale + found.indexes + ALL * rows
     different = search.estimates.whole(pattern.live) * scale
     for at in search.candidates(place):
-        if not pattern.live >> at & 1 or search.estimates.rows(1 << at) < GROUPS:
+        few = search.estimates.rows(1 << at) < tuning.grouped_least
+        if few or not pattern.live >> at & 1:
             continue
         choice = search.choice(at, place, inf)
         rows, groups = _given(search, place, at, scale)
         total = choice.cost * scale + choice.indexes + GROUP * rows
         if pattern.outputs[:1] != (at,):
             total += SORTED * min(rows, different)
-        if rows <= MOST * groups and total < least:
+        if rows <= tuning.grouped_rows_most * groups and total < least:
             least = total
             search.begin(place, choice)
 

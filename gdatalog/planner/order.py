@@ -6,8 +6,8 @@ parts that are not asked for become branches: of a set a witness is enough (`exi
 how many there are (`count`), and what a branch costs depends on what it reads alone. An aggregate
 is a variable too: it has one value, at a cost, once what it hangs on is bound.
 
-Up to `EXACT` variables every order is weighed. Beyond, only the best few orders are extended
-(`beam.py`). A single atom needs no search (`single.py`).
+Up to `Tuning.ordered_exactly` variables every order is weighed. Beyond, only the best few orders
+are extended (`beam.py`). A single atom needs no search (`single.py`).
 
 Above 300 lines because all that is weighed at a place of the search is weighed here.
 """
@@ -18,6 +18,7 @@ from functools import reduce
 from math import inf
 from operator import or_
 
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.beam import FEWEST, TURNS, extend
 from gdatalog.planner.cost import Estimates, Made
 from gdatalog.planner.formula import TINY
@@ -28,20 +29,20 @@ from gdatalog.planner.sampling import Sampler
 from gdatalog.planner.single import FEW, single_order
 from gdatalog.watching import watching
 
-EXACT = 8
-WALK = 2000  # values tried, for each set of variables, that make walks worth their while
 # What things cost, in values tried.
 ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
+RESTORED = 10.0  # to put the values of a row's ranks back
 SORT, FREE = 3.0, 1000  # of an index that is not there: for each row, but for so many
 
 
 class Search:
     """The search for one conjunction's order."""
 
-    def __init__(self, pattern: Pattern, sampler: Sampler | None = None) -> None:
+    def __init__(self, pattern: Pattern, sampler: Sampler | None, tuning: Tuning) -> None:
         self.pattern = pattern
+        self.tuning = tuning
         self.variables = (pattern.everything & ~pattern.outer).bit_count()
-        self.exact = self.variables <= EXACT
+        self.exact = self.variables <= tuning.ordered_exactly
         self.estimates = Estimates(pattern, sampler, self.exact)
         self.watch = watching()
         self._found: dict[Place, Choice] = {}
@@ -357,21 +358,21 @@ def _worth(cost: float, passed: float) -> float:
     return cost / max(TINY, 1 - passed)
 
 
-def best_order(pattern: Pattern, rows: float) -> Order:
+def best_order(pattern: Pattern, rows: float, tuning: Tuning) -> Order:
     """The best order by formulas; by walks, if that is much work and walks are possible."""
     variables = (pattern.everything & ~pattern.outer).bit_count()
     if len(pattern.atoms) == 1 and variables > FEW:
         alone = single_order(pattern, rows)
         if alone is not None:
             return alone
-    search = Search(pattern)
+    search = Search(pattern, None, tuning)
     sampler = Sampler(pattern) if search.exact and search.variables > 2 else None
     if sampler is None or not sampler.usable:
         return search.order(rows)
     # So many rows of the data take long enough that formulas need not be asked.
-    enough = WALK << search.variables
+    enough = tuning.walked_from << search.variables
     if max(atom.size.rows for atom in pattern.atoms) < enough:
         order = search.order(rows)
         if order.work < enough:
             return order
-    return Search(pattern, sampler).order(rows)
+    return Search(pattern, sampler, tuning).order(rows)

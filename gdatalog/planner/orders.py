@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from math import frexp
 
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.order import FREE, best_order
 from gdatalog.planner.pattern import Pattern, PatternAtom
 from gdatalog.planner.places import Order
@@ -35,15 +36,15 @@ class Orders:
     def clear(self) -> None:
         self._found.clear()
 
-    def best(self, pattern: Pattern, rows: float) -> Order:
+    def best(self, pattern: Pattern, rows: float, tuning: Tuning) -> Order:
         """The order that costs least, for so many rows from outside."""
         if len(pattern.atoms) < 2:
-            return best_order(pattern, rows)  # which costs hardly more than to look it up
-        key = shape_of(pattern, rows)
+            return best_order(pattern, rows, tuning)  # which costs hardly more than to look it up
+        key = shape_of(pattern, rows), tuning
         found = self._found.pop(key, None)
         if found is None:
             self.searched += 1
-            order = best_order(pattern, rows)
+            order = best_order(pattern, rows, tuning)
             place = {name: at for at, name in enumerate(pattern.names)}
             found = (
                 {place[name]: rank for name, rank in order.rank.items()},

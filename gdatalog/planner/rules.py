@@ -16,6 +16,7 @@ from gdatalog.plan.nodes import (
     Slot,
     Version,
 )
+from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.checked import CheckedRule, Schema
 from gdatalog.planner.compact import compact_rows
@@ -51,6 +52,7 @@ def plan_rule(
     params: Params | None = None,
     scans: int | None = None,
     orders: Orders | None = None,
+    tuning: Tuning = DEFAULT,
 ) -> RulePlan:
     """The plan of a rule whose relations of the same stratum are `recursive`.
 
@@ -63,7 +65,12 @@ def plan_rule(
     `orders`: those that were found for other plans.
     """
     plan_join = partial(
-        _plan_join, sizes=sizes, recursive=recursive, params=params, orders=orders or Orders()
+        _plan_join,
+        sizes=sizes,
+        recursive=recursive,
+        params=params,
+        orders=orders or Orders(),
+        tuning=tuning,
     )
     nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
     normal = Normaliser(
@@ -118,7 +125,7 @@ def plan_rule(
             outputs: tuple[Slot, ...] = ()
             items, orbit, given = alternatives[group[0]], 1, followed[group[0]]
             if given is None and not keys and all(gather.kind == "count" for gather in gathers):
-                items, orbit = one_of_each(items, sizes)
+                items, orbit = one_of_each(items, sizes, tuning)
             join = plan_join(items, (), live, bag, given=given)
             plans = [replace(join, orbit=orbit)]
         else:
@@ -174,6 +181,7 @@ def plan_over(
     name: str,
     plan: RulePlan,
     params: Params | None = None,
+    tuning: Tuning = DEFAULT,
 ) -> RulePlan | None:
     """The same for the rows of one relation, of which all are given, some at a time, in any order:
     what comes of some of them needs no others.
@@ -181,7 +189,9 @@ def plan_over(
     `plan`: as the rule is planned otherwise. None where an alternative does not read the relation,
     or more than once, or asks what it has not.
     """
-    over = plan_rule(rule, schemas, param_types, sizes, (name,), first=False, params=params)
+    over = plan_rule(
+        rule, schemas, param_types, sizes, (name,), first=False, params=params, tuning=tuning
+    )
     others = {ref.relation for join in over.joins for ref in join.tries}
     if len(over.joins) != len(plan.joins) or name in others:
         return None
@@ -199,6 +209,7 @@ def _plan_join(
     recursive: Collection[str],
     params: Params | None,
     orders: Orders,
+    tuning: Tuning,
     given: Given | None = None,
 ) -> JoinPlan:
     names = () if given is None else tuple(slot.name for slot in given.slots)
@@ -206,10 +217,10 @@ def _plan_join(
     if given is not None:
         rows = sizes(given.relation, "full" if given.columns else "delta").rows
     asked = [output.name for output in outputs if isinstance(output, Slot)]
-    builder = PlanBuilder(sizes, asked, params=params, orders=orders)
+    builder = PlanBuilder(sizes, asked, params=params, orders=orders, tuning=tuning)
     steps = builder.whole(items, live, bag, frozenset(names), rows)
     if any(isinstance(step, Restore) for step in steps):
-        other = PlanBuilder(sizes, asked, restores=False, params=params, orders=orders)
+        other = PlanBuilder(sizes, asked, False, params, orders, tuning)
         others = other.whole(items, live, bag, frozenset(names), rows)
         if other.cost <= builder.cost:
             builder, steps = other, others

@@ -22,6 +22,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from gdatalog.plan.nodes import Slot
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.automorphisms import Pair, Symmetries, literals_of, share_of
 from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.edges import (
@@ -53,10 +54,6 @@ from gdatalog.planner.items import (
 )
 from gdatalog.planner.sizes import Size, Statistics
 
-# How many times as many pairs of higher neighbours there must be by keys as by degrees for the
-# order of degrees to be worth an index of its own.
-SKEW = 1.2
-
 
 def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...]:
     """The items without tests `x != y` that an atom or another comparison ensures."""
@@ -87,6 +84,7 @@ def in_degree_order(
     bag: bool,
     sizes: Statistics,
     restores: bool,
+    tuning: Tuning,
 ) -> tuple[Item, ...]:
     """The items, with chains over a graph put in the order of degrees where that is sound.
 
@@ -98,7 +96,7 @@ def in_degree_order(
     edges = Counter(item.relation for item in items if isinstance(item, AtomItem))
     for relation, count in edges.items():
         if count >= 3:  # a triangle has three
-            found = _Chains(items, relation, outer, sizes).ranked(live, bag, restores)
+            found = _Chains(items, relation, outer, sizes, tuning).ranked(live, bag, restores)
             if found is not None:
                 return found
     return tuple(items)
@@ -108,9 +106,10 @@ class _Chains:
     """A conjunction's atoms of one graph, and the chains of `<` over their variables."""
 
     def __init__(
-        self, items: Sequence[Item], relation: str, outer: Names, sizes: Statistics
+        self, items: Sequence[Item], relation: str, outer: Names, sizes: Statistics, tuning: Tuning
     ) -> None:
         self.sizes = sizes
+        self.tuning = tuning
         self.relation = relation
         self.atoms = [
             item
@@ -143,7 +142,7 @@ class _Chains:
         if not self._promising(chains, needed, bag) or not rankable(self.size):
             return None
         assert self.size.graph is not None
-        if self.size.graph.skew < SKEW:
+        if self.size.graph.skew < self.tuning.degree_skew:
             return None
         unequal = [item for item in self.tests if operator(item) == "!="]
         rest: list[Item] = [*self.atoms, *unequal]
@@ -198,14 +197,16 @@ class _Chains:
 # ----------------------------------------------------------------------------- one of each
 
 
-def one_of_each(items: Sequence[Item], sizes: Statistics) -> tuple[tuple[Item, ...], int]:
+def one_of_each(
+    items: Sequence[Item], sizes: Statistics, tuning: Tuning
+) -> tuple[tuple[Item, ...], int]:
     """Items with fewer solutions, and how many of the given ones' solutions each stands for.
 
     Only for a count of all solutions: which one of each orbit is left has no meaning.
     """
     if any(map(item_may_fail, items)) or len(variables_of(items)) < 3:
         return tuple(items), 1
-    return _by_degree(items, sizes) or _by_value(items, sizes)
+    return _by_degree(items, sizes, tuning) or _by_value(items, sizes)
 
 
 def _by_value(items: Sequence[Item], sizes: Statistics) -> tuple[tuple[Item, ...], int]:
@@ -223,7 +224,9 @@ def _by_value(items: Sequence[Item], sizes: Statistics) -> tuple[tuple[Item, ...
     return (*items, *tests), found.orbit
 
 
-def _by_degree(items: Sequence[Item], sizes: Statistics) -> tuple[tuple[Item, ...], int] | None:
+def _by_degree(
+    items: Sequence[Item], sizes: Statistics, tuning: Tuning
+) -> tuple[tuple[Item, ...], int] | None:
     """A body of nothing but one graph's edges and comparisons: in the order of degrees.
 
     Comparisons that are there already may go if each orbit has as many solutions that pass them,
@@ -260,14 +263,22 @@ def _by_degree(items: Sequence[Item], sizes: Statistics) -> tuple[tuple[Item, ..
     if order:
         ends = frozenset(name for pair in order for name in pair) | symmetries.moved()
         share = share_of(order, [name for name in names if name in ends], found)
-    if share is None or not found.pairs or not _degrees_help(found.pairs, near, atoms, size):
+    if (
+        share is None
+        or not found.pairs
+        or not _degrees_help(found.pairs, near, atoms, size, tuning)
+    ):
         return None
     tests = [*unequal, *(comparison("<", a, b) for a, b in found.pairs)]
     return (*map(ranked, atoms), *map(ranked, tests)), share
 
 
 def _degrees_help(
-    pairs: Sequence[Pair], near: Collection[Names], atoms: Sequence[AtomItem], size: Size
+    pairs: Sequence[Pair],
+    near: Collection[Names],
+    atoms: Sequence[AtomItem],
+    size: Size,
+    tuning: Tuning,
 ) -> bool:
     """Whether the order of degrees is better than that of values."""
     if "symbol" in types_of(atoms).values():
@@ -276,4 +287,5 @@ def _degrees_help(
     told = {frozenset(pair) for pair in below}
     names = sorted({name for pair in pairs for name in pair})
     assert size.graph is not None
-    return has_triangle(names, {pair for pair in near if pair in told}) and size.graph.skew >= SKEW
+    skewed = size.graph.skew >= tuning.degree_skew
+    return skewed and has_triangle(names, {pair for pair in near if pair in told})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from gdatalog.parser.syntax import Atom, Compare, Const, Expr, Literal, Member, Or, Param, Var
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.adornments import Columns, Source, asked_for, plain
 from gdatalog.planner.binding import neighbours
 from gdatalog.planner.checked import Checked, CheckedRule, Stratum
@@ -18,11 +19,7 @@ from gdatalog.planner.walk import walk
 from gdatalog.planner.words import own_name
 from gdatalog.records import dataclass, field
 
-MOST_OF_ALL = 0.25  # the part of a column's values up to which asking for them pays
 Seen = Collection[tuple[str, int]]  # relations and columns that are being looked at
-
-FEW = 1_000  # where it is not known how many values there are
-LARGE = 50_000  # rows below a view that is not recursive, from which on constants are pushed in
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +32,7 @@ class World:
     size: Callable[[str], Size | None]
     limited: Collection[str] = ()
     worklists: bool = False  # whether a fixpoint for one value of a column is run for itself
+    tuning: Tuning = Tuning()
 
 
 @dataclass(slots=True)
@@ -56,16 +54,16 @@ class Worth:
 
         `inside`: the place is a recursive rule, which asks in each of its rounds.
         """
-        below = self._below(name)
+        below, tuning = self._below(name), self.world.tuning
         recursive = any(self._recursive(other) for other in below)
-        if not recursive and (inside or self._rows(below) < LARGE):
+        if not recursive and (inside or self._rows(below) < tuning.demand_from):
             return ""
         if source.constants is not None or any(_made(literal) for literal in source.body):
             return None
         for column, arg in zip(columns, source.args, strict=True):
             asked = 1.0 if not isinstance(arg, Var) else self._values(arg.name, source.body, ())
             there = self.domain(name, column)
-            few = FEW if there is None else MOST_OF_ALL * there
+            few = tuning.demand_values if there is None else tuning.demand_share * there
             if asked is not None and asked <= few:
                 return None
         shown = " and ".join(
