@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
-from gdatalog.executors import sinks
 
 MIN, MAX = -(2**63), 2**63 - 1
 
@@ -56,9 +55,9 @@ def test_many_endless_ranges_with_a_limit() -> None:
         assert len(db.query("p(x, i) <- E(x), i = range(0, 1000000000000000000).", limit=5)) == 5
 
 
-def test_marked_rows_of_32_and_of_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sinks, "MANY", 1)
+def test_marked_rows_of_32_and_of_64_bits() -> None:
     with gd.connect() as db:
+        db._workspace.tune(marked_from=1)
         db._workspace.chunk_rows = 1
         db["A"], db["B"] = [(2**31 - 2,), (2**31 - 1,)], [(2**31,), (2**31 + 5,)]
         rows = db.query("p(x) <- A(x) ; B(x).").sorted().fetchall()

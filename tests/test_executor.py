@@ -11,7 +11,6 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.stratum import StratumRun
-from gdatalog.executors import sinks
 from gdatalog.executors.expansion import Expansion
 from gdatalog.plan.effects import without
 from gdatalog.plan.nodes import (
@@ -26,6 +25,7 @@ from gdatalog.plan.nodes import (
     Seek,
     Slot,
 )
+from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -70,7 +70,7 @@ def test_what_rules_have_followed_is_not_mistaken_for_anothers(
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets of rows are marked from a hundred rows on, not from a million."""
-    monkeypatch.setattr(sinks, "MANY", 100)
+    tune(monkeypatch, marked_from=100)
 
 
 @pytest.mark.usefixtures("few")

@@ -5,7 +5,7 @@ Above 300 lines, because both executors give their rows to the same sets and agg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -31,7 +31,7 @@ from gdatalog.executors.scan import Scan
 from gdatalog.executors.sinks import Bag, Kept, RowSet, Sink
 from gdatalog.plan.dedup import ascends, groups_of
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
-from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan
 from gdatalog.records import dataclass, replace
 from gdatalog.spent import Costs, so_far
 
@@ -61,6 +61,10 @@ class Run:
     def ops(self) -> Ops:
         return self.context.device.ops
 
+    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
+        """A set for rows of these expressions."""
+        return RowSet(outputs, self.ops, self.scope, self.limits, limit, self.context.tuning)
+
     def rows(self, limit: int | None) -> Derived:
         plan = self.plan
         self.limits.looked += TURN
@@ -70,7 +74,7 @@ class Run:
             return self._aggregated()
         if not plan.head and limit is None and not any(may_fail(j.steps) for j in plan.joins):
             limit = 1  # a proposition: one witness is enough
-        sink = RowSet(plan.head, self.ops, self.scope, self.limits, limit)
+        sink = self.set_of(plan.head, limit)
         if len(plan.joins) == 1 and plan.head and limit is None:
             (join,) = plan.joins
             if one_row_each(join) or groups_of(join) is not None:
@@ -177,7 +181,8 @@ class Run:
         made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
         tries = [made[ref] for ref in join.tries]
         seen: dict[int, Seen] | None = None if self.report is None else {}
-        walk = Levelwise(tries, self.ops, self.scope, limits, seen, self.lasting)
+        tuning = self.context.tuning
+        walk = Levelwise(tries, self.ops, self.scope, limits, seen, self.lasting, tuning)
         here = self.context.device is CPU
         held = limits.chunk * levels_of(self.plan) * BYTES_PER_ROW if here else 0
         held = min(held, limits.spare() // 2)  # few rows need less than a chunk has room for
@@ -239,7 +244,7 @@ class Run:
             if allowed is None:
                 self._levelwise(join, sink, None)
                 return
-            fresh = RowSet(join.outputs, self.ops, self.scope, self.limits, sink.limit)
+            fresh = self.set_of(join.outputs, sink.limit)
             self._levelwise(join, fresh, allowed)
             sink.take(fresh)
 
@@ -273,7 +278,7 @@ class Run:
                 gathering = self.into_bag(group[0], gathering)
                 self._count(gathering.given - given)
                 continue
-            union = RowSet(names, self.ops, self.scope, self.limits, None)
+            union = self.set_of(names, None)
             for number in group:
                 self.into_set(number, union)
             self._count(union.given)

@@ -31,7 +31,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.executors.lists import Roots
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import Outcome, reduce_branch
-from gdatalog.executors.sinks import MOST_MARKS, Failing, Hits, Marks, Sink, Totals
+from gdatalog.executors.sinks import Failing, Hits, Marks, Sink, Totals
 from gdatalog.plan.effects import binds, may_fail, without
 from gdatalog.plan.nodes import (
     Assign,
@@ -46,6 +46,7 @@ from gdatalog.plan.nodes import (
     Seek,
     Step,
 )
+from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -80,6 +81,7 @@ class Levelwise:
     limits: Limits
     seen: dict[int, Seen] | None = None  # by id of the step, when a profile is asked for
     lasting: dict[int, Any] | None = None  # of all rounds of a fixpoint, if this is one of many
+    tuning: Tuning = DEFAULT
     marks: Marks | None = None  # of the branch at hand: where its failures are noted
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
     comparisons: Comparisons = field(default_factory=Comparisons)
@@ -251,7 +253,8 @@ class Levelwise:
         if marked is None and self.lasting is None and frontier.size <= FEW:
             return frontier.take(self.ops.first_rows(columns))
         if marked is None:
-            marked = self.ops.marked_rows(min(MOST_MARKS, self.limits.spare() // 8))
+            most = min(self.tuning.marked_bytes, self.limits.spare() // 8)
+            marked = self.ops.marked_rows(most)
             memory[id(step)] = marked
         if marked.fits(columns):
             rows = marked.news(columns)

@@ -15,13 +15,12 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
 from gdatalog.plan.nodes import Expr, Slot
+from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 
 Columns = tuple[Array, ...]
 
-MANY = 1 << 20  # rows, from which on a set of rows may be marked
-MOST_MARKS = 1 << 27  # bytes of marks
 PACKED = 8  # bytes of a packed row, which a sort holds beside the rows
 
 
@@ -62,13 +61,20 @@ class RowSet(Sink):
     """The distinct rows of some expressions; at most `limit` of them if it is given."""
 
     def __init__(
-        self, outputs: Sequence[Expr], ops: Ops, scope: Any, limits: Limits, limit: int | None
+        self,
+        outputs: Sequence[Expr],
+        ops: Ops,
+        scope: Any,
+        limits: Limits,
+        limit: int | None,
+        tuning: Tuning = DEFAULT,
     ) -> None:
         self.outputs = outputs
         self.ops = ops
         self.scope = scope
         self.limits = limits
         self.limit = limit
+        self.tuning = tuning
         self.done = False
         self.count = 0  # of rows of arity 0, and of the settled ones otherwise
         self.given = 0  # rows, equal ones included
@@ -136,7 +142,7 @@ class RowSet(Sink):
         self._settled, self._blocks = None, []
         self._pending = self._pending_bytes = 0
         total = sum(len(block[0]) for block in blocks)
-        if self.limit is None and total >= MANY and self._mark(blocks):
+        if self.limit is None and total >= self.tuning.marked_from and self._mark(blocks):
             return
         self._settled = self.ops.merge_rows(blocks)
         self.count = len(self._settled[0])
@@ -147,7 +153,7 @@ class RowSet(Sink):
     def _mark(self, blocks: list[Columns]) -> bool:
         """Marks the rows of blocks, if they are few of those that there could be: many more are to
         come, most of them again, and a mark is cheaper than a sort."""
-        marked = self.ops.marked_rows(min(MOST_MARKS, self.limits.spare() // 4))
+        marked = self.ops.marked_rows(min(self.tuning.marked_bytes, self.limits.spare() // 4))
         if not all(marked.fits(block) for block in blocks):
             return False
         self._types = [
@@ -165,7 +171,7 @@ class RowSet(Sink):
         return self.limit is None
 
     def apart(self, limits: Limits) -> RowSet:
-        return RowSet(self.outputs, self.ops, self.scope, limits, None)
+        return RowSet(self.outputs, self.ops, self.scope, limits, None, self.tuning)
 
     def take(self, other: RowSet) -> None:
         """The rows of another set, which is not used any more."""

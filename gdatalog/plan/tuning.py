@@ -27,6 +27,8 @@ class Tuning:
     groups_from: int = 64  # groups, from which on duplicates are eliminated group by group
     group_bitmap_bits: int = 23  # bits of a group's keys: wider keys are hashed
     step_bitmap_bits: int = 20  # bits of the keys that are made distinct before the last step
+    marked_from: int = 1 << 20  # breadth-first answers of so many rows go into a bitmap
+    marked_bytes: int = 1 << 27  # ... of so many bytes at most
     sorted_from: int = 1 << 14  # more answers are put in order as they come
     sorted_stretch: int = 4  # ... if so many, on average, come in order
 

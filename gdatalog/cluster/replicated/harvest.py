@@ -88,7 +88,8 @@ class Harvest:
         blocks = [block for block in blocks if len(block[0])]
         if distinct and len(blocks) > 1:
             return Blocks(blocks, sum(len(block[0]) for block in blocks))
-        sink = RowSet(self.plan.head, CPU.ops, self.context.scope, self.context.limits, None)
+        context = self.context
+        sink = RowSet(self.plan.head, CPU.ops, context.scope, context.limits, None, context.tuning)
         sink.add_blocks(blocks)
         return sink.finish()
 

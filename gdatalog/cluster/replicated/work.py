@@ -67,7 +67,7 @@ class CellRun(Run):
 
     def distinct_blocks(self) -> list[Columns]:
         """The rows of a join that gives none of them twice."""
-        sink = RowSet(self.plan.head, self.ops, self.scope, self.limits, None)
+        sink = self.set_of(self.plan.head, None)
         found = self._distinct(sink)
         return list(found.blocks) if isinstance(found, Blocks) else [found[0]]
 
@@ -154,7 +154,9 @@ class _Call:
             form_of_bag(task.plan.keys, task.plan.gathers) if bag else form_of_rows(self.join)
         )
         self.runs: dict[tuple[str, ...], CellRun] = {}
-        self.set = RowSet(self.join.outputs, device.ops, self.scope, self.limits, task.limit)
+        self.set = RowSet(
+            self.join.outputs, device.ops, self.scope, self.limits, task.limit, task.tuning
+        )
         self.gathering = Gathering(task.plan.gathers, device.ops, self.scope, self.limits)
         self.found = Found()
 
