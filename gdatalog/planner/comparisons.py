@@ -112,6 +112,8 @@ class Comparisons:
 
     def implied_limits(self, name: str, bound: Collection[str]) -> list[Limit]:
         """The known values that bound a variable by way of variables that are not bound yet."""
+        if not self.limits:
+            return []
         found: list[Limit] = []
         none: set[str] = set()
         for ends, ops in ((self._over, ("<", "<=")), (self._under, (">", ">="))):

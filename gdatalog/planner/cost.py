@@ -198,14 +198,13 @@ class Estimates:
 
     def level(self, at: int, bound: int, made: Made = NONE) -> Level:
         """Binding a variable, for each binding of those before, where some lists were made."""
-        computed = self.pattern.aggregates.get(at)
-        if computed is not None:
-            return Level(computed.cost, 0, False)
         key = at, bound & self._scopes[at]
         plain = self._levels.get(key)
         if plain is None:
-            plain = self._levels[key] = self._plain(at, bound)
-        if not made:
+            own = self.pattern.aggregates.get(at)
+            plain = self._plain(at, bound) if own is None else Level(own.cost, 0, False)
+            self._levels[key] = plain
+        if not made or at in self.pattern.aggregates:
             return plain
         useful = [
             (group, parents & known)

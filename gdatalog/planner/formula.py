@@ -38,7 +38,6 @@ class Formula:
                 self.holding[at].append(atom)
                 self.near[at] |= atom.mask
         self.given = {given.variable: given for given in pattern.given}
-        self._paths: dict[tuple[int, int], float] = {}
         self._apart: dict[int, list[int]] = {}  # of wide atoms, variables that are keys
         self._shares: dict[tuple[int, int], float] = {}
         # By variable: the bits of its atoms that hold a constant; those of others, and of what.
@@ -124,12 +123,13 @@ class Formula:
         found = self._share(at, wider)
         parents = 0  # bound variables from which an atom leads on only now
         for atom in self.holding[at]:
-            before = atom.mask & bound
-            found *= self.paths(atom, before | bit)
+            before, paths = atom.mask & bound, atom.paths
+            after = paths.get(before | bit)
+            found *= self.paths(atom, before | bit) if after is None else after
             if before or atom.fixed:
-                found /= self.paths(atom, before) or TINY
-            if before and not before & (before - 1) and not atom.fixed:
-                parents |= before
+                found /= paths.get(before) or self.paths(atom, before) or TINY
+                if not before & (before - 1) and not atom.fixed:
+                    parents |= before
         for parent in bits(parents):
             found *= self._share(parent, wider) / (self._share(parent, bound) or TINY)
         for whole, passes in self._passes[at]:
@@ -157,8 +157,7 @@ class Formula:
 
     def paths(self, atom: PatternAtom, bound: int) -> float:
         """How many distinct rows an atom has in its bound columns, for each constant."""
-        key = (id(atom), bound)
-        found = self._paths.get(key)
+        found = atom.paths.get(bound)
         if found is None:
             size = atom.size
             count = len(atom.fixed) + bound.bit_count()
@@ -175,7 +174,7 @@ class Formula:
                         found *= size.size(atom.tests) / max(1, size.rows)
                 for column in atom.fixed:
                     found /= max(1.0, size.degrees(column, atom.tests).powers[0])
-            self._paths[key] = found
+            atom.paths[bound] = found
         return found
 
     def _combinations(self, atom: PatternAtom, bound: int) -> float:

@@ -47,6 +47,7 @@ class Search:
         self.watch = watching()
         self._found: dict[Place, Choice] = {}
         self._sketched: dict[Place, Choice] = {}
+        self._turns: dict[tuple[int, Place], Turn] = {}
         self._allowed = max(FEWEST, TURNS // max(1, self.variables) ** 2)
         self._of_branch = max(2, self._allowed // 8)
         self._indexes: dict[tuple[int, int], float] = {}
@@ -127,8 +128,11 @@ class Search:
 
     def _weighed(self, place: Place) -> Choice:
         """The same, when every order has been weighed."""
+        candidates = self.candidates(place)
+        if len(candidates) == 1:
+            return self.choice(candidates[0], place, inf)
         # The cheapest first: what costs more at once need not be followed.
-        least = {at: self.tried(at, place) for at in self.candidates(place)}
+        least = {at: self.tried(at, place) for at in candidates}
         found = Choice(inf, inf, 0.0, -1)
         for at in sorted(least, key=least.__getitem__):
             if least[at] > found.total and not place.exists and place.rest != 1 << at:
@@ -186,6 +190,13 @@ class Search:
         return rows / max(TINY, self.estimates.rows(place.path))
 
     def turn(self, at: int, place: Place) -> Turn:
+        """What follows when a variable is bound next."""
+        found = self._turns.get((at, place))
+        if found is None:
+            found = self._turns[at, place] = self._turn(at, place)
+        return found
+
+    def _turn(self, at: int, place: Place) -> Turn:
         pattern, estimates = self.pattern, self.estimates
         path, rest, exists, made = place.path, place.rest, place.exists, place.made
         bit = 1 << at

@@ -33,6 +33,8 @@ class PatternAtom:
     mirrored: bool  # whether each row stands the other way round too, but for comparisons
     ranked: bool
     ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row of it
+    known: dict[int, Degrees] = field(default_factory=dict)  # degrees, by variable
+    paths: dict[int, float] = field(default_factory=dict)  # see `Formula.paths`
 
     @property
     def turned(self) -> bool:
@@ -50,7 +52,11 @@ class PatternAtom:
 
     def degrees(self, at: int) -> Degrees:
         """In how many of its rows each value of a variable stands."""
-        return self.size.degrees(self.columns[at], self.tests, self.ranked)
+        found = self.known.get(at)
+        if found is None:
+            found = self.size.degrees(self.columns[at], self.tests, self.ranked)
+            self.known[at] = found
+        return found
 
     def lists(self, at: int) -> Lists | None:
         """The other variable's values for each of one's, where they are at hand."""
