@@ -34,7 +34,7 @@ def asked(db: gd.Database, text: str) -> list[Asked]:
     return [
         memory_asked(plan, lambda n: evaluation.known(n) if n in schemas else None, CPU, 1 << 30)
         for stratum in evaluation.checked.strata
-        for _, plan in plan_stratum(stratum, {}, inputs).planned
+        for _, plan in plan_stratum(stratum, inputs).planned
     ]
 
 

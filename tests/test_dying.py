@@ -383,7 +383,7 @@ def test_plans_go_with_their_parts() -> None:
         return dying.parted_stratum(stratum, replace(inputs, relation=lambda _: relation))
 
     first = parts("E")
-    strata.plan_stratum(stratum, {}, inputs)
+    strata.plan_stratum(stratum, inputs)
     assert first is not None and plans._found
     assert parts("C") is first and plans._found  # split alike: the very same rules
     assert parts("T") is None and not plans._found

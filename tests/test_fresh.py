@@ -25,7 +25,7 @@ def walk(edges: Array, marks: Array, size: int) -> Array:
         session = db._workspace.open(TEXT, None)
         inputs = session.evaluation.inputs()
         (stratum,) = session.checked.strata
-        run = Rounds(stratum, {}, inputs)
+        run = Rounds(stratum, inputs)
         (join,) = next(run.plan(r, first=False) for r in stratum.rules if run.recursive(r)).joins
         relation = inputs.relation("E")
         sources = Sources(

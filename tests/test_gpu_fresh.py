@@ -58,7 +58,7 @@ def walked(
         session = db._workspace.open(f"p(x, y) <- E(x, y). {rule}", None)
         inputs = session.evaluation.inputs()
         (stratum,) = session.checked.strata
-        run = Rounds(stratum, {}, inputs)
+        run = Rounds(stratum, inputs)
         (join,) = next(run.plan(r, first=False) for r in stratum.rules if run.recursive(r)).joins
         relation = inputs.relation("E")
         rows = tuple(map(xp.asarray, relation.keys)), relation.length

@@ -23,9 +23,9 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[Knobs]:
     knobs: list[Knobs] = []
     run = evaluation.run_stratum
 
-    def noted(stratum: Any, seeds: Any, inputs: Any, limit: Any = None) -> Any:
+    def noted(stratum: Any, inputs: Any, limit: Any = None) -> Any:
         knobs.append(inputs.context.knobs)
-        return run(stratum, seeds, inputs, limit)
+        return run(stratum, inputs, limit)
 
     monkeypatch.setattr(evaluation, "run_stratum", noted)
     return knobs

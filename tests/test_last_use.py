@@ -58,10 +58,10 @@ def alive(
     found: list[set[str]] = []
     run_stratum = evaluation.run_stratum
 
-    def look(stratum: Stratum, seeds: Any, inputs: Any, limit: int | None = None) -> Any:
+    def look(stratum: Stratum, inputs: Any, limit: int | None = None) -> Any:
         gc.collect()
         found.append({name for name, held in known.items() if held() is not None})
-        relations = run_stratum(stratum, seeds, inputs, limit)
+        relations = run_stratum(stratum, inputs, limit)
         known.update({name: ref(relation) for name, relation in relations.items()})
         return relations
 

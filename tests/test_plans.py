@@ -95,7 +95,7 @@ def plan_all(text: str, data: dict[str, Any]) -> None:
     session = db._workspace.open(text, None)
     inputs = session.evaluation.inputs()
     for part in session.checked.strata:
-        strata.plan_stratum(part, {}, inputs)
+        strata.plan_stratum(part, inputs)
 
 
 @pytest.mark.parametrize("example", [e for e in CORNERS + EXAMPLES if not e.fails], ids=str)

@@ -315,7 +315,7 @@ def test_known_rows_are_not_followed(seed: int, hashed: bool) -> None:
         db["E"] = some + more
         session = db._workspace.session(parse(""))
         (stratum,) = session.checked.strata
-        fixpoint = splits.Splits(stratum, {}, session.evaluation.inputs())
+        fixpoint = splits.Splits(stratum, session.evaluation.inputs())
         # What the new edges give at once, with the old rows before them.
         first = [*more, *((x, z) for x, y in old for w, z in more if w == y)]
         rows = tuple(np.array(column, dtype=np.int32) for column in zip(*first, strict=True))

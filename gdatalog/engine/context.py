@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.cluster import Cluster
+from gdatalog.engine.derived import Seeds
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger
@@ -46,10 +47,14 @@ class ExecutionContext:
 
 @dataclass(frozen=True, slots=True)
 class StratumInputs:
-    """What a stratum reads: the execution's context, schemas, and relations of strata below."""
+    """What a stratum reads: the execution's context, schemas, and relations of strata below.
+
+    `seeds`: the rows that its own relations have without any rule.
+    """
 
     context: ExecutionContext
     schemas: Mapping[str, Schema]
     param_types: Mapping[str, TypeName]
     relation: Callable[[str], Relation]
     plans: Plans = field(default_factory=Plans)
+    seeds: Seeds = field(default_factory=dict)

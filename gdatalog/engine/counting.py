@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Seeds
 from gdatalog.engine.prepared import Plans
 from gdatalog.engine.strata import plan_stratum, run
 from gdatalog.plan.stratum import Partitioned
@@ -50,14 +49,13 @@ def readers_of(
 
 def count_stratum(
     stratum: Stratum,
-    seeds: Seeds,
     inputs: StratumInputs,
     readers: Collection[Stratum],
     before: Mapping[str, Relation] | None,
 ) -> Counted | None:
     """The numbers of a stratum's rows, or what they were `before`; None if it does not split so
     that they would do."""
-    ready = plan_stratum(stratum, seeds, inputs, counted=True)
+    ready = plan_stratum(stratum, inputs, counted=True)
     main = ready.plan.main
     if not isinstance(main, Partitioned):
         return None

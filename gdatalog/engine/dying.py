@@ -21,6 +21,6 @@ def parted_stratum(stratum: Stratum, inputs: StratumInputs) -> Parted | None:
     return inputs.plans.parted(stratum, way, inputs.relation, make)
 
 
-def with_parts(stratum: Stratum, parts: Parted, inputs: StratumInputs) -> StratumInputs:
+def with_parts(parts: Parted, inputs: StratumInputs) -> StratumInputs:
     """The same inputs, which know the relations of the parts."""
     return replace(inputs, schemas={**inputs.schemas, **parts.schemas})

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Blocks, Derived, Seeds
+from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.device import CPU
 from gdatalog.engine.folding import value_of
 from gdatalog.engine.stratum import StratumRun
@@ -39,7 +39,6 @@ class Encoded:
     """A stratum over codes, and the dictionaries of its relations' columns."""
 
     stratum: Stratum
-    seeds: Seeds
     inputs: StratumInputs
     columns: Mapping[Column, Dictionary]
 
@@ -72,7 +71,7 @@ class Encoded:
         )
 
 
-def encode(stratum: Stratum, seeds: Seeds, inputs: StratumInputs) -> Encoded | None:
+def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
     """The stratum over codes; None where its keys are dense, or not only compared."""
     context = inputs.context
     if context.knobs.encode == "never" or context.device is not CPU or context.cluster is not None:
@@ -97,7 +96,7 @@ def encode(stratum: Stratum, seeds: Seeds, inputs: StratumInputs) -> Encoded | N
         rows = {id(r): r.at_most for each in keys.values() for r, _ in each.large}
         if _is_less(stratum, inputs, sum(rows.values())):
             return None
-    return _encoded(replace(stratum, rules=rules), seeds, inputs, keys, uses)
+    return _encoded(replace(stratum, rules=rules), inputs, keys, uses)
 
 
 def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, inputs: StratumInputs) -> bool:
@@ -124,7 +123,7 @@ def _is_less(stratum: Stratum, inputs: StratumInputs, rows: int) -> bool:
 
 def _cost(stratum: Stratum, inputs: StratumInputs) -> float:
     """The work expected of a stratum's rules as they are, in rows that are looked at."""
-    run = StratumRun(stratum, {}, inputs)
+    run = StratumRun(stratum, inputs)
     plans = [run.plan(rule, first=True) for rule in stratum.rules]
     return sum(join.cost for plan in plans for join in plan.joins)
 
@@ -228,7 +227,6 @@ def _covers(dictionary: Dictionary, relation: Relation, at: int) -> None:
 
 def _encoded(
     stratum: Stratum,
-    seeds: Seeds,
     inputs: StratumInputs,
     keys: Mapping[int, _Keys],
     uses: Sequence[Use],
@@ -253,7 +251,7 @@ def _encoded(
             block[column]
             for (name, column), domain in base.items()
             if domain == at
-            for part in seeds.get(name, ())
+            for part in inputs.seeds.get(name, ())
             for block in _blocks(part)
         ]
         found += [np.array([values[u.name]]) for u in uses if u.domain == at and u.exact]
@@ -279,15 +277,18 @@ def _encoded(
 
     types: dict[str, TypeName] = {**inputs.param_types}
     types.update((name, "int") for name in codes)
+    columns = {column: last[at] for column, at in base.items()}
     within = replace(
         inputs,
         param_types=types,
         relation=relation,
         context=replace(context, scope=replace(context.scope, params={**params, **codes})),
+        seeds={
+            name: [_seed(part, name, columns) for part in parts]
+            for name, parts in inputs.seeds.items()
+        },
     )
-    columns = {column: last[at] for column, at in base.items()}
-    inner = {name: [_seed(part, name, columns) for part in parts] for name, parts in seeds.items()}
-    return Encoded(stratum, inner, within, columns)
+    return Encoded(stratum, within, columns)
 
 
 def _codes(

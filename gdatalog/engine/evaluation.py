@@ -162,7 +162,7 @@ class Evaluation:
                 continue
             if stratum.relations in counting:
                 reader = counting[stratum.relations]
-                self._known.update(run_stratum(reader, {}, self.inputs()))
+                self._known.update(run_stratum(reader, self.inputs()))
                 continue
             found = self._recall(stratum) or self._follow(stratum)
             found = found or self._counted(stratum, strata, wanted, counting)
@@ -328,25 +328,25 @@ class Evaluation:
         data = [(part.keys, part.length) for part in news.rows.get((name, True), ())]
         return [*data, *(self._fact_rows(name, facts) if facts else ())]
 
-    def inputs(self) -> StratumInputs:
-        """What strata read."""
+    def inputs(self, stratum: Stratum | None = None) -> StratumInputs:
+        """What strata read; what one does, with the rows that its relations have already."""
         schemas = self.checked.schemas
+        own = () if stratum is None else stratum.relations
         return StratumInputs(
             self.context,
             {**schemas, **self._counts} if self._counts else schemas,
             self.checked.param_types,
             self.relation,
             self.text.plans,
+            {name: in_rows(self._seeds(name)) for name in own},
         )
 
     def planned(self, stratum: Stratum) -> Ready:
         """How a stratum would be evaluated."""
-        seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
-        return plan_stratum(stratum, seeds, self.inputs())
+        return plan_stratum(stratum, self.inputs(stratum))
 
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
-        seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
-        relations = run_stratum(stratum, seeds, self.inputs(), limit)
+        relations = run_stratum(stratum, self.inputs(stratum), limit)
         if limit is None:
             found = self.remembered.get(stratum.relations)
             if found is not None:
@@ -371,9 +371,8 @@ class Evaluation:
         readers = readers_of(stratum, needed, self._reads)
         if not readers or any(self._seeds(n) for reader in readers for n in reader.relations):
             return None
-        seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
         before = self._recall(stratum, COUNTS)
-        found = count_stratum(stratum, seeds, self.inputs(), readers, before)
+        found = count_stratum(stratum, self.inputs(stratum), readers, before)
         if found is None:
             return None
         if before is None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdatalog.engine.best import Best
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Seeds, relation_of
+from gdatalog.engine.derived import relation_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.dying import parted_stratum, with_parts
-from gdatalog.engine.linear import Fixpoint, linear_of, linearised
+from gdatalog.engine.linear import linear_of, linearised
 from gdatalog.engine.marked_rounds import MarkedRounds
 from gdatalog.engine.one_worklist import one_worklist
 from gdatalog.engine.rounds import Rounds
@@ -58,22 +58,19 @@ Found = TypeVar("Found", Relations, Relations | None)
 # --------------------------------------------------------------------------------- planning
 
 
-def plan_recursive(
-    stratum: Stratum, seeds: Seeds, inputs: StratumInputs, counted: bool = False
-) -> Ready:
+def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = False) -> Ready:
     """How a recursive stratum is evaluated; `counted` as for `plan_stratum`."""
     before: list[tuple[CheckedRule, RulePlan]] = []
     rewrites: tuple[Rewrite, ...] = ()
     linear = linear_of(stratum, inputs)
     if linear is not None:
-        before = rule_plans(StratumRun(linear.first, seeds, inputs))
-        fixpoint = linearised(Fixpoint(stratum, seeds, inputs))
-        stratum, seeds, inputs = fixpoint.stratum, fixpoint.seeds, fixpoint.inputs
+        before = rule_plans(StratumRun(linear.first, inputs))
+        stratum, inputs = linear.later, linearised(linear, inputs)
         (name,) = stratum.relations
         rewrites = (LinearRule(name, first_of(inputs.schemas[name]).name),)
-    splits = Splits(stratum, seeds, inputs)
+    splits = Splits(stratum, inputs)
     strategy, parts = _strategy(splits, counted)
-    planned = rule_plans(StratumRun(*_over(parts, stratum, seeds, inputs)))
+    planned = rule_plans(StratumRun(*_over(parts, stratum, inputs)))
     context = inputs.context
     placed = None if context.cluster is None else context.cluster.placement(splits)
     return Ready(
@@ -87,7 +84,6 @@ def plan_recursive(
             placed or Local(context.device.name),
         ),
         stratum,
-        seeds,
         inputs,
         tuple(rule for rule, _ in (*before, *planned)),
     )
@@ -117,7 +113,7 @@ def _strategy(splits: Splits, counted: bool) -> tuple[Strategy, Parted | None]:
     projections = () if parts is None else parts.told
     if not here:
         return _on_device(splits, parts), parts
-    one = one_worklist(stratum, splits.seeds, inputs)
+    one = one_worklist(stratum, inputs)
     if one is None:
         return SemiNaive(projections), parts
     worklist = Worklist(Fallback(unsuited, SemiNaive(projections)))
@@ -133,7 +129,7 @@ def _in_place(splits: Splits) -> InPlace | None:
         return None
     from gdatalog.engine.improving import InPlace
 
-    best = InPlace(splits.stratum, splits.seeds, splits.inputs)
+    best = InPlace(splits.stratum, splits.inputs)
     return best if best.refusal is None else None
 
 
@@ -142,11 +138,11 @@ def _on_device(run: StratumRun, parts: Parted | None) -> Strategy:
     with a bit for each possible row, where the rules are such."""
     projections = () if parts is None else parts.told
     rounds = SemiNaive(projections)
-    bitmap = MarkedRounds(*_over(parts, *_args(run)))
+    bitmap = MarkedRounds(*_over(parts, run.stratum, run.inputs))
     marked = BitmapRounds(projections, Fallback((Unsuited(),), rounds))
     large = marked if bitmap.followers else rounds
     knobs, tuning = run.context.knobs, run.context.tuning
-    first = (plan for _, plan in rule_plans(StratumRun(*_over(parts, *_args(run)))))
+    first = (plan for _, plan in rule_plans(StratumRun(*_over(parts, run.stratum, run.inputs))))
     cost = sum(join.cost for plan in first for join in plan.joins if join.given is None)
     if knobs.strategy == "auto" and knobs.telling == "auto" and cost <= tuning.device_from:
         turns = LargeTurns(tuning.device_from, tuning.device_from_turn)
@@ -156,17 +152,13 @@ def _on_device(run: StratumRun, parts: Parted | None) -> Strategy:
     return SemiNaive(projections, until) if small else large
 
 
-def _args(run: StratumRun) -> tuple[Stratum, Seeds, StratumInputs]:
-    return run.stratum, run.seeds, run.inputs
-
-
 def _over(
-    parts: Parted | None, stratum: Stratum, seeds: Seeds, inputs: StratumInputs
-) -> tuple[Stratum, Seeds, StratumInputs]:
+    parts: Parted | None, stratum: Stratum, inputs: StratumInputs
+) -> tuple[Stratum, StratumInputs]:
     """A stratum with its rules split, and what it reads."""
     if parts is None:
-        return stratum, seeds, inputs
-    return parts.stratum, seeds, with_parts(stratum, parts, inputs)
+        return stratum, inputs
+    return parts.stratum, with_parts(parts, inputs)
 
 
 # ---------------------------------------------------------------------------------- running
@@ -187,20 +179,20 @@ def _bitmap_rounds(strategy: BitmapRounds, ready: Ready) -> Relations | None:
 def _projected(
     strategy: SemiNaive | BitmapRounds,
     ready: Ready,
-    run: Callable[[tuple[Stratum, Seeds, StratumInputs], Collection[str]], Found],
+    run: Callable[[tuple[Stratum, StratumInputs], Collection[str]], Found],
 ) -> Found:
     """What rounds give, over the rules that the strategy's projections make."""
     stratum, inputs = ready.stratum, ready.inputs
     parts = parted_stratum(stratum, inputs) if strategy.projections else None
     passing = () if parts is None else parts.schemas
-    found = run(_over(parts, stratum, ready.seeds, inputs), passing)
+    found = run(_over(parts, stratum, inputs), passing)
     for name in passing:
         inputs.context.limits.charge(name, 0)
     return found
 
 
 def _partitioned(strategy: Partitioned, ready: Ready) -> Relations | None:
-    splits = Splits(ready.stratum, ready.seeds, ready.inputs)
+    splits = Splits(ready.stratum, ready.inputs)
     splits.split = Split({key.relation: key.column for key in strategy.keys})
     if not strategy.counted:
         return splits.run()
@@ -211,12 +203,12 @@ def _partitioned(strategy: Partitioned, ready: Ready) -> Relations | None:
 def _improved_in_place(_: InPlaceLattice, ready: Ready) -> Relations | None:
     from gdatalog.engine.improving import InPlace
 
-    best = InPlace(ready.stratum, ready.seeds, ready.inputs)
+    best = InPlace(ready.stratum, ready.inputs)
     return best.run() if best.refusal is None else None
 
 
 def _worklist(_: Worklist, ready: Ready) -> Relations | None:
-    worklist = one_worklist(ready.stratum, ready.seeds, ready.inputs)
+    worklist = one_worklist(ready.stratum, ready.inputs)
     return None if worklist is None or worklist.split is None else worklist.run()
 
 
@@ -247,7 +239,7 @@ def run_on_workers(ready: Ready, placement: OnWorkers) -> Relations:
         found = attempt(partial(run_here, ready), placement.until, ready.inputs.context)
         if not isinstance(found, CONDITIONS):
             return found
-    splits = Splits(ready.stratum, ready.seeds, ready.inputs)
+    splits = Splits(ready.stratum, ready.inputs)
     main = ready.plan.main
     if isinstance(main, Partitioned) and main.counted:
         counts = None if placement.by is None else cluster.counts(splits)

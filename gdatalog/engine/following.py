@@ -49,7 +49,7 @@ class Following(Rounds):
         news: Mapping[str, Relation],
     ) -> None:
         """`news`: the rows that have come to relations from below, by their names."""
-        super().__init__(stratum, {}, inputs)
+        super().__init__(stratum, inputs)
         self.known = known
         self.news = news
         self.tables: dict[str, Any] = {}

@@ -23,7 +23,7 @@ from gdatalog.engine.best import Best, improves_for_ever
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.depth import counted
-from gdatalog.engine.derived import Rows, Seeds, in_order, union_rows
+from gdatalog.engine.derived import Rows, in_order, union_rows
 from gdatalog.engine.device import CPU, compiled_function
 from gdatalog.engine.groups import Codes, Span, Spans, Uncoded, columns_of, passed_on, span
 from gdatalog.engine.ledger import Way
@@ -78,8 +78,8 @@ class _Left(Exception):
 class InPlace(StratumRun):
     """The fixpoint of a stratum of nothing but recursive min and max."""
 
-    def __init__(self, stratum: Stratum, seeds: Seeds, inputs: StratumInputs):
-        super().__init__(stratum, seeds, inputs)
+    def __init__(self, stratum: Stratum, inputs: StratumInputs):
+        super().__init__(stratum, inputs)
         self.kept: list[Kept] = []
         self.plans: list[RulePlan] = []
         self.follows: list[Follow] = []

@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Seeds
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.linear import Linear, first_of, made_linear
-from gdatalog.records import dataclass, replace
+from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
 
-@dataclass(frozen=True, slots=True)
-class Fixpoint:
-    """What is evaluated: a stratum, the rows it has without any rule, and what it reads."""
-
-    stratum: Stratum
-    seeds: Seeds
-    inputs: StratumInputs
-
-
-def linearised(fixpoint: Fixpoint) -> Fixpoint:
-    """The same fixpoint by a linear rule, if there is one. What begins it is evaluated first."""
-    stratum, inputs = fixpoint.stratum, fixpoint.inputs
-    changed = linear_of(stratum, inputs)
-    if changed is None:
-        return fixpoint
-    (name,) = stratum.relations
+def linearised(linear: Linear, inputs: StratumInputs) -> StratumInputs:
+    """What the linear rule reads. The rows that it begins with are evaluated first."""
+    ((name, first),) = StratumRun(linear.first, inputs).once().items()
     schema = first_of(inputs.schemas[name])
-    first = StratumRun(changed.first, fixpoint.seeds, inputs).once()[name]
     inputs.context.limits.account.rename(name, schema.name)
 
     def relation(asked: str) -> Relation:
         return first if asked == schema.name else inputs.relation(asked)
 
     schemas = {**inputs.schemas, schema.name: schema}
-    return Fixpoint(changed.later, {}, replace(inputs, schemas=schemas, relation=relation))
+    return replace(inputs, schemas=schemas, relation=relation, seeds={})
 
 
 def linear_of(stratum: Stratum, inputs: StratumInputs) -> Linear | None:

@@ -100,7 +100,7 @@ class MarkedRounds(StratumRun):
         if knobs.strategy == "lftj" or knobs.telling == "marks":
             return False
         names = {atom.name for rule in self.stratum.rules for atom in atoms(rule)}
-        rows = sum(count_of(part) for parts in self.seeds.values() for part in parts)
+        rows = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
         rows += sum(self.inputs.relation(name).length for name in names - self.tables.keys())
         return rows < self.context.tuning.bitmap_rounds_from
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Blocks, Derived, Seeds
+from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.device import CPU
 from gdatalog.engine.splits import Splits
 from gdatalog.planner.checked import Stratum
@@ -31,7 +31,7 @@ class OneWorklist(Splits):
         return "one worklist, for the rounds are many and small"
 
 
-def one_worklist(stratum: Stratum, seeds: Seeds, inputs: StratumInputs) -> OneWorklist | None:
+def one_worklist(stratum: Stratum, inputs: StratumInputs) -> OneWorklist | None:
     """The same fixpoint by one worklist; None if it cannot be, or somebody counts the rows."""
     context = inputs.context
     forbidden = context.knobs.split == "never" or context.knobs.strategy == "levelwise"
@@ -43,9 +43,9 @@ def one_worklist(stratum: Stratum, seeds: Seeds, inputs: StratumInputs) -> OneWo
     keyed = with_key(stratum, inputs.schemas)
     if keyed is None:
         return None
-    rows = {name: [_with_zeros(part) for part in parts] for name, parts in seeds.items()}
+    rows = {name: [_with_zeros(part) for part in parts] for name, parts in inputs.seeds.items()}
     schemas = {**inputs.schemas, **keyed.schemas}
-    return OneWorklist(keyed.stratum, rows, replace(inputs, schemas=schemas))
+    return OneWorklist(keyed.stratum, replace(inputs, schemas=schemas, seeds=rows))
 
 
 def _with_zeros(part: Derived) -> Derived:

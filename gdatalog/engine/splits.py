@@ -118,7 +118,7 @@ class Splits(StratumRun):
         """How many rows the rules and the data bring."""
         names = {atom.name for rule in self.stratum.rules if rule.body for atom in atoms(rule)}
         below = names - set(self.stratum.relations)
-        own = sum(count_of(part) for parts in self.seeds.values() for part in parts)
+        own = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
         return own + sum(self.inputs.relation(name).length for name in below)
 
     # ---------------------------------------------------------------------------------- seeds
@@ -133,7 +133,7 @@ class Splits(StratumRun):
         order = order_by(split, arity)
         plans = [self.plan(rule, first=True) for rule in self.rules[name]]
         plans = [plan for plan in plans if plan.joins]
-        if len(plans) == 1 and not any(map(count_of, self.seeds.get(name, ()))):
+        if len(plans) == 1 and not any(map(count_of, self.inputs.seeds.get(name, ()))):
             ref = copied(plans[0], split)
             if ref is not None:
                 trie = self.trie_of(ref)

@@ -15,7 +15,6 @@ from typing import Any
 from gdatalog.engine.choose import FallbackMet, allowing
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.copies import copied, copy_of
-from gdatalog.engine.derived import Seeds
 from gdatalog.engine.encoding import Encoded, encode
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.errors import EvaluationError, MemoryLimitError
@@ -34,14 +33,13 @@ Relations = Mapping[str, Relation]
 class Ready:
     """A stratum with its plan, ready to run.
 
-    `stratum`, `seeds` and `inputs` are as the plan's rewrites have left them. `rules` are those of
+    `stratum` and `inputs` are as the plan's rewrites have left them. `rules` are those of
     the plan's `before` and `rules`, in this order. `limit`: how many rows are asked for at most.
     `encoded`: the dictionaries of the codes that it runs on, and `plain` plans it without them.
     """
 
     plan: StratumPlan
     stratum: Stratum
-    seeds: Seeds
     inputs: StratumInputs
     rules: tuple[CheckedRule, ...]
     limit: int | None = None
@@ -59,48 +57,43 @@ class Ready:
 
 def plan_stratum(
     stratum: Stratum,
-    seeds: Seeds,
     inputs: StratumInputs,
     limit: int | None = None,
     counted: bool = False,
 ) -> Ready:
-    """How a stratum is evaluated. `seeds`: the rows that its relations have without any rule.
+    """How a stratum is evaluated.
 
     `limit`: at most so many rows of its one relation are asked for. `counted`: how many rows there
     are of each value suffices, where it is partitioned by values.
     """
     context = inputs.context
-    copy = None if limit is not None or any(seeds.values()) else copy_of(stratum)
+    copy = None if limit is not None or any(inputs.seeds.values()) else copy_of(stratum)
     if copy is not None:
         plan = StratumPlan(stratum.relations, False, copy, placement=Local(context.device.name))
-        return Ready(plan, stratum, seeds, inputs, ())
-    encoded = None if limit is not None else encode(stratum, seeds, inputs)
+        return Ready(plan, stratum, inputs, ())
+    encoded = None if limit is not None else encode(stratum, inputs)
     if encoded is not None:
-        coded = _planned(encoded.stratum, encoded.seeds, encoded.inputs, None, counted)
+        coded = _planned(encoded.stratum, encoded.inputs, None, counted)
         rewrites = (DictionaryCodes(encoded.names()), *coded.plan.rewrites)
         no_codes = replace(context, knobs=replace(context.knobs, encode="never"))
         return replace(
             coded,
             plan=replace(coded.plan, rewrites=rewrites),
             encoded=encoded,
-            plain=partial(
-                plan_stratum, stratum, seeds, replace(inputs, context=no_codes), None, counted
-            ),
+            plain=partial(plan_stratum, stratum, replace(inputs, context=no_codes), None, counted),
         )
-    return _planned(stratum, seeds, inputs, limit, counted)
+    return _planned(stratum, inputs, limit, counted)
 
 
-def _planned(
-    stratum: Stratum, seeds: Seeds, inputs: StratumInputs, limit: int | None, counted: bool
-) -> Ready:
+def _planned(stratum: Stratum, inputs: StratumInputs, limit: int | None, counted: bool) -> Ready:
     if stratum.recursive:
         from gdatalog.engine.fixpoint import plan_recursive
 
-        return plan_recursive(stratum, seeds, inputs, counted)
-    planned = rule_plans(StratumRun(stratum, seeds, inputs))
+        return plan_recursive(stratum, inputs, counted)
+    planned = rule_plans(StratumRun(stratum, inputs))
     plans, here = tuple(plan for _, plan in planned), Local(inputs.context.device.name)
     plan = StratumPlan(stratum.relations, False, Once(), plans, placement=here)
-    return Ready(plan, stratum, seeds, inputs, tuple(rule for rule, _ in planned), limit)
+    return Ready(plan, stratum, inputs, tuple(rule for rule, _ in planned), limit)
 
 
 def rule_plans(run: StratumRun) -> list[tuple[CheckedRule, RulePlan]]:
@@ -116,17 +109,9 @@ def rule_plans(run: StratumRun) -> list[tuple[CheckedRule, RulePlan]]:
 # ---------------------------------------------------------------------------------- running
 
 
-def run_stratum(
-    stratum: Stratum,
-    seeds: Seeds,
-    inputs: StratumInputs,
-    limit: int | None = None,
-) -> Relations:
-    """The stratum's relations; at most `limit` rows of the one there is, if given.
-
-    `seeds`: the rows that they have without any rule.
-    """
-    return run(plan_stratum(stratum, seeds, inputs, limit))
+def run_stratum(stratum: Stratum, inputs: StratumInputs, limit: int | None = None) -> Relations:
+    """The stratum's relations; at most `limit` rows of the one there is, if given."""
+    return run(plan_stratum(stratum, inputs, limit))
 
 
 def run(ready: Ready) -> Relations:
@@ -221,7 +206,7 @@ def _copy(strategy: Copy, ready: Ready) -> Relations | None:
 
 
 def _once(_: Once, ready: Ready) -> Relations:
-    run = StratumRun(ready.stratum, ready.seeds, ready.inputs)
+    run = StratumRun(ready.stratum, ready.inputs)
     run.planned = ready.planned
     run.given = {id(rule): plan for rule, plan in ready.planned}
     return run.once(ready.limit)

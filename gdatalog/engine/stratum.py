@@ -22,7 +22,6 @@ from gdatalog.engine.derived import (
     Blocks,
     Derived,
     Rows,
-    Seeds,
     in_order,
     laid,
     relation_of,
@@ -62,10 +61,9 @@ UNKNOWN, DELTA = 100_000, 100
 class StratumRun:
     """The evaluation of one stratum."""
 
-    def __init__(self, stratum: Stratum, seeds: Seeds, inputs: StratumInputs):
+    def __init__(self, stratum: Stratum, inputs: StratumInputs):
         context = inputs.context
         self.stratum = stratum
-        self.seeds = seeds
         self.inputs = inputs
         self.context = context
         self.ops = context.device.ops
@@ -125,7 +123,7 @@ class StratumRun:
 
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
         """What a relation has without any recursive atom: its data, facts, and rules."""
-        parts: list[Derived] = [*self.seeds.get(name, ())]
+        parts: list[Derived] = [*self.inputs.seeds.get(name, ())]
         for rule in self.rules[name]:
             plan = self.given.get(id(rule)) or self.plan(rule, first=True)
             if plan.joins:

@@ -49,7 +49,7 @@ def _too_many(splits: Splits) -> bool:
     names = {atom.name for rule in splits.stratum.rules for atom in atoms(rule)}
     stores = [splits.inputs.relation(name).store for name in names - set(splits.stratum.relations)]
     afar = [store for store in stores if isinstance(store, AfarRows) and store.away]
-    seeds = (afar_of(part) for parts in splits.seeds.values() for part in parts)
+    seeds = (afar_of(part) for parts in splits.inputs.seeds.values() for part in parts)
     afar += [rows for rows in seeds if rows is not None]
     most = splits.context.memory // splits.context.tuning.fetched_share
     return sum(store.bytes_afar for store in afar) > most

@@ -195,7 +195,7 @@ class Owner(StratumRun):
             limits, scope, Ledger(task.counted), task.knobs, tuning=task.tuning
         )
         inputs = StratumInputs(context, task.schemas, {}, fragments.__getitem__)
-        super().__init__(task.stratum, {}, inputs)
+        super().__init__(task.stratum, inputs)
         routes = task.routes
         self.homes = {name: self._table(name) for name in task.stratum.relations}
         for name, table in self.tables.items():  # what this owner has found so far

@@ -100,9 +100,9 @@ class Owners:
         self.how: tuple[str, ...] = ()
         self.passing: Collection[str] = ()
         if parts is not None:
-            stratum, inputs = parts.stratum, with_parts(stratum, parts, inputs)
+            stratum, inputs = parts.stratum, with_parts(parts, inputs)
             self.how, self.passing = parts.told, parts.schemas.keys()
-        self.run = Rounds(stratum, splits.seeds, inputs)
+        self.run = Rounds(stratum, inputs)
         self.inputs, self.context = inputs, inputs.context
         self.parted = parted
         self.rules: list[int] = []

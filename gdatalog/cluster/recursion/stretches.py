@@ -323,7 +323,7 @@ class _Here(Splits):
     def __init__(self, task: Task, tries: Mapping[TrieRef, Trie], symbols: SymbolTable) -> None:
         limits, scope = Limits(memory=task.memory), Scope(symbols, task.params)
         context = ExecutionContext(limits, scope, knobs=task.knobs, tuning=task.tuning)
-        super().__init__(task.stratum, {}, StratumInputs(context, task.schemas, {}, _no_relation))
+        super().__init__(task.stratum, StratumInputs(context, task.schemas, {}, _no_relation))
         self.later = list(task.plans)
         self.tries = tries
 
