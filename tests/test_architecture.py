@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
+from gdatalog.plan.tuning import Tuning
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gdatalog"
@@ -276,6 +277,16 @@ def test_files_are_not_long() -> None:
         assert length <= 500, path
         said = re.search(r"\blength\b|\b300 lines\b", docstring)
         assert length <= 300 or said, f"{path}: say why"
+
+
+def test_thresholds_decide_something() -> None:
+    used = {
+        node.attr
+        for tree in TREES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+    assert set(Tuning.__annotations__) <= used
 
 
 # ----------------------------------------------------------------------------------- plans

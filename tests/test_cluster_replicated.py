@@ -24,12 +24,13 @@ from gdatalog.cluster import spreading
 from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Call, Kept, TooLarge
 from gdatalog.cluster.pool.claims import Claims
-from gdatalog.cluster.replicated import cutting, handing
+from gdatalog.cluster.replicated import cutting, handing, work
 from gdatalog.cluster.replicated.costs import Level
 from gdatalog.cluster.replicated.handing import Handing
 from gdatalog.cluster.replicated.work import as_told, look_through
 from gdatalog.cluster.spreading import Spreading
 from gdatalog.cluster.workers.connection import Connection
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.errors import EvaluationError
 from tests.clusters import Workers
 from tests.corners import CORNERS, Example
@@ -399,6 +400,22 @@ def test_what_is_spread(
         assert sorted(db.query(TRIANGLES).fetchall()) == found
 
 
+def test_workers_are_told_of_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+
+    def noting(*parts: Any, **more: Any) -> ExecutionContext:
+        told.append(more["tuning"])
+        return ExecutionContext(*parts, **more)
+
+    monkeypatch.setattr(work, "ExecutionContext", noting)
+    with gdatalog.connect(device="cpu") as db:
+        spread(db, here(2))
+        db._workspace.tune(groups_from=7)
+        load(db)
+        db.query(TRIANGLES)
+        assert told and set(told) == {db._workspace.tuning}
+
+
 def test_a_profile_counts_what_workers_did() -> None:
     steps = []
     for cluster in (None, here(3)):
@@ -451,8 +468,6 @@ def test_a_hub_is_cut_by_the_next_variable(monkeypatch: pytest.MonkeyPatch) -> N
 def test_cells_that_take_too_long_are_cut_until_they_cannot_be(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gdatalog.cluster.replicated import work
-
     expected = alone(CASES[case], 9)
     monkeypatch.setattr(work, "PATIENCE", 0.0)  # nothing is soon enough
     with gdatalog.connect(device="cpu") as db:
@@ -472,8 +487,6 @@ def test_calls_give_back_what_they_have_no_time_for(monkeypatch: pytest.MonkeyPa
 
 
 def test_cells_that_do_not_fit_are_cut_and_then_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gdatalog.cluster.replicated import work
-
     text = "p(x, z, w) <- E(x, y), E(y, z), E(x, w)."
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
@@ -491,8 +504,6 @@ def test_cells_that_do_not_fit_are_cut_and_then_told_of(monkeypatch: pytest.Monk
 
 
 def test_rows_of_a_cell_that_did_not_fit_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gdatalog.cluster.replicated import work
-
     monkeypatch.setattr(work, "room", lambda tries: 4_000)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))

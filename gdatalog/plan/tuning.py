@@ -11,8 +11,9 @@ class Tuning:
 
     A number belongs here if it chooses a strategy, an executor, a plan, an index, or how
     duplicates are eliminated. Other constants stay in their modules: what an operation costs, the
-    rows that a kernel takes at once, sizes of buffers, limits of formats, and time-outs. So do
-    thresholds of `storage`, `cpu_ops` and `gpu_ops`, which work on arrays and know no query.
+    rows that a kernel takes at once, sizes of buffers, limits of formats, when the runs of a
+    growing relation are merged, and time-outs. So do thresholds of `storage`, `cpu_ops` and
+    `gpu_ops`, which work on arrays and know no query.
     """
 
     # The executor of a join. Loops pay from the device's `worth` on.
@@ -21,7 +22,7 @@ class Tuning:
     index_scans: int = 32  # a column that was scanned so often gets an index
     narrowed_from: int = 100_000  # larger relations are filtered by a join before they are indexed
     narrowed_share: float = 0.5  # the share of a relation's rows that a filter may leave
-    looked_up_share: int = 16  # a pass finds rows by value if it asks for one row in so many
+    looked_up_share: int = 16  # a scan replaces a missing index for one value per so many rows
 
     # How the rows of a join are made distinct.
     groups_from: int = 64  # groups, from which on duplicates are eliminated group by group
@@ -29,8 +30,8 @@ class Tuning:
     step_bitmap_bits: int = 20  # bits of the keys that are made distinct before the last step
     marked_from: int = 1 << 20  # breadth-first answers of so many rows go into a bitmap
     marked_bytes: int = 1 << 27  # ... of so many bytes at most
-    sorted_from: int = 1 << 14  # more answers are put in order as they come
-    sorted_stretch: int = 4  # ... if so many, on average, come in order
+    sorted_from: int = 1 << 14  # sorted blocks of so many rows in all are merged at once
+    sorted_stretch: int = 4  # ... if so many rows on average follow each other in one block
 
     # Dictionary codes for sparse keys.
     coded_from: int = 10_000  # smaller relations keep their keys
@@ -39,7 +40,7 @@ class Tuning:
 
     # Rounds of a recursive stratum, and what takes over from them.
     rounds_most: int = 1_000_000  # rounds look at so many rows before a compiled fixpoint starts
-    partitioned_from: int = 2_000  # a partitioned fixpoint starts without rounds from here on
+    partitioned_from: int = 2_000  # inputs of so many rows start a partitioned fixpoint at once
     in_place_from: int = 2_000  # the same for best values that are improved in place
     worklist_rounds: int = 64  # a linear recursion of so many rounds goes over to a worklist
     worklist_round_rows: int = 10_000  # ... if a round has fewer rows on average
@@ -52,10 +53,10 @@ class Tuning:
     replanned_shift: float = 16.0  # ... if a relation has so many times more rows, or fewer
     replanned_times: float = 3  # ... and so often at most, in an evaluation
 
-    # What tells new rows in a fixpoint.
+    # How the new rows of a fixpoint are told from the known ones.
     new_rows_sorted: int = 1 << 13  # smaller relations are sorted
     bitmap_bytes: int = 1 << 25  # bytes: a smaller bitmap is used for any number of rows
-    bitmap_bytes_each: int = 16  # bytes of a larger bitmap, for each row
+    bitmap_bytes_each: int = 16  # bytes: a larger bitmap has at most so many for each row
     stamps_most: int = 1 << 26  # possible rows of a partition: more are hashed
     byte_stamps_most: int = 1 << 20  # possible rows of a partition: more have stamps of 32 bits
     direct_groups_most: int = 1 << 27  # possible groups of best values: more are hashed
@@ -63,7 +64,7 @@ class Tuning:
     # Rounds on a device.
     device_from: int = 1_000_000  # rules look at so many rows on the CPU before the device is used
     device_from_turn: int = 100_000  # ... if each turn of a rule looks at so many
-    bitmap_rounds_from: int = 20_000  # rounds with bitmaps start at once from here on
+    bitmap_rounds_from: int = 20_000  # inputs of so many rows start rounds with bitmaps at once
     bitmap_room_share: int = 4  # bitmaps take one part in so many of the device's memory
     tiles_from: int = 50_000  # smaller partitioned fixpoints run on the device in any case
     tiles_busy: int = 128  # larger ones if so many tiles have work
