@@ -361,7 +361,7 @@ def test_a_limit_is_met_by_workers() -> None:
 TRIANGLES = "t(x, count()) <- E(x, y), E(y, z), E(z, x)."
 
 
-def too_much(*asked: Any) -> None:
+def too_much(*asked: Any, **told: Any) -> None:
     raise gdatalog.MemoryLimitError("it does not fit here")
 
 
