@@ -6,6 +6,7 @@ The kernels are run with a few blocks and with tiles enough for them to wait for
 from __future__ import annotations
 
 import math
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -305,6 +306,22 @@ def test_marked_rows(blocks: list[Any]) -> None:
         types = [np.dtype(np.int64)] * width
         for one, other in zip(mine.rows(types), its.rows(types), strict=True):
             same(one, other)
+
+
+@some
+@given(st.lists(columns(), min_size=1, max_size=5))
+def test_marked_rows_that_fit_before_any_is_marked(blocks: list[Any]) -> None:
+    """Blocks of which the first lies beside the second: room for one is kept for the other."""
+    blocks = [parts for parts in blocks if len(parts) == len(blocks[0])]
+    marked = OPS.marked_rows(1 << 12)
+    held = [moved for moved in (tuple(map(there, parts)) for parts in blocks) if marked.fits(moved)]
+    for moved in held:
+        marked.add(moved)
+    if held:
+        types = [np.dtype(np.int64)] * len(blocks[0])
+        found = zip(*(here(column).tolist() for column in marked.rows(types)), strict=True)
+        rows = (zip(*(here(column).tolist() for column in moved), strict=True) for moved in held)
+        assert list(found) == sorted(set(chain.from_iterable(rows)))
 
 
 # -------------------------------------------------------------------------------- functions

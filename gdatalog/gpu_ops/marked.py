@@ -17,6 +17,7 @@ class MarkedRows:
         self.ops = ops
         self.most = most  # bytes
         self._packing: Packing | None = None
+        self._spans: list[tuple[int, int]] = []  # of each column: the least and the greatest value
         self._marks = ops.xp.zeros(0, dtype=bool)
         self._no_more = False  # more room was asked for than there may be
 
@@ -25,27 +26,32 @@ class MarkedRows:
         return int(self._marks.nbytes)
 
     def fits(self, rows: Columns) -> bool:
-        """Makes room for these rows; False, and nothing is changed, if there is not so much."""
+        """Makes room for these rows beside all that fitted before; False, and nothing is changed,
+        if there is not so much."""
         ops, xp = self.ops, self.ops.xp
-        if self._packing is not None and ops.holds(self._packing, rows):
-            return True
-        if self._no_more:
-            return False
-        known = self.rows([xp.int64] * len(rows)) if self._packing else None
-        everything = rows
-        if known is not None and len(known[0]):
-            everything = ops.concatenate([known, rows])
-        for spare in (1, 0):
-            packing = ops.packing(everything, spare)
-            if packing is not None and 1 << sum(packing.bits) <= self.most:
-                break
-        else:
-            self._no_more = True
-            return False
-        self._packing = packing
-        self._marks = xp.zeros(1 << sum(packing.bits), dtype=bool)
-        if known is not None:
-            self._marks[packing.pack(known)] = True
+        spans = ops.spans(rows)
+        if self._spans:
+            if not len(rows[0]):
+                return True
+            both = zip(self._spans, spans, strict=True)
+            spans = [(min(a, c), max(b, d)) for (a, b), (c, d) in both]
+        before = self._packing
+        if before is None or not before.holds(spans):
+            if self._no_more:
+                return False
+            for spare in (1, 0):
+                packing = Packing.of(xp, spans, spare)
+                if packing is not None and 1 << sum(packing.bits) <= self.most:
+                    break
+            else:
+                self._no_more = True
+                return False
+            known = None if before is None else self.rows([xp.int64] * len(rows))
+            self._packing = packing
+            self._marks = xp.zeros(1 << sum(packing.bits), dtype=bool)
+            if known is not None:
+                self._marks[packing.pack(known)] = True
+        self._spans = spans
         return True
 
     def add(self, rows: Columns) -> None:

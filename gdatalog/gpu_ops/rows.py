@@ -26,6 +26,24 @@ class Packing:
     least: tuple[int, ...]
     bits: tuple[int, ...]
 
+    @staticmethod
+    def of(xp: Any, spans: Sequence[tuple[int, int]], spare: int = 0) -> Packing | None:
+        """A packing for columns whose values lie within these spans, with `spare` bits of room
+        above each; None if they are too wide."""
+        bits = [(high - low).bit_length() for low, high in spans]
+        total = sum(bits)
+        if total > 63:
+            return None
+        room = min(spare, (63 - total) // max(1, len(bits)))
+        return Packing(xp, tuple(low for low, _ in spans), tuple(width + room for width in bits))
+
+    def holds(self, spans: Sequence[tuple[int, int]]) -> bool:
+        """Whether columns whose values lie within these spans fit into it."""
+        return all(
+            least >= low and (greatest - low) >> width == 0
+            for (least, greatest), low, width in zip(spans, self.least, self.bits, strict=True)
+        )
+
     def pack(self, columns: Sequence[Array]) -> Array:
         """The rows as integers; columns without bits are not looked at."""
         packed: Array | None = None
@@ -62,28 +80,9 @@ class Rows(Arrays):
         found = self.numbers(*(edge for c in columns for edge in (c.min(), c.max())))
         return list(zip(found[::2], found[1::2], strict=True))
 
-    def packing(self, columns: Sequence[Array], spare: int = 0) -> Packing | None:
-        """A packing for these columns, with `spare` bits of room above each; None if too wide."""
-        spans = self.spans(columns)
-        bits = [(high - low).bit_length() for low, high in spans]
-        total = sum(bits)
-        if total > 63:
-            return None
-        room = min(spare, (63 - total) // max(1, len(bits)))
-        least = tuple(low for low, _ in spans)
-        return Packing(self.xp, least, tuple(width + room for width in bits))
-
-    def holds(self, packing: Packing, columns: Sequence[Array]) -> bool:
-        """Whether these columns' values fit into a packing as well."""
-        if not len(columns[0]):
-            return True
-        spans = self.spans(columns)
-        return all(
-            least >= low and (greatest - low) >> width == 0
-            for (least, greatest), low, width in zip(
-                spans, packing.least, packing.bits, strict=True
-            )
-        )
+    def packing(self, columns: Sequence[Array]) -> Packing | None:
+        """A packing for these columns; None if they are too wide."""
+        return Packing.of(self.xp, self.spans(columns))
 
     def firsts(self, values: Array) -> Array:
         """Which entries of a sorted array differ from the one before."""
