@@ -53,9 +53,13 @@ def version() -> str:
 @cache  # it keeps what it finds out about the processor, which takes milliseconds
 def _target(level: int, of: Processor) -> Any:
     target = llvm.Target.from_triple(of.triple)
+    # On x86, calls of helpers hold all 64 bits of an address: a table of addresses would lie in
+    # another mapping than the code, and calls through it fail where that is 2 GiB away or more.
+    x86 = of.triple.startswith("x86_64")
     return target.create_target_machine(
-        cpu=of.name, features=of.features, opt=level, reloc="pic", codemodel="default", jit=True
-    )
+        cpu=of.name, features=of.features, opt=level,
+        reloc="static" if x86 else "pic", codemodel="large" if x86 else "default", jit=True,
+    )  # fmt: skip
 
 
 @contextmanager
