@@ -80,9 +80,13 @@ class Rows(Arrays):
         found = self.numbers(*(edge for c in columns for edge in (c.min(), c.max())))
         return list(zip(found[::2], found[1::2], strict=True))
 
-    def packing(self, columns: Sequence[Array]) -> Packing | None:
-        """A packing for these columns; None if they are too wide."""
-        return Packing.of(self.xp, self.spans(columns))
+    def packing(self, columns: Sequence[Array], spare: int = 0) -> Packing | None:
+        """A packing for these columns, with `spare` bits of room above each; None if too wide."""
+        return Packing.of(self.xp, self.spans(columns), spare)
+
+    def holds(self, packing: Packing, columns: Sequence[Array]) -> bool:
+        """Whether these columns' values fit into a packing as well."""
+        return not len(columns[0]) or packing.holds(self.spans(columns))
 
     def firsts(self, values: Array) -> Array:
         """Which entries of a sorted array differ from the one before."""
