@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import evaluation, extending, following
+from gdatalog.engine import evaluation, extending, following, strata
 from gdatalog.storage import lineage, membership, parts
 from gdatalog.storage.relation import Relation
 from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
@@ -31,7 +31,7 @@ Row = tuple[int, ...]
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was done with each stratum, in order: "path followed", "path run"."""
     done: list[str] = []
-    follow, run = following.Following.follow, evaluation.run_stratum
+    follow, run, again = following.Following.follow, evaluation.run_stratum, strata._again
 
     def followed(self: following.Following, *args: Any) -> Any:
         done.append(f"{' '.join(sorted(self.stratum.relations))} followed")
@@ -41,7 +41,12 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         done.append(f"{' '.join(sorted(stratum.relations))} run")
         return run(stratum, *args)
 
+    def ran_again(strategy: Any, ready: Any) -> Any:
+        done.append(f"{' '.join(sorted(ready.stratum.relations))} run")
+        return again(strategy, ready)
+
     monkeypatch.setattr(following.Following, "follow", followed)
+    monkeypatch.setattr(strata, "_again", ran_again)
     monkeypatch.setattr(evaluation, "run_stratum", ran)
     return done
 

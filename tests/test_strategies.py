@@ -19,6 +19,7 @@ from hypothesis import given
 
 import gdatalog as gd
 from gdatalog.engine import fixpoint, strata
+from gdatalog.engine.following import Following
 from gdatalog.engine.improving import InPlace
 from gdatalog.engine.marked_rounds import MarkedRounds
 from gdatalog.engine.one_worklist import OneWorklist
@@ -30,9 +31,11 @@ from gdatalog.plan.check import PlanError, check_stratum
 from gdatalog.plan.conditions import Bytes, Rows, Unsuited, When
 from gdatalog.plan.placement import OnWorkers
 from gdatalog.plan.stratum import (
+    Again,
     BitmapRounds,
     Copy,
     Fallback,
+    Incremental,
     InPlaceLattice,
     Key,
     Once,
@@ -63,6 +66,7 @@ RUNS = {
     Splits: Partitioned,
     OneWorklist: Worklist,
     InPlace: InPlaceLattice,
+    Following: Incremental,
 }
 
 
@@ -112,6 +116,14 @@ def noting() -> Iterator[list[Ran]]:
         for cls in (Rounds, MarkedRounds, Splits, InPlace):
             spy(cls, "run")
         spy(Splits, "counts")
+        spy(Following, "follow")
+        again = strata._again
+
+        def noted_again(strategy: Any, ready: Ready) -> Any:
+            ran[-1].strategies.append(Again)
+            return again(strategy, ready)
+
+        patch.setattr(strata, "_again", noted_again)
         patch.setattr(strata.StratumRun, "once", noted_once)
         patch.setattr(strata, "copied", noted_copy)
         yield ran
@@ -330,6 +342,23 @@ def plan_of(text: str) -> StratumPlan:
         load(db)
         (planned,) = db.explain(text).strata
         return planned.plan
+
+
+def test_a_view_goes_on_from_what_it_was_and_from_all_rows_where_much_follows() -> None:
+    with gd.connect(device="cpu") as db, noting() as ran:
+        db["E"] = [(x, x + 1) for x in range(20)]
+        db.run(PATH)
+        assert len(db["p"]) == 210
+        db._workspace.tune(news_derived_most=0)
+        for new, count, strategies in (
+            ([(20, 21)], 231, [[Incremental]]),
+            ([(21, 0)], 484, [[Incremental, Again], [SemiNaive]]),
+        ):
+            del ran[:]
+            db.insert("E", new)
+            assert len(db["p"]) == count
+            assert [each.strategies for each in ran] == strategies
+            assert ran[0].ready.plan.strategy.changed == ("E",)  # type: ignore[union-attr]
 
 
 def test_a_broken_plan_is_refused() -> None:

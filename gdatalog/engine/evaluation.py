@@ -10,6 +10,7 @@ Above 300 lines, for whether to recall a stratum, to go on or to start again is 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,14 +36,21 @@ from gdatalog.engine.remembered import (
     news_since,
     settled,
 )
-from gdatalog.engine.strata import Ready, plan_stratum, run_stratum
+from gdatalog.engine.strata import (
+    Ready,
+    Since,
+    plan_incremental,
+    plan_stratum,
+    run,
+    run_stratum,
+)
 from gdatalog.engine.texts import NO_FACTS, Facts
 from gdatalog.errors import Caution
 from gdatalog.parser.syntax import Atom, Param
 from gdatalog.planner.checked import Checked, Schema, Stratum
 from gdatalog.planner.counting import COUNTS
 from gdatalog.planner.walk import Node, walk
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.watching import OBJECT, patiently
@@ -314,13 +322,11 @@ class Evaluation:
             name: in_rows(self._new_seeds(name, facts, news))
             for name, facts in zip(stratum.relations, news.facts, strict=True)
         }
-        more = {name: together(parts) for name, parts in changed.items()}
-        from gdatalog.engine.following import Following
-
-        going_on = Following(stratum, self.inputs(), found.relations, more)
-        relations = going_on.follow(seeds, news.rules)
-        if relations is not None:
-            self._remember(stratum, relations)
+        rows = {name: together(parts) for name, parts in changed.items()}
+        inputs = replace(self.inputs(), seeds=seeds)
+        since = Since(found.relations, rows, tuple(news.rules))
+        relations = run(plan_incremental(stratum, inputs, since, partial(self.planned, stratum)))
+        self._remember(stratum, relations)
         return relations
 
     def _new_seeds(self, name: str, facts: Sequence[Atom], news: News) -> list[Rows]:

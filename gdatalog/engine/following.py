@@ -17,6 +17,7 @@ from math import isqrt
 from typing import Any
 
 from gdatalog.engine.best import optimum_columns
+from gdatalog.engine.choose import FallbackMet
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, in_order, union_rows
 from gdatalog.engine.device import Device
@@ -26,6 +27,7 @@ from gdatalog.engine.nearby import led_to, nearby
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.stratum import DELTA, NO_PARTS, Parts
 from gdatalog.errors import MemoryLimitError
+from gdatalog.plan.conditions import Grown, When
 from gdatalog.plan.effects import participants
 from gdatalog.plan.nodes import Branch, Guard, RulePlan, Step, TrieRef, Version
 from gdatalog.planner.checked import CheckedRule, Stratum
@@ -63,11 +65,11 @@ class Following(Rounds):
         self.read = frozenset(news).union(stratum.relations)
         self.parts: dict[str, Relation] = {}  # of relations, by what a plan calls them
 
-    def follow(
-        self, seeds: Mapping[str, Sequence[Derived]], rules: Sequence[CheckedRule]
-    ) -> dict[str, Relation] | None:
-        """The relations with all that follows from what is new: `seeds` are new rows of them, and
-        `rules` are among theirs now. None if so much follows that it is better to start again."""
+    def follow(self, rules: Sequence[CheckedRule], until: Sequence[When]) -> dict[str, Relation]:
+        """The relations with all that follows from what is new: from new rows of them, the inputs'
+        seeds, and from `rules` that are new. Where so much follows that a condition of `until` is
+        met, that is a `FallbackMet`."""
+        seeds = self.inputs.seeds
         derived: dict[str, list[Derived]] = {name: list(rows) for name, rows in seeds.items()}
         self.deltas = dict(self.news)
         for rule in self.stratum.rules:
@@ -79,8 +81,7 @@ class Following(Rounds):
                 while self._take(derived):
                     work.round = len(rounds) + 1
                     self.context.limits.poll()
-                    if self._too_many():
-                        return None
+                    self._check_grown(until)
                     derived = {}
                     for rule in self.stratum.rules if self.stratum.recursive else ():
                         derived.setdefault(rule.head.name, []).extend(self._of_new_rows(rule))
@@ -110,11 +111,13 @@ class Following(Rounds):
             self.context.limits.charge(name, table.nbytes)
         return any(delta.length for delta in self.deltas.values())
 
-    def _too_many(self) -> bool:
-        return any(
-            table.came > max(self.context.tuning.news_derived_most, self.known[name].at_most)
-            for name, table in self.tables.items()
-        )
+    def _check_grown(self, until: Sequence[When]) -> None:
+        for when in until:
+            if isinstance(when, Grown) and any(
+                table.came > max(when.least, self.known[name].at_most)
+                for name, table in self.tables.items()
+            ):
+                raise FallbackMet(when)
 
     # ----------------------------------------------------------------------------------- rules
 

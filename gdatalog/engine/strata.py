@@ -16,12 +16,24 @@ from gdatalog.engine.choose import FallbackMet, allowing
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.copies import copied, copy_of
 from gdatalog.engine.encoding import Encoded, encode
+from gdatalog.engine.remembered import settled
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.errors import EvaluationError, MemoryLimitError
-from gdatalog.plan.conditions import CONDITIONS, Bytes, Rows, Unsuited, When
+from gdatalog.plan.conditions import CONDITIONS, Bytes, Grown, Rows, Unsuited, When
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import Local
-from gdatalog.plan.stratum import Copy, DictionaryCodes, Once, Strategy, StratumPlan
+from gdatalog.plan.stratum import (
+    Again,
+    BitmapRounds,
+    Copy,
+    DictionaryCodes,
+    Fallback,
+    Incremental,
+    Once,
+    SemiNaive,
+    Strategy,
+    StratumPlan,
+)
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
@@ -30,12 +42,23 @@ Relations = Mapping[str, Relation]
 
 
 @dataclass(frozen=True, slots=True)
+class Since:
+    """What the relations of a stratum were; the rows that have come to others since, and the rules
+    that have. The new rows of its own are the `seeds` of its inputs."""
+
+    known: Relations
+    rows: Relations
+    rules: tuple[CheckedRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """A stratum with its plan, ready to run.
 
     `stratum` and `inputs` are as the plan's rewrites have left them. `rules` are those of
     the plan's `before` and `rules`, in this order. `limit`: how many rows are asked for at most.
-    `encoded`: the dictionaries of the codes that it runs on, and `plain` plans it without them.
+    `encoded`: the dictionaries of the codes that it runs on. `since`: what its relations were, and
+    what has come since. `anew` plans it without either.
     """
 
     plan: StratumPlan
@@ -44,7 +67,8 @@ class Ready:
     rules: tuple[CheckedRule, ...]
     limit: int | None = None
     encoded: Encoded | None = None
-    plain: Callable[[], Ready] | None = None
+    since: Since | None = None
+    anew: Callable[[], Ready] | None = None
 
     @property
     def planned(self) -> list[tuple[CheckedRule, RulePlan]]:
@@ -80,7 +104,7 @@ def plan_stratum(
             coded,
             plan=replace(coded.plan, rewrites=rewrites),
             encoded=encoded,
-            plain=partial(plan_stratum, stratum, replace(inputs, context=no_codes), None, counted),
+            anew=partial(plan_stratum, stratum, replace(inputs, context=no_codes), None, counted),
         )
     return _planned(stratum, inputs, limit, counted)
 
@@ -94,6 +118,17 @@ def _planned(stratum: Stratum, inputs: StratumInputs, limit: int | None, counted
     plans, here = tuple(plan for _, plan in planned), Local(inputs.context.device.name)
     plan = StratumPlan(stratum.relations, False, Once(), plans, placement=here)
     return Ready(plan, stratum, inputs, tuple(rule for rule, _ in planned), limit)
+
+
+def plan_incremental(
+    stratum: Stratum, inputs: StratumInputs, since: Since, anew: Callable[[], Ready]
+) -> Ready:
+    """How a stratum goes on from what it was. `anew` plans it with all rows."""
+    grown = Grown(inputs.context.tuning.news_derived_most)
+    strategy = Incremental(tuple(sorted(since.rows)), Fallback((grown,), Again()))
+    here = Local(inputs.context.device.name)
+    plan = StratumPlan(stratum.relations, stratum.recursive, strategy, placement=here)
+    return Ready(plan, stratum, inputs, (), since=since, anew=anew)
 
 
 def rule_plans(run: StratumRun) -> list[tuple[CheckedRule, RulePlan]]:
@@ -121,8 +156,8 @@ def run(ready: Ready) -> Relations:
     try:
         found = _run(ready)
     except EvaluationError:  # its message would show codes
-        assert ready.plain is not None
-        return run(ready.plain())
+        assert ready.anew is not None
+        return run(ready.anew())
     return ready.encoded.decoded(found)
 
 
@@ -148,10 +183,17 @@ def run_here(ready: Ready) -> Relations:
         found = attempt(runner, when, ready.inputs.context)
         if not isinstance(found, CONDITIONS):
             for record in ledger.strata[began:]:
-                record.how = (*how, *getattr(strategy, "projections", ()))
+                record.how = (*how, *record.how, *_told(strategy))
             return found
         how.append(f"given up {found}: {strategy}")
     raise AssertionError("the last strategy has no fallback")
+
+
+def _told(strategy: Strategy) -> tuple[str, ...]:
+    """What a profile says of the strategy that has ended beside what it did."""
+    if isinstance(strategy, SemiNaive | BitmapRounds):
+        return strategy.projections
+    return (str(strategy),) if isinstance(strategy, Incremental) else ()
 
 
 def attempt(
@@ -192,6 +234,10 @@ def _runner(strategy: Strategy) -> Callable[[Any, Ready], Relations | None]:
         return _once
     if isinstance(strategy, Copy):
         return _copy
+    if isinstance(strategy, Incremental):
+        return _incremental
+    if isinstance(strategy, Again):
+        return _again
     from gdatalog.engine.fixpoint import RUNNERS
 
     return RUNNERS[type(strategy)]
@@ -203,6 +249,23 @@ def _copy(strategy: Copy, ready: Ready) -> Relations | None:
     source = inputs.relation(strategy.relation)
     found = copied(strategy, rule, inputs.schemas[name], source, inputs.context.scope)
     return None if found is None else {name: found}
+
+
+def _incremental(strategy: Incremental, ready: Ready) -> Relations:
+    from gdatalog.engine.following import Following
+
+    assert ready.since is not None and strategy.fallback is not None
+    going_on = Following(ready.stratum, ready.inputs, ready.since.known, ready.since.rows)
+    return going_on.follow(ready.since.rules, strategy.fallback.when)
+
+
+def _again(_: Again, ready: Ready) -> Relations:
+    """Relations whose rows turn out to be the same are those that were there."""
+    assert ready.since is not None and ready.anew is not None
+    return {
+        name: settled(ready.since.known[name], relation)
+        for name, relation in run(ready.anew()).items()
+    }
 
 
 def _once(_: Once, ready: Ready) -> Relations:

@@ -18,7 +18,15 @@ from gdatalog.plan.nodes import (
     Step,
     slots,
 )
-from gdatalog.plan.stratum import Copy, Once, Partitioned, SemiNaive, StratumPlan
+from gdatalog.plan.stratum import (
+    Again,
+    Copy,
+    Incremental,
+    Once,
+    Partitioned,
+    SemiNaive,
+    StratumPlan,
+)
 
 
 class PlanError(AssertionError):
@@ -117,6 +125,10 @@ def check_stratum(plan: StratumPlan) -> None:
     }  # projections have relations of their own
     follows = set().union(*(rule.recursive_on for rule in plan.rules))
     _demand(follows <= heads, f"{sorted(follows - heads)} is followed, and in no rule's head")
+    if isinstance(ways[0], Incremental):
+        _demand(isinstance(ways[-1], Again) and len(ways) == 2, "nothing adds what has gone")
+        _demand(not plan.rules, "rules that follow new rows are planned as they come")
+        return
     if not plan.recursive:
         copy = isinstance(ways[0], Copy) and not plan.rules and ways[1:] in ((), (Once(),))
         _demand(copy or ways == (Once(),), "what is not recursive runs once, or is a copy")

@@ -51,6 +51,16 @@ class LargeTurns:
 
 
 @dataclass(frozen=True, slots=True)
+class Grown:
+    """A relation has got more than `least` rows, and more than it had."""
+
+    least: int
+
+    def __str__(self) -> str:
+        return f"if a relation gets more than {self.least:,} rows, and more than it had"
+
+
+@dataclass(frozen=True, slots=True)
 class Unsuited:
     """Compiled loops cannot compute some expression, or what they keep has no room."""
 
@@ -58,6 +68,6 @@ class Unsuited:
         return "where compiled loops do not suit"
 
 
-When = Rows | Bytes | SmallRounds | LargeTurns | Unsuited
-CONDITIONS = (Rows, Bytes, SmallRounds, LargeTurns, Unsuited)
-Condition = TypeVar("Condition", Rows, Bytes, SmallRounds, LargeTurns, Unsuited)
+When = Rows | Bytes | SmallRounds | LargeTurns | Grown | Unsuited
+CONDITIONS = (Rows, Bytes, SmallRounds, LargeTurns, Grown, Unsuited)
+Condition = TypeVar("Condition", Rows, Bytes, SmallRounds, LargeTurns, Grown, Unsuited)

@@ -132,7 +132,40 @@ class Worklist:
         return "one worklist"
 
 
-Strategy = Once | Copy | SemiNaive | BitmapRounds | Partitioned | InPlaceLattice | Worklist
+@dataclass(frozen=True, slots=True)
+class Incremental:
+    """The relations are what they were, and what follows from rows that have come since: to
+    `changed` relations, or by new rules and facts. The stratum is monotone in these."""
+
+    changed: tuple[str, ...]
+    fallback: Fallback | None = None
+
+    def __str__(self) -> str:
+        news = f"new rows of {', '.join(self.changed)}" if self.changed else "new rules and facts"
+        return f"incremental maintenance: what follows from {news} is added"
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The stratum is planned anew, and evaluated with all rows."""
+
+    fallback: Fallback | None = None
+
+    def __str__(self) -> str:
+        return "planned anew, and evaluated with all rows"
+
+
+Strategy = (
+    Once
+    | Copy
+    | SemiNaive
+    | BitmapRounds
+    | Partitioned
+    | InPlaceLattice
+    | Worklist
+    | Incremental
+    | Again
+)
 
 
 # -------------------------------------------------------------------------------- rewrites
