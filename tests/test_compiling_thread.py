@@ -73,19 +73,23 @@ def test_what_does_not_compile_is_told_to_who_must_have_it(folder: Path) -> None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_child_has_a_compiling_thread_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("delay", [0.0, 0.005, 0.03, 0.1])
+def test_a_child_has_a_compiling_thread_of_its_own(tmp_path: Path, delay: float) -> None:
     text = f"""
 import os, time
 from gdatalog.codegen import native
 assert native.load_soon({NAME!r}, {SOURCE!r}, 1.0) is None
+time.sleep(DELAY)  # it is at work, or has not begun, or is done
 child = os.fork()
 if child == 0:
-    while (found := native.load_soon({NAME!r}, {SOURCE!r}, 1.0)) is None:
+    found = native.load({NAME!r}, {SOURCE!r})
+    other = {SOURCE!r}.replace("total = 0", "total = 0 * k")
+    while native.load_soon("other", other, 1.0) is None:
         time.sleep(0.01)
     os._exit(found{GIVEN} != {ANSWER})
 print(os.waitpid(child, 0)[1])
 """
-    process = start(tmp_path / "cache", text)
+    process = start(tmp_path / "cache", text.replace("DELAY", str(delay)))
     assert process.communicate(timeout=120) == ("0\n", "")
 
 

@@ -21,7 +21,7 @@ from functools import lru_cache, partial
 from itertools import count
 from math import inf
 from queue import PriorityQueue
-from threading import Event, RLock, Thread
+from threading import Event, Lock, RLock, Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -292,6 +292,7 @@ _waiting: PriorityQueue[tuple[float, int, str, str, Tier]] = PriorityQueue()
 _numbers = count()
 _asked: set[str] = set()  # functions that were asked for by `load_soon`
 _worker: Thread | None = None
+_busy = Lock()  # held while the compiling thread compiles
 _ending = Event()
 
 
@@ -311,7 +312,7 @@ def _work() -> None:
         _, _, name, source, tier = _waiting.get()
         if _ending.is_set():
             return
-        with suppress(LoopError), _told(name):
+        with _busy, suppress(LoopError), _told(name):
             if tier == "light":
                 _loaded(name, partial(_printed, source), tier)
             else:
@@ -326,12 +327,23 @@ def _end() -> None:
         _worker.join()
 
 
+def _before_fork() -> None:
+    """A child has none of the locks' holders: nothing is compiled at that moment."""
+    _busy.acquire()
+    _lock.acquire()
+
+
+def _forked_here() -> None:
+    _lock.release()
+    _busy.release()
+
+
 def _forked() -> None:
     """A child of this process has none of its threads."""
-    global _worker, _lock, _waiting
-    _worker, _lock, _waiting = None, RLock(), PriorityQueue()
+    global _worker, _lock, _busy, _waiting
+    _worker, _lock, _busy, _waiting = None, RLock(), Lock(), PriorityQueue()
     _asked.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(before=_before_fork, after_in_parent=_forked_here, after_in_child=_forked)
