@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _imp
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -72,6 +73,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle.clear)  # a child has none of these threads
 
 
+def release_import_lock() -> None:
+    """Releases Python's import lock if this thread has it, which has left an import by an exception
+    from outside: that may come before Python is ready to release the lock itself, and then no other
+    thread could import anything."""
+    while _imp.lock_held():
+        try:
+            _imp.release_lock()
+        except RuntimeError:  # another thread has it, for a moment
+            return
+
+
 class Left(BaseException):
     """Work that ran aside, and that nobody waits for any more, ends with this."""
 
@@ -103,6 +115,7 @@ class Hand(Thread):
                     _raised()
                     return
                 except Left:
+                    release_import_lock()
                     continue
         finally:
             self._ended.set()

@@ -21,7 +21,7 @@ from threading import current_thread, local, main_thread
 from types import ModuleType
 from typing import Any
 
-from gdatalog.hands import Hand, Left, soon
+from gdatalog.hands import Hand, Left, release_import_lock, soon
 
 _ours = frozenset({"gdatalog", "__main__"})
 
@@ -46,6 +46,9 @@ def whole_imports() -> Iterator[None]:
     _here.within += 1
     try:
         yield
+    except BaseException:  # a handler of a signal may raise what it likes
+        release_import_lock()
+        raise
     finally:
         _here.within -= 1
 
@@ -91,6 +94,7 @@ def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
     """A hook for what Python swallows; `otherwise`: the one for all that is none of ours."""
 
     def swallowed(told: Any) -> None:
+        release_import_lock()  # what is swallowed may come from a callback of an import
         thread = current_thread()
         if told.exc_type is Left and isinstance(thread, Hand):
             soon(thread.end, _a_moment())

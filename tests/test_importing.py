@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _imp
 import importlib
 import signal
 import sys
@@ -187,3 +188,37 @@ def test_other_errors_in_callbacks_are_told(monkeypatch: pytest.MonkeyPatch) -> 
     with whole_imports():
         in_a_callback(fail)
     assert told == [ValueError, ValueError]
+
+
+def acquired_by_another() -> bool:
+    """Whether another thread can have Python's import lock."""
+    had: list[bool] = []
+
+    def take() -> None:
+        _imp.acquire_lock()
+        _imp.release_lock()
+        had.append(True)
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    thread.join(10)
+    return bool(had)
+
+
+def test_an_interrupt_in_an_import_leaves_imports_to_other_threads() -> None:
+    """It may come when the lock has been taken, and before the `try` that releases it."""
+    with pytest.raises(KeyboardInterrupt), whole_imports():
+        _imp.acquire_lock()
+        raise KeyboardInterrupt
+    assert acquired_by_another()
+
+
+def test_the_end_of_a_thread_in_an_import_leaves_imports_to_others() -> None:
+    def work() -> None:
+        _imp.acquire_lock()
+        raise Left
+
+    hand = Hand(work)
+    hand.start()
+    assert hand.wait(10)
+    assert acquired_by_another()
