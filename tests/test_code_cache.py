@@ -65,7 +65,8 @@ def ended(process: subprocess.Popen[str]) -> list[str]:
 
 
 def a_new_process(patch: pytest.MonkeyPatch) -> None:
-    """Forgets what a process remembers of compiled code."""
+    """Waits for what compiles, and forgets what a process remembers of compiled code."""
+    native._waiting.join()
     patch.setattr(native, "_native", {})
     patch.setattr(native, "_rows", {})
     patch.setattr(native, "_asked", set())

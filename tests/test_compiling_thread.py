@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from threading import Event, Thread
 from time import sleep
 from typing import Any
 
@@ -91,6 +92,38 @@ print(os.waitpid(child, 0)[1])
 """
     process = start(tmp_path / "cache", text.replace("DELAY", str(delay)))
     assert process.communicate(timeout=120) == ("0\n", "")
+
+
+def test_nobody_waits_for_the_compiling_thread(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But who must have a function that is not there."""
+    light = native.load(NAME, SOURCE)
+    may, begun = Event(), Event()
+    compiled = native._compiled
+
+    def slow(name: str, *rest: Any) -> native.Native:
+        begun.set()
+        assert may.wait(60)
+        return compiled(name, *rest)
+
+    monkeypatch.setattr(native, "_compiled", slow)
+    try:
+        assert native.load_soon("slow", SOURCE.replace("total = 0", "total = 0 * n"), 1.0) is None
+        assert begun.wait(60)
+        done: list[Any] = []
+
+        def ask() -> None:
+            done.append(native.load(NAME, SOURCE, 1.0))
+            done.append(native.load_soon("other", SOURCE.replace("= 0", "= 0 * k"), 1.0))
+
+        thread = Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(30)
+        assert done == [light, None]
+    finally:
+        may.set()
+        native._waiting.join()
 
 
 REACHED = "r(x, y) <- E(x, y). r(x, z) <- r(x, y), E(y, z), x != z."

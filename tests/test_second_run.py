@@ -7,8 +7,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,14 +45,11 @@ sys.exit(run(args))
 
 
 def another_process(patch: pytest.MonkeyPatch) -> None:
-    """Ends what compiles, and forgets what a process remembers of code and of work."""
-    if native._worker is not None:
-        native._end()
-    patch.setattr(native, "_worker", None)
-    patch.setattr(native, "_ending", Event())
-    patch.setattr(native, "_waiting", SimpleQueue())
+    """Waits for what compiles, and forgets what a process remembers of code and of work."""
+    native._waiting.join()
     patch.setattr(native, "_native", {})
     patch.setattr(native, "_rows", {})
+    patch.setattr(native, "_asked", set())
     patch.setattr(objects, "_parts", {})
     patch.setattr(choose, "_looked", {})
 

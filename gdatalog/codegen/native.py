@@ -45,7 +45,8 @@ _CHARS = {"bool[]": "?", "i8[]": "b", "u8[]": "B", "i32[]": "i", "u32[]": "I", "
 _WHOLE = 0x0101  # NumPy's flags of arrays that are contiguous and aligned
 _ROOM = [0] * 8  # for results, which come where the arguments were
 
-_lock = RLock()
+_lock = RLock()  # held while a function is compiled
+_counts = Lock()  # held for a moment: for `_rows`, and while the compiling thread starts
 _native: dict[str, Native] = {}
 _rows: dict[str, float] = {}  # that functions of the light tier have looked at
 
@@ -182,7 +183,7 @@ def load(name: str, source: str, rows: float = 0.0) -> Native:
     if found is None:
         found = _loaded(name, lambda: _printed(source), tier)
     if found.tier == "light":
-        with _lock:
+        with _counts:
             total = _rows[name] = _rows.get(name, 0.0) + rows
         if total >= OFTEN > total - rows:
             _put(name, source, "full", 0.0)
@@ -297,26 +298,33 @@ _ending = Event()
 
 
 def _put(name: str, source: str, tier: Tier, rows: float) -> None:
-    """Has the compiling thread compile a function."""
+    """Has the compiling thread compile a function. Where no thread can start nothing is lost: who
+    must have the function compiles it."""
     global _worker
     _waiting.put((-rows, next(_numbers), name, source, tier))
-    with _lock:
+    with _counts:
         if _worker is None:
-            _worker = Thread(target=_work, name="compiling", daemon=True)
-            _worker.start()
-            atexit.register(_end)
+            worker = Thread(target=_work, name="compiling", daemon=True)
+            with suppress(RuntimeError):
+                worker.start()
+                _worker = worker
+                atexit.register(_end)
 
 
 def _work() -> None:
+    waiting = _waiting
     while not _ending.is_set():
-        _, _, name, source, tier = _waiting.get()
-        if _ending.is_set():
-            return
-        with _busy, suppress(LoopError), _told(name):
-            if tier == "light":
-                _loaded(name, partial(_printed, source), tier)
-            else:
-                _native[name] = _compiled(name, *_printed(source), tier)
+        _, _, name, source, tier = waiting.get()
+        try:
+            if _ending.is_set():
+                return
+            with _busy, suppress(LoopError), _told(name):
+                if tier == "light":
+                    _loaded(name, partial(_printed, source), tier)
+                else:
+                    _native[name] = _compiled(name, *_printed(source), tier)
+        finally:
+            waiting.task_done()
 
 
 def _end() -> None:
@@ -327,22 +335,28 @@ def _end() -> None:
         _worker.join()
 
 
+_held: list[Any] = []  # locks, by the thread that forks
+
+
 def _before_fork() -> None:
     """A child has none of the locks' holders: nothing is compiled at that moment."""
-    _busy.acquire()
-    _lock.acquire()
+    for lock in (_busy, _lock):
+        lock.acquire()
+        _held.append(lock)
 
 
 def _forked_here() -> None:
-    _lock.release()
-    _busy.release()
+    while _held:
+        _held.pop().release()
 
 
 def _forked() -> None:
     """A child of this process has none of its threads."""
-    global _worker, _lock, _busy, _waiting
-    _worker, _lock, _busy, _waiting = None, RLock(), Lock(), PriorityQueue()
+    global _worker, _lock, _busy, _counts, _waiting
+    _worker, _lock, _busy, _counts = None, RLock(), Lock(), Lock()
+    _waiting = PriorityQueue()
     _asked.clear()
+    _held.clear()
 
 
 if hasattr(os, "register_at_fork"):

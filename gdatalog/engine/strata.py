@@ -24,13 +24,11 @@ from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import Local
 from gdatalog.plan.stratum import (
     Again,
-    BitmapRounds,
     Copy,
     DictionaryCodes,
     Fallback,
     Incremental,
     Once,
-    SemiNaive,
     Strategy,
     StratumPlan,
 )
@@ -183,17 +181,10 @@ def run_here(ready: Ready) -> Relations:
         found = attempt(runner, when, ready.inputs.context)
         if not isinstance(found, CONDITIONS):
             for record in ledger.strata[began:]:
-                record.how = (*how, *record.how, *_told(strategy))
+                record.how = (*how, *record.how, *getattr(strategy, "projections", ()))
             return found
         how.append(f"given up {found}: {strategy}")
     raise AssertionError("the last strategy has no fallback")
-
-
-def _told(strategy: Strategy) -> tuple[str, ...]:
-    """What a profile says of the strategy that has ended beside what it did."""
-    if isinstance(strategy, SemiNaive | BitmapRounds):
-        return strategy.projections
-    return (str(strategy),) if isinstance(strategy, Incremental) else ()
 
 
 def attempt(
