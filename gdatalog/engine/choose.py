@@ -2,8 +2,7 @@
 
 Breadth-first needs no compilation, so small work is done before a compiler would have finished.
 How small it is is an estimate; so the breadth-first executor may look at so many rows, and where
-these are not enough the depth-first one does it all. Nothing depends on a clock: a program runs
-the same way each time.
+these are not enough the depth-first one does it all. Nothing here depends on a clock.
 """
 
 from __future__ import annotations
