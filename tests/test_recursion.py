@@ -106,8 +106,8 @@ WAYS = {
 
 def loaded_late(name: str, source: str, rows: float) -> Any:
     """Loops that are there when they are asked for again."""
-    LATE.symmetric_difference_update([name])
-    if name in LATE:
+    if name not in LATE:
+        LATE.add(name)
         return None
     return native.load(name, source, rows)
 

@@ -274,6 +274,9 @@ class Variant:
         if looked < min(self.tuning.loops_soon_from, self.tuning.loops_from):
             return False
         self.must = looked >= self.tuning.loops_from
+        asked = self.printed.values()
+        if asked and not (self.must or any(function_soon(each, looked) for each in asked)):
+            return False
         table = self.run.tables[self.plan.relation]
         assert isinstance(table, Growing)
         return table.loops_hash() is not None

@@ -30,9 +30,9 @@ class MarkedRows:
         if there is not so much."""
         ops, xp = self.ops, self.ops.xp
         spans = ops.spans(rows)
+        if self._spans and not len(rows[0]):
+            return True
         if self._spans:
-            if not len(rows[0]):
-                return True
             both = zip(self._spans, spans, strict=True)
             spans = [(min(a, c), max(b, d)) for (a, b), (c, d) in both]
         before = self._packing
@@ -51,7 +51,8 @@ class MarkedRows:
             self._marks = xp.zeros(1 << sum(packing.bits), dtype=bool)
             if known is not None:
                 self._marks[packing.pack(known)] = True
-        self._spans = spans
+        if len(rows[0]):
+            self._spans = spans
         return True
 
     def add(self, rows: Columns) -> None:

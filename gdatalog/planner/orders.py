@@ -1,10 +1,12 @@
 """Orders of variables that have been found, for bodies of the same shape.
 
-The search for an order takes most of the time of a plan, and its outcome depends on the shape of a
-pattern alone: which atoms read the same relation, which variables their columns share, what is
-compared and asked for; and on how large the relations are. What variables are called, and where
-rows come from, does not matter. Sizes count in powers of four: how many rows there are, how many
-values a column has, how unevenly the rows are spread over them, and whether an index is there.
+The search for an order takes most of the time of a plan. Its outcome depends on the shape of a
+pattern (which atoms read the same relation, which variables their columns share, what is compared
+and asked for), on how large the relations are, and on what is seen of their rows together. What
+variables are called does not matter. Sizes count in powers of four: how many rows there are, how
+many values a column has, how unevenly the rows are spread over them, and whether an index is there.
+Where sizes are only assumed, as of a recursion, any relations may take each other's orders. Others
+keep to their own: two relations of the same size may meet a third in few rows or in many.
 
 So a rule whose relations have changed a little is planned anew without a search, and without the
 statistics that only a search asks for. Its estimates are those of the plan that was made first.
@@ -90,13 +92,16 @@ def shape_of(pattern: Pattern, rows: float) -> Hashable:
 
 
 def _atom(atom: PatternAtom, numbers: dict[object, int]) -> Hashable:
-    """An atom, with a number for what it reads: those of one pattern count from 0."""
+    """An atom. What it reads is a number, from 0 in each pattern, where its size is assumed."""
     size, ranked = atom.size, atom.ranked
+    reads: tuple[Hashable, ...] = (atom.source, atom.kind)
+    if size.assumed:
+        reads = tuple(numbers.setdefault(each, len(numbers)) for each in reads)
     columns = (0,) if atom.mirrored else sorted({*atom.columns.values(), *atom.fixed})
     tests = () if atom.mirrored else atom.tests
     degrees = [size.degrees(column, tests, ranked).powers for column in columns]
     return (
-        *(numbers.setdefault(source, len(numbers)) for source in (atom.source, atom.kind)),
+        *reads,
         tuple(atom.columns.items()),
         (atom.fixed, atom.tests, ranked, atom.mirrored, atom.ascending, size.assumed),
         (_power(size.rows), *(_power(powers[0]) for powers in degrees)),
