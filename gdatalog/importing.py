@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.machinery import ModuleSpec
 from threading import current_thread, local, main_thread
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from gdatalog.hands import Hand, Left, release_import_lock, soon
@@ -94,8 +94,9 @@ def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
     """A hook for what Python swallows; `otherwise`: the one for all that is none of ours."""
 
     def swallowed(told: Any) -> None:
-        release_import_lock()  # what is swallowed may come from a callback of an import
         thread = current_thread()
+        if told.exc_type in (Left, KeyboardInterrupt) and _of_an_import(told.exc_traceback):
+            release_import_lock()
         if told.exc_type is Left and isinstance(thread, Hand):
             soon(thread.end, _a_moment())
         elif told.exc_type is KeyboardInterrupt and thread is main_thread() and _here.within:
@@ -105,6 +106,13 @@ def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
 
     setattr(swallowed, _MARK, True)
     return swallowed
+
+
+def _of_an_import(trace: TracebackType | None) -> bool:
+    """Whether an exception was raised in a callback of Python's own code for imports."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_filename.startswith("<frozen importlib")
 
 
 def _a_moment() -> Callable[[], bool]:

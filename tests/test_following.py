@@ -31,23 +31,19 @@ Row = tuple[int, ...]
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was done with each stratum, in order: "path followed", "path run"."""
     done: list[str] = []
-    follow, run, again = following.Following.follow, evaluation.run_stratum, strata._again
 
-    def followed(self: following.Following, *args: Any) -> Any:
-        done.append(f"{' '.join(sorted(self.stratum.relations))} followed")
-        return follow(self, *args)
+    def noted(where: Any, name: str, what: str, stratum_of: Any) -> None:
+        real = getattr(where, name)
 
-    def ran(stratum: Any, *args: Any) -> Any:
-        done.append(f"{' '.join(sorted(stratum.relations))} run")
-        return run(stratum, *args)
+        def noting(*args: Any) -> Any:
+            done.append(f"{' '.join(sorted(stratum_of(*args).relations))} {what}")
+            return real(*args)
 
-    def ran_again(strategy: Any, ready: Any) -> Any:
-        done.append(f"{' '.join(sorted(ready.stratum.relations))} run")
-        return again(strategy, ready)
+        monkeypatch.setattr(where, name, noting)
 
-    monkeypatch.setattr(following.Following, "follow", followed)
-    monkeypatch.setattr(strata, "_again", ran_again)
-    monkeypatch.setattr(evaluation, "run_stratum", ran)
+    noted(following.Following, "follow", "followed", lambda self, *_: self.stratum)
+    noted(evaluation, "run_stratum", "run", lambda stratum, *_: stratum)
+    noted(strata, "_again", "run", lambda _, ready: ready.stratum)
     return done
 
 

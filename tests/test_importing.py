@@ -15,7 +15,7 @@ import pytest
 
 from gdatalog import watching
 from gdatalog.hands import Hand, Left
-from gdatalog.importing import whole_imports
+from gdatalog.importing import _of_an_import, whole_imports
 from gdatalog.watching import Watch
 
 NAME = "a_library_for_a_test"
@@ -222,3 +222,13 @@ def test_the_end_of_a_thread_in_an_import_leaves_imports_to_others() -> None:
     hand.start()
     assert hand.wait(10)
     assert acquired_by_another()
+
+
+def test_only_what_an_import_swallowed_is_taken_for_its_own() -> None:
+    """Where another callback fails within an import, the import has the lock and keeps it."""
+    with pytest.raises(ZeroDivisionError) as elsewhere:
+        _ = 1 // 0
+    with pytest.raises(ModuleNotFoundError) as within:
+        importlib.import_module("nothing_of_this_name")
+    assert not _of_an_import(elsewhere.tb) and not _of_an_import(None)
+    assert _of_an_import(within.tb)
