@@ -109,9 +109,7 @@ def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
 
 
 def _of_an_import(trace: TracebackType | None) -> bool:
-    """Whether an exception was raised in a callback of Python's own code for imports."""
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
+    """Whether a callback that failed is one of Python's own code for imports."""
     return trace is not None and trace.tb_frame.f_code.co_filename.startswith("<frozen importlib")
 
 

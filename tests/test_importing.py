@@ -231,4 +231,5 @@ def test_only_what_an_import_swallowed_is_taken_for_its_own() -> None:
     with pytest.raises(ModuleNotFoundError) as within:
         importlib.import_module("nothing_of_this_name")
     assert not _of_an_import(elsewhere.tb) and not _of_an_import(None)
-    assert _of_an_import(within.tb)
+    assert within.tb.tb_next is not None and within.tb.tb_next.tb_next is not None
+    assert _of_an_import(within.tb.tb_next.tb_next)  # behind the test and `import_module`
