@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.machinery import ModuleSpec
 from threading import current_thread, local, main_thread
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 from gdatalog.hands import Hand, Left, release_import_lock, soon
@@ -95,7 +95,7 @@ def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
 
     def swallowed(told: Any) -> None:
         thread = current_thread()
-        if told.exc_type in (Left, KeyboardInterrupt) and _of_an_import(told.exc_traceback):
+        if told.exc_type in (Left, KeyboardInterrupt):  # perhaps of a callback of an import
             release_import_lock()
         if told.exc_type is Left and isinstance(thread, Hand):
             soon(thread.end, _a_moment())
@@ -106,11 +106,6 @@ def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
 
     setattr(swallowed, _MARK, True)
     return swallowed
-
-
-def _of_an_import(trace: TracebackType | None) -> bool:
-    """Whether a callback that failed is one of Python's own code for imports."""
-    return trace is not None and trace.tb_frame.f_code.co_filename.startswith("<frozen importlib")
 
 
 def _a_moment() -> Callable[[], bool]:
