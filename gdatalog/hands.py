@@ -118,6 +118,7 @@ class Hand(Thread):
                     release_import_lock()
                     continue
         finally:
+            release_import_lock()  # whatever came between: a thread that ends must not keep it
             self._ended.set()
 
     def wait(self, seconds: float | None = None) -> bool:
