@@ -62,8 +62,10 @@ def over(wanted: int, most: int) -> int:
 
 
 def filling(count: int) -> int:
-    """As many MiB of memory as are asked for."""
-    return int(np.ones(count << 17).sum()) >> 17
+    """Takes as many MiB as are asked for, and holds them until a nanny has looked a few times."""
+    values = np.ones(count << 17)
+    sleep(count / 400)
+    return int(values.sum()) >> 17
 
 
 def wrong(value: int) -> int:
