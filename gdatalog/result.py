@@ -19,9 +19,10 @@ from gdatalog.storage.elsewhere import Elsewhere, Lying, device_values
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.ordering import order_of, place_of, plain, turned, turned_back
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns, concatenate, order_rows, sort_rows
+from gdatalog.storage.rows import Columns, concatenate, cut, order_rows, sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
+from gdatalog.storage.threads import LONG
 from gdatalog.watching import patiently
 
 if TYPE_CHECKING:
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 
 # Rows that are decoded at once where an answer is read as a stream.
 BATCH = 1 << 20
-# Rows of each file of a folder.
+# Rows of each file of a folder, at the most.
 FILE = 1 << 22
-# Rows that are decoded at once where they are fetched a few at a time.
+# Rows that are decoded at once where all of them are iterated over, or fetched a few at a time.
+ITERATED = 1 << 16
 FETCHED = 1 << 12
 
 
@@ -387,33 +389,42 @@ class Result:
         that was written so before is replaced.
         """
         from gdatalog.storage.folders import filled, names_a_folder, write_folder
-        from gdatalog.storage.writers import write_stream, write_table
+        from gdatalog.storage.writers import write_tables
 
         far = self._far
-        if names_a_folder(path):
-            if far is None:
-                write_folder(path, self._tables(FILE))
-                return
+        if not names_a_folder(path):
+            write_tables(self.tables(), len(self), path, format="parquet")
+        elif far is None:
+            write_folder(path, [(part.tables(), len(part)) for part in self._cut(FILE)])
+        else:
             with filled(path) as folder:
                 far.keeper.write(far, self._shape, self._symbols, folder)
-        elif far is None:
-            write_table(self.table(), path, format="parquet")
-        else:
-            write_stream(self._tables(BATCH), len(self), path, format="parquet")
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write a CSV file with a header."""
-        from gdatalog.storage.writers import write_stream, write_table
+        from gdatalog.storage.writers import write_tables
 
-        if self._far is None:
-            write_table(self.table(), path, format="csv")
-        else:
-            write_stream(self._tables(BATCH), len(self), path, format="csv")
+        write_tables(self.tables(), len(self), path, format="csv")
+
+    def tables(self) -> Iterator[Table]:
+        """The rows, decoded block by block for a writer: at least one, few at a time in memory."""
+        from gdatalog.storage.writers import made_ahead, rows_at_once
+
+        tables = self._tables(rows_at_once(self._relation.types))
+        here = self._far is None and self._lying()[1] is None
+        return made_ahead(tables) if here and len(self) >= LONG else tables
 
     def _tables(self, rows: int, room: Callable[[int, Any], Array] = np.empty) -> Iterator[Table]:
-        """So many rows at a time; at least one table."""
-        pieces = range(0, max(1, len(self)), rows) if self._relation.types else range(1)
-        return (self._part(at, at + rows).table(room) for at in pieces)
+        return (part.table(room) for part in self._cut(rows))
+
+    def _cut(self, rows: int) -> Iterator[Result]:
+        """So many rows at a time; at least one part."""
+        if self._far is not None or not self._relation.types:
+            pieces = range(0, max(1, len(self)), rows) if self._relation.types else range(1)
+            yield from (self._part(at, at + rows) for at in pieces)
+            return
+        blocks, device = self._lying()
+        yield from (self._with(parts, device) for parts in cut(blocks, rows))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values; timestamps as pandas Timestamps. After `fetchone`
@@ -449,10 +460,9 @@ class Result:
         return (row for table in self._tables(rows) for row in to_rows(table))
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        from gdatalog.storage.export import named_rows, to_rows
+        from gdatalog.storage.export import named_rows
 
-        rows = to_rows(self.table()) if self._far is None else self._stream(BATCH)
-        return named_rows(self.columns, rows)
+        return named_rows(self.columns, self._stream(ITERATED))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Arrow's stream interface: batches of rows, each decoded when it is asked for."""

@@ -59,6 +59,6 @@ def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError), beside(str(tmp_path), make) as path:
             assert os.path.exists(path)
             raise ZeroDivisionError
-    write_folder(tmp_path / "parts", [TABLE])
-    write_folder(tmp_path / "parts", [TABLE, TABLE])
+    write_folder(tmp_path / "parts", [([TABLE], 1)])
+    write_folder(tmp_path / "parts", [([TABLE], 1), ([TABLE], 1)])
     assert os.listdir(tmp_path) == ["parts"] and len(os.listdir(tmp_path / "parts")) == 2

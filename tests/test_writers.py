@@ -104,7 +104,7 @@ def test_bare_output_is_facts_in_a_csv() -> None:
     write_facts(table, "r.csv")
     assert Path("r.csv").read_text() == 'a,b\t"\n \t\n'
     assert to_rows(read_facts("r", ".", declared_as(table))) == to_rows(table)
-    assert "".join(facts_text(table, "r")) == 'a,b\t"\n \t\n'
+    assert "".join(facts_text([table], "r")) == 'a,b\t"\n \t\n'
 
 
 @pytest.mark.parametrize("text", ["a\tb", "a\nb", "a\rb"])
@@ -181,7 +181,8 @@ def test_a_write_that_fails_leaves_the_old_file(
         write_table(sample(), name)
     if isinstance(error, OSError):
         assert str(caught.value) == (
-            f"data error: {name}: cannot be written: No space left on device"
+            f"data error: {name}: cannot be written: No space left on device\n"
+            "  hint: free some space, or write to another disk"
         )
     assert Path(name).read_text() == "old"
     assert os.listdir() == [name]
@@ -192,7 +193,8 @@ def test_a_full_device() -> None:
     with pytest.raises(DataError) as caught:
         write_table(sample(), "/dev/full", format="csv")
     assert str(caught.value) == (
-        "data error: /dev/full: cannot be written: No space left on device"
+        "data error: /dev/full: cannot be written: No space left on device\n"
+        "  hint: free some space, or write to another disk"
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from gdatalog.errors import (
     Caution,
@@ -204,7 +204,9 @@ def placed(directive: Directive) -> Iterator[None]:
 class Answer(Protocol):
     """Rows that are to be written, wherever they lie."""
 
-    def table(self) -> Table: ...
+    def __len__(self) -> int: ...
+
+    def tables(self) -> Iterator[Table]: ...
 
     def to_parquet(self, path: str) -> None: ...
 
@@ -214,14 +216,14 @@ def write_answer(answer: Answer, path: str) -> None:
     ends with a slash."""
     from gdatalog.storage.folders import names_a_folder
     from gdatalog.storage.readers import format_of
-    from gdatalog.storage.writers import write_table
+    from gdatalog.storage.writers import write_tables
 
     if names_a_folder(path) or (
         format_of(path) == "parquet" and path.endswith((".parquet", ".pq"))
     ):
         answer.to_parquet(path)
     else:
-        write_table(answer.table(), path)
+        write_tables(answer.tables(), len(answer), path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,7 @@ def write_relation(
     directive: Directive, name: str, answer: Answer, policy: FilePolicy, folders: Folders
 ) -> Written:
     """Writes what an `.output` names; gives where that is."""
-    from gdatalog.storage.writers import write_facts
+    from gdatalog.storage.writers import write_tables
 
     with placed(directive):
         if directive.path is not None:
@@ -267,7 +269,8 @@ def write_relation(
         delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
         header = options.get("headers", "false").lower() == "true"
         written = Written.at(path)
-        write_facts(answer.table(), path, delimiter=delimiter, header=header)
+        how: dict[str, Any] = {"format": "facts", "delimiter": delimiter, "header": header}
+        write_tables(answer.tables(), len(answer), path, **how)
         return written
 
 

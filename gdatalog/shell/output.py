@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 from gdatalog.parser.syntax import Directive
 from gdatalog.present import box_lines, text_rows
 from gdatalog.result import Result
-from gdatalog.storage.as_text import facts_text, table_text
+from gdatalog.storage.as_text import begun, facts_text, table_text
 from gdatalog.widths import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Output:
             header = options.get("headers", "false").lower() == "true"
             delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
             # The first piece is made before the frame: an error leaves no open frame behind.
-            rows = facts_text(_sorted(result).table(), name, delimiter=delimiter)
+            rows = begun(facts_text(_sorted(result).tables(), name, delimiter=delimiter))
             names = "\n" + delimiter.join(result.columns) if header else ""
             frame = f"---------------\n{name}{names}\n===============\n"
             self._write(chain([frame], rows, ["===============\n"]))
@@ -152,7 +152,7 @@ class Output:
         elif self.format == "markdown":
             yield from _markdown(_sorted(result))
         else:
-            yield from table_text(_sorted(result).table(), self.format)
+            yield from table_text(_sorted(result).tables(), self.format)
 
     def _box(self, result: Result, took: str | None) -> Iterator[str]:
         columns, rows = sys.maxsize, len(result)

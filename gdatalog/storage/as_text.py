@@ -1,4 +1,7 @@
-"""A table as the text of a file, piece by piece.
+"""Tables as the text of a file, piece by piece.
+
+The tables are blocks of one relation's rows: they have the same columns, and there is at least one.
+Each is asked for when the one before it has been turned into text.
 
 Texts: ints in decimal, floats as the shortest text that reads back, bools `true` and `false`,
 timestamps ISO 8601 in UTC. A facts file has no header and no quoting; `()` says that a
@@ -8,7 +11,9 @@ relation without columns is true.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import TypeVar
 
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.load_options import check_delimiter
@@ -25,40 +30,79 @@ _MARK = b"\xef\xbb\xbf"
 _UNQUOTABLE = ("\t", "\n", "\r")
 
 
-def table_text(table: Table, format: str) -> Iterator[str]:
-    """The text of a table as csv, tsv, json or jsonl, piece by piece."""
+Piece = str | bytes | memoryview
+Made = TypeVar("Made")
+
+
+def begun(pieces: Iterable[Made]) -> Iterator[Made]:
+    """The same pieces, of which the first is made now: an error in it comes before all of them."""
+    rest = iter(pieces)
+    return chain(list(islice(rest, 1)), rest)
+
+
+def table_text(tables: Iterable[Table], format: str) -> Iterator[str]:
+    """The text of tables as csv, tsv, json or jsonl, piece by piece."""
     if format in ("csv", "tsv"):
-        return quoted(table, "\t" if format == "tsv" else ",", True)
+        return quoted(tables, "\t" if format == "tsv" else ",", True)
     if format in ("json", "jsonl"):
-        return records(table, format == "jsonl")
+        return records(tables, format == "jsonl")
     raise UsageError(f"{format} is not a text format")
 
 
 def facts_text(
-    table: Table, relation: str, *, delimiter: str = "\t", header: bool = False
+    tables: Iterable[Table], relation: str, *, delimiter: str = "\t", header: bool = False
 ) -> Iterator[str]:
-    """The text of a facts file, piece by piece; an error before the first piece if it has none."""
+    """The text of a facts file, piece by piece; an error before a table's pieces if it has none."""
     check_delimiter(delimiter)
-    for name, column in zip(table.names, table.columns, strict=True):
-        if isinstance(column, Texts):
-            _check_verbatim(relation, name, column, delimiter)
-    return _facts_text(table, delimiter, header)
+    for at, table in enumerate(tables):
+        for name, column in zip(table.names, table.columns, strict=True):
+            if isinstance(column, Texts):
+                _check_verbatim(relation, name, column, delimiter)
+        if header and at == 0 and table.columns:
+            yield delimiter.join(table.names) + "\n"
+        yield from _facts_text(table, delimiter)
 
 
-def facts_bytes(table: Table, relation: str, delimiter: str) -> Iterator[memoryview | bytes] | None:
-    """The bytes of a facts file without a header, piece by piece, by compiled code; None if that is
-    not at hand. There is an error before the last piece if no text says it."""
+def facts_file(
+    tables: Iterable[Table], relation: str, *, delimiter: str, header: bool
+) -> Iterator[Piece]:
+    """What a facts file holds, piece by piece; by compiled code where that is at hand."""
     check_delimiter(delimiter)
+    first = not header
+    for at, table in enumerate(tables):
+        pieces: Iterable[Piece] | None = None
+        if not header or at > 0:
+            pieces = _compiled(table, relation, delimiter)
+        if pieces is None:
+            told = header and at == 0
+            pieces = facts_text([table], relation, delimiter=delimiter, header=told)
+        for piece in pieces:
+            # Readers drop one byte order mark: a text that begins with one gets another.
+            head = piece[:3]
+            if first and (head.encode() if isinstance(head, str) else bytes(head)).startswith(
+                _MARK
+            ):
+                yield _MARK
+            first = False
+            yield piece
+
+
+def _begins_with_mark(piece: Piece) -> bool:
+    head = piece[:3]
+    return (head.encode() if isinstance(head, str) else bytes(head)).startswith(_MARK)
+
+
+def _compiled(table: Table, relation: str, delimiter: str) -> Iterator[memoryview] | None:
+    """The lines of a table by compiled code; None if that is not at hand. There is an error before
+    the last piece if no text says it."""
     spelled = {column.spelled for column in table.columns if isinstance(column, Texts)}
     if set(table.types) - {"symbol", "int"} or len(spelled) != 1:
         return None
     texts = spelled.pop()
-    return None if texts is None else _facts_bytes(table, relation, texts, delimiter)
+    return None if texts is None else _lines(table, relation, texts, delimiter)
 
 
-def _facts_bytes(
-    table: Table, relation: str, texts: TextSet, delimiter: str
-) -> Iterator[memoryview | bytes]:
+def _lines(table: Table, relation: str, texts: TextSet, delimiter: str) -> Iterator[memoryview]:
     columns = [c.numbers if isinstance(c, Texts) else c for c in table.columns]
     are_texts = [isinstance(column, Texts) for column in table.columns]
 
@@ -67,29 +111,21 @@ def _facts_bytes(
         return texts.lines(rows, are_texts, delimiter)
 
     found = ahead(lines, range(0, table.length, _LINES), table.length > _BATCH)
-    for place, piece in zip(starts(table, _LINES), found, strict=True):
+    for _, piece in zip(starts(table, _LINES), found, strict=True):
         if piece is None:
             # Who goes through the texts one by one says what is wrong.
-            for text in facts_text(table, relation, delimiter=delimiter):
+            for text in facts_text([table], relation, delimiter=delimiter):
                 text.encode()
             return
-        if place == 0 and bytes(piece[:3]) == _MARK:
-            yield _MARK
         yield piece
 
 
-def _facts_text(table: Table, delimiter: str, header: bool) -> Iterator[str]:
+def _facts_text(table: Table, delimiter: str) -> Iterator[str]:
     if not table.columns:
         yield "()\n" * table.length
         return
-    if header:
-        yield delimiter.join(table.names) + "\n"
-    first = not header
     for cells in _batches(table):
-        text = "\n".join(map(delimiter.join, zip(*cells, strict=True))) + "\n"
-        # Readers drop one byte order mark: a text that begins with one gets another.
-        yield _MARK.decode() + text if first and text.startswith(_MARK.decode()) else text
-        first = False
+        yield "\n".join(map(delimiter.join, zip(*cells, strict=True))) + "\n"
 
 
 def _check_verbatim(relation: str, name: str, column: Texts, delimiter: str) -> None:
@@ -133,12 +169,12 @@ def _batches(table: Table) -> Iterator[list[list[str]]]:
 
 def starts(table: Table, rows: int | None = None) -> Iterator[int]:
     """Where each batch of so many rows begins; those before it have been written."""
-    watch = watching()
-    for start in range(0, table.length, rows or _BATCH):
-        if watch.innermost.stage == "writing":
-            watch.innermost.done = start
+    watch, size = watching(), rows or _BATCH
+    for start in range(0, table.length, size):
         watch.poll()
         yield start
+        if watch.innermost.stage == "writing":
+            watch.innermost.done += min(size, table.length - start)
 
 
 def _slice(column: Column, start: int) -> Column:
@@ -147,10 +183,7 @@ def _slice(column: Column, start: int) -> Column:
     return column[start : start + _BATCH]
 
 
-def quoted(table: Table, delimiter: str, header: bool) -> Iterator[str]:
-    if not table.columns:
-        yield "()\n" * table.length
-        return
+def quoted(tables: Iterable[Table], delimiter: str, header: bool) -> Iterator[str]:
     # Quoted: what would end the cell, what a reader may take for a quote or strip, and the
     # empty text, which alone on a line would be no row at all.
     special = (delimiter, '"', "\n", "\r")
@@ -160,40 +193,47 @@ def quoted(table: Table, delimiter: str, header: bool) -> Iterator[str]:
             return text
         return '"' + text.replace('"', '""') + '"'
 
-    if header:
-        yield delimiter.join(map(quote, table.names)) + "\n"
-    for cells in _batches(table):
-        safe = [
-            list(map(quote, texts)) if kind == "symbol" else texts
-            for kind, texts in zip(table.types, cells, strict=True)
-        ]
-        yield "\n".join(map(delimiter.join, zip(*safe, strict=True))) + "\n"
+    for at, table in enumerate(tables):
+        if not table.columns:
+            yield "()\n" * table.length
+            continue
+        if header and at == 0:
+            yield delimiter.join(map(quote, table.names)) + "\n"
+        for cells in _batches(table):
+            safe = [
+                list(map(quote, texts)) if kind == "symbol" else texts
+                for kind, texts in zip(table.types, cells, strict=True)
+            ]
+            yield "\n".join(map(delimiter.join, zip(*safe, strict=True))) + "\n"
 
 
-def records(table: Table, lines: bool) -> Iterator[str]:
+def records(tables: Iterable[Table], lines: bool) -> Iterator[str]:
     """Records: one a line, or in a list. Floats are never NaN; infinity is Python's Infinity."""
-    names = [json.dumps(name, ensure_ascii=False) for name in table.names]
-    first = True
+    between, last = ("", "\n") if lines else (",\n", "")
+    before = "" if lines else "[\n"
+    for table in tables:
+        for rows in _records(table):
+            yield before + ("\n" if lines else ",\n").join(rows) + last
+            before = between
     if not lines:
-        yield "["
+        yield "[]\n" if before == "[\n" else "\n]\n"
+
+
+def _records(table: Table) -> Iterator[Iterator[str]]:
+    """The records of a table, some at a time."""
     if not table.columns:
-        yield "{}\n" if lines and table.length else "{}" if table.length else ""
-    for start in starts(table) if table.columns else ():
+        yield from [iter(["{}"])] * table.length
+        return
+    names = [json.dumps(name, ensure_ascii=False) for name in table.names]
+    for start in starts(table):
         cells = [
             _json_texts(kind, _slice(column, start))
             for kind, column in zip(table.types, table.columns, strict=True)
         ]
-        rows = (
+        yield (
             "{" + ", ".join(map(": ".join, zip(names, row, strict=True))) + "}"
             for row in zip(*cells, strict=True)
         )
-        if lines:
-            yield "\n".join(rows) + "\n"
-        else:
-            yield ("\n" if first else ",\n") + ",\n".join(rows)
-        first = False
-    if not lines:
-        yield "]\n" if first else "\n]\n"
 
 
 def _json_texts(kind: TypeName, column: Column) -> list[str]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.storage.table import Table
 from gdatalog.storage.temporaries import beside
-from gdatalog.storage.writers import write_table
+from gdatalog.storage.writers import cannot_write, write_tables
 
 PART = re.compile(r"part-\d+\.parquet")
 
@@ -31,11 +31,14 @@ def file_name(number: int) -> str:
     return f"part-{number:05}.parquet"
 
 
-def write_folder(path: str | os.PathLike[str], tables: Iterable[Table]) -> None:
-    """Writes each table into a file of its own; there is at least one."""
+def write_folder(
+    path: str | os.PathLike[str], parts: Iterable[tuple[Iterable[Table], int]]
+) -> None:
+    """Writes each part, some tables and how many rows they have, into a file of its own; there is
+    at least one."""
     with filled(path) as folder:
-        for number, table in enumerate(tables):
-            write_table(table, os.path.join(folder, file_name(number)), format="parquet")
+        for number, (tables, length) in enumerate(parts):
+            write_tables(tables, length, os.path.join(folder, file_name(number)), format="parquet")
 
 
 @contextmanager
@@ -60,7 +63,7 @@ def filled(path: str | os.PathLike[str]) -> Iterator[str]:
     except TimeLimitError:
         raise
     except OSError as error:
-        raise DataError(f"{name}: cannot be written: {error.strerror or error}") from error
+        raise cannot_write(name, error) from error
 
 
 def _check(name: str, target: str) -> None:

@@ -10,7 +10,7 @@ Above 300 lines, because all operations on sets of rows share the packing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -322,6 +322,22 @@ def _first_rows(columns: Sequence[Array]) -> Array:
         return np.sort(order[firsts(packed[order])])
     order = order_rows(columns)
     return np.sort(order[row_firsts([column[order] for column in columns])])
+
+
+def cut(blocks: Sequence[Columns], rows: int) -> Iterator[list[Columns]]:
+    """The rows of blocks, so many at a time, as parts of these blocks; once at least."""
+    parts: list[Columns] = []
+    room, once = rows, False
+    for block in blocks:
+        start, length = 0, len(block[0])
+        while start < length:
+            parts.append(tuple(column[start : start + room] for column in block))
+            start, room = start + room, room - len(parts[-1][0])
+            if not room:
+                yield parts
+                parts, room, once = [], rows, True
+    if parts or not once:
+        yield parts
 
 
 def concatenate(blocks: Sequence[Columns]) -> Columns:

@@ -48,19 +48,21 @@ def spread(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> l
         return list(pool.map(unless_left, todo))
 
 
-def ahead(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> Iterator[Made]:
+def ahead(
+    work: Callable[[Item], Made], items: Iterable[Item], long: bool, most: int | None = None
+) -> Iterator[Made]:
     """`work` of each item, in the items' order. If it is `long`, threads work on the next few
-    items while the caller uses the last one."""
-    workers = cores() if long else 1
-    if workers < 2:
+    items while the caller uses the last one: on so many at the `most`, or one for each core."""
+    if not long or cores() < 2:
         yield from map(work, items)
         return
     from concurrent.futures import Future, ThreadPoolExecutor
 
+    most = most or cores() + 1
     todo, begun = iter(items), deque[Future[Made]]()
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(min(most, cores())) as pool:
         try:
-            begun.extend(pool.submit(work, item) for item in islice(todo, workers + 1))
+            begun.extend(pool.submit(work, item) for item in islice(todo, most))
             while begun:
                 made = begun.popleft().result()
                 begun.extend(pool.submit(work, item) for item in islice(todo, 1))

@@ -1,4 +1,7 @@
-"""Writers: a table becomes a file, whole or not at all.
+"""Writers: tables become a file, whole or not at all.
+
+The tables are blocks of one relation's rows, decoded when they are asked for: an answer that is
+larger than memory is never decoded as a whole.
 
 The format follows from the name, as for the readers. A file is written under another name in
 the same folder and renamed when it is complete, so whatever stops the writing (a full disk, a
@@ -8,25 +11,49 @@ kill, Ctrl-C) leaves the former file, or none.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
-import io
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from tempfile import SpooledTemporaryFile
+from typing import Any, BinaryIO, cast
 
 from gdatalog.errors import DataError, TimeLimitError, UsageError
-from gdatalog.storage.as_text import facts_bytes, facts_text, quoted, records, starts
+from gdatalog.storage.as_text import Piece, begun, facts_file, quoted, records, starts
 from gdatalog.storage.export import to_arrow
 from gdatalog.storage.load_options import check_delimiter
 from gdatalog.storage.parquet import ROWS
 from gdatalog.storage.readers import PACKED, TEXTS, format_of
 from gdatalog.storage.table import Table
 from gdatalog.storage.temporaries import beside
-from gdatalog.watching import Work, watching
+from gdatalog.storage.threads import ahead
+from gdatalog.values import TypeName
+from gdatalog.watching import watching
 
-_GROUP = 1 << 20  # rows of a group in a Parquet file
+GROUP = 1 << 20  # rows of a group in a Parquet file, at the most
+GROUP_BYTES = 1 << 25  # of decoded values
+_WIDTH, _TEXT = 8, 32  # bytes of a value, and what is assumed of a text
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_MORE_SPACE = "free some space, or write to another disk"
+_KEPT = 1 << 24  # bytes of what goes into a pipe that are kept in memory until it is whole
+_PIECE = 1 << 20  # bytes that go into a pipe at a time
+
+
+def rows_at_once(types: Sequence[TypeName]) -> int:
+    """How many rows of such columns are decoded at a time: they are a group of a Parquet file."""
+    width = sum(_TEXT if kind == "symbol" else _WIDTH for kind in types)
+    return max(1, min(GROUP, GROUP_BYTES // max(1, width)))
+
+
+def made_ahead(tables: Iterable[Table]) -> Iterator[Table]:
+    """The same tables; a thread makes the next one while the last one is used."""
+    left = iter(tables)
+    for table in ahead(lambda _: next(left, None), repeat(None), True, most=1):
+        if table is None:
+            return
+        yield table
 
 
 def write_table(
@@ -38,49 +65,43 @@ def write_table(
     header: bool | None = None,
 ) -> None:
     """Write a table; .csv and .tsv by RFC 4180, with a header unless `header=False`."""
+    write_tables([table], table.length, path, format=format, delimiter=delimiter, header=header)
+
+
+def write_tables(
+    tables: Iterable[Table],
+    length: int,
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+) -> None:
+    """The same of tables of the same columns, which have so many rows together; there is at least
+    one."""
     name = os.fspath(path)
     kind = format or format_of(name)
-    if kind == "facts":
-        write_facts(table, name, delimiter=delimiter or "\t", header=bool(header))
-        return
     if kind not in TEXTS and (delimiter is not None or header is not None):
         raise UsageError(f"{name}: delimiter and header have no meaning for {kind}")
-    with _writing(table, name):
-        _write_as(kind, table, name, delimiter, header)
-
-
-def write_stream(
-    tables: Iterable[Table], length: int, path: str | os.PathLike[str], *, format: str
-) -> None:
-    """Write tables of the same columns, which have so many rows together, into one file: Parquet,
-    or CSV with a header. No more than one of them is here at a time; there is at least one."""
-    name = os.fspath(path)
-    with watching().work("writing", name, length, "rows") as work:
-
-        def told() -> Iterator[Table]:
-            for table in tables:
-                yield table
-                work.at(work.done + table.length)
-
-        if format == "parquet":
-            _check_not_packed(name, format)
-            _write(name, lambda file: _write_parquet(told(), file))
+    with watching().work("writing", name, length, "rows"), _naming(name):
+        if kind in ("parquet", "arrow"):
+            _check_not_packed(name, kind)
+            _write(name, lambda file: _write_arrow(tables, kind, file))
+            return
+        pieces: Iterable[Piece]
+        if kind == "facts":
+            stem = os.path.basename(name).split(".")[0]
+            cut, named = delimiter or "\t", bool(header)
+            pieces = facts_file(tables, stem, delimiter=cut, header=named)
+        elif kind in ("csv", "tsv"):
+            cut = check_delimiter(delimiter or ("\t" if kind == "tsv" else ","))
+            pieces = quoted(tables, cut, header is not False)
+        elif kind in ("json", "jsonl"):
+            pieces = records(tables, kind == "jsonl")
         else:
-            chunks = (quoted(table, ",", at == 0) for at, table in enumerate(told()))
-            _write(name, lambda file: _write_texts(name, file, chain.from_iterable(chunks)))
-
-
-def _write_parquet(tables: Iterable[Table], file: BinaryIO) -> None:
-    import pyarrow.parquet as pq
-
-    with contextlib.ExitStack() as stack:
-        writer: Any = None
-        for table in tables:
-            data = to_arrow(table)
-            if writer is None:
-                writer = pq.ParquetWriter(file, data.schema, compression="zstd")
-                stack.enter_context(writer)
-            writer.write_table(data, row_group_size=_GROUP)
+            raise UsageError(f"there is no format {kind!r}")
+        pieces = begun(pieces)  # before there is a folder or a file
+        _write(name, lambda file: _write_texts(name, file, pieces))
 
 
 def _check_not_packed(name: str, kind: str) -> None:
@@ -91,31 +112,11 @@ def _check_not_packed(name: str, kind: str) -> None:
         )
 
 
-def _writing(table: Table, name: str) -> Work:
-    return watching().work("writing", name, table.length, "rows")
-
-
-def _write_as(
-    kind: str, table: Table, name: str, delimiter: str | None, header: bool | None
-) -> None:
-    if kind in ("csv", "tsv"):
-        cut = check_delimiter(delimiter or ("\t" if kind == "tsv" else ","))
-        chunks = quoted(table, cut, header is not False)
-        _write(name, lambda file: _write_texts(name, file, chunks))
-    elif kind in ("json", "jsonl"):
-        chunks = records(table, kind == "jsonl")
-        _write(name, lambda file: _write_texts(name, file, chunks))
-    elif kind in ("parquet", "arrow"):
-        _check_not_packed(name, kind)
-        _write(name, lambda file: _write_arrow(table, kind, file))
-    else:
-        raise UsageError(f"there is no format {kind!r}")
-
-
 def write_text(text: str, path: str | os.PathLike[str]) -> None:
     """Write a text, whole or not at all."""
     name = os.fspath(path)
-    _write(name, lambda file: _write_texts(name, file, [text]))
+    with _naming(name):
+        _write(name, lambda file: _write_texts(name, file, [text]))
 
 
 def write_facts(
@@ -126,21 +127,13 @@ def write_facts(
     header: bool = False,
 ) -> None:
     """Write as Soufflé does: one row a line, tabs between, values verbatim."""
-    name = os.fspath(path)
-    stem = os.path.basename(name).split(".")[0]
-    chunks: Iterable[str | bytes | memoryview] | None = None
-    if not header:
-        chunks = facts_bytes(table, stem, delimiter)
-    if chunks is None:
-        chunks = facts_text(table, stem, delimiter=delimiter, header=header)
-    with _writing(table, name):
-        _write(name, lambda file: _write_texts(name, file, chunks))
+    write_table(table, path, format="facts", delimiter=delimiter, header=header)
 
 
 # ---------------------------------------------------------------- files
 
 
-def _write_texts(name: str, file: BinaryIO, chunks: Iterable[str | bytes | memoryview]) -> None:
+def _write_texts(name: str, file: BinaryIO, chunks: Iterable[Piece]) -> None:
     with contextlib.ExitStack() as stack:
         packed: Any = file
         if name.lower().endswith(".gz"):
@@ -156,56 +149,72 @@ def _write_texts(name: str, file: BinaryIO, chunks: Iterable[str | bytes | memor
             packed.write(chunk.encode() if isinstance(chunk, str) else chunk)
 
 
-def _write_arrow(table: Table, kind: str, file: BinaryIO) -> None:
+def _write_arrow(tables: Iterable[Table], kind: str, file: BinaryIO) -> None:
+    with contextlib.ExitStack() as stack:
+        writer: Any = None
+        for table in tables:
+            data = to_arrow(table)
+            rows = rows_at_once(table.types)
+            if kind == "parquet" and not table.columns:
+                # Parquet counts no rows where there is no column.
+                data = data.replace_schema_metadata({ROWS: str(table.length)})
+            if writer is None:
+                writer = stack.enter_context(_arrow_writer(kind, file, data.schema))
+            if not table.columns or not table.length:
+                writer.write_table(data)
+                continue
+            for start in starts(table, rows):
+                writer.write_table(data.slice(start, rows), rows)
+
+
+def _arrow_writer(kind: str, file: BinaryIO, schema: Any) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    data = to_arrow(table)
     if kind == "parquet":
-        if not table.columns:
-            # Parquet counts no rows where there is no column.
-            data = data.replace_schema_metadata({ROWS: str(table.length)})
-        with pq.ParquetWriter(file, data.schema, compression="zstd") as writer:
-            for part in _groups(table, data):
-                writer.write_table(part, row_group_size=_GROUP)
-        return
-    with pa.ipc.new_file(file, data.schema) as writer:
-        for part in _groups(table, data):
-            writer.write_table(part)
+        return pq.ParquetWriter(file, schema, compression="zstd")
+    return pa.ipc.new_file(file, schema)
 
 
-def _groups(table: Table, data: Any) -> Iterator[Any]:
-    if not table.columns or not table.length:
-        yield data
-        return
-    for start in starts(table, _GROUP):
-        yield data.slice(start, _GROUP)
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Within, what stops a file from being written names it."""
+    try:
+        yield
+    except TimeLimitError:
+        raise
+    except (OSError, ValueError) as error:
+        raise cannot_write(name, error) from error
 
 
 def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
     """Fill a new file beside `name`, then let it take that name."""
-    try:
-        # A link is followed: the file that it names is replaced, not the link.
-        target = os.path.realpath(name)
-        folder = os.path.dirname(target)
-        if os.path.isdir(target):
-            raise DataError(f"{name}: this is a folder, not a file", hint="name a file in it")
-        if os.path.exists(target) and not os.path.isfile(target):
-            # A pipe or a device, /dev/stdout for instance, has nothing to rename.
-            _fill_special(target, fill)
-            return
-        os.makedirs(folder, exist_ok=True)
-        with beside(folder, _new_file) as temporary:
-            with open(temporary, "r+b") as file:
-                fill(file)
-            if os.path.exists(target):
-                shutil.copymode(target, temporary)
-            os.replace(temporary, target)
-    except TimeLimitError:
-        raise
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise DataError(f"{name}: cannot be written: {reason}") from error
+    # A link is followed: the file that it names is replaced, not the link.
+    target = os.path.realpath(name)
+    folder = os.path.dirname(target)
+    if os.path.isdir(target):
+        raise DataError(f"{name}: this is a folder, not a file", hint="name a file in it")
+    if os.path.exists(name) and not os.path.isfile(name):
+        # A pipe or a device, /dev/stdout for instance, has nothing to rename. A pipe that
+        # /dev/fd names is nowhere else.
+        _fill_special(name, fill)
+        return
+    os.makedirs(folder, exist_ok=True)
+    with beside(folder, _new_file) as temporary:
+        with open(temporary, "r+b") as file:
+            fill(file)
+        if os.path.exists(target):
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
+
+
+def cannot_write(name: str, error: Exception) -> DataError:
+    """What is said of a file that cannot be written."""
+    full = isinstance(error, OSError) and error.errno in _FULL
+    return DataError(
+        f"{name}: cannot be written: {getattr(error, 'strerror', None) or error}",
+        hint=_MORE_SPACE if full else None,
+    )
 
 
 def _new_file(path: str) -> None:
@@ -214,9 +223,11 @@ def _new_file(path: str) -> None:
 
 
 def _fill_special(target: str, fill: Callable[[BinaryIO], None]) -> None:
-    whole = io.BytesIO()
-    fill(whole)
-    with open(target, "wb", buffering=0) as file:
-        view = whole.getbuffer()
-        while view:
-            view = view[file.write(view) or 0 :]
+    with SpooledTemporaryFile(_KEPT) as whole:
+        fill(cast(BinaryIO, whole))
+        whole.seek(0)
+        with open(target, "wb", buffering=0) as file:
+            while piece := whole.read(_PIECE):
+                view = memoryview(piece)
+                while view:
+                    view = view[file.write(view) or 0 :]

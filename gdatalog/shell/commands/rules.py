@@ -12,6 +12,7 @@ from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Rule, Statement
 from gdatalog.planner.statements import is_fact, names_of, ruled
 from gdatalog.planner.validity import Validity
+from gdatalog.result import Result
 from gdatalog.shell.commands.registry import command, known, numbered, words_of
 from gdatalog.shell.messages import say, size_of
 from gdatalog.shell.statements import NOT_EVALUATED, at_hand, take_file
@@ -112,7 +113,7 @@ def _undo(repl: Repl, rest: str) -> None:
 )  # fmt: skip
 def _save(repl: Repl, rest: str) -> None:
     from gdatalog.shell.commands.session_file import saved
-    from gdatalog.storage.writers import write_table, write_text
+    from gdatalog.storage.writers import write_text
 
     (path,) = words_of(rest, "save", 1, 1)
     workspace = repl.db._workspace
@@ -122,7 +123,7 @@ def _save(repl: Repl, rest: str) -> None:
         workspace.policy.writing(file, None)
     with repl.line(path), repl.db._lock:
         for file, relation in found.data.items():
-            write_table(relation.to_table(workspace.symbols), file)
+            Result(relation, workspace.symbols).to_parquet(file)
         write_text(found.text, path)
     count = "1 statement" if found.statements == 1 else f"{found.statements:,} statements"
     files = "1 Parquet file" if len(found.data) == 1 else f"{len(found.data):,} Parquet files"
