@@ -26,8 +26,9 @@ def connect(
 ) -> Database:
     """A new, empty database.
 
-    `device` says where its queries run: "cpu", "cuda" (or "cuda:1"), or "auto", which takes a GPU
-    if there is a usable one; `db.device` tells, and `gd.doctor()` what is missing for a GPU.
+    `device` says where its queries run: "cpu", "cuda" (or "cuda:1"), several GPUs together
+    ("cuda:0,1", "cuda:all"), or "auto", which takes a GPU if there is a usable one; `db.device`
+    tells, and `gd.doctor()` what is missing for a GPU.
     `memory_limit` ("8GiB", or bytes) bounds what a query may hold. `threads` says how many
     compiled loops use; without it there is one for each core. `timeout` is the number of seconds
     that each call may take which does not name its own. `files` bounds what a text may read and

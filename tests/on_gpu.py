@@ -17,7 +17,7 @@ import pytest
 
 from gdatalog.gpu_ops.checks import trouble
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
-from gdatalog.gpu_ops.probe import look
+from gdatalog.gpu_ops.probe import look, look_at_driver
 
 # Files whose tests are of kernels: all that are named so, but those of what is said of GPUs.
 NOT_KERNELS = {"test_gpu_benchmarks.py", "test_gpu_checks.py", "test_gpu_use.py"}
@@ -34,11 +34,20 @@ def reason() -> str:
     return "" if found is None else f"needs an NVIDIA GPU. {found.name}: {found.found}"
 
 
+@cache
+def gpus() -> int:
+    """How many GPUs there are."""
+    return len(look_at_driver().cards)
+
+
 class GpuDriver(CupyDriver):
     """Takes what HostDriver takes: threads take their turns here as they like."""
 
     def __init__(self, seed: int = 0, **told: Any) -> None:
-        super().__init__()
+        number = told.pop("number", 0)
+        if number >= gpus():
+            pytest.skip(f"needs {number + 1} GPUs; there are {gpus()}")
+        super().__init__(number)
         self.__dict__.update(told, seed=seed)
 
 

@@ -59,9 +59,9 @@ def test_a_ticket_taken_without_comparing(driver: HostDriver) -> None:
             "{ next = load_relaxed(control, POOL); store_relaxed(control, POOL, next + 1); }",
         ),
         (
-            "const i64 start = atomic_add(control, NEXT, grain);",
+            "const i64 start = atomic_add(control, NEXT, all.parts * all.grain) + first;",
             "const i64 start = load_relaxed(control, NEXT); "
-            "store_relaxed(control, NEXT, start + grain);",
+            "store_relaxed(control, NEXT, start + all.grain);",
         ),
         ("while (!queue_put(ring, control, capacity, task)) pause(SHORTEST_PAUSE);", "{}"),
         ("if (turn <= lap) return false;", "if (turn < lap) return false;"),

@@ -6,7 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -153,10 +153,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         state.looks += 1
         return state.seen  # type: ignore[no-any-return]
 
-    def opened(number: int, why: str, memory: int | None) -> devices.Opened:
+    def opened(numbers: Sequence[int], why: str, memory: int | None) -> devices.Opened:
         gpu = Cpu()
-        gpu.name = f"cuda:{number}"
-        state.opened.append((number, memory))
+        gpu.name = f"cuda:{','.join(map(str, numbers))}"
+        state.opened.append((*numbers, memory))
         return devices.Opened(gpu, why, state.use)
 
     @contextmanager
@@ -169,6 +169,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     state.use = use
     monkeypatch.setattr(probe, "look", look)
+    monkeypatch.setattr(probe, "look_at_driver", lambda: state.seen)
     monkeypatch.setattr(devices, "_opened", opened)
     monkeypatch.setattr(devices, "plainly_none", lambda: False)
     devices._trouble.cache_clear()
@@ -186,6 +187,36 @@ def test_auto_takes_a_gpu_and_says_so(machine: Any, caplog: pytest.LogCaptureFix
     assert machine.looks == 1  # once for each process
     gd.connect(device="cuda:0", memory_limit="1KiB")
     assert machine.opened == [(0, None), (0, None), (0, None), (0, 1024)]
+
+
+def test_several_gpus_are_asked_for(machine: Any) -> None:
+    machine.seen = replace(WELL, cards=(CARD, CARD, CARD))
+    for name in ("cuda:0,1", "cuda:2,0"):
+        assert gd.connect(device=name).device == name
+    assert gd.connect(device="cuda:all").device == "cuda:0,1,2"
+    assert gd.query("p(1).", device="cuda:0,1").fetchall() == [(1,)]
+    with pytest.raises(gd.DeviceError, match=r"^cuda:0,3 cannot be used: GPU: .* no cuda:3"):
+        gd.connect(device="cuda:0,3")
+    machine.seen = WELL
+    assert gd.connect(device="cuda:all").device == "cuda:0"
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "cure"),
+    [
+        ("cuda:", "there is no device 'cuda:'", 'did you mean "cuda"?'),
+        ("cuda:1,", "there is no device 'cuda:1,'", '"cuda:0,1" for two together'),
+        ("CUDA:0, 1", "there is no device 'CUDA:0, 1'", 'did you mean "cuda:0,1"?'),
+        ("cuda:1,0,1", "'cuda:1,0,1' names GPU 1 twice", 'device="cuda:1,0"'),
+        ("cuda:1,01", "'cuda:1,01' names GPU 1 twice", 'device="cuda:1"'),
+        ("cuda:-1", "there is no device 'cuda:-1'", "devices are"),
+    ],
+)
+def test_names_of_no_device(name: str, said: str, cure: str) -> None:
+    for call in (lambda: gd.connect(device=name), lambda: gd.query("p(1).", device=name)):
+        with pytest.raises(gd.UsageError) as caught:
+            call()
+        assert caught.value.message == said and cure in (caught.value.hint or "")
 
 
 def test_auto_says_why_it_takes_no_gpu(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -256,8 +287,7 @@ def test_a_gpu_is_opened_by_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Driver(HostDriver):
         def __init__(self, number: int) -> None:
-            super().__init__()
-            self.name = f"cuda:{number}"
+            super().__init__(number=number)
 
         @contextmanager
         def use(self) -> Iterator[None]:
@@ -265,11 +295,18 @@ def test_a_gpu_is_opened_by_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
             yield
 
     monkeypatch.setattr(cupy_driver, "CupyDriver", Driver)
-    opened = devices._opened(1, "because", 1 << 20)
+    opened = devices._opened((1,), "because", 1 << 20)
     assert (opened.device.name, opened.why, used) == ("cuda:1", "because", ["cuda:1"])
     with opened.use():
         assert len(used) == 2
     opened.device.close()
+    used.clear()
+    opened = devices._opened((2, 0, 1), "because", None)
+    assert (opened.device.name, used) == ("cuda:2,0,1", ["cuda:2", "cuda:0", "cuda:1"])
+    assert opened.device.members == ("cuda:2", "cuda:0", "cuda:1")
+    with opened.use():
+        assert used[-1] == "cuda:2"
+        opened.device.close()
 
 
 def test_where_there_is_no_gpu_nothing_of_cuda_is_imported() -> None:

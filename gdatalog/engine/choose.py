@@ -13,12 +13,13 @@ from time import perf_counter
 from typing import Protocol
 
 from gdatalog.engine.depth import Form, form_of_bag, form_of_rows
-from gdatalog.engine.device import WORTH
+from gdatalog.engine.device import WORTH, shared_by
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.conditions import When
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass
 
@@ -32,12 +33,14 @@ _looked: dict[object, int] = {}  # rows, by join and what becomes of its rows
 @dataclass(frozen=True, slots=True)
 class Choice:
     """`allowed`: rows to look at after which it is chosen again; None: there is no other choice.
-    `scans`: the rows of a relation as they lie, chunk by chunk."""
+    `scans`: the rows of a relation as they lie, chunk by chunk. `shared`: the devices that run it
+    together, if there are several."""
 
     breadth_first: bool
     reason: str
     allowed: int | None = None
     scans: bool = False
+    shared: Shared | None = None
 
     @property
     def kind(self) -> str:
@@ -46,13 +49,15 @@ class Choice:
         return "breadth-first" if self.breadth_first else "depth-first"
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.reason}"
+        shared = "" if self.shared is None else f" {self.shared}"
+        return f"{self.kind}{shared}: {self.reason}"
 
 
 class Candidate(Protocol):
     """A join that is to be run, as far as the choice asks: a `Nest`, or what is foreseen of one.
 
-    `reason`: why it cannot be printed; `worth`: from so many expected rows on compiling pays.
+    `reason`: why it cannot be printed; `worth`: from so many expected rows on compiling pays;
+    `shared`: the devices that run its loops together, if they do.
     """
 
     @property
@@ -67,6 +72,8 @@ class Candidate(Protocol):
     def reason(self) -> str | None: ...
     @property
     def worth(self) -> float: ...
+    @property
+    def shared(self) -> Shared | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,7 @@ class Foreseen:
     tuning: Tuning
     reason: str | None
     worth: float = WORTH
+    shared: Shared | None = None
 
 
 class TooMany(Exception):
@@ -120,9 +128,10 @@ def choose(nest: Candidate) -> Choice:
     if nest.reason is not None:
         return Choice(True, nest.reason)
     if nest.knobs.strategy == "lftj":
-        return Choice(False, ASKED_FOR)
+        return Choice(False, ASKED_FOR, shared=nest.shared)
     more = seen > allowed
-    return Choice(False, "there are more rows to look at than expected" if more else small)
+    why = "there are more rows to look at than expected" if more else small
+    return Choice(False, why, shared=nest.shared)
 
 
 def looked_at(cost: float) -> str:
@@ -134,11 +143,15 @@ def looked_at(cost: float) -> str:
     return "about 1 row to look at" if rows < 1.5 else f"about {rows:,.0f} rows to look at"
 
 
-def foreseen(plan: RulePlan, number: int, knobs: Knobs, tuning: Tuning) -> Choice:
-    """What will be chosen for a join, as far as that is known before its indexes are there."""
+def foreseen(
+    plan: RulePlan, number: int, knobs: Knobs, tuning: Tuning, members: tuple[str, ...]
+) -> Choice:
+    """What will be chosen for a join, as far as that is known before its indexes are there, on a
+    device of these members."""
     join = plan.joins[number]
     form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
-    return choose(Foreseen(join, form, knobs, tuning, unprintable(join)))
+    shared = shared_by(members, join.cost, tuning)
+    return choose(Foreseen(join, form, knobs, tuning, unprintable(join), shared=shared))
 
 
 def unprintable(join: JoinPlan) -> str | None:

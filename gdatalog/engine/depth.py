@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.engine.device import shared_by
 from gdatalog.engine.grouped import Grouped, grouped_of
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.sources import Sources
@@ -23,6 +24,7 @@ from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.lftj import COUNTS, Block, GiveUp
 from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot
+from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.rows import Columns
@@ -183,6 +185,15 @@ class Nest:
         """Compiling pays from so many expected rows on."""
         return self.context.device.worth
 
+    @cached_property
+    def shared(self) -> Shared | None:
+        """The devices that run the loops together, if there are several and it is worth it: not
+        from given rows, nor where they mark the rows that they find."""
+        context = self.context
+        if self.join.given is not None or self.marks:
+            return None
+        return shared_by(context.device.members, self.join.cost, context.tuning)
+
     def run(self, told: str, wanted: int | None = None) -> list[Block]:
         """The blocks of rows; `told`: what of, for messages; `wanted`: how many rows are enough."""
         context = self.context
@@ -199,6 +210,7 @@ class Nest:
                 wanted,
                 {**given, **self.marks, **counts},
                 self.join.cost,
+                None if wanted is not None else self.shared,
             )
             self.seen = counted(self.printed, [self.join], counts)
             return found

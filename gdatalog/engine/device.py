@@ -17,6 +17,8 @@ from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.worklist import ListRoom, run_split
 from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.plan.placement import Shared
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.adornments import as_called
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
@@ -36,6 +38,11 @@ class Device(Protocol):
     @property
     def name(self) -> str:
         """As users write it: "cpu", "cuda:0"."""
+        ...
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names of the devices that work together as this one: "cuda:0" and "cuda:1"."""
         ...
 
     @property
@@ -81,11 +88,13 @@ class Device(Protocol):
         wanted: int | None,
         beside: Mapping[str, Any],
         rows: float,
+        shared: Shared | None = None,
     ) -> list[Block]:
         """Compiles printed loops, if need be, and runs them.
 
         `told`: what of, for messages. `beside`: arguments that are neither of tries nor of the
         plan, by name: arrays of the device. `rows`: how many are expected to be looked at.
+        `shared`: how its members run them together; without, the first one does.
         """
         ...
 
@@ -101,6 +110,7 @@ class Device(Protocol):
         rooms: Sequence[ListRoom],
         first: int | None,
         rows: float,
+        shared: Shared | None = None,
     ) -> list[list[Block]]:
         """The same for a fixpoint that splits: gives each relation's rows.
 
@@ -126,6 +136,7 @@ class Cpu:
     """NumPy's arrays in the machine's memory, compiled loops on its cores."""
 
     name = "cpu"
+    members = ("cpu",)
     worth = WORTH
     ops: Ops = cpu_ops
 
@@ -163,6 +174,7 @@ class Cpu:
         wanted: int | None,
         beside: Mapping[str, Any],
         rows: float,
+        shared: Shared | None = None,
     ) -> list[Block]:
         function = compiled_function(printed, limits, told, rows)
         return run_nest(function, printed, tries, scope, limits, knobs.workers, wanted, beside)
@@ -179,6 +191,7 @@ class Cpu:
         rooms: Sequence[ListRoom],
         first: int | None,
         rows: float,
+        shared: Shared | None = None,
     ) -> list[list[Block]]:
         function = compiled_function(printed, limits, told, rows)
         return run_split(
@@ -193,6 +206,15 @@ class Cpu:
 
     def close(self) -> None:
         """A relation keeps its tries itself."""
+
+
+def shared_by(members: tuple[str, ...], rows: float, tuning: Tuning) -> Shared | None:
+    """How the members of a device run a join or fixpoint together that is expected to look at so
+    many rows; None if the first of them runs it alone."""
+    if len(members) < 2 or rows < tuning.shared_from:
+        return None
+    pieces = int(rows / tuning.shared_piece / len(members))
+    return Shared(members, max(1, min(pieces, tuning.shared_pieces)))
 
 
 def row_tests(ref: TrieRef) -> tuple[tuple[int, str, int], ...]:

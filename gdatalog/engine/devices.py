@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
 from threading import RLock
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 NO_GPU = "there is no NVIDIA GPU"
 ASKED = "asked for"
-_NAME = re.compile(r"cuda(?::\d+)?")
+ALL = "cuda:all"
+_NAME = re.compile(r"cuda(?::(?:\d+(?:,\d+)*|all))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,37 @@ def open_device(name: str, memory: int | None = None) -> Opened:
         return _cpu(ASKED)
     if kind == "auto":
         return _usable(memory)
-    number = int(name.partition(":")[2] or 0)
-    problem = _trouble(number)
-    if problem is not None:
-        told, cure = problem
-        raise DeviceError(f"{name} cannot be used: {told}", hint=cure)
-    return _opened(number, ASKED, memory)
+    numbers = _all() if name == ALL else numbers_of(name)
+    for number in numbers:
+        problem = _trouble(number)
+        if problem is not None:
+            told, cure = problem
+            raise DeviceError(f"{name} cannot be used: {told}", hint=cure)
+    return _opened(numbers, ASKED, memory)
+
+
+def numbers_of(name: str) -> tuple[int, ...]:
+    """The numbers of the GPUs that a name of "cuda" gives.
+
+    >>> numbers_of("cuda"), numbers_of("cuda:1"), numbers_of("cuda:0,2")
+    ((0,), (1,), (0, 2))
+    """
+    numbers = tuple(map(int, (name.partition(":")[2] or "0").split(",")))
+    twice = next((number for number in numbers if numbers.count(number) > 1), None)
+    if twice is not None:
+        once = ",".join(map(str, dict.fromkeys(numbers)))
+        raise UsageError(
+            f"{name!r} names GPU {twice} twice", hint=f'name each once: device="cuda:{once}"'
+        )
+    return numbers
+
+
+def _all() -> tuple[int, ...]:
+    """The numbers of all GPUs that this process sees; the first where there is none, which is then
+    said to be missing."""
+    from gdatalog.gpu_ops.probe import look_at_driver
+
+    return tuple(range(max(1, len(look_at_driver().cards))))
 
 
 def plainly_cpu(name: str) -> bool:
@@ -72,11 +98,19 @@ def kind_of(name: str) -> str:
         return name
     if _NAME.fullmatch(name) is None:
         kinds = ("auto", "cpu", "cuda")
-        near = "cuda" if name.lower() in ("gpu", "nvidia") else meant(name, kinds)
-        hint = 'devices are "auto", "cpu", "cuda", and "cuda:1" for the second GPU'
+        spoken = name.lower().replace(" ", "")
+        near = "cuda" if spoken in ("gpu", "nvidia") else meant(name, kinds)
+        if _NAME.fullmatch(spoken) is not None:
+            near = spoken
+        hint = (
+            'devices are "auto", "cpu", "cuda", "cuda:1" for the second GPU, "cuda:0,1" for two '
+            'together, and "cuda:all"'
+        )
         if near is not None:
             hint = f'did you mean "{near}"? {hint}'
         raise UsageError(f"there is no device {name!r}", hint=hint)
+    if name != ALL:
+        numbers_of(name)
     return "cuda"
 
 
@@ -92,7 +126,7 @@ def _usable(memory: int | None) -> Opened:
         return _cpu(NO_GPU)
     problem = _trouble(0)
     if problem is None:
-        return _opened(0, "a GPU is there", memory)
+        return _opened((0,), "a GPU is there", memory)
     return _cpu(f"the GPU is not used: {problem[0]}; gdatalog --doctor tells more")
 
 
@@ -110,13 +144,17 @@ def _trouble(number: int) -> tuple[str, str | None] | None:
     return None if found is None else (f"{found.name}: {found.found}", found.cure)
 
 
-def _opened(number: int, why: str, memory: int | None) -> Opened:
+def _opened(numbers: Sequence[int], why: str, memory: int | None) -> Opened:
     from gdatalog.gpu_ops.cupy_driver import CupyDriver
     from gdatalog.gpu_ops.device import Gpu
 
-    driver = CupyDriver(number)
-    with driver.use():
-        return Opened(Gpu(driver, memory), why, driver.use)
+    first, *others = map(CupyDriver, numbers)
+    with first.use():
+        if not others:
+            return Opened(Gpu(first, memory), why, first.use)
+        from gdatalog.gpu_ops.group import Group
+
+        return Opened(Group((first, *others), memory), why, first.use)
 
 
 _turns: WeakSet[Turn] = WeakSet()

@@ -81,12 +81,21 @@ def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = Fals
             tuple(plan for _, plan in planned),
             tuple(plan for _, plan in before),
             rewrites,
-            placed or Local(context.device.name),
+            placed or _here(splits, strategy),
         ),
         stratum,
         inputs,
         tuple(rule for rule, _ in (*before, *planned)),
     )
+
+
+def _here(splits: Splits, strategy: Strategy) -> Local:
+    """Where a recursive stratum runs on this machine: on several devices if it is partitioned, or
+    may come to be."""
+    device = splits.context.device
+    then = None if strategy.fallback is None else strategy.fallback.to
+    shared = splits.shared if Partitioned in (type(strategy), type(then)) else None
+    return Local(device.members[0] if shared is None else device.name, shared)
 
 
 def _strategy(splits: Splits, counted: bool) -> tuple[Strategy, Parted | None]:

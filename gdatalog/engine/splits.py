@@ -20,7 +20,7 @@ from gdatalog.engine.best import Best
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.depth import counted, counts_of, printed_once
 from gdatalog.engine.derived import Blocks, Derived, Seeds, away, count_of, laid, relation_of
-from gdatalog.engine.device import CPU
+from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.ledger import StratumTold, Way
 from gdatalog.engine.seeds import Grouped, copied, grouped, order_by
 from gdatalog.engine.spans import limits_of, narrow, spans_of, stamps_for
@@ -30,6 +30,7 @@ from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.worklist import ListRoom
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.plan.placement import Shared
 from gdatalog.planner.splitting import Split, split_of, two_atoms_of
 from gdatalog.records import dataclass
 from gdatalog.spent import Costs, so_far
@@ -120,6 +121,12 @@ class Splits(StratumRun):
         below = names - set(self.stratum.relations)
         own = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
         return own + sum(self.inputs.relation(name).length for name in below)
+
+    @cached_property
+    def shared(self) -> Shared | None:
+        """The devices that take parts of the values, if there are several and it is worth it."""
+        context = self.context
+        return shared_by(context.device.members, OFTEN * self.read_rows, context.tuning)
 
     # ---------------------------------------------------------------------------------- seeds
 
@@ -352,6 +359,7 @@ class Splits(StratumRun):
                     task.rooms,
                     context.force_chunk,
                     OFTEN * sum(trie.total for trie in task.tries),
+                    self.shared,
                 )
         except GiveUp:
             return None
@@ -383,7 +391,7 @@ class Splits(StratumRun):
         name = self.told
         here = context.device is CPU
         threads = min(context.knobs.workers, len(task.values)) if here else 0
-        told = name if here else f"{name}, by tiles of {context.device.name}"
+        told = name if here else f"{name}, by tiles {self.shared or f'of {context.device.name}'}"
         record.way = Way(told, len(task.values), "values", threads, seconds=seconds)
         record.end(dict(rows))
         seen = counted(task.run, [rule.join for rule in self.recursions], task.beside)

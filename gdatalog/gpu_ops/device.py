@@ -10,9 +10,10 @@ from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.kept import Kept
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.tiles import TILES, lanes_for
-from gdatalog.gpu_ops.walk import Block, Walks
+from gdatalog.gpu_ops.walk import WHOLE, Block, Part, Walks
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.plan.placement import Shared
 from gdatalog.printer.expressions import printable
 from gdatalog.printer.module import Printed
 from gdatalog.storage.relation import Relation
@@ -40,6 +41,10 @@ class Gpu:
     @property
     def name(self) -> str:
         return self.driver.name
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return (self.driver.name,)
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         """The trie of a relation that a plan asks for, made on the device and kept there."""
@@ -91,6 +96,7 @@ class Gpu:
         wanted: int | None,
         beside: Mapping[str, Any],
         rows: float,
+        shared: Shared | None = None,
     ) -> list[Block]:
         """A plan's rows, depth-first."""
         return self.walks.run(printed, tries, scope, limits, told, wanted, beside)
@@ -107,15 +113,30 @@ class Gpu:
         rooms: Sequence[Any],
         first: int | None,
         rows: float,
+        shared: Shared | None = None,
     ) -> list[list[Block]]:
-        """The rows of a fixpoint that splits: a tile has a list and marks for one value at a time.
+        """A partitioned fixpoint's rows: a tile has a list and marks for one value at a time."""
+        return self.followed(printed, tries, scope, limits, told, beside, rooms, WHOLE)
+
+    def followed(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        beside: Mapping[str, Any],
+        rooms: Sequence[Any],
+        part: Part,
+    ) -> list[list[Block]]:
+        """The same, of a part of its values.
 
         Of several relations each row has the number first, and columns for the widest.
         """
         own: dict[str, int] = {}
         for at, room in enumerate(rooms):
             own |= {f"list_{at}": room.stamps, f"seen_{at}": (room.stamps + 31) // 32}
-        blocks = self.walks.run(printed, tries, scope, limits, told, None, beside, own)
+        blocks = self.walks.run(printed, tries, scope, limits, told, None, beside, own, part)
         if not printed.outputs:
             return [[] for _ in rooms]
         if len(rooms) == 1:

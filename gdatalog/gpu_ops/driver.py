@@ -6,6 +6,7 @@ A driver compiles a source and launches what it names. Arrays are `xp`'s: CuPy's
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from gdatalog.records import dataclass
@@ -44,6 +45,18 @@ class Driver(Protocol):
     # Lets go of memory that is not in use. Where an allocation fails it is called, and the
     # allocation tried once more.
     relief: Callable[[], None]
+
+    def use(self) -> AbstractContextManager[None]:
+        """Within, this thread works on this device."""
+        ...
+
+    def copied(self, array: Any) -> Any:
+        """A copy, on this device, of an array of another one that this driver's kind has made.
+
+        The other device has made it by then (`synchronize`), and keeps it until this one has its
+        copy (`synchronize`, too).
+        """
+        ...
 
     def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
         """The kernels of a source, compiled (or from a cache); `told`: what it is of, for errors.

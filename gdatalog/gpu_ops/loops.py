@@ -21,6 +21,7 @@ _RENAMED = {"f64": "double", "bool": "u8"}
 # The numbers of a launch, which every walk is given first, behind what its tiles share.
 NUMBERS = (
     "capacity", "grain", "limit", "pieces", "blocks", "block_rows", "wanted", "tiles",
+    "part", "parts",
 )  # fmt: skip
 
 _HEAD = """#include "walk.cuh"
@@ -33,7 +34,7 @@ _HEAD = """#include "walk.cuh"
 _START = """\
     const Tile<LANES> t = tile_here<LANES>();
     const Run run = {control, ring,   counts,     previous, capacity, grain, limit,
-                     pieces,  blocks, block_rows, wanted,   tiles};
+                     pieces,  blocks, block_rows, wanted,   tiles,    part,  parts};
     Work work = work_open();
 """
 

@@ -3,6 +3,8 @@
 As many blocks as are resident at once take tasks. Rows go to a pool; when that is empty, the tiles
 put back what they were at and the launch ends, the pool is drained or made larger, and the next
 launch goes on with the same counter and the same queue of tasks.
+
+Above 300 lines, because a launch needs all that is prepared for it.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ from gdatalog.spent import spending
 from gdatalog.storage.ops import DeviceOps
 
 Block = tuple[Any, ...]
+Part = tuple[int, int]  # of a launch's work: its number, and how many parts there are
+WHOLE: Part = 0, 1
 
 PIECES = 16  # that the rest of a task is cut into when it is shared
 BLOCK_ROWS = 256  # of a block of the pool
@@ -74,6 +78,10 @@ class Walks:
             found = self._loops[id(printed)] = loops_of(printed)
         return found
 
+    def loops_like(self, other: Walks, printed: Printed) -> None:
+        """Takes over a plan's loops from another device's walks, which translate them once."""
+        self._loops[id(printed)] = other._loops_of(printed)
+
     def kernel(self, printed: Printed, told: str) -> tuple[Loops, Kernel]:
         """The kernel of a plan, compiled when it is first asked for."""
         loops = self._loops_of(printed)
@@ -96,14 +104,18 @@ class Walks:
         wanted: int | None,
         beside: Mapping[str, Any],
         rooms: Mapping[str, int] = MappingProxyType({}),
+        part: Part = WHOLE,
     ) -> list[Block]:
         """The rows of a plan, as blocks of columns on the device.
 
-        `rooms`: how many elements a tile needs of scratch that does not go by tries.
+        `scope`: what its constants and tables are made of; or these, if they are there already.
+        `rooms`: how many elements a tile needs of scratch that does not go by tries. `part`: of
+        the units of the plan's first level, if not all are looked through here.
         """
         with limits.watch.work("compiling", told):
             loops, kernel = self.kernel(printed, told)
-        launch = _Launch(self, loops, kernel, tries, scope, limits, wanted, beside, rooms)
+        constants = scope if isinstance(scope, dict) else printed.expressions.arguments(scope)
+        launch = _Launch(self, loops, kernel, tries, constants, limits, wanted, beside, rooms, part)
         try:
             return launch.blocks()
         finally:
@@ -147,13 +159,15 @@ class _Launch:
         loops: Loops,
         kernel: Kernel,
         tries: Sequence[Any],
-        scope: Any,
+        constants: Mapping[str, Any],
         limits: Limits,
         wanted: int | None,
         beside: Mapping[str, Any],
         rooms: Mapping[str, int],
+        part: Part,
     ) -> None:
         self.walks = walks
+        self.part = part
         self.rooms = rooms
         self.loops = loops
         self.kernel = kernel
@@ -161,16 +175,16 @@ class _Launch:
         self.xp: Any = walks.driver.xp
         self.tries = [tries[at] for at in loops.printed.which]
         self.wanted = EVERYTHING if wanted is None else wanted
-        self.given = {**self._inputs(scope), **beside}
+        self.given = {**self._inputs(constants), **beside}
         self.tally: Any = beside.get(ARRAY)  # what has been counted goes there
         if self.tally is not None:
             self.given[ARRAY] = self.xp.asarray(self.tally)
         self.tiles, self.grid = self._grid()
 
-    def _inputs(self, scope: Any) -> dict[str, Any]:
+    def _inputs(self, constants: Mapping[str, Any]) -> dict[str, Any]:
         """What the kernel reads: tries, constants, tables."""
         printed, upload = self.loops.printed, self.walks.upload
-        given = {n: upload(a) for n, a in printed.expressions.arguments(scope).items()}
+        given = {n: upload(a) for n, a in constants.items()}
         sizes = [scalar_of(kind, self.tries[at.trie], at.depth) for kind, at in printed.scalars]
         given["sizes"] = self.xp.asarray(np.array(sizes or [0], dtype=np.int64))
         for argument in printed.arguments:
@@ -227,6 +241,7 @@ class _Launch:
                 "capacity": slots, "grain": max(loops.printed.grain, tuning.grain, 1),
                 "limit": self._ticks(), "pieces": PIECES, "blocks": count,
                 "block_rows": block_rows, "wanted": self.wanted, "tiles": self.tiles,
+                "part": self.part[0], "parts": self.part[1],
             }  # fmt: skip
             args = [control, ring, counts, previous, ends, len(ends), *numbers.values()]
             for name in loops.arrays:

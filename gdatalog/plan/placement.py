@@ -6,7 +6,7 @@ from typing import Literal
 
 from gdatalog.plan.conditions import When
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
 
 SpreadWay = Literal["replicated", "partitioned", "in place"]
 
@@ -71,14 +71,48 @@ class Spread:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Local:
-    """A stratum runs on this machine's device `device`."""
+@dataclass(slots=True)
+class DeviceWork:
+    """What one of several devices did: how many pieces, in how many seconds, of how many rows."""
 
-    device: str = "cpu"
+    pieces: int = 0
+    seconds: float = 0.0
+    rows: int = 0
 
     def __str__(self) -> str:
-        return f"on {self.device}"
+        rows = f", {_many(self.rows, 'row')}" * (self.rows > 0)  # none where they are only counted
+        return f"{_many(self.pieces, 'piece')}, {self.seconds:.3f} s{rows}"
+
+
+@dataclass(slots=True, eq=False)
+class Shared:
+    """Several devices run a join or a fixpoint together, in `pieces` for each of them.
+
+    `did`: what each did, once it has.
+    """
+
+    devices: tuple[str, ...]
+    pieces: int = 1
+    did: dict[str, DeviceWork] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """
+        >>> str(Shared(("cuda:0", "cuda:1")))
+        'on cuda:0 and cuda:1'
+        """
+        told = [f"{name} ({self.did[name]})" if name in self.did else name for name in self.devices]
+        return f"on {', '.join(told[:-1])} and {told[-1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A stratum runs on this machine's device `device`; on several if it is `shared`."""
+
+    device: str = "cpu"
+    shared: Shared | None = None
+
+    def __str__(self) -> str:
+        return f"on {self.device}" if self.shared is None else str(self.shared)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,11 @@ class Tuning:
     tiles_from: int = 50_000  # smaller partitioned fixpoints run on the device in any case
     tiles_busy: int = 128  # larger ones if so many tiles have work
 
+    # Joins and fixpoints on several devices.
+    shared_from: float = 5e7  # expected rows to look at, from which on several devices share them
+    shared_piece: float = 2e9  # ... of one piece; each device has one at least
+    shared_pieces: int = 8  # ... and so many at most
+
     # Views that are updated from the rows that have come.
     news_most: int = 1_000  # so many new rows are always followed
     news_share: float = 0.3  # more are followed if they are no larger share of a relation

@@ -125,5 +125,6 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
             tuple(notes),
             tuple(indexes.values()),
             memory if said else None,
+            device.members,
         )
     )

@@ -52,7 +52,8 @@ class Planned:
     """All that is planned, and where it will run: `why` on this device.
 
     `asked`: values of which parts of relations are evaluated; `notes`: why demand was not used
-    where it might have been. `limit`: bytes, where a limit was given.
+    where it might have been. `limit`: bytes, where a limit was given. `members`: the devices that
+    work together as `device`.
     """
 
     strata: tuple[PlannedStratum, ...]
@@ -64,6 +65,7 @@ class Planned:
     notes: tuple[str, ...] = ()
     indexes: tuple[NamedIndex, ...] = ()
     limit: int | None = None
+    members: tuple[str, ...] = ("cpu",)
 
     def tree(self) -> Node:
         """All of it as a tree."""
@@ -93,10 +95,12 @@ class Planned:
         for each in planned.rules:
             rules.setdefault(id(each.rule), []).append(each)
         by_parts, placed = BY_PARTS.get(type(planned.plan.main)), planned.plan.placement
+        several = len(self.members) > 1 and planned.stratum.recursive
+        says_where = several or isinstance(placed, OnWorkers)
         return Node(
             "stratum",
             stratum_label(number, planned.stratum),
-            (*planned.plan.lines(), *((str(placed),) if isinstance(placed, OnWorkers) else ())),
+            (*planned.plan.lines(), *((str(placed),) if says_where else ())),
             facts=(
                 *stratum_facts(planned.stratum),
                 ("strategy", str(planned.plan.main)),
@@ -153,7 +157,7 @@ class Planned:
         if join.given is not None and not join.given.columns:
             executor = _following(self.knobs, by_parts)
         else:
-            choice = foreseen(plan, number, self.knobs, self.tuning)
+            choice = foreseen(plan, number, self.knobs, self.tuning, self.members)
             executor = chosen(choice, foreseen=True)
             if self.device == "cpu" and not choice.breadth_first and not plan.gathers:
                 executor = with_dedup(executor, join)

@@ -70,7 +70,9 @@ class Among(click.Choice):  # type: ignore[type-arg]
     "-M", "params", metavar="NAME=VALUE", multiple=True, help='A value for $NAME; "..." is text.'
 )
 @click.option("-I", "include", metavar="FOLDER", multiple=True, help="Where .include looks too.")
-@click.option("--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda or cuda:N.")
+@click.option(
+    "--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda, cuda:N, cuda:N,M."
+)
 @click.option("--cluster", metavar="WHERE", help="Workers: a Dask scheduler's address, or local.")
 @click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB.")
 @click.option("--timeout", metavar="SECONDS", help="How long a run, or a statement, may take.")

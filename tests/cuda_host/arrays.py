@@ -7,6 +7,9 @@ of range wraps round there) these raise.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,26 @@ class Counter:
 
 
 COUNTER = Counter()
+
+
+class _Current(threading.local):
+    """The device on which a thread works; and whether several are told apart, which they are where
+    a driver's `use` was entered."""
+
+    number = 0
+
+
+CURRENT = _Current()
+
+
+@contextmanager
+def working_on(number: int) -> Iterator[None]:
+    """Within, arrays are made on this device, and only its own may be read."""
+    before, CURRENT.number = CURRENT.number, number
+    try:
+        yield
+    finally:
+        CURRENT.number = before
 
 
 def waits() -> None:
@@ -52,7 +75,7 @@ def wrapped(value: Any) -> Any:
 def bare_of(value: Any) -> Any:
     """An operand: an array of the device, or a scalar."""
     if isinstance(value, ndarray):
-        return value.get_view()
+        return value.read()
     if isinstance(value, bool | int | float | complex):
         return value
     if isinstance(value, np.generic) and value.dtype.kind in "biufc":
@@ -65,7 +88,7 @@ def index_of(key: Any) -> Any:
     if isinstance(key, tuple):
         return tuple(index_of(part) for part in key)
     if isinstance(key, ndarray):
-        array = key.get_view()
+        array = key.read()
         if array.dtype.kind not in "biu":
             raise IndexError("arrays used as indices must be of integer or boolean type")
         return array
@@ -108,7 +131,7 @@ class _Memory:
 class ndarray:
     """An array of the device."""
 
-    __slots__ = ("__weakref__", "_array")
+    __slots__ = ("__weakref__", "_array", "device")
     __array_priority__ = 100
     __hash__ = None  # type: ignore[assignment]
 
@@ -116,6 +139,13 @@ class ndarray:
         if not isinstance(array, np.ndarray):
             raise TypeError("arrays are made by functions of the module")
         self._array = array
+        self.device = CURRENT.number
+
+    def read(self) -> np.ndarray[Any, Any]:
+        """The memory, for what runs on the thread's device."""
+        if self.device != CURRENT.number:
+            raise ValueError(f"an array of device {self.device} is read on {CURRENT.number}")
+        return self._array
 
     def get_view(self) -> np.ndarray[Any, Any]:
         """The memory itself, for the driver and for this module."""
@@ -215,7 +245,7 @@ class ndarray:
         parts = bare if isinstance(bare, tuple) else (bare,)
         if not any(part is Ellipsis for part in parts):
             parts = (*parts, Ellipsis)
-        return ndarray(self._array[parts])
+        return ndarray(self.read()[parts])
 
     def __setitem__(self, key: Any, value: Any) -> None:
         given = bare_of(value)
@@ -224,7 +254,7 @@ class ndarray:
         if isinstance(key, ndarray) and key.dtype.kind in "iu" and np.ndim(given):
             _check_once(key.get_view(), np.asarray(given))
         with np.errstate(all="ignore"):
-            self._array[index_of(key)] = given
+            self.read()[index_of(key)] = given
 
     def scatter(self, ufunc: Any, slices: Any, value: Any) -> None:
         """As CuPy, by atomics: those of some types only."""
@@ -256,28 +286,29 @@ class ndarray:
     ) -> ndarray:
         kept(np.empty(0, dtype))
         with np.errstate(all="ignore"):
-            return ndarray(self._array.astype(dtype, copy=copy))
+            return ndarray(self.read().astype(dtype, copy=copy))
 
     def copy(self, order: str = "C") -> ndarray:
+        """Of another device's, too: then a copy on this one."""
         return ndarray(self._array.copy())
 
     def view(self, dtype: Any = None) -> ndarray:
-        return ndarray(kept(self._array.view() if dtype is None else self._array.view(dtype)))
+        return ndarray(kept(self.read().view() if dtype is None else self._array.view(dtype)))
 
     def reshape(self, *shape: Any, order: str = "C") -> ndarray:
-        return ndarray(self._array.reshape(*shape))
+        return ndarray(self.read().reshape(*shape))
 
     def ravel(self, order: str = "C") -> ndarray:
-        return ndarray(self._array.ravel())
+        return ndarray(self.read().ravel())
 
     def flatten(self, order: str = "C") -> ndarray:
-        return ndarray(self._array.flatten())
+        return ndarray(self.read().flatten())
 
     def transpose(self, *axes: Any) -> ndarray:
-        return ndarray(self._array.transpose(*axes))
+        return ndarray(self.read().transpose(*axes))
 
     def squeeze(self, axis: Any = None) -> ndarray:
-        return ndarray(self._array.squeeze(axis))
+        return ndarray(self.read().squeeze(axis))
 
     def sort(self, axis: int = -1, kind: Any = None) -> None:
         self._array.sort(axis, kind="stable")

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -60,7 +61,16 @@ def _folder() -> Path:
     return Path(made)
 
 
+# Threads that want the same source have it compiled once.
+_one = threading.Lock()
+
+
 def _compiled(name: str, text: str, options: list[str], of: list[Path]) -> Path:
+    with _one:
+        return _found_or_made(name, text, options, of)
+
+
+def _found_or_made(name: str, text: str, options: list[str], of: list[Path]) -> Path:
     key = hashlib.sha256()
     for part in (text, *options, *(path.read_text(encoding="utf-8") for path in of)):
         key.update(part.encode() + b"\0")

@@ -6,13 +6,14 @@ import ctypes
 import re
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from gdatalog.gpu_ops.driver import Kernel, Resources
 from tests.cuda_host import compiler
-from tests.cuda_host.arrays import ndarray
+from tests.cuda_host.arrays import CURRENT, ndarray, working_on
 from tests.cuda_host.stand_in import xp
 
 _KERNEL = re.compile(r"\bKERNEL\(\s*(\w+)\s*\)\s*\(")
@@ -140,6 +141,8 @@ class HostKernel:
             return int(np.float64(value).view(np.uint64)), 0
         self._check(isinstance(value, ndarray), f"{self._told(at)} is {type(value)}")
         array = np.asarray(value.get_view())
+        mine = value.device == CURRENT.number == self.driver.number
+        self._check(mine, f"{self._told(at)} is an array of device {value.device}")
         given = array.dtype.str[1:].replace("b1", "u1")
         self._check(
             given == kind.removeprefix("const "), f"{self._told(at)} is an array of {array.dtype}"
@@ -175,14 +178,17 @@ class HostDriver:
     how many are said to be resident. `races`: accesses that nothing orders are faults. `step`:
     nanoseconds of the kernels' clock from one atomic to the next. `patience`: how many of them a
     launch may come to, `seconds`: how long it may take. `polls`, if it is not 0: a launch waits for
-    `wait`, which asks its `poll` each time that the kernel has come to so many atomics.
+    `wait`, which asks its `poll` each time that the kernel has come to so many atomics. `number`:
+    which of several devices it is.
     """
 
-    name = "cuda:0"
     clock = 1.0
     xp: Any = xp
 
-    def __init__(self, seed: int = 0, *, blocks: int = 2, races: bool = False) -> None:
+    def __init__(
+        self, seed: int = 0, *, blocks: int = 2, races: bool = False, number: int = 0
+    ) -> None:
+        self.number, self.name = number, f"cuda:{number}"
         self.seed = seed
         self.races = races
         self.yields = 0.25
@@ -198,6 +204,13 @@ class HostDriver:
         # What the last launch did, and how many there were.
         self.launches = 0
         self.passed = self.switches = 0
+
+    def use(self) -> AbstractContextManager[None]:
+        """Arrays of others cannot be read within."""
+        return working_on(self.number)
+
+    def copied(self, array: Any) -> Any:
+        return array.copy()
 
     def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
         """Compiles a source, or finds it compiled."""

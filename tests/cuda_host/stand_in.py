@@ -73,14 +73,14 @@ def _argument(function: str, name: str, value: Any) -> Any:
     if isinstance(value, ndarray):
         if name in cupy_names.PLAIN.split():
             raise TypeError(f"{function}: {name} is of the host, not an array of the device")
-        return value.get_view()
+        return value.read()
     if isinstance(value, np.ndarray):
         raise TypeError(f"{function}: {name}: Unsupported type {type(value)}")
     if name == "tup" and isinstance(value, tuple | list):
         for item in value:
             if not isinstance(item, ndarray):
                 raise TypeError(f"Only cupy arrays can be concatenated, not {type(item)}")
-        return [item.get_view() for item in value]
+        return [item.read() for item in value]
     return value
 
 
@@ -178,7 +178,7 @@ def asarray(
 ) -> ndarray:
     """The way to the device."""
     if isinstance(a, ndarray):
-        bare = a.get_view()
+        bare = a.read()
         if copy or (dtype is not None and bare.dtype != np.dtype(dtype)):
             return a.astype(dtype if dtype is not None else bare.dtype)
         return a

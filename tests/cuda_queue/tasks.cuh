@@ -30,7 +30,8 @@ DEVICE void walk_tasks(C control, C ring, L lengths, O units, O entries, B count
     Pool pool = pool_open();
     Task task;
     bool held = false;
-    while (next_task(t, control, ring, capacity, total, grain, task, held)) {
+    const Units all = {total, grain, 0, 1};
+    while (next_task(t, control, ring, capacity, all, task, held)) {
         held = true;
         i64 kept_unit = task.start, kept_entry = task.low;
         pool_mark(pool);

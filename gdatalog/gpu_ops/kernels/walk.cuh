@@ -8,11 +8,14 @@
 #include "pool.cuh"
 #include "work.cuh"
 
+// Tiles of a device, roughly: parts of the units are cut alike on all devices.
+enum { USUAL_TILES = 4096 };
+
 // What a launch is given.
 struct Run {
     Array<i64> control, ring;
     Array<i32> counts, previous;
-    i64 capacity, grain, limit, pieces, blocks, block_rows, wanted, tiles;
+    i64 capacity, grain, limit, pieces, blocks, block_rows, wanted, tiles, part, parts;
 };
 
 // What a tile is at.
@@ -55,7 +58,8 @@ DEVICE bool troubled(Tile<N> t, const Run& run, Work& work) {
 // How many units a tile takes at once: enough that the counter is no bottleneck, few enough that
 // tiles end together. `run.grain` at the least.
 DEVICE i64 grain_of(const Run& run, i64 total) {
-    const i64 share = total / (run.tiles * 16);
+    const i64 tiles = run.parts > 1 ? USUAL_TILES * run.parts : run.tiles;
+    const i64 share = total / (tiles * 16);
     const i64 most = share < 1024 ? share : 1024;
     return most > run.grain ? most : run.grain;
 }
@@ -65,8 +69,9 @@ template <int N>
 DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
     if (troubled(t, run, work)) return false;
     const bool held = work.held;
-    work.held = next_task(t, run.control, run.ring, run.capacity, total, grain_of(run, total),
-                          work.task, held, run.limit >= 0);
+    const Units units = {total, grain_of(run, total), run.part, run.parts};
+    work.held = next_task(t, run.control, run.ring, run.capacity, units, work.task, held,
+                          run.limit >= 0);
     if (!work.held) return false;
     work.fresh = work.task.high == UNTOUCHED;
     if (work.fresh) work.task.high = EVERYTHING;

@@ -2,7 +2,7 @@
 //
 //     Task task;
 //     bool held = false;
-//     while (next_task(t, control, ring, capacity, total, grain, task, held)) {
+//     while (next_task(t, control, ring, capacity, units, task, held)) {
 //         held = true;
 //         ... walk it; now and then, if it is `late`, share what lies ahead;
 //         ... if the pool is empty: roll back, give_back what is not committed, held = false
@@ -22,6 +22,9 @@
 // Between launches the host looks at STATUS, sets STOP and STATUS to zero, and launches again with
 // the same control and ring: tasks that are queued go first.
 //
+// A launch can have one part of the units: of stretches of `grain` units every `parts`-th, from
+// number `part` on. Launches that have all parts between them have all units, each once.
+//
 // One lane of a tile does it; all lanes come, and get the same.
 #pragma once
 #include "queue.cuh"
@@ -31,6 +34,11 @@ enum { SHORTEST_PAUSE = 64, LONGEST_PAUSE = 1000000 };  // nanoseconds between l
 // Looks at what others do, before a task is late: few, for the queue serves a few tasks a
 // microsecond.
 enum { LOOKS = 2 };
+
+// Which units a launch has.
+struct Units {
+    i64 total, grain, part, parts;
+};
 
 template <int N>
 DEVICE i64 working_tiles(i64 capacity) {
@@ -45,21 +53,22 @@ DEVICE i64 room_to_share(i64 capacity) {
 // For one lane: looks once for a task, of the queue, else of units that nobody has taken. False if
 // there is none now, and then the tile holds none; `over` if there will be none.
 template <class C, class R>
-DEVICE bool find_task(C control, R ring, i64 capacity, i64 total, i64 grain, bool held, Task& task,
+DEVICE bool find_task(C control, R ring, i64 capacity, const Units& all, bool held, Task& task,
                       bool& over) {
     over = stopping(control);
     if (!over && queue_get(ring, control, capacity, task)) {
         if (held) atomic_add(control, BUSY, (i64)-1);
         return true;
     }
-    const bool units = load_relaxed(control, NEXT) < total;
+    const i64 first = all.part * all.grain;
+    const bool units = load_relaxed(control, NEXT) + first < all.total;
     if (!over && units) {
         if (!held) atomic_add(control, BUSY, (i64)1);
-        const i64 start = atomic_add(control, NEXT, grain);
-        if (start < total) {
+        const i64 start = atomic_add(control, NEXT, all.parts * all.grain) + first;
+        if (start < all.total) {
             task.high = UNTOUCHED;
             task.start = start;
-            task.stop = grain < total - start ? start + grain : total;
+            task.stop = all.grain < all.total - start ? start + all.grain : all.total;
             return true;
         }
         held = true;
@@ -80,12 +89,12 @@ DEVICE int longest_pause(i64 capacity) {
 
 // For one lane: a task, or one of no units when there is none. `waits`: others may share theirs.
 template <class C, class R>
-DEVICE Task take_task(C control, R ring, i64 capacity, i64 total, i64 grain, bool held, bool waits) {
+DEVICE Task take_task(C control, R ring, i64 capacity, const Units& all, bool held, bool waits) {
     Task task = {0, 0, 0, EVERYTHING};
     bool over = false, idle = false;
     const int longest = longest_pause(capacity);
     for (int wait = SHORTEST_PAUSE;; wait = wait < longest ? 2 * wait : longest) {
-        if (find_task(control, ring, capacity, total, grain, held, task, over) || over) break;
+        if (find_task(control, ring, capacity, all, held, task, over) || over) break;
         if (!waits) break;
         if (!idle) atomic_add(control, IDLE, (i64)1);
         idle = true;
@@ -96,15 +105,15 @@ DEVICE Task take_task(C control, R ring, i64 capacity, i64 total, i64 grain, boo
     return task;
 }
 
-// The next task: of the queue, else `grain` units (of `total`) that nobody has taken; waits while
+// The next task: of the queue, else `grain` units that nobody has taken; waits while
 // others may still share theirs, if `waits`. False when nothing is outstanding, or the launch is to
 // stop. `held`: the tile has a task that is done now; it need not call `done_task` then.
 template <int N, class C, class R>
-DEVICE bool next_task(Tile<N> t, C control, R ring, i64 capacity, i64 total, i64 grain, Task& task,
+DEVICE bool next_task(Tile<N> t, C control, R ring, i64 capacity, const Units& all, Task& task,
                       bool held = false, bool waits = true) {
     Task found = {0, 0, 0, EVERYTHING};
     if (tile_of_grid<N>() >= working_tiles<N>(capacity)) return false;
-    if (t.rank == 0) found = take_task(control, ring, capacity, total, grain, held, waits);
+    if (t.rank == 0) found = take_task(control, ring, capacity, all, held, waits);
     task.start = from_rank(t, found.start, 0);
     task.stop = from_rank(t, found.stop, 0);
     task.low = from_rank(t, found.low, 0);

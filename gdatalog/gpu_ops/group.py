@@ -1,0 +1,224 @@
+"""Several GPUs of one machine as one device.
+
+Rows and tries are made on the first GPU. A join or a fixpoint that is worth it runs on all: what
+it reads is copied to the others, from device to device, and kept there as long as the first keeps
+it. The units of its first level (`kernels/work.cuh`) are cut into pieces, each of which has every
+n-th stretch of them, so that all pieces cost about the same. Each GPU has a thread of the host,
+which claims one piece after the other from a counter. What they find is copied to the first GPU.
+
+An error or an interrupt on one stops all. A GPU that fails is left out from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from threading import Event
+from typing import Any
+
+from gdatalog.errors import DeviceError, MemoryLimitError
+from gdatalog.executors.lftj import COUNTS
+from gdatalog.executors.limits import Limits
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.driver import Driver
+from gdatalog.gpu_ops.helpers import Copies, Found, Helper, Pieces, Stopped
+from gdatalog.gpu_ops.walk import Block, Part
+from gdatalog.hands import Task, begun
+from gdatalog.plan.placement import Shared
+from gdatalog.printer.module import Printed
+from gdatalog.storage.trie import Trie
+
+PATIENCE = 0.005  # seconds between two looks at whether the call is to stop
+
+
+class Group(Gpu):
+    """The first GPU, and the `others` that share its larger joins and fixpoints."""
+
+    def __init__(self, drivers: Sequence[Driver], memory: int | None = None) -> None:
+        """`memory`: the bytes that may be kept on each GPU between queries, if a user says so."""
+        super().__init__(drivers[0], memory)
+        self.others: list[Gpu] = []
+        for driver in drivers[1:]:
+            with driver.use():
+                self.others.append(Gpu(driver, memory))
+        self.copies = {gpu.name: Copies(gpu.driver) for gpu in self.others}
+        self._under_way: list[Task] = []
+
+    @property
+    def name(self) -> str:
+        numbers = [driver.partition(":")[2] for driver in self.members]
+        return f"cuda:{','.join(numbers)}"
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return (self.driver.name, *(gpu.name for gpu in self.others))
+
+    def walk(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Any,
+        wanted: int | None,
+        beside: Mapping[str, Any],
+        rows: float,
+        shared: Shared | None = None,
+    ) -> list[Block]:
+        """A plan's rows, depth-first, by all GPUs if they are to share it."""
+        own = super().walk
+        if shared is None or not printed.parallel:
+            return own(printed, tries, scope, limits, told, knobs, wanted, beside, rows)
+        constants = printed.expressions.arguments(scope)
+
+        def run(
+            gpu: Gpu,
+            tries: Sequence[Trie],
+            beside: Mapping[str, Any],
+            limits: Limits,
+            part: Part,
+        ) -> Found:
+            found = gpu.walks.run(
+                printed, tries, constants, limits, told, wanted, beside, part=part
+            )
+            return [found]
+
+        (found,) = self._share(run, shared, printed, tries, beside, limits)
+        return found
+
+    def follow(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Any,
+        beside: Mapping[str, Any],
+        rooms: Sequence[Any],
+        first: int | None,
+        rows: float,
+        shared: Shared | None = None,
+    ) -> Found:
+        """The rows of a partitioned fixpoint, by all GPUs if they are to share it."""
+        if shared is None:
+            return super().follow(
+                printed, tries, scope, limits, told, knobs, beside, rooms, first, rows
+            )
+        constants = printed.expressions.arguments(scope)
+
+        def run(
+            gpu: Gpu,
+            tries: Sequence[Trie],
+            beside: Mapping[str, Any],
+            limits: Limits,
+            part: Part,
+        ) -> Found:
+            return gpu.followed(printed, tries, constants, limits, told, beside, rooms, part)
+
+        return self._share(run, shared, printed, tries, beside, limits)
+
+    def close(self) -> None:
+        """Lets go of what is on all GPUs."""
+        self._wait()
+        for gpu in self.others:
+            with gpu.driver.use():
+                self.copies[gpu.name].let_go()
+                gpu.close()
+        super().close()
+
+    # ------------------------------------------------------------------------------ together
+
+    def claims(self) -> Iterator[int]:
+        """The numbers of pieces, for whoever asks next: a step of it is one for all threads."""
+        return count()
+
+    def _wait(self) -> None:
+        """Waits for threads that an interrupt has left behind."""
+        while self._under_way:
+            self._under_way[-1].wait()
+            self._under_way.pop()
+
+    def _share(
+        self,
+        run: Callable[..., Found],
+        shared: Shared,
+        printed: Printed,
+        tries: Sequence[Trie],
+        beside: Mapping[str, Any],
+        limits: Limits,
+    ) -> Found:
+        """What all pieces give, by relation: the rows lie on the first GPU."""
+        self._wait()
+        for gpu in self.others:  # not by their threads: Python 3.11 parses in one at a time
+            gpu.walks.loops_like(self.walks, printed)
+        self.driver.synchronize()  # what the others copy is there
+        parts = (1 + len(self.others)) * shared.pieces
+        claims, stop = self.claims(), Event()
+        helpers = [
+            Helper(gpu, self.copies[gpu.name], tries, beside, limits, stop) for gpu in self.others
+        ]
+        own = Pieces(self.driver.name)
+        poll = limits.poll
+
+        def polled() -> None:
+            if stop.is_set():
+                raise Stopped
+            poll()
+
+        def here(part: int) -> Found:
+            return run(self, tries, beside, limits, (part, parts))
+
+        limits.poll = polled
+        try:
+            for helper in helpers:
+                self._under_way.append(begun(helper.runs(run, claims, parts)))
+            own.take(claims, parts, here)
+            while not all(task.wait(PATIENCE) for task in self._under_way):
+                polled()
+        except Stopped:
+            pass  # one of the others tells why
+        finally:
+            limits.poll = poll
+            stop.set()
+            self._wait()
+        self._raise(helpers)
+        for pieces in (own, *(helper.pieces for helper in helpers)):
+            shared.did[pieces.name] = pieces.work
+        return self._together(own, helpers, beside)
+
+    def _raise(self, helpers: Sequence[Helper]) -> None:
+        """Raises what the first of the other GPUs has met, if one has met anything."""
+        errors = [(helper.gpu, helper.error) for helper in helpers if helper.error is not None]
+        for gpu, error in errors:
+            if isinstance(error, DeviceError):
+                self.others.remove(gpu)
+                self.copies.pop(gpu.name)
+        for _, error in errors:
+            if isinstance(error, DeviceError):
+                error.hint = f"please report this; queries run on {self.name} from now on"
+            if isinstance(error, MemoryLimitError) and isinstance(error.__cause__, MemoryError):
+                raise DeviceError(
+                    error.message,
+                    hint=f'ask for less at once, or leave it out: device="{self.driver.name}"',
+                ) from error
+            raise error
+
+    def _together(self, own: Pieces, helpers: Sequence[Helper], beside: Mapping[str, Any]) -> Found:
+        """The rows of all pieces, in the pieces' order; counts are added up."""
+        found: dict[int, Found] = dict(own.found)
+        for helper in helpers:
+            for name, array in helper.results():
+                if name == COUNTS:  # which is an array of the host
+                    beside[name][:] += array
+                else:
+                    self.ops.xp.add(beside[name], self.driver.copied(array), out=beside[name])
+            for part, relations in helper.pieces.found.items():
+                found[part] = [
+                    [tuple(map(self.driver.copied, block)) for block in blocks]
+                    for blocks in relations
+                ]
+        self.driver.synchronize()  # before the others' arrays go
+        columns = zip(*(found[part] for part in sorted(found)), strict=True)
+        return [[block for blocks in relation for block in blocks] for relation in columns]

@@ -1,0 +1,145 @@
+"""The GPUs of a group beside the first one: copies of its tries, and pieces of its work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Event
+from time import perf_counter
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from gdatalog.executors.lftj import COUNTS
+from gdatalog.executors.limits import Limits
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.driver import Driver
+from gdatalog.gpu_ops.walk import Block
+from gdatalog.plan.placement import DeviceWork
+from gdatalog.storage.trie import Trie, TrieLevel
+from gdatalog.watching import Watch, working_for
+
+Found = list[list[Block]]  # blocks of rows, by relation
+
+
+class Stopped(BaseException):
+    """Another GPU has failed, or nobody waits for this one any more."""
+
+
+class Copies:
+    """Tries of the first GPU on another, as long as they are kept there."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self._made: WeakKeyDictionary[Trie, Trie] = WeakKeyDictionary()
+        driver.relief = self.let_go
+
+    def let_go(self) -> None:
+        """Lets go of all copies; those in use are freed later."""
+        self._made.clear()
+
+    def trie(self, trie: Trie) -> Trie:
+        """The copy of a trie, made when it is first asked for."""
+        found = self._made.get(trie)
+        if found is None:
+            parts = (trie.weights, trie.labels)
+            copies = [None if part is None else self.driver.copied(part) for part in parts]
+            levels = [self._level(level) for level in trie.levels]
+            found = self._made[trie] = Trie(levels, trie.total, *copies)
+        return found
+
+    def _level(self, level: TrieLevel) -> TrieLevel:
+        """The copy of a level, which tries may share."""
+        for trie, copy in self._made.items():
+            for mine, its in zip(trie.levels, copy.levels, strict=True):
+                if mine is level:
+                    return its
+        values, offsets = self.driver.copied(level.values), self.driver.copied(level.offsets)
+        return TrieLevel(values, offsets, self.driver.xp)
+
+
+class Pieces:
+    """What one GPU has done of a join or fixpoint."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.found: dict[int, Found] = {}
+        self.work = DeviceWork()
+
+    def take(self, claims: Iterator[int], parts: int, run: Callable[[int], Found]) -> None:
+        """Claims pieces, by a counter that all GPUs share, until all are taken."""
+        began = perf_counter()
+        while (part := next(claims)) < parts:
+            found = self.found[part] = run(part)
+            self.work.pieces += 1
+            self.work.rows += sum(len(block[0]) for blocks in found for block in blocks)
+        self.work.seconds = perf_counter() - began
+
+
+class Helper:
+    """One of the other GPUs, at work on pieces in a thread of its own."""
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        copies: Copies,
+        tries: Sequence[Trie],
+        beside: Mapping[str, Any],
+        limits: Limits,
+        stop: Event,
+    ) -> None:
+        self.gpu = gpu
+        self.copies = copies
+        self.tries = tries
+        self.beside = beside
+        self.given: dict[str, Any] = {}
+        self.chunk, self.memory = limits.chunk, limits.memory and limits.spare()
+        self.stop = stop
+        self.error: BaseException | None = None
+        self.pieces = Pieces(gpu.name)
+
+    def runs(
+        self, run: Callable[..., Found], claims: Iterator[int], parts: int
+    ) -> Callable[[], None]:
+        """What its thread does; it raises nothing."""
+
+        def work() -> None:
+            try:
+                working_for(Watch())
+                with self.gpu.driver.use():
+                    self._work(run, claims, parts)
+            except Stopped:
+                pass
+            except BaseException as error:
+                self.error = error
+                self.stop.set()
+
+        return work
+
+    def _work(self, run: Callable[..., Found], claims: Iterator[int], parts: int) -> None:
+        limits = Limits(self.chunk, self.memory)
+        limits.poll = self._poll
+        tries = list(map(self.copies.trie, self.tries))
+        self.given = {name: self._copied(name, array) for name, array in self.beside.items()}
+        self.pieces.take(
+            claims, parts, lambda part: run(self.gpu, tries, self.given, limits, (part, parts))
+        )
+        self.gpu.driver.synchronize()  # what the first GPU copies is there
+
+    def _copied(self, name: str, array: Any) -> Any:
+        """An argument: what is counted begins at zero on each GPU."""
+        if name == COUNTS:
+            return np.zeros_like(array)
+        if name.startswith("counts_"):
+            return self.gpu.driver.xp.zeros(array.shape, dtype=array.dtype)
+        return self.gpu.driver.copied(array)
+
+    def results(self) -> Iterator[tuple[str, Any]]:
+        """What it has counted, by name."""
+        for name, array in self.given.items():
+            if name == COUNTS or name.startswith("counts_"):
+                yield name, array
+
+    def _poll(self) -> None:
+        if self.stop.is_set():
+            raise Stopped
