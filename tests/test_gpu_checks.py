@@ -195,7 +195,7 @@ def test_several_gpus_are_asked_for(machine: Any) -> None:
         assert gd.connect(device=name).device == name
     assert gd.connect(device="cuda:all").device == "cuda:0,1,2"
     assert gd.query("p(1).", device="cuda:0,1").fetchall() == [(1,)]
-    with pytest.raises(gd.DeviceError, match=r"^cuda:0,3 cannot be used: GPU: .* no cuda:3"):
+    with pytest.raises(gd.DeviceError, match=r"cuda:0,3 cannot be used: .* no cuda:3"):
         gd.connect(device="cuda:0,3")
     machine.seen = WELL
     assert gd.connect(device="cuda:all").device == "cuda:0"

@@ -362,3 +362,53 @@ def test_indexes_make_room_for_each_other(db: gd.Database) -> None:
             assert db.query(text).fetchall() == [(expected,)]
     finally:
         pool.set_limit(size=before)
+
+
+# ------------------------------------------------------------------------------- several GPUs
+
+
+@pytest.fixture
+def both() -> Iterator[gd.Database]:
+    """On two GPUs, which share all that can be shared."""
+    if on_gpu.gpus() < 2:
+        pytest.skip(f"needs two GPUs; there is {on_gpu.gpus()}")
+    with gd.connect(device="cuda:0,1") as db:
+        db._workspace.tune(shared_from=0, shared_piece=1e6)
+        yield db
+
+
+GRAPH = np.random.default_rng(7).integers(0, 2_000, (60_000, 2))
+SHARED = [
+    "n(count()) <- E(a, b), E(b, c), E(a, c).",
+    "t(a, b, c) <- E(a, b), E(b, c), E(a, c), a < b < c.",
+    "t(a, count(), sum(c)) <- E(a, b), E(b, c), E(a, c).",
+    "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z).",
+    "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _).",
+]
+
+
+@pytest.mark.parametrize("text", SHARED)
+def test_two_gpus_give_what_one_gives(both: gd.Database, db: gd.Database, text: str) -> None:
+    for each in (both, db):
+        each["E"] = GRAPH
+        each._workspace.force(strategy="lftj")
+    assert sorted(both.query(text).fetchall()) == sorted(db.query(text).fetchall())
+    told = str(both.profile(text))
+    assert "on cuda:0 (" in told and "cuda:1 (" in told
+
+
+def test_what_fills_one_gpu_is_an_error_and_the_next_query_works(both: gd.Database) -> None:
+    both["E"] = GRAPH
+    both._workspace.force(strategy="lftj")
+    count = both.query(SHARED[0]).fetchall()
+    other = both._workspace.device.others[0].driver
+    with other.use():
+        pool = other.xp.get_default_memory_pool()
+        both._workspace.device.copies[other.name].let_go()
+        pool.free_all_blocks()
+        pool.set_limit(size=pool.used_bytes() + 1024)
+    with pytest.raises(gd.DeviceError, match="cuda:1 has no memory left"):
+        both.query(SHARED[0])
+    with other.use():
+        pool.set_limit(size=0)
+    assert both.query(SHARED[0]).fetchall() == count
