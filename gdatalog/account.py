@@ -12,12 +12,17 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.values import shown_name
 
+if TYPE_CHECKING:
+    from gdatalog.storage.spill import Spill
+
 UNLIMITED = 1 << 40
+FILES = 64  # so many files hold at least as much as the limit
 SMALL = 1 << 20  # bytes of working space that are not worth an entry
 TRIM = 32  # working space of such a part of the limit is worth a look at what could be given back
 MUCH = 1 << 24  # bytes that the allocator has free, which are worth giving back
@@ -43,13 +48,16 @@ def default_limit() -> int:
 class Account:
     """Charges by owner. `memory`: the most bytes that may be held; None: there is no limit.
 
+    `spill`: where rows go that are more than the limit; None: they are an error.
+
     Threads may charge at the same time.
     """
 
-    __slots__ = ("_lock", "_total", "held", "high", "memory", "peak")
+    __slots__ = ("_lock", "_total", "held", "high", "memory", "peak", "spill")
 
-    def __init__(self, memory: int | None = None) -> None:
+    def __init__(self, memory: int | None = None, spill: Spill | None = None) -> None:
         self.memory = memory
+        self.spill = spill
         self.held: dict[str, int] = {}
         self._total = 0  # of these
         self.peak = 0
@@ -64,6 +72,25 @@ class Account:
     def spare(self) -> int:
         """How many more bytes may be held."""
         return UNLIMITED if self.memory is None else max(0, self.memory - self.total)
+
+    def spill_for(self, count: int) -> Spill | None:
+        """Where rows go of which so many more bytes have no room in memory; None if they have."""
+        spill = self.spill
+        if spill is None or count < spill.least:
+            return None
+        return spill if spill.always or count > self.spare() else None
+
+    def spill_half(self, count: int) -> Spill | None:
+        """Where so many bytes that are held go, if half of the limit is held: what comes after
+        needs some of it."""
+        spill = self.spill
+        if spill is None or count < spill.least:
+            return None
+        if spill.always:
+            return spill
+        if self.memory is None or count < self.memory // FILES:
+            return None
+        return spill if 2 * self.total > self.memory else None
 
     def highest(self) -> int:
         """The most bytes that were held since the last call of this."""

@@ -50,13 +50,16 @@ class Database:
         *,
         device: str = "auto",
         memory_limit: str | int | None = None,
+        temp_directory: str | os.PathLike[str] | None = None,
         threads: int | None = None,
         timeout: float | None = None,
         files: str | os.PathLike[str] = "all",
         cluster: Any = None,
         untrusted: bool = False,
     ) -> None:
-        self._start = Start(device, memory_limit, threads, timeout, files, cluster, untrusted)
+        self._start = Start(
+            device, memory_limit, temp_directory, threads, timeout, files, cluster, untrusted
+        )
         self.memory_limit = self._start.memory_limit
         self._watch = Watch()
         self._lock = Turn(self._start.use, self._watch)

@@ -18,6 +18,7 @@ def connect(
     *,
     device: str = "auto",
     memory_limit: str | int | None = None,
+    temp_directory: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     timeout: float | None = None,
     files: str | os.PathLike[str] = "all",
@@ -29,10 +30,12 @@ def connect(
     `device` says where its queries run: "cpu", "cuda" (or "cuda:1"), several GPUs together
     ("cuda:0,1", "cuda:all"), or "auto", which takes a GPU if there is a usable one; `db.device`
     tells, and `gd.doctor()` what is missing for a GPU.
-    `memory_limit` ("8GiB", or bytes) bounds what a query may hold. `threads` says how many
-    compiled loops use; without it there is one for each core. `timeout` is the number of seconds
-    that each call may take which does not name its own. `files` bounds what a text may read and
-    write: "all", "read", "none", or a folder.
+    `memory_limit` ("8GiB", or bytes) bounds what a query may hold in memory. What is larger lies in
+    temporary files in `temp_directory`, for which the system's folder serves if you name none; with
+    "" there are no such files, and a query that needs more memory is an error. `threads` says how
+    many compiled loops use; without it there is one for each core. `timeout` is the number of
+    seconds that each call may take which does not name its own. `files` bounds what a text may read
+    and write: "all", "read", "none", or a folder.
 
     `cluster` spreads the work of large queries over Dask's workers: those of a client, of a
     scheduler by its address ("tcp://10.0.0.7:8786"), or "local": `threads` workers on this machine,
@@ -52,6 +55,7 @@ def connect(
     return Database(
         device=device,
         memory_limit=memory_limit,
+        temp_directory=temp_directory,
         threads=threads,
         timeout=timeout,
         files=files,

@@ -30,6 +30,22 @@ SECONDS = 10.0  # the time limit of their calls, if the host gives none
 _importing = RLock()
 
 
+def folder_of(temp_directory: str | os.PathLike[str] | None) -> str | None:
+    """A folder for temporary files that is there; None: the system's; "": there is to be none."""
+    if not temp_directory:
+        return None if temp_directory is None else ""
+    folder = os.path.abspath(os.path.expanduser(os.fspath(temp_directory)))
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        what = "does not exist"
+        if os.path.exists(folder):
+            what = "cannot be written to" if os.path.isdir(folder) else "is not a folder"
+        raise UsageError(
+            f"the temporary folder {folder!r} {what}",
+            hint="temp_directory names a folder for what is larger than memory_limit",
+        )
+    return folder
+
+
 class Start:
     """How a database starts. A GPU is looked for at once where there may be one."""
 
@@ -37,6 +53,7 @@ class Start:
         self,
         device: str,
         memory_limit: str | int | None,
+        temp_directory: str | os.PathLike[str] | None,
         threads: int | None,
         timeout: float | None,
         files: str | os.PathLike[str],
@@ -63,6 +80,7 @@ class Start:
         self._threads = threads_of(threads)
         self._timeout = seconds_of(timeout)
         self._files = files
+        self._temporary = folder_of(temp_directory)
         self.cluster = cluster
         self._untrusted = untrusted
 
@@ -75,9 +93,12 @@ class Start:
         """What is behind the database: what imports the engine."""
         with _importing, whole_imports():
             from gdatalog.engine.files import FilePolicy
+            from gdatalog.storage.spill import Spill
             from gdatalog.workspace import Workspace
 
-        workspace = Workspace(self.memory_limit, FilePolicy(self._files), on_caution, watch)
+        spill = None if self._untrusted or self._temporary == "" else Spill(self._temporary)
+        policy = FilePolicy(self._files)
+        workspace = Workspace(self.memory_limit, policy, on_caution, watch, spill)
         workspace.force(threads=self._threads)
         if self._untrusted:
             workspace.untrusted = True

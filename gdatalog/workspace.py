@@ -40,6 +40,7 @@ from gdatalog.planner.words import count
 from gdatalog.records import replace
 from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.watching import OBJECT, Watch, patiently
 
@@ -58,8 +59,11 @@ class Workspace:
         policy: FilePolicy,
         on_caution: Callable[[Caution], None],
         watch: Watch,
+        spill: Spill | None = None,
     ) -> None:
+        """`spill`: where rows go that are more than the limit; None: they are an error."""
         self.memory_limit = memory_limit
+        self.spill = spill
         self.policy = policy
         self.on_caution = on_caution
         self.symbols = SymbolTable()
@@ -407,7 +411,7 @@ class Workspace:
         self.ledger = Ledger(lasting=False) if reports is None else reports
 
         context = ExecutionContext(
-            Limits(memory=self.memory_limit, watch=self.watch),
+            Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch),
             Scope(self.symbols, bounded=self.untrusted),
             self.ledger,
             knobs,

@@ -94,6 +94,21 @@ CASES: dict[str, list[Case]] = {
         ),
         (["--memory-limit", "lots", *YES], 2, "", r"usage error: not a size: 'lots'\n  hint: .*\n"),
     ],
+    "--temp-directory": [
+        (["--temp-directory", ".", *YES], 0, r"yes\n", ""),
+        (
+            ["--temp-directory", "", "--memory-limit", "1MiB", "-c", "?- x = range(0, 1000000)."],
+            3,
+            "",
+            r".*memory limit: .*",
+        ),
+        (
+            ["--temp-directory", "nowhere", *YES],
+            2,
+            "",
+            r"usage error: the temporary folder '.*nowhere' does not exist\n  hint: .*\n",
+        ),
+    ],
     "--timeout": [
         (["--timeout", "60", *YES], 0, r"yes\n", ""),
         (

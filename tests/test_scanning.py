@@ -206,7 +206,7 @@ def test_a_forced_strategy_reads_indexes(db: gd.Database, strategy: Any) -> None
 
 
 def test_a_memory_limit_holds(table: pd.DataFrame) -> None:
-    db = gd.connect(memory_limit="64MiB", threads=2)
+    db = gd.connect(memory_limit="64MiB", temp_directory="", threads=2)
     db["f"] = pd.DataFrame({"k": np.arange(3_000_000, dtype=np.int32)})
     with pytest.raises(gd.MemoryLimitError, match="answers"):
         db.query("p(k, k * 3, k * 5, k * 7) <- f(k).")

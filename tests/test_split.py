@@ -353,7 +353,7 @@ def test_interrupted() -> None:
 
 def test_memory_limit() -> None:
     count = 3000
-    with gdatalog.connect(device="cpu", memory_limit="20MB") as db:
+    with gdatalog.connect(device="cpu", memory_limit="20MB", temp_directory="") as db:
         db._workspace.force(split="always")
         db["E"] = [(i, (i + 1) % count) for i in range(count)]
         text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). "

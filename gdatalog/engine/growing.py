@@ -30,8 +30,9 @@ from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.spill import Blocks
 from gdatalog.values import TypeName
-from gdatalog.watching import working_space
+from gdatalog.watching import watching, working_space
 
 AT_ONCE = 1 << 20  # rows that are told to something else
 SHARE = 16  # a hash set grows fourfold where that takes such a part of the spare memory at the most
@@ -75,14 +76,14 @@ class Growing:
         # too scattered.
         self.space: KeySpace | None = None
         self._scattered = False
-        self._found: list[Columns] = []  # what compiled loops found to be new since `add`
+        self._found = Blocks(watching().account)  # what loops found to be new since `add`
         self._full: Relation | None = None
         self._last = 0  # bytes of the rows that were new last
 
     @property
     def nbytes(self) -> int:
         held = self.known.nbytes + (self.runs.nbytes if self._keeps else 0)
-        held += sum(column.nbytes for block in self._found for column in block)
+        held += self._found.held
         if not self._keeps:
             held += self._last
         return held + (self._full.nbytes if self._full is not None else 0)
@@ -110,17 +111,20 @@ class Growing:
             for piece in self._pieces(rows):
                 new_rows = self._news(piece)
                 if len(new_rows[0]):
-                    self._found.append(new_rows)
+                    self._found.add(new_rows)
                     self.hold(self.nbytes)
-        blocks, self._found = self._found, []
+        blocks = self._found.take()
         if not blocks:
             self._last = 0
             self.runs.settle()
             return self._nothing()
         self._full = None
         self.length += sum(len(block[0]) for block in blocks)
-        with working_space("new rows", 2 * sum(c.nbytes for block in blocks for c in block)):
-            delta = self.runs.relation(blocks)
+        size = sum(column.nbytes for block in blocks for column in block)
+        account, here = watching().account, self.ops.xp is np
+        spill = (account.spill_for(2 * size) or account.spill_half(size)) if here else None
+        with working_space("new rows", 2 * size if spill is None else 0):
+            delta = self.runs.relation(blocks, spill=spill)
         self._last = delta.nbytes
         if self._keeps:
             self.runs.add(delta)
@@ -140,11 +144,11 @@ class Growing:
     def _news(self, rows: Columns) -> Columns:
         known = self.known
         if not isinstance(known, SortedRows) and not known.space.holds(rows):
-            self._widen(rows, self._found)
+            self._widen(rows, list(self._found))
             known = self.known
         if isinstance(known, SortedRows):
             return known.news(rows)
-        if isinstance(known, Hashed) and not self._grow(len(rows[0]), self._found):
+        if isinstance(known, Hashed) and not self._grow(len(rows[0]), list(self._found)):
             return self._news(rows)
         fresh = known.news(rows)
         return rows if fresh.all() else tuple(column[fresh] for column in rows)
@@ -173,13 +177,15 @@ class Growing:
 
     def take(self, blocks: Sequence[Columns]) -> None:
         """Rows that loops have found to be new, and have added to what `loops` gave."""
-        self._found += [block for block in blocks if len(block[0])]
+        for block in blocks:
+            if len(block[0]):
+                self._found.add(block)
         if isinstance(self.known, Hashed):
             self.known.count += sum(len(block[0]) for block in blocks)
 
     def widen(self, rows: Columns) -> Marks | Hashed | None:
         """Loops have met these rows, which have no number."""
-        self._widen(rows, self._found)
+        self._widen(rows, list(self._found))
         return None if isinstance(self.known, SortedRows) else self.known
 
     def make_room(self) -> Marks | Hashed | None:
@@ -187,7 +193,7 @@ class Growing:
         assert isinstance(self.known, Hashed)
         count = max(self.known.count, 1)
         ample = Hashed.bytes_for(4 * count) <= self.spare() // SHARE
-        self._grow(3 * count if ample else count, self._found)
+        self._grow(3 * count if ample else count, list(self._found))
         return None if isinstance(self.known, SortedRows) else self.known
 
     def hash_trie(self, columns: tuple[int, ...], behind: bool) -> HashTrie | None:

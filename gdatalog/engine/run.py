@@ -92,7 +92,7 @@ class Run:
             kept = Kept(join.outputs, self.ops, self.scope, self.limits)
             self._run(0, nest, lambda _: self._levelwise(join, kept, None), _compiled)
             self._count(kept.count)
-            return Blocks(kept.blocks, kept.count)
+            return Blocks(kept.blocks(), kept.count)
         found: Derived | None = None
 
         def depth_first() -> None:
@@ -116,9 +116,9 @@ class Run:
         hashed = nest.grouped is not None and nest.grouped.hashed
         tuning, here = self.context.tuning, self.context.device is CPU
         if here and count >= tuning.sorted_from and not hashed and ascends(nest.join):
-            held = sum(column.nbytes for block in blocks for column in block)
-            if held <= self.limits.spare() // 2:
-                with self.limits.account.working("answers", held):
+            size = sum(column.nbytes for block in blocks for column in block)
+            if size <= self.limits.spare() // 2:
+                with self.limits.account.working("answers", size):
                     rows = one_after_another(blocks, tuning.sorted_stretch)
                 if rows is not None:
                     return rows

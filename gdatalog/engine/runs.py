@@ -17,6 +17,7 @@ from gdatalog.engine.derived import away
 from gdatalog.executors.ops import Ops
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.spill import Spill
 from gdatalog.values import TypeName
 
 SMALLER = 4  # so many times is a run less than the one before it, at the least
@@ -33,6 +34,7 @@ class Runs:
         self.types = types
         self.ops = ops
         self.length = 0
+        self._spilled = 0  # of these, in files
         self.last: Relation | None = None
         self._before: list[Relation] = []
         self._ones: list[tuple[Sequence[Relation], Relation]] = []
@@ -44,7 +46,8 @@ class Runs:
 
     @property
     def nbytes(self) -> int:
-        return self.length * sum(int(dtype.itemsize) for dtype in self._dtypes)
+        rows = self.length - self._spilled
+        return rows * sum(int(dtype.itemsize) for dtype in self._dtypes)
 
     @property
     def trie_nbytes(self) -> int:
@@ -60,10 +63,13 @@ class Runs:
         runs._dtypes = self._dtypes
         return runs
 
-    def relation(self, blocks: Sequence[Columns], in_order: bool = False) -> Relation:
-        """A relation of different rows, which are sorted if `in_order`."""
+    def relation(
+        self, blocks: Sequence[Columns], in_order: bool = False, spill: Spill | None = None
+    ) -> Relation:
+        """A relation of different rows, which are sorted if `in_order`; in files if `spill` says
+        where."""
         count = sum(len(block[0]) for block in blocks)
-        if len(blocks) > 1 and (count < LONG or away(self.ops) is not None):
+        if len(blocks) > 1 and spill is None and (count < LONG or away(self.ops) is not None):
             blocks = [self.ops.concatenate(blocks)]
         fitting = [self.ops.narrowed(block) for block in blocks]
         # A column that was wide stays so: compiled loops are for columns of certain widths.
@@ -75,6 +81,8 @@ class Runs:
             tuple(c.astype(d, copy=False) for c, d in zip(block, self._dtypes, strict=True))
             for block in fitting
         ]
+        if spill is not None:
+            laid = [spill.rows(laid)]
         if in_order:
             return Relation(self.columns, self.types, laid[0], count, away(self.ops))
         return self._relation(laid, count, True)
@@ -85,6 +93,7 @@ class Runs:
         self.last = rows
         self._ones.clear()
         self.length += rows.length
+        self._spilled += rows.length if rows.store.spilled else 0
 
     def add_proposition(self) -> Relation:
         """Of no columns: it is true now."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from gdatalog.executors.ops import Ops
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
+from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.watching import watching, working_space
 
@@ -35,8 +36,8 @@ class SortedRows:
     @property
     def nbytes(self) -> int:
         if self._wide is not None:
-            return sum(int(column.nbytes) for column in self._wide)
-        return sum(int(run.nbytes) for run in self._runs)
+            return sum(map(held_bytes, self._wide))
+        return sum(map(held_bytes, self._runs))
 
     def news(self, rows: Columns) -> Columns:
         """Adds different rows in any order; gives those that are new."""
@@ -56,8 +57,15 @@ class SortedRows:
         while len(self._runs) > 1:
             self._merge()
         (run,) = self._runs
-        width = sum(int(dtype.itemsize) for dtype in self._dtypes())
-        with working_space("rows", width * len(run)):
+        dtypes = self._dtypes()
+        count = sum(int(dtype.itemsize) for dtype in dtypes) * len(run)
+        spill = self._spill_for(count)
+        if spill is not None:
+            rows = spill.columns(dtypes)
+            for start in range(0, len(run), STRETCH):
+                rows.append(self._unpack(run[start : start + STRETCH]))
+            return rows.finish()
+        with working_space("rows", count):
             return self._unpack(run)
 
     def blocks(self, most: int) -> Iterator[Columns]:
@@ -80,6 +88,9 @@ class SortedRows:
         if packing is None:
             return False
         for at, run in enumerate(self._runs):
+            if is_spilled(run):
+                self._runs[at] = self._packed_anew(run, packing)
+                continue
             with working_space("rows", int(run.nbytes)):
                 anew = xp.empty(len(run), dtype=run.dtype)
                 for start in range(0, len(run), STRETCH):
@@ -89,6 +100,19 @@ class SortedRows:
             del run
         self._packing, self._ends = packing, ends
         return True
+
+    def _packed_anew(self, run: Array, packing: Any) -> Array:
+        """A run that lies in a file, by another packing."""
+        spill = watching().account.spill
+        assert spill is not None
+        column = spill.column(run.dtype)
+        for start in range(0, len(run), STRETCH):
+            column.append(packing.pack(self._unpack(run[start : start + STRETCH])))
+        return column.finish()
+
+    def _spill_for(self, count: int) -> Spill | None:
+        """Where so many bytes go, if memory has no room for them."""
+        return watching().account.spill_for(count) if self.ops.xp is np else None
 
     def _dtypes(self) -> list[Any]:
         """The types of the columns that rows are unpacked into."""
@@ -107,7 +131,7 @@ class SortedRows:
         for run in self._runs:
             packed = packed[ops.survivors(~ops.in_sorted(packed, run))]
         if len(packed):
-            self._runs.append(packed)
+            self._runs.append(self._kept(packed))
         while len(self._runs) > 1 and 2 * len(self._runs[-1]) > len(self._runs[-2]):
             need = 2 * int(self._runs[-1].nbytes) + int(self._runs[-2].nbytes)
             if ops.xp is np and need > watching().account.spare() and len(self._runs) < MANY:
@@ -115,9 +139,29 @@ class SortedRows:
             self._merge()
         return self._unpack(packed)
 
+    def _kept(self, packed: Array) -> Array:
+        """A run as it is kept: in a file, if half of the memory limit is held."""
+        here = self.ops.xp is np
+        spill = watching().account.spill_half(self.nbytes + packed.nbytes) if here else None
+        if spill is None:
+            return packed
+        column = spill.column(packed.dtype)
+        column.append(packed)
+        return column.finish()
+
     def _merge(self) -> None:
         """Makes the last two runs one."""
         small, large = self._runs[-1], self._runs[-2]
+        spill = self._spill_for(2 * int(small.nbytes) + int(large.nbytes))
+        if spill is not None:
+            from gdatalog.storage.external import merged_runs, rows_at_once
+
+            column = spill.column(large.dtype)
+            most = rows_at_once(watching().account, spill, large.itemsize)
+            for (piece,) in merged_runs([(large,), (small,)], most):
+                column.append(piece)
+            self._runs[-2:] = [column.finish()]
+            return
         with working_space("merging rows", 2 * int(small.nbytes) + int(large.nbytes)):
             self._runs[-2:] = [self.ops.merged([large, small])]
 

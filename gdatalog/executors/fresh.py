@@ -41,6 +41,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.hands import Task, begun
 from gdatalog.records import dataclass, field
 from gdatalog.storage.hash_trie import HashTrie
+from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import PATIENCE
@@ -70,7 +71,7 @@ class FreshWorker:
     control: Array
     share: int = 0
     room: int = 0  # of the next block
-    blocks: list[Block] = field(default_factory=list)
+    rows: Blocks | None = None
     account: Account = field(default_factory=Account)
     kept: int = 0  # rows, since it began
     status: int = DONE
@@ -131,7 +132,11 @@ class FreshWorker:
         else:
             for name in self.outputs:
                 self.call.set(name, arrays[name][:0])
-        self.blocks.append(block)
+        assert self.rows is not None
+        before = self.rows.held + sum(column.nbytes for column in block)
+        self.rows.add(block)
+        if self.rows.held < before:  # they lie in files now
+            self.account.add("blocks", self.rows.held - before)
 
     def clear(self) -> None:
         for argument in self.scratch:
@@ -287,13 +292,14 @@ class Loops:
                 worker.call.set(name, array)
             worker.share = room // len(workers)
             worker.account = limits.account
+            worker.rows = worker.rows or Blocks(limits.account)
         if len(workers) == 1:
             workers[0].run()
         else:
             self._together(limits)
         for worker in workers:
             if worker.error is not None:
-                error, worker.error, worker.blocks = worker.error, None, []
+                error, worker.error, worker.rows = worker.error, None, None
                 raise error
         found = {worker.status for worker in workers}
         for status in (FAILED, OVERFLOW, OUTSIDE, CROWDED):
@@ -318,10 +324,8 @@ class Loops:
 
     def taken(self) -> list[Block]:
         """The rows that have come since this was asked last."""
-        blocks = [block for worker in self.workers for block in worker.blocks]
-        for worker in self.workers:
-            worker.blocks = []
-        return blocks
+        workers = [worker.rows for worker in self.workers if worker.rows is not None]
+        return [block for rows in workers for block in rows.take()]
 
     def counts(self) -> tuple[int, int]:
         """How many rows have come since `begin`, and how many for the first time."""

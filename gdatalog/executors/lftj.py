@@ -21,6 +21,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.hands import Task, begun
 from gdatalog.records import dataclass, field
 from gdatalog.storage.hash_trie import HashTrie
+from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import PATIENCE
@@ -82,21 +83,22 @@ class Worker:
         self.hold(0)
 
     def _run(self) -> None:
-        room, before = FIRST_ROOM, 0
+        room, slots = FIRST_ROOM, 0
         width = sum(np.dtype(dtype).itemsize for _, dtype in self.outputs)
+        rows = Blocks(self.account)
         while True:
-            self.hold(before + room * width)
+            self.hold(rows.held + slots + room * width)
             self._new_block(room)
             self.status = self.function(*self.arguments.values())
             kept = int(self.state[4])
             if kept:
-                block = tuple(self.arguments[name][:kept] for name, _ in self.outputs)
-                self.blocks.append(block)
-                before += kept * width  # the rest of a block has not been touched
+                # The rest of a block has not been touched.
+                rows.add(tuple(self.arguments[name][:kept] for name, _ in self.outputs))
             if self.status == LACKS_SLOTS:
-                before += self._more_slots()
+                slots += self._more_slots()
             elif self.status != FULL:
-                self.hold(before)
+                self.hold(rows.held + slots)
+                self.blocks = rows.take()
                 return
             most = max(FIRST_ROOM, min(MOST_ROOM, self.account.spare() // (SHARE * (width or 1))))
             room = min(2 * room, most) if kept else 2 * room

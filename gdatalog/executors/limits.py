@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from gdatalog.account import Account
 from gdatalog.errors import RowLimitError
 from gdatalog.records import dataclass, field
 from gdatalog.watching import Watch, watching
+
+if TYPE_CHECKING:
+    from gdatalog.storage.spill import Spill
 
 OPERATION = 1000  # rows: what an operation on arrays costs besides
 
@@ -17,12 +21,14 @@ class Limits:
     """`chunk`: how many rows a level may have at once. `watch` is told what is done and how far it
     is; `poll` is its look at whether the query is to stop, or the look of who has less patience.
 
-    `account` knows what is held, and raises if that is more than `memory`. `count(name, rows)` does
+    `account` knows what is held, and raises if that is more than `memory` and has no place in
+    temporary files (`spill`). `count(name, rows)` does
     the same for the rows of `most_rows`.
     """
 
     chunk: int = 1 << 19
     memory: int | None = None
+    spill: Spill | None = None
     watch: Watch = field(default_factory=watching)
     most_rows: tuple[str, int] | None = None  # a relation, and how many rows it may have
     # Rows that breadth-first executors have looked at, and what costs as much; those that compiled
@@ -32,7 +38,7 @@ class Limits:
     poll: Callable[[], None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.account = Account(self.memory)
+        self.account = Account(self.memory, self.spill)
         self.poll = self.watch.poll
 
     def look(self, rows: int) -> None:

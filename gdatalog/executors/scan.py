@@ -118,7 +118,7 @@ class Scan:
                 raise Left
 
         def scan(rows: range) -> tuple[Sink, dict[int, Seen] | None]:
-            own = Limits(limits.chunk, max(1, limits.spare() // (workers + 1)))
+            own = Limits(limits.chunk, max(1, limits.spare() // (workers + 1)), limits.spill)
             own.poll = poll
             into = sink.apart(own)
             seen: dict[int, Seen] | None = None if self.seen is None else {}

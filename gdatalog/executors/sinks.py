@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import Frontier, times, weight_of
 from gdatalog.executors.gather import Gathering
@@ -17,6 +19,7 @@ from gdatalog.executors.ops import Ops
 from gdatalog.plan.nodes import Expr, Slot
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.records import dataclass
+from gdatalog.storage.spill import Blocks, held_bytes
 from gdatalog.storage.table import Array
 
 Columns = tuple[Array, ...]
@@ -82,6 +85,7 @@ class RowSet(Sink):
         self._blocks: list[Columns] = []
         self._pending = self._pending_bytes = 0
         self._charged = 0  # bytes
+        self._runs: Any = None  # settled rows that lie in files
         self._marked: Any = None  # instead, where there are few possible rows
         self._types: list[Any] = []  # of the marked columns
 
@@ -89,7 +93,7 @@ class RowSet(Sink):
     def nbytes(self) -> int:
         settled = () if self._settled is None else self._settled
         marks = 0 if self._marked is None else int(self._marked.nbytes)
-        return marks + self._pending_bytes + sum(int(column.nbytes) for column in settled)
+        return marks + self._pending_bytes + sum(map(held_bytes, settled))
 
     def emit(self, frontier: Frontier) -> None:
         if not self.outputs:
@@ -115,9 +119,10 @@ class RowSet(Sink):
             self._settled = self._unmark()
             self.count = len(self._settled[0])
             self._charge()
+            self._spill()
         self._blocks.append(block)
         self._pending += len(block[0])
-        self._pending_bytes += sum(column.nbytes for column in block)
+        self._pending_bytes += sum(map(held_bytes, block))
         self._charge()
         # Earlier where there is soon no room any more to sort the rows.
         crowded = 2 * PACKED * (self._pending + self.count) > self.limits.spare()
@@ -147,8 +152,24 @@ class RowSet(Sink):
         self._settled = self.ops.merge_rows(blocks)
         self.count = len(self._settled[0])
         self._charge()
-        if self.limit is not None and self.count >= self.limit:
+        if self.limit is None:
+            self._spill()
+        elif self.count >= self.limit:
             self.done = True
+
+    def _spill(self) -> None:
+        """Writes the settled rows to files, if half of the memory limit is held; they are merged
+        with what comes later in the end."""
+        assert self._settled is not None
+        spill = self.limits.account.spill_half(self.nbytes) if self.ops.xp is np else None
+        if spill is None:
+            return
+        from gdatalog.storage.external import SortedRuns
+
+        self._runs = self._runs or SortedRuns(spill, [c.dtype for c in self._settled])
+        self._runs.add(self._settled)
+        self._settled, self.count = None, 0
+        self._charge()
 
     def _mark(self, blocks: list[Columns]) -> bool:
         """Marks the rows of blocks, if they are few of those that there could be: many more are to
@@ -190,7 +211,7 @@ class RowSet(Sink):
         while blocks:
             block = blocks.pop()
             if self.outputs:
-                self.limits.account.add("blocks", -sum(column.nbytes for column in block))
+                self.limits.account.add("blocks", -sum(map(held_bytes, block)))
                 self.add(block)
             else:
                 self.given += 1
@@ -220,6 +241,13 @@ class RowSet(Sink):
             self._settled = self._unmark()
             self.count = len(self._settled[0])
             self._charge()
+        if self._runs is not None:
+            runs, self._runs = self._runs, None
+            if self._settled is not None:
+                runs.add(self._settled)
+            self._settled = runs.merged(self.limits.account)
+            self.count = len(self._settled[0])
+            self._charge()
         if self._settled is None:
             return tuple(self.ops.xp.empty(0, dtype="int32") for _ in self.outputs), 0
         return self._settled, self.count
@@ -235,9 +263,9 @@ class Kept(Sink):
         self.ops = ops
         self.scope = scope
         self.limits = limits
-        self.blocks: list[Columns] = []
         self.count = 0
-        self._bytes = 0
+        self._rows = Blocks(limits.account)
+        self._bytes = 0  # that are charged
 
     def emit(self, frontier: Frontier) -> None:
         self._keep(
@@ -248,18 +276,21 @@ class Kept(Sink):
         )
 
     def _keep(self, block: Columns) -> None:
-        self.blocks.append(block)
+        self._rows.add(block)
         self.count += len(block[0])
-        held = sum(column.nbytes for column in block)
-        self._bytes += held
-        self.limits.account.add("answers", held)
+        change, self._bytes = self._rows.held - self._bytes, self._rows.held
+        self.limits.account.add("answers", change)
+
+    def blocks(self) -> list[Columns]:
+        """The rows, to be asked for once."""
+        return self._rows.take()
 
     def apart(self, limits: Limits) -> Kept:
         return Kept(self.outputs, self.ops, self.scope, limits)
 
     def take(self, other: Kept) -> None:
         other.limits.account.add("answers", -other._bytes)
-        for block in other.blocks:
+        for block in other.blocks():
             self._keep(block)
 
 

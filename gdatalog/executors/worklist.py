@@ -25,6 +25,7 @@ from gdatalog.executors.lftj import (
 )
 from gdatalog.executors.limits import Limits
 from gdatalog.records import dataclass, field
+from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
@@ -52,12 +53,12 @@ class SplitWorker(Worker):
     filled: list[list[Block]] = field(default_factory=list)
     found: int = 0
     _room: list[int] = field(default_factory=list)
-    _done: int = 0  # bytes of blocks that are done
+    _rows: list[Blocks] = field(default_factory=list)  # of each relation those that are done
     _owned: int = 0  # bytes of stamps
 
     def _run(self) -> None:
         for at, room in enumerate(self.rooms):
-            self.filled.append([])
+            self._rows.append(Blocks(self.account))
             self._room.append(self.first or max(FIRST_ROOM, min(room.stamps, MOST_ROOM)))
             self._new_block(at)
             if room.stamps:
@@ -86,12 +87,14 @@ class SplitWorker(Worker):
                 self.arguments.pop(name, None)
         self._owned = 0
         self._count()
+        self.filled = [rows.take() for rows in self._rows]
 
     def _count(self) -> None:
         """Says what is held."""
         tables = sum(array.nbytes for name, array in self.arguments.items() if name[:6] == "table_")
         rows = sum(array.nbytes for name, array in self.arguments.items() if name[:5] == "rows_")
-        self.hold(self._done + self._owned + tables + rows)
+        done = sum(blocks.held for blocks in self._rows)
+        self.hold(done + self._owned + tables + rows)
 
     def _full(self, at: int) -> None:
         kept = self._keep(at)
@@ -109,9 +112,8 @@ class SplitWorker(Worker):
             block = tuple(column[:kept] for column in columns)
             if 2 * kept < len(columns[0]):
                 block = tuple(column.copy() for column in block)
-            self.filled[at].append(block)
+            self._rows[at].add(block)
             self.found += kept
-            self._done += sum(column.nbytes for column in block)
         for column, dtype in room.rows.items():
             self.arguments[f"rows_{at}_{column}"] = np.empty(0, dtype=dtype)
         self.state[entry] = 0

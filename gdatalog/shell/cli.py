@@ -2,6 +2,8 @@
 
 Exit codes: 0 done (no answers too), 1 the program or its data is wrong, 2 the options are,
 3 device, memory or time, 130 interrupted. Answers go to stdout, all else to stderr.
+
+Above 300 lines, because options and what they lead to stand side by side.
 """
 
 from __future__ import annotations
@@ -75,6 +77,7 @@ class Among(click.Choice):  # type: ignore[type-arg]
 )
 @click.option("--cluster", metavar="WHERE", help="Workers: a Dask scheduler's address, or local.")
 @click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB.")
+@click.option("--temp-directory", metavar="FOLDER", help="Where what is larger lies meanwhile.")
 @click.option("--timeout", metavar="SECONDS", help="How long a run, or a statement, may take.")
 @click.option("--untrusted", is_flag=True, help="For texts of strangers: no files; limits on all.")
 @click.option("-j", "threads", metavar="N", help="Threads; else one for each core.")
@@ -113,6 +116,7 @@ class Options:
     device: str
     cluster: str | None
     memory_limit: str | None
+    temp_directory: str | None
     timeout: str | None
     untrusted: bool
     threads: str | None
@@ -193,6 +197,7 @@ def _connect(options: Options) -> Database:
         return connect(
             device=options.device,
             memory_limit=options.memory_limit,
+            temp_directory=options.temp_directory,
             threads=threads,
             timeout=None if options.timeout is None else parse_seconds(options.timeout),
             cluster=options.cluster,

@@ -5,6 +5,7 @@ All others are for `cli.py`, which reads every option, runs files, and says what
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -94,6 +95,7 @@ _RIGHT: Mapping[str, Callable[[str], object]] = {
     "-j": _is_count,
     "--device": ("auto", "cpu").__contains__,  # a GPU may not be there, or not be usable
     "--memory-limit": _is_size,
+    "--temp-directory": os.path.isdir,
     "--timeout": _is_seconds,
     "--strategy": STRATEGIES.__contains__,
     "--format": FORMATS.__contains__,

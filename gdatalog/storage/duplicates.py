@@ -23,8 +23,9 @@ from gdatalog.storage.selection import rows_among
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import by_stretches
-from gdatalog.watching import working_space
+from gdatalog.watching import watching, working_space
 
+ROOM = 24  # bytes that looking for duplicates takes for each row, at the most
 _PIECE = 1 << 16  # rows that are compared with their neighbours before the next ones are
 MANY = 1 << 27  # rows, of which a sixty-fourth has the hash of another if it has 32 bits
 FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
@@ -46,8 +47,12 @@ def distinct_rows(
     if count < 2:
         return rows, Known.SORTED
     marks = _in_order(rows)
+    if marks is not None and marks.all():
+        return rows, Known.SORTED
+    if watching().account.spill_for(ROOM * count) is not None:
+        return sort_rows(rows), Known.SORTED  # which needs less memory
     if marks is not None:
-        return (rows if marks.all() else tuple(key[marks] for key in rows)), Known.SORTED
+        return tuple(key[marks] for key in rows), Known.SORTED
     if any(map(_ascends, rows)):
         return rows, Known.DISTINCT
     if len(rows) == 1:

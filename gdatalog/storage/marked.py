@@ -12,7 +12,7 @@ from gdatalog.records import replace
 from gdatalog.storage.rows import Columns, Packing
 from gdatalog.storage.table import Array
 from gdatalog.values import INT_MIN
-from gdatalog.watching import working_space
+from gdatalog.watching import watching, working_space
 
 STRETCH = 1 << 22  # marks that are looked at together
 
@@ -101,13 +101,19 @@ class MarkedRows:
     def rows(self, dtypes: list[np.dtype[np.generic]]) -> Columns:
         """The marked rows, sorted."""
         assert self._packing is not None
-        columns = tuple(np.empty(self.count(), dtype=dtype) for dtype in dtypes)
+        count = self.count()
+        spill = watching().account.spill_for(count * sum(dtype.itemsize for dtype in dtypes))
+        spilled = None if spill is None else spill.columns(dtypes)
+        columns = tuple(np.empty(count if spilled is None else 0, dtype=dtype) for dtype in dtypes)
         at = 0
         for start in range(0, len(self._marks), STRETCH):
             found = np.flatnonzero(self._marks[start : start + STRETCH])
             found += start
             rows = self._packing.unpack(found, dtypes)
+            if spilled is not None:
+                spilled.append(rows)
+                continue
             for column, part in zip(columns, rows, strict=True):
                 column[at : at + len(part)] = part
             at += len(found)
-        return columns
+        return columns if spilled is None else spilled.finish()

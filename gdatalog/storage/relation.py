@@ -18,7 +18,6 @@ import numpy as np
 from gdatalog.storage import afar, parts
 from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.coded import Coded, CodedStatistics, hand_on
-from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.device_columns import device_keys
 from gdatalog.storage.dictionary import Dictionary
 from gdatalog.storage.elsewhere import Known
@@ -29,6 +28,7 @@ from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
+from gdatalog.storage.survey import mask
 from gdatalog.storage.surveyed import AfarStatistics
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table, Texts
@@ -37,6 +37,8 @@ from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_na
 from gdatalog.storage.trie_builder import build_trie, trie_of_rows
 from gdatalog.values import TypeName
 from gdatalog.watching import LATE, patiently, watching
+
+SORTED_TRIE = 24  # bytes that making a trie takes for each row and level, at the most
 
 
 class Relation:
@@ -460,12 +462,18 @@ class Relation:
             store.sorted()  # the last column of the rows is the trie's
         elif weighted and len(order) < width:
             store.distinct()  # rows that differ only in dropped columns are counted
+        account = watching().account
+        spill = account.spill_for(self.at_most * SORTED_TRIE * len(order))
+        if spill is not None:
+            from gdatalog.storage.external import trie_of
+
+            return trie_of(store, order, tests, weighted, account, spill)
         in_order = self.sorted and order == tuple(range(len(order)))
         keys = store.as_they_are()
         length = len(keys[0])
         used = [keys[column] for column in order]
         if tests:
-            rows = np.flatnonzero(_mask(keys, tests))
+            rows = np.flatnonzero(mask(keys, tests))
             length = len(rows)
             used = spread(lambda column: column[rows], used, length >= LONG)
         if in_order:
@@ -484,17 +492,9 @@ def _statistics_of(store: RowStore) -> type[Statistics]:
     return parts.PartsStatistics if isinstance(store, parts.Parts) else Statistics
 
 
-def _mask(keys: Columns, tests: Sequence[RowTest]) -> Array:
-    """Which rows pass the tests."""
-    mask = np.ones(len(keys[0]), dtype=np.bool_)
-    for left, op, right in tests:
-        mask &= COMPARE[op](keys[left], keys[right])
-    return mask
-
-
 def _passing(store: RowStore, tests: Sequence[RowTest]) -> int:
     """How many different rows pass the tests."""
     if not tests:
         return store.count  # which brings none of them here
     store.distinct()
-    return int(np.count_nonzero(_mask(store.as_they_are(), tests)))
+    return int(np.count_nonzero(mask(store.as_they_are(), tests)))

@@ -31,9 +31,10 @@ from gdatalog.storage.rows import (
     sort_rows,
     spans_of,
 )
+from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, by_stretches, spread
-from gdatalog.watching import patiently
+from gdatalog.watching import patiently, watching
 
 # Fewer rows than these are sorted at once: it costs nothing, and people see them in order.
 FEW = 1 << 14
@@ -153,7 +154,7 @@ class RowStore:
         away = None if self._here else self._elsewhere
         if away is not None:
             return away.nbytes
-        return sum(column.nbytes for block in self._blocks for column in block)
+        return sum(held_bytes(column) for block in self._blocks for column in block)
 
     def where_they_lie(self) -> tuple[list[Columns], Elsewhere | None]:
         """The rows in any order, in blocks; and the device, if they are nowhere else."""
@@ -177,6 +178,17 @@ class RowStore:
         if self._spans is None:
             self._spans = spans_of(self.blocks)
         return self._spans
+
+    @property
+    def spilled(self) -> bool:
+        """Whether the rows lie in files."""
+        return self._here and bool(self._blocks) and is_spilled(self._blocks[0][0])
+
+    def write_to(self, spill: Spill) -> None:
+        """Has the rows in files."""
+        with self._lock:
+            self._bring()
+            self._blocks = [spill.rows(self._blocks)]
 
     def keep_as_it_is(self) -> None:
         """One block's columns are as wide as they are to be."""
@@ -266,7 +278,13 @@ def joined_column(parts: Sequence[Array], dtype: np.dtype[np.generic] | None = N
         dtype = np.dtype(np.int32 if fits else np.int64)
     if len(parts) == 1 and parts[0].dtype == dtype:
         return parts[0]
-    whole = np.empty(sum(map(len, parts)), dtype=dtype)
+    length = sum(map(len, parts))
+    spill = watching().account.spill_for(length * dtype.itemsize)
+    if spill is not None:
+        from gdatalog.storage.external import joined_spilled
+
+        return joined_spilled(parts, dtype, spill)
+    whole = np.empty(length, dtype=dtype)
     np.concatenate(parts, out=whole, casting="unsafe")
     return whole
 

@@ -25,6 +25,7 @@ Span = tuple[int, int]  # the least and the greatest value of a column
 
 # A set of values in a range this many times as long as the set is marked rather than sorted.
 DENSE = 16
+PACKED = 8  # bytes of a packed row
 FEW = 1 << 16  # rows, up to which NumPy sorts by columns as fast as packed
 STRETCH = 1 << 16  # values that are moved at a time
 PART = 1 << 18  # values of a column that are looked at together
@@ -208,6 +209,19 @@ def merge_rows(blocks: list[Columns]) -> Columns:
 
 
 def _sort_rows(blocks: list[Columns]) -> Columns:
+    dtypes = [np.result_type(*parts) for parts in zip(*blocks, strict=True)]
+    count, width = sum(len(block[0]) for block in blocks), sum(dtype.itemsize for dtype in dtypes)
+    account = watching().account
+    spill = account.spill_for(count * (2 * width + PACKED))
+    if spill is not None:
+        from gdatalog.storage.external import sort_spilled
+
+        return sort_spilled(blocks, account, spill)
+    return sort_in_memory(blocks)
+
+
+def sort_in_memory(blocks: list[Columns]) -> Columns:
+    """The rows of all blocks, sorted and without duplicates. It empties the list."""
     dtypes = [np.result_type(*parts) for parts in zip(*blocks, strict=True)]
     count, width = sum(len(block[0]) for block in blocks), sum(dtype.itemsize for dtype in dtypes)
     if len(dtypes) == 1:

@@ -8,6 +8,8 @@ bits, made when first needed: one sorted search then serves every list. Values o
 first replaced by their rank among the level's distinct values.
 
 Arrays are NumPy's, or a device's: `xp` has the functions on them.
+
+Above 300 lines, because a level and all searches in it share how pairs are packed.
 """
 
 from __future__ import annotations
@@ -18,11 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.spill import held_bytes
 from gdatalog.storage.table import Array
-from gdatalog.watching import patiently
+from gdatalog.watching import patiently, watching
+
+PAIRING = 24  # bytes that packing an entry takes
 
 # 33 bits for a value of 32 bits, so that a bound just outside of them has a place too.
-_SHIFT = 33
+SHIFT = 33
 _BIAS = 1 << 32
 _LOW, _HIGH = -(1 << 31) - 1, 1 << 31
 
@@ -61,8 +66,8 @@ class TrieLevel:
     @property
     def nbytes(self) -> int:
         parts = (self.values, self.offsets, self._pairs, self._domain)
-        size = sum(part.nbytes for part in parts if part is not None)
-        return size + (self._index[1].nbytes if self._index else 0)
+        size = sum(held_bytes(part) for part in parts if part is not None)
+        return size + (int(self._index[1].nbytes) if self._index else 0)
 
     @property
     def longest(self) -> int:
@@ -134,7 +139,13 @@ class TrieLevel:
         """(parent, value) of every entry, packed, ascending."""
         if self._pairs is None:
             here = self.xp is np
-            self._pairs = patiently(len(self), self._paired) if here else self._paired()
+            spill = watching().account.spill_for(PAIRING * len(self)) if here else None
+            if spill is not None:
+                from gdatalog.storage.external import spilled_pairs
+
+                self._pairs = spilled_pairs(self.offsets, self._code, self.values, spill)
+            else:
+                self._pairs = patiently(len(self), self._paired) if here else self._paired()
         return self._pairs
 
     def _paired(self) -> Array:
@@ -146,7 +157,7 @@ class TrieLevel:
             entries = xp.arange(len(self.values))
             parents = xp.searchsorted(self.offsets[1:], entries, side="right")
             parents = parents.astype(xp.int64, copy=False)
-        parents <<= _SHIFT
+        parents <<= SHIFT
         parents |= self._code(self.values)[0]
         return parents
 
@@ -172,7 +183,7 @@ class TrieLevel:
             at = xp.full(len(values), -1, dtype=xp.int64)
             return at
         codes, exact = self._code(values)
-        wanted = (parents.astype(xp.int64) << _SHIFT) | codes
+        wanted = (parents.astype(xp.int64) << SHIFT) | codes
         pairs = self.pairs()
         at = xp.searchsorted(pairs, wanted)
         at[at == len(pairs)] = 0
@@ -186,7 +197,7 @@ class TrieLevel:
         """Where in its parent's list each value would stand; behind an equal one if asked."""
         xp = self.xp
         codes, exact = self._code(values)
-        wanted = (parents.astype(xp.int64) << _SHIFT) | codes
+        wanted = (parents.astype(xp.int64) << SHIFT) | codes
         if after_equal:
             # behind an equal code, unless the code is only the place of an absent value
             wanted += 1 if exact is None else exact.astype(xp.int64)
@@ -265,7 +276,7 @@ class Trie:
     @property
     def nbytes(self) -> int:
         size = sum(level.nbytes for level in self.levels)
-        return size + (self.weights.nbytes if self.weights is not None else 0)
+        return size + (held_bytes(self.weights) if self.weights is not None else 0)
 
 
 def trie_name(

@@ -1,0 +1,249 @@
+"""Columns that lie in temporary files, because they are larger than the memory limit.
+
+A column is written piece by piece to a file that has no name any more, so that nothing is left
+behind however the process ends, and is mapped when it is complete. The operating system holds as
+much of it in memory as it has room for, so the column is not charged to the account (`held_bytes`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from gdatalog.account import Account
+from gdatalog.errors import MemoryLimitError
+from gdatalog.progress import format_bytes
+from gdatalog.storage.table import Array
+
+LARGE_FILES = "/var/tmp"  # where systems that keep /tmp in memory have room for large files
+LEAST_BYTES, LEAST_ROWS = 1 << 20, 1 << 12
+SHORT = 1 << 16  # bytes of a column that stays in memory
+BUFFER = 1 << 20  # bytes that are written at once
+LOOK = 1 << 26  # bytes after which the folder's room is looked at again
+KEPT_FREE = 0.05  # of the disk, which others need
+
+
+class Spill:
+    """A folder for temporary files, and how many bytes were written to them."""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        least: int = LEAST_BYTES,
+        run: int = LEAST_ROWS,
+        short: int = SHORT,
+        always: bool = False,
+    ) -> None:
+        """`folder`: None stands for the system's folder for large temporary files. `least`: fewer
+        bytes than these stay in memory. `run`: no fewer rows are sorted at a time. `short`: a
+        column of no more bytes stays in memory, rather than in a file of its own. `always`: all
+        goes to files, in runs as short as can be, for tests."""
+        self.folder = os.fspath(folder) if folder is not None else default_folder()
+        self.least = least
+        self.run = run
+        self.short = short
+        self.always = always
+        self.written = 0
+        self._lock = Lock()
+
+    def column(self, dtype: Any) -> SpilledColumn:
+        """A new column, without values."""
+        return SpilledColumn(self, np.dtype(dtype))
+
+    def columns(self, dtypes: Iterable[Any]) -> SpilledRows:
+        """New columns of rows, without rows."""
+        return SpilledRows([self.column(dtype) for dtype in dtypes])
+
+    def rows(self, blocks: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
+        """The rows of all blocks, in files."""
+        rows = self.columns(np.result_type(*parts) for parts in zip(*blocks, strict=True))
+        for block in blocks:
+            rows.append(block)
+        return rows.finish()
+
+    def count(self, written: int) -> None:
+        """So many bytes are about to be written; raises if the disk is almost full."""
+        with self._lock:
+            looked = self.written // LOOK if self.written else -1
+            self.written += written
+        if self.written // LOOK != looked:
+            disk = shutil.disk_usage(self.folder)
+            if disk.free - written < KEPT_FREE * disk.total:
+                raise OSError(errno.ENOSPC, f"only {format_bytes(disk.free)} are free")
+
+    def failed(self, error: OSError) -> MemoryLimitError:
+        """What is raised where the folder takes no more."""
+        return MemoryLimitError(
+            f"this needs more than the memory limit, and {self.folder} cannot take what is over it,"
+            f" {format_bytes(self.written)} so far: {error.strerror or error}",
+            hint="make room there, or name another folder: gdatalog.connect(temp_directory=...)"
+            " or --temp-directory",
+        )
+
+
+class SpilledColumn:
+    """A column on its way to a temporary file; a short one stays in memory."""
+
+    __slots__ = ("_file", "_pieces", "_spill", "dtype", "length")
+
+    def __init__(self, spill: Spill, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        self.length = 0
+        self._spill = spill
+        self._file: Any = None
+        self._pieces: list[Array] = []  # of a short column
+
+    def append(self, values: Array) -> None:
+        """Writes values behind those that are there. Short columns keep the array itself."""
+        if not len(values):
+            return
+        self.length += len(values)
+        if self._file is None and self.length * self.dtype.itemsize <= self._spill.short:
+            self._pieces.append(values)
+            return
+        pieces, self._pieces = [*self._pieces, values], []
+        try:
+            self._spill.count(sum(map(len, pieces)) * self.dtype.itemsize)
+            if self._file is None:
+                self._file = _unnamed(self._spill.folder)
+            for piece in pieces:
+                self._file.write(np.ascontiguousarray(piece, dtype=self.dtype).view(np.uint8).data)
+        except OSError as error:
+            raise self._spill.failed(error) from error
+
+    def finish(self) -> Array:
+        """The column, which cannot be changed any more; nothing can be appended to it."""
+        if self._file is None:
+            pieces, self._pieces = self._pieces, []
+            return np.concatenate([np.empty(0, self.dtype), *pieces], dtype=self.dtype)
+        with self._file as file:
+            try:
+                file.flush()
+                return _mapped(file, self.dtype, self.length)
+            except OSError as error:
+                raise self._spill.failed(error) from error
+
+
+class SpilledRows:
+    """Columns of the same rows on their way to temporary files."""
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, columns: Sequence[SpilledColumn]) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return self._columns[0].length
+
+    def append(self, rows: Sequence[Array]) -> None:
+        for column, values in zip(self._columns, rows, strict=True):
+            column.append(values)
+
+    def finish(self) -> tuple[Array, ...]:
+        return tuple(column.finish() for column in self._columns)
+
+
+class Blocks:
+    """Blocks of rows: in memory, or in files from the time on when half of the limit is held."""
+
+    __slots__ = ("_account", "_spilled", "_waiting", "held")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._spilled: list[tuple[Array, ...]] = []
+        self._waiting: list[tuple[Array, ...]] = []  # in memory, all or in part
+        self.held = 0  # bytes, which whoever has the blocks charges
+
+    def __iter__(self) -> Iterator[tuple[Array, ...]]:
+        yield from self._spilled
+        yield from self._waiting
+
+    def add(self, block: tuple[Array, ...]) -> None:
+        self._waiting.append(block)
+        self.held += sum(map(held_bytes, block))
+        spill = self._account.spill_half(self.held)
+        if spill is not None:
+            self._spilled.append(spill.rows(self._waiting))
+            self._waiting, self.held = [], 0
+
+    def take(self) -> list[tuple[Array, ...]]:
+        """All blocks, which are not held here any more."""
+        blocks = list(self)
+        self._spilled, self._waiting, self.held = [], [], 0
+        return blocks
+
+
+class _Mapping:
+    """A file in the address space, as long as some array of it is there.
+
+    Python's own mappings each keep a file open, and there may be thousands.
+    """
+
+    __slots__ = ("__array_interface__", "__weakref__")
+
+    def __init__(self, file: Any, dtype: np.dtype[Any], length: int) -> None:
+        size = length * dtype.itemsize
+        libc = _libc()
+        address = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
+        if address in (None, ctypes.c_void_p(-1).value):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        weakref.finalize(self, libc.munmap, address, size).atexit = False
+        self.__array_interface__ = {
+            "data": (address, True), "shape": (length,), "typestr": dtype.str, "version": 3,
+        }  # fmt: skip
+
+
+@cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [
+        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
+    ]  # fmt: skip
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return libc
+
+
+def _mapped(file: Any, dtype: np.dtype[Any], length: int) -> Array:
+    if os.name == "posix":
+        return np.asarray(_Mapping(file, dtype, length))
+    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype, length)
+
+
+def _unnamed(folder: str) -> Any:
+    """A new file, which goes when it is closed and not mapped any more."""
+    return tempfile.TemporaryFile(dir=folder, prefix="gdatalog-", buffering=BUFFER)
+
+
+def default_folder() -> str:
+    """Where large temporary files go if nobody says: $TMPDIR, else a folder on a disk."""
+    if os.environ.get("TMPDIR") or not os.access(LARGE_FILES, os.W_OK):
+        return tempfile.gettempdir()
+    return LARGE_FILES
+
+
+def is_spilled(values: Any) -> bool:
+    """Whether an array lies in a mapped file."""
+    base = values
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base, _Mapping | mmap.mmap) or isinstance(
+        getattr(base, "obj", None), mmap.mmap
+    )
+
+
+def held_bytes(values: Any) -> int:
+    """The bytes of memory that an array holds: none if it lies in a file."""
+    return 0 if isinstance(values, np.ndarray) and is_spilled(values) else int(values.nbytes)

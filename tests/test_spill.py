@@ -1,0 +1,210 @@
+"""What is larger than the memory limit lies in temporary files, and the answers are the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import gdatalog
+from gdatalog.account import Account
+from gdatalog.storage import spill as spilling
+from gdatalog.storage.external import merged_runs, sort_spilled, trie_of
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns, merge_rows
+from gdatalog.storage.spill import Blocks, Spill, is_spilled
+from tests import test_engine_oracle as oracle
+from tests.draw import Drawn, aggregate_programs, programs
+from tests.draw_recursion import recursions
+from tests.interpreted import interpreted
+from tests.test_recursion import WAYS
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+
+
+def always() -> Spill:
+    """All rows in files, in runs of eight."""
+    return Spill(least=0, run=8, short=0, always=True)
+
+
+def drawn_blocks(draw: random.Random) -> list[Columns]:
+    """Blocks of rows: narrow and wide, dense and sparse, some of them in order."""
+    width, most = draw.randint(1, 3), draw.choice([3, 50, 1 << 30, 1 << 62])
+    blocks = []
+    for _ in range(draw.randint(1, 4)):
+        dtype = np.int32 if most <= 1 << 30 and draw.random() < 0.5 else np.int64
+        rows = [
+            [draw.randint(-most, most) for _ in range(width)] for _ in range(draw.randint(1, 60))
+        ]
+        if draw.random() < 0.2:
+            rows.sort()
+        blocks.append(tuple(np.array(column, dtype=dtype) for column in zip(*rows, strict=True)))
+    return blocks
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_rows_sorted_and_indexed_in_files(seed: int) -> None:
+    draw = random.Random(seed)
+    blocks, spill = drawn_blocks(draw), always()
+    account = Account(0, spill)
+    expected = merge_rows(list(blocks))
+    found = sort_spilled(list(blocks), account, spill)
+    for left, right in zip(expected, found, strict=True):
+        assert left.tolist() == right.tolist() and is_spilled(right)
+    width = len(expected)
+    names, types = tuple("abc"[:width]), ("int",) * width
+    whole = Relation.of_blocks(names, types, [expected], len(expected[0]), True)
+    count = sum(len(block[0]) for block in blocks)
+    for _ in range(4):
+        order = tuple(draw.sample(range(width), draw.randint(1, width)))
+        tests = (
+            ((0, draw.choice(["<", "!=", "="]), 1),) if width > 1 and draw.random() < 0.5 else ()
+        )
+        weighted = draw.random() < 0.5
+        store = Relation.of_blocks(names, types, blocks, count).store
+        made = whole.trie(order, tests, weighted)
+        same = trie_of(store, order, tests, weighted, account, spill)
+        assert same.total == made.total and (same.weights is None) == (made.weights is None)
+        if made.weights is not None and same.weights is not None:
+            assert same.weights.tolist() == made.weights.tolist()
+        for mine, its in zip(made.levels, same.levels, strict=True):
+            assert mine.values.tolist() == its.values.tolist()
+            assert mine.offsets.tolist() == its.offsets.tolist()
+            assert mine.pairs().tolist() == its.pairs().tolist()
+
+
+def test_a_merge_holds_a_part_of_the_rows() -> None:
+    draw = np.random.default_rng(5)
+    runs = [(np.unique(draw.integers(0, 1 << 40, 5000)),) for _ in range(7)]
+    pieces = [piece for (piece,) in merged_runs(runs, 1000)]
+    assert max(map(len, pieces)) <= 1000
+    assert (
+        np.concatenate(pieces).tolist() == np.unique(np.concatenate([r for (r,) in runs])).tolist()
+    )
+
+
+def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+    strategy = ("levelwise", "lftj", "auto")[number % 3]
+    with gdatalog.connect(device="cpu", threads=1 + number % 2) as db:
+        db._workspace.spill = always()
+        db._workspace.force(strategy=strategy)
+        db._workspace.chunk_rows = (None, 3)[number // 3 % 2]
+        return oracle.answers(db, text, data, defined)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def not_compiled() -> Iterator[None]:
+    with interpreted():
+        yield
+
+
+@pytest.mark.drawn
+@oracle.share(20)
+@given(programs())
+def test_programs(drawn: Drawn) -> None:
+    oracle.agrees_in(run, drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(10)
+@given(aggregate_programs())
+def test_aggregates(drawn: Drawn) -> None:
+    oracle.agrees_in(run, drawn)
+
+
+LOCAL = [name for name, way in WAYS.items() if not way.asked and not way.followed]
+
+
+@pytest.mark.drawn
+@settings(oracle.share(20))
+@given(recursions())
+def test_recursion_in_every_way(drawn: Drawn) -> None:
+    way = WAYS[LOCAL[drawn.seed % len(LOCAL)]]
+
+    def spilled(text: str, data: oracle.Data, defined: set[str], number: Any) -> oracle.Relations:
+        with way.database(number) as db:
+            db._workspace.spill = always()
+            return oracle.answers(db, text, data, defined)
+
+    oracle.agrees_in(spilled, drawn)
+
+
+# ------------------------------------------------------------------------------------- files
+
+
+def test_a_limit_and_what_is_larger(tmp_path: Path) -> None:
+    text = "all(x, y) <- n(x), n(y), x != y."
+    with gdatalog.connect(device="cpu", memory_limit="1MiB", temp_directory=tmp_path) as db:
+        db["n"] = [(i,) for i in range(600)]
+        found = db.query(text)
+        assert len(found) == 359_400
+        assert found.df().sum().tolist() == [599 * 599 * 300, 599 * 599 * 300]
+        assert db._workspace.spill is not None and db._workspace.spill.written >= 2_875_200
+        assert not list(tmp_path.iterdir())  # the files have no names
+        assert db.query("n(x), x < 3").fetchall() == [(0,), (1,), (2,)]
+    with gdatalog.connect(device="cpu", memory_limit="1MiB", temp_directory="") as db:
+        db["n"] = [(i,) for i in range(1000)]
+        with pytest.raises(gdatalog.MemoryLimitError):
+            db.query(text)
+
+
+def test_a_full_disk_is_an_error_and_the_next_query_works(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with gdatalog.connect(device="cpu", memory_limit="1MiB", temp_directory=tmp_path) as db:
+        db["n"] = [(i,) for i in range(600)]
+        text = "all(x, y) <- n(x), n(y), x != y."
+        monkeypatch.setattr(spilling, "KEPT_FREE", 1.0)
+        with pytest.raises(gdatalog.MemoryLimitError, match="cannot take what is over it") as told:
+            db.query(text)
+        assert "temp_directory=" in str(told.value)
+        assert not list(tmp_path.iterdir())
+        monkeypatch.undo()
+        assert len(db.query(text)) == 359_400
+
+
+def test_strangers_write_no_files() -> None:
+    with gdatalog.connect(untrusted=True, memory_limit="1MiB") as db:
+        db["n"] = [(i,) for i in range(1000)]
+        with pytest.raises(gdatalog.MemoryLimitError):
+            db.query("all(x, y) <- n(x), n(y), x != y.")
+
+
+def test_blocks_are_held_until_half_of_the_limit_is() -> None:
+    spill = Spill(least=0, short=0)
+    account = Account(1 << 16, spill)
+    rows = Blocks(account)
+    block = (np.arange(1024), np.arange(1024))
+    rows.add(block)
+    assert rows.held == 1 << 14 and not spill.written
+    account.charge("indexes", 1 << 15)
+    account.charge("blocks", 1 << 15)
+    rows.add(block)
+    assert rows.held == 0 and spill.written == 1 << 15
+    rows.add((np.arange(2), np.arange(2)))
+    found = rows.take()
+    assert [len(first) for first, _ in found] == [2048, 2] and is_spilled(found[0][0])
+    assert rows.take() == [] and rows.held == 0
+
+
+def test_columns_of_files_are_kept_while_somebody_reads_them() -> None:
+    spill = always()
+    column = spill.column(np.int64)
+    for start in range(0, 1000, 100):
+        column.append(np.arange(start, start + 100))
+    whole = column.finish()
+    part = whole[500:510]
+    del whole, column
+    assert part.tolist() == list(range(500, 510))
+    assert is_spilled(part) and not is_spilled(part + 0)
+    with pytest.raises(ValueError, match="read-only"):
+        part[0] = 1
+    assert len(spill.column(np.int32).finish()) == 0
