@@ -126,7 +126,9 @@ class Splits(StratumRun):
     def shared(self) -> Shared | None:
         """The devices that take parts of the values, if there are several and it is worth it."""
         context = self.context
-        return shared_by(context.device.members, OFTEN * self.read_rows, context.tuning)
+        members = context.device.members
+        rows = OFTEN * self.read_rows if len(members) > 1 else 0.0
+        return shared_by(members, rows, context.tuning)
 
     # ---------------------------------------------------------------------------------- seeds
 
