@@ -205,7 +205,7 @@ class Scheduler:
             raise self.of_scheduler
 
 
-WELL = (sys.version.split()[0], gd.__version__, 16 << 30, roster.sources())
+WELL = (sys.version.split()[0], gd.__version__, 16 << 30, roster.sources(), False)
 MISSING = ModuleNotFoundError("No module named 'gdatalog'", name="gdatalog")
 
 

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
+from gdatalog.cluster.replicated.cutting import Cutting
 from gdatalog.cluster.workers import devices
+from gdatalog.cluster.workers.connection import Connection
 from gdatalog.engine.device import CPU
 from gdatalog.engine.devices import Opened
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.records import replace
 from tests.cuda_host import HostDriver, needs_compiler
 
 EDGES = [(i, j) for i in range(24) for j in range(24) if (i * 7 + j * 5) % 3 and i != j]
@@ -92,7 +95,7 @@ def test_what_a_gpu_cannot_hold_is_run_on_the_cpu(monkeypatch: pytest.MonkeyPatc
             raise gd.MemoryLimitError("cuda:0 has no memory left")
         return "done"
 
-    assert devices.on_device("auto", None, {}, run) == "done"  # type: ignore[arg-type]
+    assert devices.on_device("auto", (), {}, run) == "done"
 
 
 class Cards:
@@ -140,3 +143,50 @@ def test_a_gpu_is_locked_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     ]
     for file in mine:
         file.close()
+
+
+CLOSURES = [
+    "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _).",
+    "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z).",
+    "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). q(x, count()) <- p(x, _).",
+]
+
+
+@needs_compiler
+@pytest.mark.host
+@pytest.mark.parametrize(
+    "text", [CLOSURES[0], *(pytest.param(text, marks=pytest.mark.slow) for text in CLOSURES[1:])]
+)
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_fixpoint_is_followed_on_the_workers_gpus(
+    text: str, busy: bool, threads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With few values for its tiles a worker takes its CPU."""
+    gpu = Gpu(HostDriver())
+    launched = gpu.driver.launches  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        devices, "own_device", lambda asked: Opened(gpu if asked == "auto" else CPU, "for a test")
+    )
+    edges = [(x, x + 1) for x in range(60)]
+    with gd.connect(device="cpu") as here, gd.connect(cluster=threads) as there:
+        for db in (here, there):
+            db["E"] = edges
+        there._workspace.tune(partitioned_from=0, tiles_from=0, tiles_busy=1 if busy else 10_000)
+        monkeypatch.setattr(Connection, "gpus", True)
+        assert sorted(there.query(text).fetchall()) == sorted(here.query(text).fetchall())
+        told = str(there.profile(text))
+        assert "over 1 worker, each of which takes stretches" in str(there.explain(text))
+        assert ("on 2 workers with GPUs" in told) == busy
+    assert (gpu.driver.launches > launched) == busy  # type: ignore[attr-defined]
+
+
+def test_fewer_pieces_for_gpus() -> None:
+    with gd.connect(device="cpu") as db:
+        db["E"] = [(x, y % 400) for x in range(400) for y in range(x, x + 9)]
+        text = "n(count()) <- E(a,b), E(b,c), E(c,d), E(d,a)."
+        ((rule,),) = (stratum.rules for stratum in db.explain(text).strata)
+        (join,) = rule.plan.joins
+        tries = {ref: db._workspace.stored["E"].trie(ref.columns) for ref in join.tries}
+        join = replace(join, cost=1e12)
+        counts = [len(Cutting(join, tries, None, 2, gpus).all()) for gpus in (False, True)]
+        assert 3 * counts[1] < counts[0]

@@ -52,7 +52,8 @@ class Here:
     def __init__(self, slots: int = 2) -> None:
         self.slots = slots
         self.workers = self.threads = {"here": slots}
-        self.connection = SimpleNamespace(client=SimpleNamespace(status="running"), device="cpu")
+        client = SimpleNamespace(status="running")
+        self.connection = SimpleNamespace(client=client, device="cpu", gpus=False)
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
 

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gdatalog as gd
+from benchmarks import several_gpus
 from benchmarks.gpu import __main__ as program
 from benchmarks.gpu import breakdown, machine, sectors
 from benchmarks.gpu.clocks import Clocked, under_half
@@ -22,6 +24,8 @@ from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.sort_merge import SortMerge
 from benchmarks.patterns import P1, P3, clique
 from gdatalog.errors import Error
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.group import Group
 from tests import data
 from tests.cuda_host import HostDriver, needs_compiler
 
@@ -347,3 +351,50 @@ def test_without_a_gpu_it_says_so(
     monkeypatch.setattr(program, "gpu_driver", none)
     assert program.main([]) == 0
     assert "no benchmark on a GPU: there is no GPU here" in capsys.readouterr().err
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_one_gpu_beside_two(capsys: pytest.CaptureFixture[str]) -> None:
+    """On devices that are not there: it runs, and answers are compared."""
+    opened: list[dict[str, Any]] = []
+
+    def connect(**told: Any) -> gd.Database:
+        opened.append(told)
+        if told.get("cluster") is not None:
+            return gd.connect(device="cpu")
+        db = gd.connect(device="cpu")
+        drivers = [HostDriver(number=n) for n in range(1 + told["device"].count(","))]
+        db._workspace.device = Group(drivers) if drivers[1:] else Gpu(drivers[0])
+        db._workspace.tune(shared_from=0)
+        return db
+
+    asked = ["--small", "--times", "1", "--only"]
+    assert several_gpus.main([*asked, "P4"], connect) == 0
+    assert [told["device"] for told in opened] == ["cuda:0", "cuda:0,1", "cuda"]
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("P4, a small graph: ") and line.endswith("x")
+    assert " one GPU " in line and " two GPUs " in line and " through Dask " in line
+    assert several_gpus.main([*asked, "closure of usroads", "--no-dask"], connect) == 0
+
+
+def test_what_is_asked_of_two_gpus(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seconds(one: float, two: float, dask: float) -> dict[str, float]:
+        return {several_gpus.ONE: one, several_gpus.TWO: two, several_gpus.DASK: dask}
+
+    best = {work.name: seconds(1.0, 0.5, 1.01) for work in several_gpus.WORKS}
+    assert all(met for _, met in several_gpus.verdicts(best))
+    best["P4"] = seconds(1.0, 0.6, 1.03)
+    missed = [told for told, met in several_gpus.verdicts(best) if not met]
+    assert missed == [
+        "P4: 1.67x, 1.8x was asked for",
+        "P4, through Dask: +30.0 ms beside one GPU, at most +20 ms was asked for",
+    ]
+    counts = iter(range(100))
+    monkeypatch.setattr(several_gpus, "seconds_of", lambda db, text: (next(counts), 0.5))
+    small = ["--devices", "cpu", "cpu", "--small", "--no-dask", "--only", "K5"]
+    assert several_gpus.main(small) == 1
+    assert "the answers differ" in capsys.readouterr().out
+    assert several_gpus.main(["--devices", "cuda:", "cpu", "--no-dask"]) == 2

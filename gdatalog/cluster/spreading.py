@@ -165,7 +165,9 @@ class Spreading:
             return None
         if fits_nowhere(plan, inputs):
             return "partitioned", False
-        patient = cost < context.tuning.spread_from or limit is not None
+        gpus, tuning = self.connection.gpus, context.tuning
+        least = tuning.spread_gpus_from if gpus else tuning.spread_from
+        patient = cost < least or limit is not None
         if patient and (cost < context.tuning.spread_never or context.device is not CPU):
             return None
         whole = fits_workers(plan, inputs, self.stock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.recursion.owners import Owners, afar_of, refusal_of
-from gdatalog.cluster.recursion.stretches import Stretches
+from gdatalog.cluster.recursion.stretches import Stretches, device_for
 from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.engine.best import Best
 from gdatalog.engine.device import CPU
@@ -35,6 +35,8 @@ def placement_of(pool: Pool, splits: Splits) -> OnWorkers | None:
     why, least = "", tuning.rounds_spread_threads * context.knobs.workers
     if any(isinstance(table, Best) for table in splits.tables.values()):
         why = "best values are improved in place"
+    elif by is not None and _on_gpus(pool, splits):
+        until = ()
     elif splits.split is not None and pool.slots > 1:
         until = (Rows(tuning.partitions_spread_from), *until)
     elif splits.split is None and pool.slots >= least:
@@ -42,6 +44,12 @@ def placement_of(pool: Pool, splits: Splits) -> OnWorkers | None:
     else:
         why = "there are too few threads elsewhere"
     return OnWorkers(len(pool.workers), by, parted, until, why, refusal)
+
+
+def _on_gpus(pool: Pool, splits: Splits) -> bool:
+    """Whether workers' GPUs take the values of a partitioned fixpoint at once."""
+    gpus = pool.connection.gpus and device_for(pool, splits) != "cpu"
+    return gpus and splits.read_rows >= splits.context.tuning.tiles_from
 
 
 def _too_many(splits: Splits) -> bool:

@@ -19,7 +19,8 @@ import numpy as np
 from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
 from gdatalog.cluster.replicated.harvest import stays_afar
 from gdatalog.cluster.rows.exchange import parts_of, size_of
-from gdatalog.cluster.rows.texts import asks_for_ranks, texts_for
+from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
+from gdatalog.cluster.workers.devices import on_device, rows_here
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.context import ExecutionContext, StratumInputs
@@ -31,6 +32,7 @@ from gdatalog.engine.seeds import Grouped
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import NO_PARTS, Parts
 from gdatalog.errors import MemoryLimitError
+from gdatalog.executors.failure import NotOnDevice
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.tuning import Tuning
@@ -51,6 +53,7 @@ PARTS = 8  # stretches for each thread of a worker
 BUDGET = 1.0  # seconds, after which a call gives what it has
 SMALL = 1 << 16  # bytes of rows that come along with what is told of a call
 PIECES, GROWING, SHORT = 16, 4, 0.1  # a stretch is run piece by piece, longer ones if it is short
+GPU_PARTS = 2  # stretches for each GPU, which follows very many values at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class Task:
     knobs: Knobs
     counts: bool  # whether only the numbers of rows are asked for
     tuning: Tuning = Tuning()
+    device: str = "cpu"  # of workers: "cpu", "auto" or "cuda"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,12 @@ class Seeds:
         columns = {at: column[start:end] for at, column in self.columns.items()}
         return Seeds(self.values[first:last], self.starts[first : last + 1] - start, columns)
 
-    def grouped(self) -> Grouped | None:
-        return Grouped(self.values, self.starts, self.columns) if len(self.values) else None
+    def grouped(self, xp: Any) -> Grouped | None:
+        """The same on a device."""
+        if not len(self.values):
+            return None
+        columns = {at: xp.asarray(column) for at, column in self.columns.items()}
+        return Grouped(xp.asarray(self.values), xp.asarray(self.starts), columns)
 
 
 @dataclass(slots=True)
@@ -96,6 +104,7 @@ class Followed:
     rows: dict[str, Columns]
     counts: dict[str, Array]
     seconds: float = 0.0
+    gpu: bool = False
 
 
 @dataclass(slots=True)
@@ -130,6 +139,7 @@ class Stretches:
         self.splits = splits
         self.counts = counts
         self.seconds = 0.0  # of all workers together
+        self.calls = self.gpu_calls = 0
 
     @property
     def serves(self) -> bool:
@@ -212,7 +222,7 @@ class Stretches:
         memory, knobs = memory_of(self.pool, limits), replace(context.knobs, threads=1)
         task = Task(
             splits.stratum, own, tuple(splits.later), params, memory, knobs,
-            self.counts, context.tuning,
+            self.counts, context.tuning, device_for(self.pool, splits),
         )  # fmt: skip
 
         def call(low: int, high: int) -> Call:
@@ -239,6 +249,8 @@ class Stretches:
                 here = self.counts or told.part.rows
                 found.append(_Part(low, told, None if here else kept, args))
                 self.seconds += told.part.seconds
+                self.calls += 1
+                self.gpu_calls += told.part.gpu
                 held += told.nbytes if here else 0
                 limits.charge("blocks", held)
                 for start, end in pairwise(self._cuts(low + told.part.done, high, 2)):
@@ -259,7 +271,7 @@ class Stretches:
 
     @property
     def _wanted(self) -> int:
-        return PARTS * self.pool.slots
+        return (GPU_PARTS if self.pool.connection.gpus else PARTS) * self.pool.slots
 
     def _of(self, seeds: Seeds, low: int, high: int) -> Seeds:
         """The rows of the values from one number on, below another."""
@@ -288,6 +300,13 @@ class Stretches:
         workers = self.pool.slots
         name = f"a fixpoint for each {splits.split_by()}"
         told = f"{name}, on {workers} worker{'s' * (workers > 1)}"
+        if self.gpu_calls:
+            some = (
+                ""
+                if self.gpu_calls == self.calls
+                else f" for {self.gpu_calls} of {self.calls} calls"
+            )
+            told += f" with GPUs{some}"
         record = splits.record
         record.way = Way(told, len(self._values), "values", workers, seconds=seconds)
         record.end(dict(rows))
@@ -307,6 +326,11 @@ def memory_of(pool: Pool, limits: Limits, threads: int = 1) -> int:
     return budget if limits.memory is None else min(budget, limits.memory)
 
 
+def device_for(pool: Pool, splits: Splits) -> str:
+    """Where workers follow a fixpoint's values: on their CPUs where rules look into texts."""
+    return "cpu" if any(map(reads_texts, splits.later)) else pool.connection.device
+
+
 def _seeds_of(group: Grouped | None) -> Seeds:
     if group is None:
         return Seeds(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64), {})
@@ -320,28 +344,42 @@ def _seeds_of(group: Grouped | None) -> Seeds:
 class _Here(Splits):
     """The same fixpoint on a worker, which is given plans and tries."""
 
-    def __init__(self, task: Task, tries: Mapping[TrieRef, Trie], symbols: SymbolTable) -> None:
+    def __init__(
+        self,
+        task: Task,
+        tries: Mapping[TrieRef, Trie],
+        symbols: SymbolTable,
+        device: Device = CPU,
+    ) -> None:
         limits, scope = Limits(memory=task.memory), Scope(symbols, task.params)
-        context = ExecutionContext(limits, scope, knobs=task.knobs, tuning=task.tuning)
+        context = ExecutionContext(
+            limits, scope, knobs=task.knobs, device=device, tuning=task.tuning
+        )
         super().__init__(task.stratum, StratumInputs(context, task.schemas, {}, _no_relation))
         self.later = list(task.plans)
         self.tries = tries
+
+    @property
+    def read_rows(self) -> int:
+        """How many rows the rules bring."""
+        return sum({id(trie): trie.total for trie in self.tries.values()}.values())
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         return self.tries[ref]
 
     def piece(self, seeds: Mapping[str, Seeds], counts: bool) -> Followed | None:
         """What comes of all of some values."""
-        task = self.task({name: part.grouped() for name, part in seeds.items()}, counts=counts)
+        xp = self.ops.xp
+        task = self.task({name: part.grouped(xp) for name, part in seeds.items()}, counts=counts)
         found = None if task is None else self._follow(task)
         if task is None or found is None:
             return None
         names = self.stratum.relations
         if counts:
-            numbers = {name: task.beside[f"counts_{at}"] for at, name in enumerate(names)}
+            numbers = {name: brought(task.beside[f"counts_{at}"]) for at, name in enumerate(names)}
             return Followed(len(task.values), {}, numbers)
         arities = {name: self.inputs.schemas[name].arity for name in names}
-        rows = {name: _joined([found[name]], arities[name]) for name in names}
+        rows = {name: _joined([_brought(found[name])], arities[name]) for name in names}
         return Followed(len(task.values), rows, {})
 
 
@@ -389,11 +427,24 @@ def _followed(
     symbols: SymbolTable,
     budget: float | None,
 ) -> Followed | None:
-    began = perf_counter()
-    here = _Here(task, tries, symbols)
+    def run(device: Device, tries: Mapping[TrieRef, Trie]) -> Followed | None:
+        here = _Here(task, tries, symbols, device)
+        found = _piece_by_piece(here, task, seeds, budget)
+        if found is None and device is not CPU:
+            raise NotOnDevice("a few values that lead far, or loops that cannot be printed")
+        return found
+
+    return on_device(task.device, task.plans, tries, run)
+
+
+def _piece_by_piece(
+    here: _Here, task: Task, seeds: Mapping[str, Seeds], budget: float | None
+) -> Followed | None:
+    began, gpu = perf_counter(), here.context.device is not CPU
     values = np.unique(np.concatenate([part.values for part in seeds.values()]))
     parts: list[Followed] = []
-    at, size = 0, -(-len(values) // PIECES)
+    # A GPU is busy with many values at once: it has all of them as one piece.
+    at, size = 0, len(values) if gpu else -(-len(values) // PIECES)
     while at < len(values) and (budget is None or not parts or perf_counter() - began < budget):
         end = min(len(values), at + size)
         low, last = int(values[at]), int(values[end - 1])
@@ -413,7 +464,12 @@ def _followed(
             blocks = [part.rows[name] for part in parts]
             found = Blocks(blocks, sum(len(block[0]) for block in blocks))
             rows[name] = _joined([found], task.schemas[name].arity)
-    return Followed(at, rows, counts, perf_counter() - began)
+    return Followed(at, rows, counts, perf_counter() - began, gpu)
+
+
+def _brought(found: Blocks) -> Blocks:
+    """Rows of whichever device on the host."""
+    return Blocks(list(map(rows_here, found.blocks)), found.count)
 
 
 def _joined(parts: Sequence[Blocks], arity: int) -> Columns:

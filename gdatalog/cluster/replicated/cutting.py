@@ -19,6 +19,8 @@ from gdatalog.storage.trie import Trie
 
 COST = 1e6  # of a piece, in rows looked at: some milliseconds
 FEWEST, MOST = 8, 64  # pieces for each thread of the workers
+# The same for workers with GPUs: each piece costs a launch, and a GPU is busy with much at once.
+GPU_COST, GPU_FEWEST, GPU_MOST = 2e8, 4, 16
 AGAIN = 8  # pieces that one becomes which was too much
 DEEP = 6  # times that a piece is cut again: what does not fit into memory then never will
 HUB = 0.5  # of a thread's whole share: a value that costs more is cut by the next variable
@@ -57,13 +59,19 @@ class Cutting:
     """What is left to do of a join's space."""
 
     def __init__(
-        self, join: JoinPlan, tries: Mapping[TrieRef, Trie], scope: Any, slots: int
+        self,
+        join: JoinPlan,
+        tries: Mapping[TrieRef, Trie],
+        scope: Any,
+        slots: int,
+        gpus: bool = False,
     ) -> None:
-        """`slots`: how many pieces can be at work at once."""
+        """`slots`: how many pieces can be at work at once; `gpus`: on GPUs."""
         self.join, self.tries, self.scope, self.slots = join, tries, scope, slots
         level = next_level(join, tries, {}, scope)
         self.total = max(1.0, join.cost)
-        wanted = int(min(max(self.total / COST, FEWEST * slots), MOST * slots))
+        cost, fewest, most = (GPU_COST, GPU_FEWEST, GPU_MOST) if gpus else (COST, FEWEST, MOST)
+        wanted = int(min(max(self.total / cost, fewest * slots), most * slots))
         pieces = [Piece(self.total)]
         if level is not None and len(level.values):
             pieces = _cut(level, {}, self.total, 0, len(level.values), wanted)

@@ -115,7 +115,8 @@ class SpreadRun(Run):
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
         sealed, table = self.task(number, mode, limit, self.limits.memory or 1 << 40)
         placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
-        cutting = Cutting(join, tries, self.scope, self.pool.slots)
+        gpus = self.pool.connection.gpus and self.context.device.refuses(self.plan) is None
+        cutting = Cutting(join, tries, self.scope, self.pool.slots, gpus)
         work = Work(self.plan.relation, sealed, placed, table, self.keep)
         for found in Handing(self.pool, self.limits, work, cutting).run():
             self._take(number, mode, found)

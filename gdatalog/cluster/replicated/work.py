@@ -91,7 +91,7 @@ def look_through(
     def run(device: Device, tries: Mapping[TrieRef, Trie]) -> Found:
         return _Call(opened, tries, table, device, given).run(wanted, seconds, firm, claims)
 
-    return on_device(opened.task.device, opened.task.plan, tries, run)
+    return on_device(opened.task.device, (opened.task.plan,), tries, run)
 
 
 def as_told(

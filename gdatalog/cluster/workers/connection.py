@@ -77,6 +77,11 @@ class Connection:
         """The bytes that a call may hold, on whichever worker."""
         return min(worker.budget for worker in self.workers)
 
+    @property
+    def gpus(self) -> bool:
+        """Whether each worker uses a GPU, as far as is known before it is asked to."""
+        return self.device != "cpu" and all(worker.gpu for worker in self.workers)
+
     def again(self) -> None:
         """Looks at the workers once more."""
         if self.client.status != "running":

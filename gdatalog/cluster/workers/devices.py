@@ -6,7 +6,7 @@ It is opened once for a process. Calls use a GPU one after the other, and give a
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -35,7 +35,7 @@ _copies: WeakKeyDictionary[Trie, Trie] = WeakKeyDictionary()
 
 def on_device(
     asked: str,
-    plan: RulePlan,
+    plans: Sequence[RulePlan],
     tries: Mapping[TrieRef, Trie],
     run: Callable[[Device, Mapping[TrieRef, Trie]], Made],
 ) -> Made:
@@ -46,7 +46,7 @@ def on_device(
     """
     opened = own_device(asked)
     device = opened.device
-    if device is not CPU and device.refuses(plan) is None:
+    if device is not CPU and not any(map(device.refuses, plans)):
         try:
             with _using, opened.use():
                 return run(device, {ref: _copy(trie, device) for ref, trie in tries.items()})

@@ -25,7 +25,8 @@ _SOURCES = (
 # Evaluated where gdatalog may be missing, by a Python that may be another: a text.
 _LOOK = (
     "(__import__('platform').python_version(), __import__('gdatalog').__version__, "
-    f"__import__('distributed.system').system.MEMORY_LIMIT, {_SOURCES})"
+    f"__import__('distributed.system').system.MEMORY_LIMIT, {_SOURCES}, "
+    "not __import__('gdatalog.engine.no_gpu').engine.no_gpu.plainly_none())"
 )
 _PYTHON = "{}.{}".format(*sys.version_info)
 
@@ -33,13 +34,14 @@ _PYTHON = "{}.{}".format(*sys.version_info)
 @dataclass(frozen=True, slots=True)
 class Worker:
     """A process that runs so many calls at once. `memory`: the bytes that it may hold, as Dask was
-    told, or else its share of its machine's."""
+    told, or else its share of its machine's. `gpu`: whether its machine may have a GPU."""
 
     address: str
     name: str
     host: str
     threads: int
     memory: int
+    gpu: bool = False
 
     @property
     def budget(self) -> int:
@@ -82,6 +84,7 @@ def look(client: Any) -> tuple[Worker, ...]:
             of["host"],
             of["nthreads"],
             of["memory_limit"] or found[address][2] // mates[of["host"]],
+            found[address][4],
         )
         for address, of in sorted(told.items(), key=lambda item: _natural(item[1]["name"]))
     )
@@ -137,7 +140,7 @@ def problem_of(found: Any) -> tuple[str, str] | None:
         if not missing:
             told = f"gdatalog cannot be imported there: {type(found).__name__}: {found}"
         return told, f"install gdatalog {VERSION} there too, in the Python that it runs in"
-    python, version, _, files = found
+    python, version, _, files, *_ = found
     if ".".join(python.split(".")[:2]) != _PYTHON:
         told = f"its Python is {python}, and here it is {sys.version.split()[0]}"
         return told, f"start it with a Python {_PYTHON}"
