@@ -101,6 +101,25 @@ def test_queries_are_run_on_a_gpu_that_is_well(monkeypatch):
     ]  # fmt: skip
 
 
+def test_several_gpus_are_tried_together(monkeypatch):
+    opened = []
+
+    def connect(device):
+        opened.append(device)
+        return gd.Database(device="cpu")
+
+    monkeypatch.setattr("gdatalog.opening.query", lambda *args, **kwargs: gd.query(SIMPLE))
+    monkeypatch.setattr("gdatalog.opening.connect", connect)
+    card = Card("NVIDIA H200", 143_771 << 20, (9, 0))
+    packages = (("cupy-cuda13x", "14.2.0"),)
+    for cards in ((card,), (card, card)):
+        probe = Probe(None, True, True, None, None, (13, 0), cards, packages, None, 13, (13, 0))
+        found = seen(monkeypatch, probe)
+        assert ("one on all 2 together" in found) == (len(cards) > 1)
+    assert re.fullmatch(r"answered in \d+\.\d s", found["one on all 2 together"].found)
+    assert opened == ["cuda:all"]
+
+
 def test_kept_kernels_are_told_of_and_cleared(monkeypatch, tmp_path):
     monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path))
     (tmp_path / "kernels").mkdir()

@@ -362,3 +362,12 @@ def test_a_call_is_stopped_on_all_devices(stopped: int, stops: int) -> None:
             db.query(CLOSURE).fetchall()
         assert not device._under_way
         assert answer(db, CLOSURE) == expected(CLOSURE)
+
+
+def test_a_device_without_room_for_copies_is_not_asked() -> None:
+    device = group(3)
+    device.others[0].driver.memory = 100  # type: ignore[attr-defined]
+    with database(device) as db:
+        db["E"] = EDGES
+        assert answer(db, TRIANGLES) == expected(TRIANGLES)
+        assert [gpu.driver.launches > 0 for gpu in device.others] == [False, True]  # type: ignore[attr-defined]

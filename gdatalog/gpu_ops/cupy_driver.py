@@ -97,6 +97,7 @@ class CupyDriver:
         self.number = number
         self.xp: Any = import_cupy()
         self.relief: Callable[[], None] = lambda: None
+        self.spins = True
         with self.use():
             device = self.xp.cuda.Device(number)
             found = device.attributes
@@ -172,7 +173,7 @@ class CupyDriver:
                         break
                     if asked is None:
                         poll()
-                    if perf_counter() - started > BUSY:
+                    if not self.spins or perf_counter() - started > BUSY:
                         sleep(PAUSE)
                 except BaseException as problem:
                     if asked is not None or _cudas(problem):

@@ -45,6 +45,9 @@ class Driver(Protocol):
     # Lets go of memory that is not in use. Where an allocation fails it is called, and the
     # allocation tried once more.
     relief: Callable[[], None]
+    # Whether a thread that waits for a short kernel looks at it all the time. Where several threads
+    # wait, each would keep the others from starting theirs.
+    spins: bool
 
     def use(self) -> AbstractContextManager[None]:
         """Within, this thread works on this device."""

@@ -157,7 +157,9 @@ class Group(Gpu):
         parts = (1 + len(self.others)) * shared.pieces
         claims, stop = self.claims(), Event()
         helpers = [
-            Helper(gpu, self.copies[gpu.name], tries, beside, limits, stop) for gpu in self.others
+            Helper(gpu, self.copies[gpu.name], tries, beside, limits, stop)
+            for gpu in self.others
+            if self.copies[gpu.name].fits(tries)
         ]
         own = Pieces(self.driver.name)
         poll = limits.poll
@@ -171,6 +173,7 @@ class Group(Gpu):
             return run(self, tries, beside, limits, (part, parts))
 
         limits.poll = polled
+        self._spin(False)
         try:
             for helper in helpers:
                 self._under_way.append(begun(helper.runs(run, claims, parts)))
@@ -183,10 +186,15 @@ class Group(Gpu):
             limits.poll = poll
             stop.set()
             self._wait()
+            self._spin(True)
         self._raise(helpers)
         for pieces in (own, *(helper.pieces for helper in helpers)):
             shared.did[pieces.name] = pieces.work
         return self._together(own, helpers, beside)
+
+    def _spin(self, spins: bool) -> None:
+        for gpu in (self, *self.others):
+            gpu.driver.spins = spins
 
     def _raise(self, helpers: Sequence[Helper]) -> None:
         """Raises what the first of the other GPUs has met, if one has met anything."""

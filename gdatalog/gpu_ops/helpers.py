@@ -14,6 +14,7 @@ from gdatalog.executors.lftj import COUNTS
 from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.driver import Driver
+from gdatalog.gpu_ops.kept import SHARE
 from gdatalog.gpu_ops.walk import Block
 from gdatalog.plan.placement import DeviceWork
 from gdatalog.storage.trie import Trie, TrieLevel
@@ -47,6 +48,12 @@ class Copies:
             levels = [self._level(level) for level in trie.levels]
             found = self._made[trie] = Trie(levels, trie.total, *copies)
         return found
+
+    def fits(self, tries: Sequence[Trie]) -> bool:
+        """Whether there is room for what is not copied yet."""
+        missing = {id(trie): trie.nbytes for trie in tries if trie not in self._made}
+        with self.driver.use():
+            return sum(missing.values()) <= SHARE * self.driver.free_memory()
 
     def _level(self, level: TrieLevel) -> TrieLevel:
         """The copy of a level, which tries may share."""

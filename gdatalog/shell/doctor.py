@@ -167,6 +167,7 @@ def _modules(size: Size) -> str:
 
 def _gpu(clear: bool) -> Iterator[Finding]:
     """Driver, GPUs, CuPy and its compiler; where all are well, queries on the GPU."""
+    from gdatalog.engine.devices import ALL
     from gdatalog.gpu_ops.checks import checks
     from gdatalog.gpu_ops.probe import look
 
@@ -181,6 +182,9 @@ def _gpu(clear: bool) -> Iterator[Finding]:
         yield _query("a query on it", SIMPLE, "levelwise", "cuda")
         if not clear:
             yield _query("a compiled one on it", COMPILED, "lftj", "cuda")
+            if len(seen.cards) > 1:
+                name = f"one on all {len(seen.cards)} together"
+                yield _asked(name, lambda: _together(ALL), timed=True)
 
 
 def _kernel_cache(clear: bool) -> Iterator[Finding]:
@@ -227,6 +231,17 @@ def _cluster(named: Any) -> Iterator[Finding]:
             yield Finding("workers", f"{each}{told} and {format_bytes(memory)}")
         db._workspace.force(spread="replicate")
         yield _asked("a query on them", lambda: _rows(db), timed=True)
+
+
+def _together(device: str) -> list[Any]:
+    """What a compiled query gives that several GPUs share, however small."""
+    from gdatalog.opening import connect
+
+    with connect(device=device) as db:
+        db._workspace.force(strategy="lftj")
+        db._workspace.tune(shared_from=0)
+        db["e"] = [(1, 2), (2, 1)]
+        return db.query(COMPILED).fetchall()
 
 
 def _rows(db: Database) -> list[Any]:

@@ -199,6 +199,7 @@ class HostDriver:
         self.seconds = 60.0
         self.memory = 1 << 30
         self.relief = lambda: None  # nothing is ever short here
+        self.spins = True
         self.polls = 0
         self.pending: Callable[[Callable[[], None] | None], None] | None = None
         # What the last launch did, and how many there were.
