@@ -102,13 +102,16 @@ def test_queries_are_run_on_a_gpu_that_is_well(monkeypatch):
 
 
 def test_several_gpus_are_tried_together(monkeypatch):
-    opened = []
+    opened, answer, database = [], gd.query, gd.connect
+
+    def query(text, data, *, strategy, device):
+        return answer(text, data, strategy=strategy)
 
     def connect(device):
         opened.append(device)
-        return gd.Database(device="cpu")
+        return database(device="cpu")
 
-    monkeypatch.setattr("gdatalog.opening.query", lambda *args, **kwargs: gd.query(SIMPLE))
+    monkeypatch.setattr("gdatalog.opening.query", query)
     monkeypatch.setattr("gdatalog.opening.connect", connect)
     card = Card("NVIDIA H200", 143_771 << 20, (9, 0))
     packages = (("cupy-cuda13x", "14.2.0"),)
