@@ -182,8 +182,11 @@ def relation_of(
         blocks += more.blocks
         count += more.count
     there = away(ops)
-    if there is not None and all(lies_here(column) for block in blocks for column in block):
-        there = None
+    here = [lies_here(column) for block in blocks for column in block]
+    if there is not None and any(here):
+        size = sum(column.nbytes for block in blocks for column in block)
+        if all(here) or size > there.driver.free_memory() // 2:
+            blocks, there = [tuple(map(brought, block)) for block in blocks], None
     if there is not None:
         blocks = [laid(block, there) for block in blocks]
     if len(filled) == 1 and not isinstance(filled[0], Blocks):

@@ -6,7 +6,7 @@ A device is a value of a database. The one here is the CPU; `gpu_ops` has the ot
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog import cpu_ops
@@ -25,6 +25,8 @@ from gdatalog.storage.trie import Trie
 from gdatalog.watching import watching
 
 if TYPE_CHECKING:
+    from gdatalog.gpu_ops.slices import Slices
+    from gdatalog.plan.slicing import Sizes
     from gdatalog.printer.module import Printed
 
 
@@ -127,6 +129,24 @@ class Device(Protocol):
         and the most rows that are of use at once."""
         ...
 
+    def index_room(self, limits: Limits) -> int | None:
+        """The bytes that indexes may take here; None where there is nowhere else to keep them."""
+        ...
+
+    def make_room(self, limits: Limits) -> None:
+        """Lets go of the indexes that nobody uses, for a rule whose own do not fit."""
+        ...
+
+    def slices(
+        self,
+        room: int,
+        tries: Mapping[Hashable, Trie],
+        sizes: Mapping[Hashable, Sizes],
+        poll: Callable[[], None],
+    ) -> Slices:
+        """Where slices of the host's tries lie here, of so many bytes at the most."""
+        ...
+
     def close(self) -> None:
         """Lets go of all that is kept."""
         ...
@@ -204,6 +224,21 @@ class Cpu:
     def room(self, spare: int) -> tuple[int, int]:
         return spare, LARGEST_CHUNK
 
+    def index_room(self, limits: Limits) -> int | None:
+        return None
+
+    def make_room(self, limits: Limits) -> None:
+        """Nothing is kept here that could go."""
+
+    def slices(
+        self,
+        room: int,
+        tries: Mapping[Hashable, Trie],
+        sizes: Mapping[Hashable, Sizes],
+        poll: Callable[[], None],
+    ) -> Slices:
+        raise AssertionError("the host's tries are here")
+
     def close(self) -> None:
         """A relation keeps its tries itself."""
 
@@ -215,6 +250,13 @@ def shared_by(members: tuple[str, ...], rows: float, tuning: Tuning) -> Shared |
         return None
     pieces = int(rows / tuning.shared_piece / len(members))
     return Shared(members, max(1, min(pieces, tuning.shared_pieces)))
+
+
+class Host(Cpu):
+    """The host of a GPU: what it keeps for it is no part of the GPU's memory limit."""
+
+    def charge(self, limits: Limits, what: str, relation: Relation) -> None:
+        """It is the machine's memory that it has to fit."""
 
 
 def row_tests(ref: TrieRef) -> tuple[tuple[int, str, int], ...]:
@@ -249,3 +291,4 @@ def function_soon(printed: Printed, rows: float) -> Any:
 
 
 CPU: Device = Cpu()
+HOST: Device = Host()

@@ -22,7 +22,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan, TrieRef
-from gdatalog.plan.placement import Spread
+from gdatalog.plan.placement import InCells, Spread
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, field
 from gdatalog.spent import Costs, so_far
@@ -60,6 +60,7 @@ class RuleRun:
     left: str | None = None  # why it ran on the CPU, where the device was another
     spread: Spread | None = None  # over the workers of a cluster
     scanned: dict[str, int] = field(default_factory=dict)  # rows of a relation that was scanned
+    in_cells: InCells | None = None  # on a device that its indexes do not fit
 
     def spent(self, costs: Costs) -> None:
         """What running it has cost beside work on rows."""

@@ -31,9 +31,10 @@ from gdatalog.executors.scan import Scan
 from gdatalog.executors.sinks import Bag, Kept, RowSet, Sink
 from gdatalog.plan.dedup import ascends, groups_of
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
-from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan
+from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
 from gdatalog.records import dataclass, replace
 from gdatalog.spent import Costs, so_far
+from gdatalog.storage.rows import Columns
 
 TURN = 10_000  # rows: what a turn of a rule costs besides
 
@@ -283,12 +284,36 @@ class Run:
                 self.into_set(number, union)
             self._count(union.given)
             rows, _ = union.finish()
-            add_rows(gathering, plan.keys, names, rows)
+            self._add_union(gathering, names, rows)
         return rows_of_groups(plan, gathering, self.ops, self.scope)
+
+    def _add_union(self, gathering: Gathering, names: Sequence[Slot], rows: Columns) -> None:
+        add_rows(gathering, self.plan.keys, names, rows)
 
 
 def _compiled() -> None:
     raise AssertionError("a scan that tests rows and computes is not compiled")
+
+
+def _whole(
+    plan: RulePlan,
+    sources: Sources,
+    context: ExecutionContext,
+    limit: int | None,
+    report: RuleRun | None,
+    lasting: dict[int, Any] | None,
+    did: RuleRound | None,
+    resident: Sources | None,
+) -> Derived | None:
+    """The rows of a rule over whole tries; None where these, or the rows, do not fit the device,
+    and the rule may run in cells."""
+    try:
+        with context.limits.account.restoring(MemoryError):
+            return Run(plan, sources, context, report, lasting, did).rows(limit)
+    except MemoryError:
+        if resident is None:
+            raise
+    return None
 
 
 def run_rule(
@@ -300,11 +325,15 @@ def run_rule(
     lasting: dict[int, Any] | None = None,
     on_host: Sources | None = None,
     did: RuleRound | None = None,
+    resident: Sources | None = None,
+    in_cells: bool = False,
 ) -> Derived:
     """The distinct rows that a rule gives.
 
     `lasting` is what the rounds of a fixpoint remember of rows that have been followed. `on_host`
-    is read on the CPU, where a rule runs that its device leaves to it.
+    is read on the CPU, where a rule runs that its device leaves to it. `resident` has the tries of
+    the host, for a rule that runs in cells: because it is expected not to fit (`in_cells`), or
+    because it has not fitted.
     """
     started = perf_counter()
     before = Costs() if report is None else so_far()
@@ -312,7 +341,12 @@ def run_rule(
     reason = context.device.refuses(plan)
     if reason is None:
         try:
-            found = Run(plan, sources, context, report, lasting, did).rows(limit)
+            if not in_cells:
+                found = _whole(plan, sources, context, limit, report, lasting, did, resident)
+            if found is None and resident is not None:
+                from gdatalog.engine.cells import rows_in_cells
+
+                found = rows_in_cells(plan, resident, context, limit, report, did)
         except NotOnDevice as refused:
             reason = str(refused)
             if lasting is not None:

@@ -27,7 +27,7 @@ from gdatalog.engine.derived import (
     relation_of,
     union_rows,
 )
-from gdatalog.engine.device import CPU, Device, row_tests
+from gdatalog.engine.device import CPU, HOST, Device, row_tests
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.ledger import RuleRound, RuleRun, StratumTold
@@ -115,11 +115,16 @@ class StratumRun:
             return self.finished()
         relation = relation_of(table.columns, table.types, parts, self.ops)
         self.context.device.hold(relation)
-        self.context.limits.charge(name, relation.nbytes)
+        self.context.limits.charge(name, self._held(relation))
         if self.record.lasting:  # else its rows are made distinct when somebody asks for them
             self.record.derived(name, parts, relation, self.ops)
             self.record.end({name: relation.length})
         return {name: relation}
+
+    def _held(self, relation: Relation) -> int:
+        """The bytes of its rows, but of those that a device had no room for."""
+        spilled = self.context.device is not CPU and relation.types and relation.store.here
+        return 0 if spilled else relation.nbytes
 
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
         """What a relation has without any recursive atom: its data, facts, and rules."""
@@ -293,11 +298,25 @@ class StratumRun:
                 found = context.cluster.rule(plan, here, inputs, limit, report, did)
             if strategy is not None:
                 context = replace(context, knobs=replace(context.knobs, strategy=strategy))
-            found = found or run_rule(plan, sources, context, limit, report, lasting, on_host, did)
+            resident, in_cells = self._resident(plan, parts)
+            found = found or run_rule(
+                plan, sources, context, limit, report, lasting, on_host, did, resident, in_cells
+            )
         self.record.ran(did)
         if report is not None:
             report.bytes = max(report.bytes, did.bytes)
         return found
+
+    def _resident(self, plan: RulePlan, parts: Parts) -> tuple[Sources | None, bool]:
+        """The tries of the host for a rule that may run in cells on a device, and whether it is
+        expected that it has to."""
+        device, limits = self.context.device, self.context.limits
+        if device is CPU or self.stratum.recursive or not self._all_finished(plan):
+            return None, False
+        from gdatalog.engine.host_tries import too_large
+
+        sources = Sources(partial(self.trie_of, device=HOST, parts=parts), self.rows_of)
+        return sources, too_large(plan, self.inputs.relation, device, limits)
 
     def _all_finished(self, plan: RulePlan) -> bool:
         """Whether a rule reads nothing that grows."""

@@ -147,6 +147,9 @@ class CupyDriver:
         each = self.xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(pointer, threads, 0)
         return int(each) * self._processors
 
+    def copier(self) -> CupyCopier:
+        return CupyCopier(self.xp.cuda)
+
     def free_memory(self) -> int:
         """What the GPU has free, and what CuPy's pool has taken and does not use."""
         pool = self.xp.get_default_memory_pool()
@@ -198,6 +201,56 @@ class CupyDriver:
     def synchronize(self) -> None:
         with telling("a kernel"):
             self.xp.cuda.get_current_stream().synchronize()
+
+
+class CupyCopied:
+    """`driver.Copied`, by an event of CUDA's."""
+
+    def __init__(self, cuda: Any, stream: Any) -> None:
+        self._cuda = cuda
+        self._event = cuda.Event(disable_timing=True)
+        self._event.record(stream)
+
+    def wait(self) -> None:
+        with telling("a copy"):
+            self._event.synchronize()
+
+    def before_kernels(self) -> None:
+        with telling("a copy"):
+            self._cuda.get_current_stream().wait_event(self._event)
+
+
+class CupyCopier:
+    """`driver.Copier`, by a stream that does not wait for the default one."""
+
+    def __init__(self, cuda: Any) -> None:
+        self._cuda = cuda
+        self._stream = cuda.Stream(non_blocking=True)
+
+    def pinned(self, size: int) -> Any:
+        with telling("a pinned buffer of the host"):
+            return np.frombuffer(self._cuda.alloc_pinned_memory(size), np.uint8, size)
+
+    def after_kernels(self) -> None:
+        with telling("a copy"):
+            event = self._cuda.Event(disable_timing=True)
+            event.record()
+            self._stream.wait_event(event)
+
+    def copy(self, there: Any, at: int, here: Any) -> None:
+        runtime = self._cuda.runtime
+        with telling("a copy to the GPU"):
+            runtime.memcpyAsync(
+                there.data.ptr + at,
+                here.ctypes.data,
+                here.nbytes,
+                runtime.memcpyHostToDevice,
+                self._stream.ptr,
+            )
+
+    def copied(self) -> CupyCopied:
+        with telling("a copy"):
+            return CupyCopied(self._cuda, self._stream)
 
 
 class _Relieved:

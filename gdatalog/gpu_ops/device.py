@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.kept import Kept
+from gdatalog.gpu_ops.slices import Slices
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.tiles import TILES, lanes_for
 from gdatalog.gpu_ops.walk import WHOLE, Block, Part, Walks
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
+from gdatalog.plan.slicing import Sizes
 from gdatalog.printer.expressions import printable
 from gdatalog.printer.module import Printed
 from gdatalog.storage.relation import Relation
@@ -150,6 +152,27 @@ class Gpu:
                 parts = zip(columns, dtypes, strict=False)
                 found[at].append(tuple(part[kept].astype(dtype) for part, dtype in parts))
         return found
+
+    def index_room(self, limits: Limits) -> int | None:
+        """What may be kept, beside what a query holds."""
+        room = self.kept.budget()
+        if limits.memory is None:
+            return room
+        kept = limits.held.get(f"indexes on {self.name}", 0)
+        return min(room, limits.memory, limits.spare() + kept)
+
+    def make_room(self, limits: Limits) -> None:
+        self.kept.relieve()
+        limits.charge(f"indexes on {self.name}", self.kept.nbytes)
+
+    def slices(
+        self,
+        room: int,
+        tries: Mapping[Hashable, Trie],
+        sizes: Mapping[Hashable, Sizes],
+        poll: Callable[[], None],
+    ) -> Slices:
+        return Slices(self.driver, room, tries, sizes, poll)
 
     def close(self) -> None:
         """Lets go of kernels, tries and rows; rows that are nowhere else are brought home."""

@@ -36,6 +36,41 @@ class Kernel(Protocol):
         ...
 
 
+class Copied(Protocol):
+    """A moment of the stream of copies: all that was begun before it has been copied."""
+
+    def wait(self) -> None:
+        """Waits for it, on the host."""
+        ...
+
+    def before_kernels(self) -> None:
+        """What is launched from now on waits for it, on the device."""
+        ...
+
+
+class Copier(Protocol):
+    """Copies from the host to the device, in a stream of their own, beside what runs there.
+
+    Another thread than the one that launches may begin them.
+    """
+
+    def pinned(self, size: int) -> Any:
+        """A buffer of the host that the device can read: NumPy's, of so many bytes."""
+        ...
+
+    def after_kernels(self) -> None:
+        """What is copied from now on waits for all that has been launched."""
+        ...
+
+    def copy(self, there: Any, at: int, here: Any) -> None:
+        """Begins to copy a pinned buffer's bytes to an array, from its byte `at` on."""
+        ...
+
+    def copied(self) -> Copied:
+        """The moment when all is copied that has been begun by now."""
+        ...
+
+
 class Driver(Protocol):
     """`xp`: NumPy's functions on this device's arrays."""
 
@@ -66,6 +101,10 @@ class Driver(Protocol):
 
         The source is whole: what it includes has been put in its place (`sources.py`).
         """
+        ...
+
+    def copier(self) -> Copier:
+        """A stream of copies of its own."""
         ...
 
     def free_memory(self) -> int:

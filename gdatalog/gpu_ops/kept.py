@@ -24,6 +24,7 @@ from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.threads import LONG
 from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
 
+HELD = 4  # times the bytes of rows are needed where these are copied to be counted
 SHARE = 0.75  # of the device's free memory: the rest is for queries
 
 Made = TypeVar("Made")
@@ -85,15 +86,18 @@ class Kept:
     # ---------------------------------------------------------------------------------- tries
 
     def hold(self, relation: Relation) -> None:
-        """Knows of a relation whose rows may lie on the device; many rows are brought there.
+        """Knows of a relation whose rows may lie on the device; many rows are brought there, if
+        there is room for them and for what it takes to count them.
 
         For it counts them, for the planner, sooner than the CPU does.
         """
         if relation.afar is not None and relation.afar.away:
             return
-        there = self._rows_there(relation.store) is not None
-        if relation.types and (there or relation.at_most >= LONG):
-            self._rows(relation.store)
+        store = relation.store
+        there = self._rows_there(store) is not None
+        many = relation.at_most >= LONG and HELD * store.nbytes <= self.budget()
+        if relation.types and (there or many):
+            self._rows(store)
 
     def _of(self, store: RowStore) -> _Indexes:
         held = self._held.get(store)

@@ -17,10 +17,11 @@ SHORT, MANY = 32, 4_000_000
 
 
 def lanes_for(tries: Sequence[Any]) -> int:
-    """The tile for loops over the lists of these tries, by how long they are on average."""
+    """The tile for loops over the lists of these tries, by how long they are on average: for slices
+    by the lists of the whole, so that all cells run one kernel."""
     mean, longest, values = 1.0, 0, 0
     for trie in tries:
-        for level in trie.levels[1:]:
+        for level in (trie.whole or trie).levels[1:]:
             lists = max(1, len(level.offsets) - 1)
             mean = max(mean, len(level.values) / lists)
             longest = max(longest, int(level.longest))

@@ -33,6 +33,7 @@ from gdatalog.printer.counting import ARRAY
 from gdatalog.printer.module import Printed
 from gdatalog.records import dataclass
 from gdatalog.spent import spending
+from gdatalog.storage.elsewhere import brought, lies_here
 from gdatalog.storage.ops import DeviceOps
 
 Block = tuple[Any, ...]
@@ -235,7 +236,9 @@ class _Launch:
             for name in self.rooms:
                 if name.startswith("seen"):  # a launch that ended early has left marks
                     scratch[name].fill(0)
-            held = sum(part.nbytes for block in found for part in block)
+            held = sum(part.nbytes for block in found for part in block if not lies_here(part))
+            if self.limits.spills and held > self._affordable_bytes():
+                found, held = [tuple(map(brought, block)) for block in found], 0
             self.limits.charge("blocks", held + sum(o.nbytes for o in outputs))
             numbers = {
                 "capacity": slots, "grain": max(loops.printed.grain, tuning.grain, 1),
@@ -293,7 +296,10 @@ class _Launch:
     def _affordable(self) -> int:
         """How many blocks of rows there is memory for, and to spare."""
         each = BLOCK_ROWS * sum(np.dtype(DTYPES[a.type]).itemsize for a in self.loops.outputs)
-        return min(self.walks.driver.free_memory(), self.limits.spare()) // 4 // max(1, each)
+        return self._affordable_bytes() // max(1, each)
+
+    def _affordable_bytes(self) -> int:
+        return min(self.walks.driver.free_memory(), self.limits.spare()) // 4
 
     def _drain(self, outputs: Sequence[Any], counts: Any, block_rows: int) -> Block | None:
         """The rows of the pool's blocks that were used, without the gaps between them."""

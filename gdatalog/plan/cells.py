@@ -7,12 +7,15 @@ a join within a cell is a join like any other.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from gdatalog.plan.effects import all_steps, binds, participants
+from gdatalog.plan.effects import all_steps, binds, may_fail, participants
+from gdatalog.plan.nest import Paths
 from gdatalog.plan.nodes import (
     Apply,
+    Branch,
     Constant,
     Cut,
     Expr,
@@ -73,6 +76,134 @@ def roles(join: JoinPlan) -> tuple[tuple[str | None, ...], ...]:
         for part in participants(step):
             found[part.trie][part.depth] = name
     return tuple(map(tuple, found))
+
+
+def reached(join: JoinPlan) -> list[Step]:
+    """The steps that every binding passes: those outside of branches, and those of branches that
+    count matches, or look for one, where the matches may be split over several cells. A count is
+    the sum of the counts within cells; where equal rows are one row, any cell may find a match."""
+    mode = "count" if join.bag else "exists"
+    found: list[Step] = []
+    waiting = list(reversed(join.steps))
+    while waiting:
+        step = waiting.pop()
+        found.append(step)
+        if isinstance(step, Branch) and step.mode == mode and len(step.alternatives) == 1:
+            waiting += reversed(step.alternatives[0])
+    return found
+
+
+def sliceable(join: JoinPlan) -> dict[str, bool]:
+    """The variables by which slices of tries may be cut, and whether each row of the join comes
+    from one cell only then: a match that is looked for may be found in several."""
+    top = {slot.name for slot in cuttable(join)}
+    bound = Counter(name for step in all_steps(join.steps) for name in binds(step))
+    inner = [] if may_fail(join.steps) else reached(join)
+    within_branches = {
+        step.variable
+        for step in inner
+        if isinstance(step, Join)
+        and bound[step.variable] == 1
+        and any(part.depth == 0 for part in step.participants)
+    }
+    return {name: name in top or join.bag for name in (*top, *sorted(within_branches - top))}
+
+
+def roots(join: JoinPlan) -> tuple[Expr | None, ...]:
+    """What each trie's first column is bound to, if that decides which of its rows are read: a
+    variable that cells may cut by, a constant or a parameter."""
+    names = sliceable(join)
+    found: list[Expr | None] = [None] * len(join.tries)
+    for step in all_steps(join.steps):
+        for part in participants(step):
+            term: Expr | None = None
+            if isinstance(step, Seek):
+                term = step.value
+            elif isinstance(step, Join):
+                term = Slot(step.variable, step.type)
+            known = isinstance(term, (Constant, Parameter))
+            if part.depth == 0 and (known or (isinstance(term, Slot) and term.name in names)):
+                found[part.trie] = term
+    return tuple(found)
+
+
+def needed(join: JoinPlan) -> frozenset[int]:
+    """The tries of which every binding has a row."""
+    return frozenset(part.trie for step in reached(join) for part in participants(step))
+
+
+def orders(join: JoinPlan) -> frozenset[tuple[str, str, bool]]:
+    """(u, v, strict) where u < v, or u <= v, holds for the keys of every binding."""
+    names = sliceable(join)
+    found: set[tuple[str, str, bool]] = set()
+
+    def add(left: str | None, op: str, right: str | None) -> None:
+        if left in names and right in names and op in ("<", "<=", ">", ">="):
+            low, high = (left, right) if op[0] == "<" else (right, left)
+            found.add((str(low), str(high), len(op) == 1))
+
+    for step in reached(join):
+        for cut in step.cuts if isinstance(step, Join) else ():
+            if isinstance(step, Join) and isinstance(cut.bound, Slot):
+                add(step.variable, cut.op, cut.bound.name)
+    bound = roles(join)
+    for number in sorted(needed(join)):
+        ref = join.tries[number]
+        of = dict(zip(ref.columns, bound[number], strict=True))
+        for test in ref.tests:
+            add(of.get(test.left), test.op, of.get(test.right))
+    return frozenset(found)
+
+
+def sliced(join: JoinPlan, labels: Sequence[str], variables: Collection[str]) -> JoinPlan:
+    """The join over slices of its tries: `labels` say of each what chooses its rows. It is bounded
+    by those of the cut `variables` that no slice of a trie restricts."""
+    tries = tuple(replace(ref, sliced=label) for ref, label in zip(join.tries, labels, strict=True))
+    free = {
+        labels[part.trie]
+        for step in reached(join)
+        for part in participants(step)
+        if part.depth == 0
+    }
+    found = replace(join, tries=tries)
+    found = replace(found, steps=_without_reuse(found.steps, Paths.of(found), {}))
+    return bounded(found, [name for name in variables if name not in free])
+
+
+def _without_reuse(
+    steps: Sequence[Step], paths: Paths, levels: dict[str, Join]
+) -> tuple[Step, ...]:
+    """The steps, of which none reuses a list that slices have made another."""
+    kept: list[Step] = []
+    for step in steps:
+        if isinstance(step, Branch):
+            inner = [_without_reuse(each, paths, dict(levels)) for each in step.alternatives]
+            step = replace(step, alternatives=tuple(inner))
+        elif isinstance(step, Join):
+            if step.reuse is not None:
+                earlier = levels[step.reuse.variable]
+                covers = {paths.node(step.participants[at]) for at in step.reuse.covers}
+                if not {paths.node(part) for part in earlier.participants} <= covers:
+                    step = replace(step, reuse=None)
+            levels[step.variable] = step
+        kept.append(step)
+    return tuple(kept)
+
+
+def places(steps: Sequence[Step], cut: Sequence[Step]) -> list[tuple[int, Step]]:
+    """Which step of a join each step of the join within a cell is, if it is one."""
+    found: list[tuple[int, Step]] = []
+    for step in cut:
+        at = len(found)
+        if at < len(steps) and (step == steps[at] or _cut_from(step, steps[at])):
+            found.append((at, step))
+    return found
+
+
+def _cut_from(step: Step, whole: Step) -> bool:
+    if isinstance(step, Join) and isinstance(whole, Join):
+        return step.variable == whole.variable
+    return isinstance(step, Branch) and isinstance(whole, Branch) and step.mode == whole.mode
 
 
 def within(join: JoinPlan, cell: Cell) -> JoinPlan:

@@ -88,7 +88,8 @@ class TrieRef:
     Columns that the rule does not ask for are left out; `weighted` keeps how many rows stand
     behind each path, where the rule counts them. `ranked`: of a binary relation of vertices, both
     ways of every edge, and in place of a vertex its rank in the order of degrees; the tests
-    compare ranks.
+    compare ranks. `sliced`: in cells, what chooses the rows that are there by their first value: a
+    variable with its range, or a constant.
     """
 
     relation: str
@@ -97,6 +98,7 @@ class TrieRef:
     tests: tuple[RowTest, ...] = ()
     weighted: bool = False
     ranked: bool = False
+    sliced: str = ""
 
 
 @dataclass(frozen=True, slots=True)

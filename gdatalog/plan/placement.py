@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gdatalog.plan.conditions import When
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from gdatalog.plan.slicing import Schedule
 
 SpreadWay = Literal["replicated", "partitioned", "in place"]
 
@@ -68,6 +71,61 @@ class Spread:
             ("classes", ", ".join(map(str, self.classes)) or None),
             ("bytes planned to be moved", self.planned),
             ("bytes moved between workers", self.moved),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InCells:
+    """A rule runs in cells: its indexes stay in the host's memory, and the device reads slices.
+
+    `ranges`: into how many each cut variable is cut, the outermost first. `cells`: those that may
+    have bindings; `skipped`: the others. `planned`: the bytes that are expected to be copied.
+    `ran` and `moved`: how many cells ran, and the bytes that were copied.
+    """
+
+    ranges: tuple[tuple[str, int], ...] = ()
+    cells: int = 0
+    skipped: int = 0
+    planned: int = 0
+    ran: int | None = None
+    moved: int | None = None
+
+    def with_join(self, found: Schedule) -> InCells:
+        """The same, with the cells of one join more."""
+        ranges = tuple((name, len(each)) for name, each in found.ranges.items())
+        return replace(
+            self,
+            ranges=(*self.ranges, *ranges),
+            cells=self.cells + len(found.turns),
+            skipped=self.skipped + found.skipped,
+            planned=self.planned + found.moved,
+        )
+
+    def __str__(self) -> str:
+        by = ", ".join(f"{name} in {_many(count, 'range')}" for name, count in self.ranges)
+        told = [f"in {_many(self.cells, 'cell')}" + (f" ({by})" if by else "")]
+        if not self.cells and self.ran is None:
+            return "in cells: its indexes do not fit the device"
+        if self.ran is None:
+            if self.skipped:
+                told.append(f"{self.skipped:,} skipped")
+            told.append(f"about {format_bytes(self.planned)} to be copied to the device")
+        else:
+            told.append(f"{self.ran:,} ran")
+            told.append(f"{self.skipped:,} skipped")
+            planned = f" ({format_bytes(self.planned)} planned)"
+            told.append(f"{format_bytes(self.moved or 0)} copied to the device{planned}")
+        return ", ".join(told)
+
+    def facts(self) -> tuple[tuple[str, str | int | None], ...]:
+        """The same, to be looked up."""
+        return (
+            ("cells", self.cells),
+            ("cells skipped", self.skipped),
+            ("cells that ran", self.ran),
+            ("cut by", ", ".join(name for name, _ in self.ranges) or None),
+            ("bytes planned to be copied", self.planned),
+            ("bytes copied", self.moved),
         )
 
 

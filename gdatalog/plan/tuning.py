@@ -74,6 +74,9 @@ class Tuning:
     shared_piece: float = 2e9  # ... of one piece; each device has one at least
     shared_pieces: int = 8  # ... and so many at most
 
+    # Rules whose indexes do not fit a device.
+    cell_bytes: int = 1 << 24  # one more cell costs as much as it does to copy so many bytes
+
     # Views that are updated from the rows that have come.
     news_most: int = 1_000  # so many new rows are always followed
     news_share: float = 0.3  # more are followed if they are no larger share of a relation

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.hash_trie import HashLevel, HashTrie
 from gdatalog.storage.trie import Trie, TrieLevel
 
@@ -69,6 +69,8 @@ def layouts_of(tries: Sequence[Trie | HashTrie], growing: bool = False) -> tuple
 
 
 def _layout(trie: Trie, number: int, grows: bool) -> TrieLayout:
+    if trie.whole is not None:
+        return _of_slices(trie, trie.whole, number)
     found: TrieLayout | None = trie.layouts.get((number, grows))
     if found is None:
         loose = len(trie.levels) > 2 and not len(trie.levels[2].offsets)
@@ -76,6 +78,20 @@ def _layout(trie: Trie, number: int, grows: bool) -> TrieLayout:
         labels = None if trie.labels is None else trie.labels.dtype.name
         found = TrieLayout(number, levels, labels, loose)
         found = trie.layouts[number, grows] = _layouts.setdefault(found, found)
+    return found
+
+
+def _of_slices(trie: Trie, whole: Trie, number: int) -> TrieLayout:
+    """By the sizes of the whole: all slices share one text."""
+    found: TrieLayout | None = whole.layouts.get((number, "sliced"))
+    if found is None:
+        made = _layout(whole, number, False)
+        levels = tuple(
+            replace(layout, offsets=level.offsets.dtype)
+            for layout, level in zip(made.levels, trie.levels, strict=True)
+        )
+        made = replace(made, levels=levels)
+        found = whole.layouts[number, "sliced"] = _layouts.setdefault(made, made)
     return found
 
 

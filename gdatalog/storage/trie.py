@@ -85,6 +85,10 @@ class TrieLevel:
             self._span = self._ints(values.min(), values.max()) if len(values) else (0, -1)
         return self._span
 
+    def known_span(self, low: int, high: int) -> None:
+        """The least and the greatest value, where somebody knows them already."""
+        self._span = low, high
+
     def _ints(self, low: Any, high: Any) -> tuple[int, int]:
         """Two scalars as Python's: from a device in one go."""
         if self.xp is np:
@@ -103,15 +107,20 @@ class TrieLevel:
     def dense_index(self) -> tuple[int, Array] | None:
         """(least value, position by value - least or -1), if the list is dense enough."""
         if self._index is None:
-            xp, values = self.xp, self.values
-            low, high = self.span
-            if not self.is_dense:
-                self._index = (0, xp.empty(0, dtype=xp.int32))
-            else:
-                index = xp.full(high - low + 1, -1, dtype=xp.int32)
-                index[values.astype(xp.int64) - low] = xp.arange(len(values), dtype=xp.int32)
-                self._index = (low, index)
+            self._index = self.indexed(self.is_dense)
         return self._index if len(self._index[1]) or not len(self.values) else None
+
+    def indexed(self, dense: bool) -> tuple[int, Array]:
+        """Has a dense index from now on, or has none: a slice goes by the whole level."""
+        xp, values = self.xp, self.values
+        low, high = self.span
+        if not dense:
+            self._index = (0, xp.empty(0, dtype=xp.int32))
+        else:
+            index = xp.full(high - low + 1, -1, dtype=xp.int32)
+            index[values.astype(xp.int64) - low] = xp.arange(len(values), dtype=xp.int32)
+            self._index = (low, index)
+        return self._index
 
     def find(self, values: Array) -> Array:
         """Positions of values in the root's list, -1 where absent: by index where dense."""
@@ -227,11 +236,12 @@ class Trie:
 
     `weights`, where columns were dropped but must count, is the number of rows under each node
     of the last level. A trie of no columns only knows how many rows there are (`total`). Where
-    ranks stand for values, `labels` are the values, by rank.
+    ranks stand for values, `labels` are the values, by rank. `whole`: the trie that this one is a
+    slice of, if it is; printers go by its sizes, so that all slices share one text.
     """
 
     __slots__ = (
-        "__weakref__", "_total", "_weight_sums", "labels", "layouts", "levels", "weights"
+        "__weakref__", "_total", "_weight_sums", "labels", "layouts", "levels", "weights", "whole"
     )  # fmt: skip
 
     def __init__(
@@ -248,6 +258,7 @@ class Trie:
         self.labels = labels
         self._weight_sums: Array | None = None
         self.layouts: dict[object, Any] = {}  # what printers know of it
+        self.whole: Trie | None = None
 
     @property
     def total(self) -> int:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.driver import Kernel, Resources
 from tests.cuda_host import compiler
 from tests.cuda_host.arrays import CURRENT, ndarray, working_on
@@ -91,6 +94,7 @@ class HostKernel:
         )
         words = [word for at, value in enumerate(args) for word in self._words(at, value)]
         self._check_apart(args)
+        self.driver.copies.check(f"kernel {self._name}", args)
         written = [
             number
             for kind, array in zip(self._types, args, strict=True)
@@ -169,6 +173,80 @@ class HostKernel:
             reach = max(reach, (stop, at))
 
 
+class HostCopies:
+    """`gpu_ops.driver.Copier` without a GPU: what is copied when, a seed says.
+
+    A copy runs at some moment from its begin on: at the latest when somebody waits for it. So a
+    buffer that is filled again too soon gives what it holds then. A kernel that is given an array
+    before its copy has run is a fault. `fail_after`: when so many have been begun, one fails, by
+    `failure`.
+    """
+
+    def __init__(self, driver: HostDriver, seed: int = 0) -> None:
+        self.driver = driver
+        self.begun = self.done = 0
+        self.bytes = 0  # that have been copied
+        self.fail_after: int | None = None
+        self.failure: Exception = NoMemory("a copy to the GPU: cudaErrorMemoryAllocation")
+        self.waiting: list[tuple[ndarray, int, Any]] = []
+        self._random = random.Random(seed)
+        self._lock = threading.Lock()
+
+    def pinned(self, size: int) -> Any:
+        return np.full(size, 0xAB, dtype=np.uint8)
+
+    def after_kernels(self) -> None:
+        self.driver.synchronize()
+
+    def copy(self, there: ndarray, at: int, here: Any) -> None:
+        bare = there.get_view()
+        if not bare.flags.c_contiguous or at < 0 or at + here.nbytes > bare.nbytes:
+            raise HostFault(f"a copy of {here.nbytes} bytes to byte {at} of {bare.nbytes}")
+        with self._lock:
+            if self.fail_after is not None and self.begun >= self.fail_after:
+                self.fail_after = None
+                raise self.failure
+            self.begun += 1
+            self.waiting.append((there, at, here))
+            self._run(self.done + self._random.randint(0, len(self.waiting)))
+
+    def copied(self) -> HostCopied:
+        return HostCopied(self, self.begun)
+
+    def check(self, who: str, args: Sequence[Any]) -> None:
+        """That nobody reads what is still to come, and may or may not be there by now."""
+        with self._lock:
+            for there, _, _ in self.waiting:
+                for array in args:
+                    if isinstance(array, ndarray) and np.shares_memory(
+                        array.get_view(), there.get_view()
+                    ):
+                        raise HostFault(f"{who} uses an array before its copy has ended")
+
+    def _run(self, until: int) -> None:
+        while self.done < until:
+            there, at, here = self.waiting.pop(0)
+            there.get_view().view(np.uint8)[at : at + here.nbytes] = here
+            self.done += 1
+            self.bytes += here.nbytes
+
+    def run(self, until: int) -> None:
+        with self._lock:
+            self._run(until)
+
+
+@dataclass(frozen=True)
+class HostCopied:
+    copies: HostCopies
+    until: int
+
+    def wait(self) -> None:
+        self.copies.run(self.until)
+
+    def before_kernels(self) -> None:
+        self.copies.run(self.until)
+
+
 class HostDriver:
     """`gpu_ops.driver.Driver` without a GPU.
 
@@ -205,6 +283,10 @@ class HostDriver:
         # What the last launch did, and how many there were.
         self.launches = 0
         self.passed = self.switches = 0
+        self.copies = HostCopies(self, seed)
+
+    def copier(self) -> HostCopies:
+        return self.copies
 
     def use(self) -> AbstractContextManager[None]:
         """Arrays of others cannot be read within."""

@@ -32,9 +32,9 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan.cells import Cell, ends
+from gdatalog.plan.cells import Cell, ends, places
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import Join, TrieRef
+from gdatalog.plan.nodes import TrieRef
 from gdatalog.records import dataclass, field, replace
 from gdatalog.spent import so_far
 from gdatalog.storage.rows import Columns, concatenate
@@ -268,8 +268,7 @@ class _Call:
 
 def _add(seen: dict[int, Seen], report: RuleRun, join: Any, cut: Any) -> None:
     """What happened at the steps of a join within cells, by their place in the join itself."""
-    places = _places(list(all_steps(join.steps)), list(all_steps(cut.steps)))
-    for at, step in places:
+    for at, step in places(list(all_steps(join.steps)), list(all_steps(cut.steps))):
         mine = report.seen.get(id(step))
         if mine is None:
             continue
@@ -278,17 +277,3 @@ def _add(seen: dict[int, Seen], report: RuleRun, join: Any, cut: Any) -> None:
         entry.tried += mine.tried
         entry.rows_out += mine.rows_out
         entry.seconds += mine.seconds
-
-
-def _places(steps: Sequence[Any], cut: Sequence[Any]) -> list[tuple[int, Any]]:
-    """Which step of a join each step is that is not a test of a cell's ends."""
-    found: list[tuple[int, Any]] = []
-    for step in cut:
-        at = len(found)
-        if at < len(steps) and (step == steps[at] or _cut_from(step, steps[at])):
-            found.append((at, step))
-    return found
-
-
-def _cut_from(step: Any, whole: Any) -> bool:
-    return isinstance(step, Join) and isinstance(whole, Join) and step.variable == whole.variable

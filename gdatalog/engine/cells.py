@@ -1,0 +1,235 @@
+"""A rule's joins in cells, where the tries that they read do not fit the device.
+
+The tries are made on the host and stay there. Each cell is a join over slices of them, which are
+copied to the device while another cell runs (`plan/slicing.py` says which, `gpu_ops/slices.py`
+copies them). Rows that the device has no room for go to the host, and so does the answer then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from math import inf
+
+from gdatalog import cpu_ops
+from gdatalog.engine.budget import chunk_rows
+from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.derived import Blocks, Derived, count_of, laid
+from gdatalog.engine.host_tries import (
+    SLICES,
+    HostTries,
+    labels_of,
+    on_the_host,
+    read,
+    room_for_slices,
+    scheduled,
+)
+from gdatalog.engine.ledger import RuleRound, RuleRun
+from gdatalog.engine.run import Run
+from gdatalog.engine.sources import Sources
+from gdatalog.executors.failure import NotOnDevice
+from gdatalog.executors.gather import Gathering
+from gdatalog.executors.reduction import add_rows
+from gdatalog.executors.sinks import RowSet
+from gdatalog.plan.cells import ends, places, sliceable, sliced
+from gdatalog.plan.effects import all_steps, one_row_each
+from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
+from gdatalog.plan.placement import InCells
+from gdatalog.plan.slicing import paired
+from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.elsewhere import brought, lies_here
+from gdatalog.storage.rows import Columns
+
+SPILL = 4  # rows go to the host when they take more than such a part of what is left
+
+
+class SpillingSet(RowSet):
+    """A set of rows that go to the host, as sorted runs, when a device has no more room for them.
+
+    Equal rows of several runs become one at the end.
+    """
+
+    runs: list[Columns]
+    room: Callable[[], int]
+
+    def add(self, block: Columns) -> None:
+        super().add(laid(block, self.ops))
+
+    def _settle(self) -> None:
+        super()._settle()
+        if self.limit is None and self._settled is not None and self.nbytes > self.room():
+            self.runs.append(tuple(map(brought, self._settled)))
+            self._settled, self.count = None, 0
+            self._charge()
+
+    def take(self, other: RowSet) -> None:
+        if isinstance(other, SpillingSet):
+            self.runs += other.runs
+            other.runs = []
+        super().take(other)
+
+    def finish(self) -> tuple[Columns, int]:
+        rows, count = super().finish()
+        if not self.runs:
+            return rows, count
+        with on_the_host(self.limits):
+            runs = [*self.runs, tuple(map(brought, rows))]
+            merged: Columns = cpu_ops.merge_rows([run for run in runs if len(run[0])])
+        self.give_back()
+        return merged, len(merged[0])
+
+
+@dataclass(slots=True)
+class CellRun(Run):
+    """A rule's run within one cell."""
+
+    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
+        return self.spilling(outputs, limit)
+
+    def spilling(self, outputs: Sequence[Expr], limit: int | None) -> SpillingSet:
+        context = self.context
+        args = (outputs, self.ops, context.scope, self.limits, limit, context.tuning)
+        found = SpillingSet(*args)
+        found.runs, found.room = [], self.room
+        return found
+
+    def room(self) -> int:
+        """The bytes that rows may take before they go to the host."""
+        free, _ = self.context.device.room(0)
+        return min(free, self.limits.spare()) // SPILL
+
+
+@dataclass(slots=True)
+class Cells(CellRun):
+    """A rule's run, cell by cell."""
+
+    tries: HostTries | None = None
+    told: InCells = field(default_factory=InCells)
+
+    def _cells(self, number: int) -> Generator[CellRun, None, None]:
+        """A run within each cell of a join that has any bindings."""
+        join, limits, device = self.plan.joins[number], self.limits, self.context.device
+        assert self.tries is not None
+        self.tries.add(join)
+        room = room_for_slices(device, limits)
+        found = scheduled(join, self.tries, self.context, room)
+        if isinstance(found, str):
+            raise NotOnDevice(found)
+        labels = labels_of(join, found)
+        cut = sliced(join, labels, found.ranges)
+        joins = list(self.plan.joins)
+        joins[number] = cut
+        plan = replace(self.plan, joins=tuple(joins))
+        self.told = self.told.with_join(found)
+        slices = device.slices(room, self.tries.by_index, self.tries.sizes, limits.poll)
+        what = f"slices of indexes on {device.name}"
+        try:
+            work = limits.watch.innermost
+            for at, (turn, coming) in enumerate(paired(found.turns)):
+                slices.enter(turn.slices, coming)
+                limits.charge(what, slices.nbytes)
+                there = read(cut, turn, self.tries.of, slices.trie)
+                params = {**self.scope.params, **ends(turn.cell, found.ranges)}
+                scope = replace(self.scope, params=params)
+                run = CellRun(plan, Sources(there.__getitem__), replace(self.context, scope=scope))
+                run.report = None if self.report is None else RuleRun(plan)
+                with work.within(at / len(found.turns), (at + 1) / len(found.turns)):
+                    yield run
+                self._tell(number, run, join, cut)
+        finally:
+            slices.close()
+            limits.charge(what, 0)
+            self.told = replace(self.told, moved=(self.told.moved or 0) + slices.moved)
+            if self.report is not None:
+                self.report.in_cells = self.told
+
+    def _tell(self, number: int, run: CellRun, join: JoinPlan, cut: JoinPlan) -> None:
+        """What a cell did, told of the join's own steps."""
+        self.told = replace(self.told, ran=(self.told.ran or 0) + 1)
+        if self.report is None or run.report is None:
+            return
+        self.report.executors.update(run.report.executors)
+        own = list(all_steps(join.steps))
+        mine = places(own, list(all_steps(cut.steps)))
+        seen = {id(own[at]): run.report.seen[id(step)] for at, step in mine
+                if id(step) in run.report.seen}  # fmt: skip
+        self.report.saw(seen)
+
+    # --------------------------------------------------------------------------------- sinks
+
+    def _distinct(self, sink: RowSet) -> Derived:
+        (join,) = self.plan.joins
+        cut_once = all(sliceable(join).values())
+        if not one_row_each(join) or not cut_once:
+            self.into_set(0, sink)
+            return sink.finish()
+        blocks: list[Columns] = []
+        count, spilled, what = 0, False, "rows of cells"
+        try:
+            with closing(self._cells(0)) as cells:
+                for run in cells:
+                    found = run._distinct(run.set_of(sink.outputs, None))
+                    count += count_of(found)
+                    blocks += found.blocks if isinstance(found, Blocks) else [found[0]]
+                    there = sum(c.nbytes for block in blocks for c in block if not lies_here(c))
+                    spilled |= any(lies_here(c) for block in blocks for c in block)
+                    if spilled or there > self.room():
+                        blocks, spilled, there = [tuple(map(brought, b)) for b in blocks], True, 0
+                    self.limits.charge("blocks", 0)
+                    self.limits.charge(what, there)
+        finally:
+            self.limits.charge(what, 0)
+        self._count(count)
+        return Blocks([block for block in blocks if len(block[0])], count)
+
+    def into_set(self, number: int, sink: RowSet) -> None:
+        with closing(self._cells(number)) as cells:
+            for run in cells:
+                Run.into_set(run, number, sink)
+                if sink.done:
+                    return
+
+    def into_bag(self, number: int, gathering: Gathering) -> Gathering:
+        with closing(self._cells(number)) as cells:
+            for run in cells:
+                gathering = Run.into_bag(run, number, gathering)
+        return gathering
+
+    def _add_union(self, gathering: Gathering, names: Sequence[Slot], rows: Columns) -> None:
+        """Rows that may lie on the host, a chunk at a time."""
+        size, chunk = len(rows[0]) if rows else 1, max(1, self.limits.chunk)
+        for start in range(0, size, chunk):
+            part = laid(tuple(column[start : start + chunk] for column in rows), self.ops)
+            add_rows(gathering, self.plan.keys, names, part)
+
+
+def rows_in_cells(
+    plan: RulePlan,
+    resident: Sources,
+    context: ExecutionContext,
+    limit: int | None,
+    report: RuleRun | None,
+    did: RuleRound | None,
+) -> Derived:
+    """The distinct rows that a rule gives, its joins run in cells. `resident`: the tries of the
+    host."""
+    limits = context.limits
+    # Slices lie on one device: others do not share its cells.
+    context = replace(context, tuning=replace(context.tuning, shared_from=inf))
+    run = Cells(plan, resident, context, report, None, did)
+    run.tries = HostTries(resident, limits)
+    context.device.make_room(limits)
+    chunk, spills = limits.chunk, limits.spills
+    left = limits.spare() - room_for_slices(context.device, limits)
+    free, largest = context.device.room(left)
+    spare = min(left, int((1 - SLICES) * free))
+    try:
+        with limits.account.restoring(MemoryError, NotOnDevice):
+            limits.chunk = min(chunk, chunk_rows(plan, spare, largest))
+            limits.spills = not plan.gathers
+            return run.rows(limit)
+    except MemoryError as problem:
+        # CUDA's own too: a device that has no memory left for what a cell needs.
+        raise NotOnDevice(f"in cells it did not fit the device either: {problem}") from None
+    finally:
+        limits.chunk, limits.spills = chunk, spills

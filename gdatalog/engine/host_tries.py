@@ -1,0 +1,203 @@
+"""The tries of a rule on the host of a device that they do not fit, and cells over their slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+
+from gdatalog.account import Account, default_limit
+from gdatalog.engine.asking import memory_asked
+from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.sources import Sources
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.cells import needed, orders, roots
+from gdatalog.plan.nodes import Constant, Expr, JoinPlan, Parameter, RulePlan, Slot, TrieRef
+from gdatalog.plan.placement import InCells
+from gdatalog.plan.schedule import schedule
+from gdatalog.plan.slicing import Schedule, Sizes, Slice, Turn, Use
+from gdatalog.storage.keys import encode_value
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.slices import sizes_of
+from gdatalog.storage.trie import Trie
+
+KEY = 8  # bytes of a value or an offset, at the most
+SURELY = 1 << 24  # bytes for which any device has room
+EVENLY = 1 << 12  # values that stand for those of an index that is not there
+SLICES = 0.6  # of what a device has for a rule: the rest is for scratch and rows
+
+
+def too_large(
+    plan: RulePlan, relation_of: Callable[[str], Relation | None], device: Device, limits: Limits
+) -> bool:
+    """Whether the indexes that a plan reads, and the rows that they are made of, are expected to
+    take more than the device has for them. Relations that are not evaluated yet take nothing."""
+    if device is CPU:
+        return False
+    refs = {ref for join in plan.joins for ref in join.tries}
+    relations = _known(refs, relation_of)
+    most = sum(KEY * found.at_most * len(found.types) for found in relations.values())
+    for ref in refs:
+        if ref.relation in relations:  # a value and an offset at each level, at the most
+            entries = 2 * relations[ref.relation].at_most * (1 + ref.ranked)
+            most += KEY * entries * (len(ref.columns) + ref.weighted)
+    if most <= min(SURELY, limits.spare()):
+        return False  # nobody need look at the device
+    room = device.index_room(limits)
+    if room is None or most <= room:
+        return False
+    asked = memory_asked(plan, relations.get, device, room).indexes
+    made_of = {index.relation for index in asked if not index.there and index.rows is not None}
+    rows = sum(relations[name].store.nbytes for name in made_of if relations[name].types)
+    return sum(index.bytes or 0 for index in asked) + rows > room
+
+
+def _known(
+    refs: Iterable[TrieRef], relation_of: Callable[[str], Relation | None]
+) -> dict[str, Relation]:
+    found = {name: relation_of(name) for name in {ref.relation for ref in refs}}
+    return {name: relation for name, relation in found.items() if relation is not None}
+
+
+def foreseen_cells(
+    plan: RulePlan,
+    relation_of: Callable[[str], Relation | None],
+    context: ExecutionContext,
+) -> InCells | str | None:
+    """The cells that a rule will run in, as far as is known before its tries are there; in words,
+    why the CPU will run it; None if its indexes fit the device."""
+    device, limits = context.device, context.limits
+    if not too_large(plan, relation_of, device, limits):
+        return None
+    refs = {ref for join in plan.joins for ref in join.tries}
+    relations = _known(refs, relation_of)
+    if any(ref.relation not in relations for ref in refs):
+        return InCells()  # nobody knows how many
+    asked = memory_asked(plan, relations.get, device, limits.spare()).indexes
+    bytes_of = {
+        (index.relation, index.columns): index.bytes for index in asked if index.bytes
+    }  # an index that is the first levels of another takes nothing
+    sizes: dict[Hashable, Sizes] = {}
+    for ref in refs:
+        size = bytes_of.get((ref.relation, ref.columns)) or max(bytes_of.values())
+        if ref.columns:
+            sizes[ref] = _evenly(relations[ref.relation], ref, size)
+    room, told = room_for_slices(device, limits), InCells()
+    for join in plan.joins:
+        whole = needed(join)
+        uses = [
+            Use(ref, _root(term, context), number in whole)
+            for number, (ref, term) in enumerate(zip(join.tries, roots(join), strict=True))
+            if ref.columns
+        ]
+        found = schedule(uses, sizes, orders(join), room, context.tuning.cell_bytes)
+        if isinstance(found, str):
+            return found
+        told = told.with_join(found)
+    return told
+
+
+def _evenly(relation: Relation, ref: TrieRef, size: int) -> Sizes:
+    """An index whose values lie evenly between the least and the greatest, each with as many
+    rows."""
+    count = min(EVENLY, max(1, relation.statistics.distinct(frozenset(ref.columns[:1]))))
+    low, high = (0, count) if ref.ranked else relation.spans[ref.columns[0]]
+    keys = np.linspace(low, high, count, dtype=np.int64)
+    before = np.linspace(0, size, count + 1, dtype=np.int64)
+    return Sizes(keys, before, before)
+
+
+@contextmanager
+def on_the_host(limits: Limits) -> Iterator[None]:
+    """Within, what is held is no part of the memory limit, which is the device's, but must fit the
+    machine's memory."""
+    watch, before = limits.watch, limits.watch.account
+    watch.account = Account(default_limit())
+    try:
+        yield
+    finally:
+        watch.account = before
+
+
+class HostTries:
+    """The tries of a rule on the host, by the references of its plan."""
+
+    def __init__(self, sources: Sources, limits: Limits) -> None:
+        self.sources = sources
+        self.limits = limits
+        self.of: dict[TrieRef, Trie] = {}
+        self.sizes: dict[Hashable, Sizes] = {}
+
+    def add(self, join: JoinPlan) -> None:
+        with on_the_host(self.limits):
+            for ref in join.tries:
+                if ref in self.of:
+                    continue
+                trie = self.of[ref] = self.sources.trie_of(ref)
+                if trie.levels and id(trie) not in self.sizes:
+                    self.sizes[id(trie)] = Sizes(trie.levels[0].values, *sizes_of(trie))
+
+    @property
+    def by_index(self) -> dict[Hashable, Trie]:
+        return {id(trie): trie for trie in self.of.values()}
+
+
+def room_for_slices(device: Device, limits: Limits) -> int:
+    free, _ = device.room(0)
+    return int(SLICES * min(free, limits.spare()))
+
+
+def scheduled(
+    join: JoinPlan, tries: HostTries, context: ExecutionContext, room: int
+) -> Schedule | str:
+    """The cells of a join whose tries are on the host; in words, why there are none."""
+    if join.given is not None:
+        return "it follows given rows, and its indexes do not fit"
+    labels = sum(trie.labels.nbytes for trie in tries.by_index.values() if trie.labels is not None)
+    whole = needed(join)
+    uses, sizes = [], dict(tries.sizes)
+    for number, (ref, term) in enumerate(zip(join.tries, roots(join), strict=True)):
+        if ref.columns:
+            index = id(tries.of[ref])
+            uses.append(Use(index, _root(term, context), number in whole))
+    return schedule(uses, sizes, orders(join), room - labels, context.tuning.cell_bytes)
+
+
+def _root(term: Expr | None, context: ExecutionContext) -> str | int | None:
+    scope = context.scope
+    if isinstance(term, Slot):
+        return term.name
+    if isinstance(term, Constant):
+        return encode_value(term.value, term.type, scope.symbols)
+    if isinstance(term, Parameter):
+        return encode_value(scope.params[term.name], term.type, scope.symbols)
+    return None
+
+
+def labels_of(join: JoinPlan, found: Schedule) -> list[str]:
+    """What chooses the rows of each trie: a cut variable, a constant; else it is whole."""
+    labels = []
+    for ref, term in zip(join.tries, roots(join), strict=True):
+        if isinstance(term, Slot):
+            labels.append(term.name if term.name in found.ranges and ref.columns else "")
+        elif isinstance(term, Constant):
+            labels.append(f"= {term.value!r}")
+        else:
+            labels.append(f"= ${term.name}" if isinstance(term, Parameter) else "")
+    return labels
+
+
+def read(
+    cut: JoinPlan,
+    turn: Turn,
+    whole: Mapping[TrieRef, Trie],
+    slice_of: Callable[[Slice, str], Trie],
+) -> dict[TrieRef, Trie]:
+    """What the tries of a sliced join are in a cell; one of no columns is a count, and has no
+    slice."""
+    mine = iter(turn.slices)
+    return {
+        ref: slice_of(next(mine), ref.sliced) if ref.columns else whole[ref] for ref in cut.tries
+    }

@@ -1,0 +1,224 @@
+"""Schedules of cells: those over slices that fit a device, and move the fewest bytes.
+
+The cut variables are nested loops over their ranges: the slices of outer variables stay on the
+device while those of the innermost one change. Ranges are of equal bytes, not of equal keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from itertools import islice, product
+
+import numpy as np
+import numpy.typing as npt
+
+from gdatalog.plan.cells import Cell, Stretch
+from gdatalog.plan.slicing import Numbers, Schedule, Sizes, Slice, Turn, Use, bytes_moved
+from gdatalog.progress import format_bytes
+
+MOST_CUT = 4  # variables: those whose tries are the largest
+MOST_CELLS = 1 << 15
+MOST_TRIED = 256  # combinations of shares whose ranges are computed
+# Into how many ranges a variable may be cut; fewer choices where many variables are.
+SHARES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+FEW_SHARES = (1, 2, 4, 8, 16, 32, 64)
+# What running one more cell costs, as bytes that could be copied meanwhile.
+OVERHEAD = 1 << 24
+
+
+def schedule(
+    uses: Sequence[Use],
+    sizes: Mapping[Hashable, Sizes],
+    orders: Collection[tuple[str, str, bool]],
+    room: int,
+    overhead: int = OVERHEAD,
+) -> Schedule | str:
+    """The cells that move the fewest bytes over slices that fit into `room`, two cells' at a time.
+
+    `orders`: (u, v, strict) where u < v, or u <= v, holds for the keys of all bindings. In words
+    for a user, if there are no such cells.
+    """
+    return _Planner(uses, sizes, orders, room, overhead).found()
+
+
+class _Planner:
+    def __init__(
+        self,
+        uses: Sequence[Use],
+        sizes: Mapping[Hashable, Sizes],
+        orders: Collection[tuple[str, str, bool]],
+        room: int,
+        overhead: int,
+    ) -> None:
+        self.uses, self.sizes, self.orders = uses, sizes, orders
+        self.room, self.overhead = room, overhead
+        # The indexes that each variable is the first column of.
+        self.indexes: dict[str, list[Hashable]] = {}
+        for use in uses:
+            if isinstance(use.root, str):
+                mine = self.indexes.setdefault(use.root, [])
+                if use.index not in mine:
+                    mine.append(use.index)
+        self.weights = {name: self._weights(mine) for name, mine in self.indexes.items()}
+        whole = {name: int(bytes_[-1]) for name, (_, bytes_) in self.weights.items()}
+        names = sorted(whole, key=lambda name: (-whole[name], name))
+        self.names = [name for name in names if whole[name]][:MOST_CUT]
+        self.whole = whole
+
+    def _weights(self, indexes: Sequence[Hashable]) -> tuple[npt.NDArray[np.integer], Numbers]:
+        """The keys of a variable, ascending, and the bytes of the slices of all keys before each,
+        and of all."""
+        found = [self.sizes[index] for index in indexes]
+        if len(found) == 1:
+            return found[0].keys, found[0].held
+        keys = np.concatenate([one.keys for one in found])
+        each = np.concatenate([np.diff(one.held) for one in found])
+        order = np.argsort(keys, kind="stable")
+        keys, each = keys[order], each[order]
+        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]) if len(keys) else keys)
+        before = np.append(0, np.cumsum(each))
+        return keys[starts], np.append(before[starts], before[-1])
+
+    def found(self) -> Schedule | str:
+        """The first shares that fit, by what they are expected to cost."""
+        choices = SHARES if len(self.names) < MOST_CUT else FEW_SHARES
+        every: list[tuple[float, tuple[int, ...]]] = []
+        for shares in product(choices, repeat=len(self.names)):
+            cells = int(np.prod(shares))
+            if cells <= MOST_CELLS and self._expected_held(shares) <= self.room:
+                every.append((self._expected(shares) + self.overhead * cells, shares))
+        every.sort()
+        for _, shares in islice(every, MOST_TRIED):
+            found = self._scheduled(shares)
+            if found is not None:
+                return found
+        return self._reason()
+
+    def _reason(self) -> str:
+        told = format_bytes(self.room)
+        for name in self.names:
+            most = int(np.diff(self.weights[name][1]).max())
+            if 2 * most > self.room:
+                return (
+                    f"the index rows of one value of {name} take {format_bytes(most)}, "
+                    f"and there is room for {told} of indexes"
+                )
+        fixed = [use.index for use in self.uses if not isinstance(use.root, str)]
+        if any(int(self.sizes[index].held[-1]) * 2 > self.room for index in fixed):
+            return f"an index is needed whole, and there is room for {told} of indexes"
+        return f"its indexes do not fit, and there is room for {told} of them"
+
+    # ----------------------------------------------------------------------------- estimates
+
+    def _order(self, shares: Sequence[int]) -> list[tuple[str, int]]:
+        """The cut variables with their shares, outermost first, by what that moves."""
+        cut = [(name, share) for name, share in zip(self.names, shares, strict=True) if share > 1]
+        return sorted(cut, key=lambda one: ((one[1] - 1) / self.whole[one[0]], one[0]))
+
+    def _fixed(self, cut: Collection[str]) -> int:
+        """The bytes of what does not change from cell to cell."""
+        fixed = {self._slice(use, None) for use in self.uses if use.root not in cut}
+        return sum(self._held(one) for one in fixed)
+
+    def _expected_held(self, shares: Sequence[int]) -> float:
+        order = self._order(shares)
+        held = float(self._fixed([name for name, _ in order]))
+        held += sum(self.whole[name] / share for name, share in order)
+        return held + (self.whole[order[-1][0]] / order[-1][1] if order else 0)
+
+    def _expected(self, shares: Sequence[int]) -> float:
+        """The bytes that are moved: a slice comes once for each range of the variables outside."""
+        moved, times = 0.0, 1
+        for name, share in self._order(shares):
+            moved += times * self.whole[name]
+            times *= share
+        return moved
+
+    # ---------------------------------------------------------------------------------- cells
+
+    def _ranges(self, name: str, share: int) -> tuple[Stretch, ...]:
+        """So many ranges of a variable's keys, of about as many bytes each."""
+        keys, before = self.weights[name]
+        total = int(before[-1])
+        targets = [total * at // share for at in range(1, share)]
+        places = np.unique(np.searchsorted(before, targets)).tolist()
+        cuts = [int(keys[at]) for at in places if 0 < at < len(keys)]
+        return tuple(
+            Stretch(low, high) for low, high in zip([None, *cuts], [*cuts, None], strict=True)
+        )
+
+    def _scheduled(self, shares: Sequence[int]) -> Schedule | None:
+        """The cells of these shares; None if slices are larger than there is room for."""
+        ranges = {name: self._ranges(name, share) for name, share in self._order(shares)}
+        slices = [
+            [self._slice(use, stretch) for stretch in ranges.get(str(use.root), (None,))]
+            if isinstance(use.root, str)
+            else [self._slice(use, None)]
+            for use in self.uses
+        ]
+        names = list(ranges)
+        places = [names.index(use.root) if use.root in ranges else None for use in self.uses]
+        turns: list[Turn] = []
+        skipped = 0
+        for numbers in serpentine([len(ranges[name]) for name in names]):
+            mine = tuple(
+                every[0 if place is None else numbers[place]]
+                for every, place in zip(slices, places, strict=True)
+            )
+            cell = {name: ranges[name][at] for name, at in zip(names, numbers, strict=True)}
+            if self._empty(cell, mine):
+                skipped += 1
+            else:
+                turns.append(Turn(Cell(cell), mine))
+        for turn in turns:
+            held = sum(self._held(one) for one in {*turn.slices})
+            inner = {
+                one for one, use in zip(turn.slices, self.uses, strict=True)
+                if names and use.root == names[-1]
+            }  # fmt: skip
+            if held + sum(map(self._held, inner)) > self.room:
+                return None
+        moved = bytes_moved(turns, self.room, self.sizes)
+        return Schedule(ranges, tuple(turns), skipped, moved)
+
+    def _empty(self, cell: Mapping[str, Stretch], slices: Sequence[Slice]) -> bool:
+        for low, high, strict in self.orders:
+            if low in cell and high in cell:
+                least, end = cell[low].low, cell[high].high  # of what is compared
+                if least is not None and end is not None and least + strict >= end:
+                    return True
+        return any(
+            use.needed and one.low == one.high for use, one in zip(self.uses, slices, strict=True)
+        )
+
+    def _slice(self, use: Use, stretch: Stretch | None) -> Slice:
+        keys = self.sizes[use.index].keys
+        low, high = 0, len(keys)
+        if isinstance(use.root, int):
+            low = int(np.searchsorted(keys, use.root))
+            high = int(np.searchsorted(keys, use.root, "right"))
+        elif stretch is not None:
+            low = low if stretch.low is None else int(np.searchsorted(keys, stretch.low))
+            high = high if stretch.high is None else int(np.searchsorted(keys, stretch.high))
+        return Slice(use.index, low, high)
+
+    def _held(self, one: Slice) -> int:
+        held = self.sizes[one.index].held
+        return int(held[one.high] - held[one.low])
+
+
+def serpentine(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All combinations of numbers below these; from one to the next, one of them changes by one.
+
+    >>> list(serpentine([2, 2]))
+    [(0, 0), (0, 1), (1, 1), (1, 0)]
+    """
+    if not lengths:
+        yield ()
+        return
+    forth = True
+    for outer in serpentine(lengths[:-1]):
+        inner = range(lengths[-1])
+        for at in inner if forth else reversed(inner):
+            yield (*outer, at)
+        forth = not forth

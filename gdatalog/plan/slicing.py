@@ -1,0 +1,145 @@
+"""Slices of tries: what a join reads in each of its cells, where whole tries do not fit a device.
+
+A cell gives each cut variable a range of keys. A trie whose first column is such a variable is
+needed only as its *slice*: the rows whose first value lies in the range. All of this is arithmetic
+on sizes; nothing here touches a trie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gdatalog.plan.cells import Cell, Stretch
+from gdatalog.records import dataclass
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """An index on the host: the keys of its first column, ascending, and of the slice of all keys
+    before number i the bytes that are copied (`moved[i]`) and that it takes there (`held[i]`)."""
+
+    keys: npt.NDArray[np.integer]
+    moved: Numbers
+    held: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How a join uses an index. `root`: the variable that is bound to its first column, if cells
+    may cut by it; the key of a constant; None: the index is needed whole. `needed`: a binding needs
+    a row of it, so that nothing is found where its slice is empty."""
+
+    index: Hashable
+    root: str | int | None
+    needed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The keys of an index's first column from number `low` on, below number `high`."""
+
+    index: Hashable
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A cell, and the slice that each use of the join reads in it."""
+
+    cell: Cell
+    slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The cells of a join in the order in which they run.
+
+    `ranges`: those of each cut variable, outermost first. `skipped`: how many cells have no
+    binding, by comparisons of variables or because a slice is empty. `moved`: the bytes that are
+    copied over all cells.
+    """
+
+    ranges: Mapping[str, tuple[Stretch, ...]]
+    turns: tuple[Turn, ...]
+    skipped: int
+    moved: int
+
+
+class Shelf:
+    """Which slices lie on a device that has `room` for so many bytes of them.
+
+    What was used longest ago goes first, but nothing that this cell or the next one needs.
+    """
+
+    def __init__(self, room: int, sizes: Mapping[Hashable, Sizes]) -> None:
+        self.room = room
+        self.sizes = sizes
+        self.held: dict[Slice, int] = {}  # bytes; what was used longest ago stands first
+        self.total = 0
+
+    def enter(self, now: Collection[Slice], coming: Collection[Slice]) -> list[Slice]:
+        """A cell needs slices: makes room for those that are not there, and gives these."""
+        for one in now:
+            if one in self.held:
+                self.held[one] = self.held.pop(one)
+        missing = [one for one in dict.fromkeys(now) if one not in self.held]
+        need = sum(map(self.bytes_of, missing))
+        self._drop(need, {*now, *coming})
+        self._drop(need, set(now))
+        self._take(missing)
+        return missing
+
+    def ahead(self, coming: Collection[Slice], now: Collection[Slice]) -> list[Slice]:
+        """The slices of the next cell that are not there and for which there is room beside those
+        of this one."""
+        found: list[Slice] = []
+        for one in dict.fromkeys(coming):
+            if one in self.held:
+                continue
+            self._drop(self.bytes_of(one), {*now, *coming})
+            if self.total + self.bytes_of(one) <= self.room:
+                self._take([one])
+                found.append(one)
+        return found
+
+    def bytes_of(self, one: Slice) -> int:
+        held = self.sizes[one.index].held
+        return int(held[one.high] - held[one.low])
+
+    def moved(self, one: Slice) -> int:
+        """The bytes that are copied for a slice."""
+        moved = self.sizes[one.index].moved
+        return int(moved[one.high] - moved[one.low])
+
+    def _drop(self, need: int, kept: Collection[Slice]) -> None:
+        for one in list(self.held):
+            if self.total + need <= self.room:
+                return
+            if one not in kept:
+                self.total -= self.held.pop(one)
+
+    def _take(self, slices: Sequence[Slice]) -> None:
+        for one in slices:
+            self.held[one] = self.bytes_of(one)
+            self.total += self.held[one]
+
+
+def paired(turns: Sequence[Turn]) -> Iterator[tuple[Turn, tuple[Slice, ...]]]:
+    """Each turn, with the slices of the one after it."""
+    for turn, after in zip(turns, (*turns[1:], None), strict=False):
+        yield turn, () if after is None else after.slices
+
+
+def bytes_moved(turns: Sequence[Turn], room: int, sizes: Mapping[Hashable, Sizes]) -> int:
+    """The bytes that are copied for these turns."""
+    shelf, total = Shelf(room, sizes), 0
+    for turn, coming in paired(turns):
+        missing = [*shelf.enter(turn.slices, coming), *shelf.ahead(coming, turn.slices)]
+        total += sum(map(shelf.moved, missing))
+    return total

@@ -1,0 +1,314 @@
+"""Rules whose indexes do not fit the device run there in cells, on the device that is not there.
+
+Copies run when a seed says so: at once, later, or when a kernel waits for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import gdatalog as gd
+from gdatalog.engine import cells, host_tries
+from gdatalog.engine.ledger import Ledger, RuleRun
+from gdatalog.errors import DeviceError, Interrupted
+from gdatalog.gpu_ops import slices, walk
+from gdatalog.gpu_ops.cupy_driver import NoMemory
+from gdatalog.gpu_ops.device import Gpu
+from tests import test_engine_oracle as oracle
+from tests.cuda_host import HostDriver, HostFault, needs_compiler
+from tests.cuda_host.driver import HostCopied
+from tests.draw import (
+    Drawn,
+    aggregate_programs,
+    graph_programs,
+    programs,
+    recursive_programs,
+    relational_programs,
+    string_programs,
+)
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+
+RNG = np.random.default_rng(7)
+EDGES = sorted({(int(a), int(b)) for a, b in RNG.integers(0, 40, (420, 2))})
+QUERIES = {
+    "triangles": "t(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z.",
+    "cliques": "n(count()) <- E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, d), a < b < c < d.",
+    "four paths": "n(count()) <- E(_a, b), E(b, c), E(c, d), E(d, _e).",
+    "negation": "t(x, z) <- E(x, y), E(y, z), !E(x, z).",
+    "aggregates": "t(x, count()) <- E(x, y), E(y, z), E(z, x).",
+    "projection": "t(x) <- E(x, y), E(y, z), E(z, x).",
+    "a constant": "t(y, z) <- E(3, y), E(y, z).",
+    "unary": "t(x, y) <- U(x), E(x, y), U(y).",
+    "either": "t(x, z) <- E(x, y), E(y, z), U(x) ; E(x, z), E(z, y), U(y).",
+}
+
+
+@contextmanager
+def forced(room: int | None) -> Iterator[None]:
+    """Within, rules on a device run in cells, with so much room for slices."""
+    with pytest.MonkeyPatch.context() as patch:
+        if room is not None:
+            patch.setattr(host_tries, "too_large", lambda *_: True)
+            patch.setattr(cells, "room_for_slices", lambda *_: room)
+        patch.setattr(walk, "BLOCK_ROWS", 32)
+        patch.setattr(slices, "SMALLEST", 64)
+        patch.setattr(slices, "BUFFER", 64)
+        yield
+
+
+def opened(
+    driver: HostDriver,
+    strategy: str = "levelwise",
+    memory: int | None = None,
+    cell_bytes: int = 300,
+) -> gd.Database:
+    limit = {} if memory is None else {"memory_limit": memory}
+    db = gd.connect(device="cpu", **limit)
+    db._workspace.device = Gpu(driver, memory)
+    db._workspace.force(strategy=strategy)
+    db._workspace.tuning = replace(db._workspace.tuning, cell_bytes=cell_bytes)
+    return db
+
+
+def loaded(db: gd.Database) -> gd.Database:
+    db["E"] = EDGES
+    db["U"] = [(x,) for x in range(0, 40, 3)]
+    return db
+
+
+def asked(db: gd.Database, query: str, strategy: str) -> tuple[set[Any], list[RuleRun]]:
+    ledger = Ledger()
+    session = db._workspace.open(query, None, reports=ledger, strategy=strategy)
+    relation = session.relation(session.asked())
+    return set(zip(*(key.tolist() for key in relation.keys), strict=True)), ledger.runs
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, set[Any]]:
+    with loaded(gd.connect(device="cpu")) as db:
+        return {name: set(db.query(text).fetchall()) for name, text in QUERIES.items()}
+
+
+# ------------------------------------------------------------------------------------ programs
+
+
+def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+    """The answers; the number chooses the room, and when copies run."""
+    driver = HostDriver(seed=number % 17)
+    cell_bytes = (1, 50)[number % 2]
+    with forced((40, 100, 400)[number % 3]), opened(driver, cell_bytes=cell_bytes) as db:
+        found = oracle.answers(db, text, data, defined)
+        assert not driver.copies.waiting
+        return found
+
+
+def agrees(drawn: Drawn) -> None:
+    oracle.agrees_in(run, drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(programs())
+def test_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(graph_programs())
+def test_graph_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(relational_programs())
+def test_relational_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(recursive_programs())
+def test_recursive_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(aggregate_programs())
+def test_aggregate_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(string_programs())
+def test_string_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.parametrize("strategy", ["levelwise", pytest.param("lftj", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("query", QUERIES)
+def test_joins_in_cells(query: str, strategy: str, expected: dict[str, set[Any]]) -> None:
+    driver = HostDriver(seed=3)
+    with forced(1100), loaded(opened(driver, strategy)) as db:
+        found, (report,) = asked(db, QUERIES[query], strategy)
+        assert found == expected[query]
+        told = report.in_cells
+        assert report.left is None and told is not None and told.ran == told.cells
+        assert told.moved == told.planned
+        # Offsets have one entry more than a slice has nodes.
+        assert 0 <= driver.copies.bytes - told.moved <= 4 * driver.copies.begun
+        assert told.cells > 1 and not driver.copies.waiting
+        if strategy == "levelwise":
+            assert all(seen.rows_out >= 0 for seen in report.seen.values()) and report.seen
+
+
+# ------------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize(
+    ("query", "memory"),
+    [("triangles", 5000), ("four paths", 6500), ("negation", 9000), ("projection", 5000)],
+)
+def test_a_memory_limit_has_rules_run_in_cells(
+    query: str, memory: int, expected: dict[str, set[Any]]
+) -> None:
+    """By what indexes are expected to take; answers that have no room lie on the host."""
+    driver = HostDriver(seed=5)
+    with forced(None), loaded(opened(driver, memory=memory)) as db:
+        db._workspace.chunk_rows = 64
+        found, (report,) = asked(db, QUERIES[query], "levelwise")
+        assert found == expected[query] and report.left is None
+        assert report.in_cells is not None and report.in_cells.ran
+        rows = db.query(QUERIES[query])
+        assert set(rows.fetchall()) == expected[query]
+        kept = db._workspace.device.kept
+        assert kept.nbytes == 0
+
+
+def test_cells_are_explained_and_told_of() -> None:
+    driver = HostDriver(seed=5)
+    with forced(None), loaded(opened(driver, memory=3500)) as db:
+        (stratum,) = db.explain(QUERIES["triangles"]).strata
+        (rule,) = stratum.rules
+        assert rule.left is None and rule.in_cells is not None and rule.in_cells.cells > 1
+        told = str(db.explain(QUERIES["triangles"]))
+        assert str(rule.in_cells) in told and "to be copied to the device" in told
+        facts = dict(db.explain(QUERIES["triangles"]).tree.find("rule")[0].facts)
+        assert facts["bytes planned to be copied"] == rule.in_cells.planned > 0
+        profile = db.profile(QUERIES["triangles"])
+        facts = dict(profile.tree.find("rule")[0].facts)
+        assert facts["cells"] == facts["cells that ran"] > 1
+        assert facts["bytes copied"] == facts["bytes planned to be copied"]
+        assert "copied to the device" in str(profile)
+        assert "in cells" not in str(db.explain("t(x) <- U(x), E(x, 1)."))
+
+
+def test_what_fits_runs_whole(expected: dict[str, set[Any]]) -> None:
+    driver = HostDriver()
+    with forced(None), loaded(opened(driver, memory=1 << 24)) as db:
+        found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
+        assert found == expected["triangles"]
+        assert report.in_cells is None and driver.copies.begun == 0
+
+
+def test_rows_that_did_not_fit_come_cell_by_cell(expected: dict[str, set[Any]]) -> None:
+    """Indexes that fit beside an answer that does not: what a first run held is given back."""
+    driver = HostDriver()
+    with forced(None), loaded(opened(driver, memory=16_000)) as db:
+        db._workspace.chunk_rows = 64
+        found, (report,) = asked(db, QUERIES["negation"], "levelwise")
+        assert found == expected["negation"] and report.in_cells is not None
+        text = QUERIES["negation"] + " n(count()) <- t(_, _)."
+        assert db.query(f"{text} ?- n(x).").fetchall() == [(len(found),)]
+
+
+def test_what_cannot_be_cut_is_the_cpus(expected: dict[str, set[Any]]) -> None:
+    """A value with more rows than there is room for."""
+    with forced(60), loaded(opened(HostDriver())) as db:
+        found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
+        assert found == expected["triangles"]
+        assert report.left is not None and "one value of" in report.left
+
+
+# ------------------------------------------------------------------------------------- faults
+
+
+def test_a_kernel_that_does_not_wait_for_a_copy_is_a_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(HostCopied, "before_kernels", lambda self: None)
+    fault = pytest.raises(HostFault, match="before its copy has ended")
+    with forced(1100), loaded(opened(HostDriver(seed=2))) as db, fault:
+        asked(db, QUERIES["triangles"], "levelwise")
+
+
+def test_a_buffer_that_is_filled_too_soon_is_seen(
+    monkeypatch: pytest.MonkeyPatch, expected: dict[str, set[Any]]
+) -> None:
+    monkeypatch.setattr(HostCopied, "wait", lambda self: None)
+    with forced(1100), loaded(opened(HostDriver(seed=2))) as db:
+        try:
+            found, _ = asked(db, QUERIES["triangles"], "levelwise")
+        except (HostFault, gd.Error, IndexError, ValueError):
+            return  # an index that makes no sense
+        assert found != expected["triangles"]
+
+
+@pytest.mark.parametrize("after", [0, 1, 5, 20])
+def test_a_copy_that_fails_is_an_error_and_the_next_query_works(
+    after: int, expected: dict[str, set[Any]]
+) -> None:
+    driver = HostDriver(seed=4)
+    with forced(1100), loaded(opened(driver)) as db:
+        driver.copies.fail_after, driver.copies.failure = after, DeviceError("a copy failed")
+        with pytest.raises(DeviceError, match="a copy failed"):
+            asked(db, QUERIES["triangles"], "levelwise")
+        assert not driver.copies.waiting
+        found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
+        assert found == expected["triangles"] and report.in_cells is not None
+
+
+@pytest.mark.parametrize("after", [0, 7])
+def test_memory_that_runs_out_in_the_middle_leaves_the_rule_to_the_cpu(
+    after: int, expected: dict[str, set[Any]]
+) -> None:
+    driver = HostDriver(seed=4)
+    with forced(1100), loaded(opened(driver)) as db:
+        driver.copies.fail_after, driver.copies.failure = after, NoMemory("a copy: out of memory")
+        found, (report,) = asked(db, QUERIES["aggregates"], "levelwise")
+        assert found == expected["aggregates"]
+        assert report.left is not None and "did not fit the device" in report.left
+        found, (report,) = asked(db, QUERIES["aggregates"], "levelwise")
+        assert found == expected["aggregates"] and report.left is None
+
+
+def test_who_stops_a_query_does_not_wait_for_its_copies(expected: dict[str, set[Any]]) -> None:
+    driver = HostDriver(seed=4)
+    with forced(1100), loaded(opened(driver)) as db:
+        whole = driver.copies.copy
+
+        def copy(*args: Any) -> None:
+            whole(*args)
+            if driver.copies.begun == 10:
+                db.interrupt()
+
+        driver.copies.copy = copy  # type: ignore[method-assign]
+        with pytest.raises(Interrupted):
+            db.query(QUERIES["triangles"]).fetchall()
+        assert not driver.copies.waiting
+        assert set(db.query(QUERIES["triangles"]).fetchall()) == expected["triangles"]

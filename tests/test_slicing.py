@@ -1,0 +1,268 @@
+"""Schedules of cells over slices of tries: each binding lies in one cell, whose slices it needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gdatalog as gd
+from gdatalog.engine.derived import Blocks
+from gdatalog.engine.host_tries import HostTries, labels_of, read, scheduled
+from gdatalog.engine.run import run_rule
+from gdatalog.engine.sources import Sources
+from gdatalog.plan.cells import Cell, ends, sliceable, sliced
+from gdatalog.plan.check import check_join_plan
+from gdatalog.plan.effects import one_row_each
+from gdatalog.plan.nodes import Gather, JoinPlan, RulePlan, Slot
+from gdatalog.plan.schedule import schedule, serpentine
+from gdatalog.plan.slicing import (
+    Schedule,
+    Shelf,
+    Sizes,
+    Slice,
+    Use,
+    bytes_moved,
+)
+from gdatalog.storage.slices import pieces_of, slice_of
+from gdatalog.storage.trie import Trie
+from tests.test_engine_oracle import PROGRAMS
+from tests.test_shares import QUERIES, databases
+
+pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
+JOINS = PROGRAMS // 30
+
+MORE = {
+    "four paths": "n(count()) <- E(_a, b), E(b, c), E(c, d), E(d, _e).",
+    "exists": "x(a) <- E(a, b), E(b, c), E(c, _).",
+    "a constant": "c(y, z) <- E(1, y), E(y, z), E(1, z).",
+    "either": "u(x, z) <- E(x, y), E(y, z) ; S(x, y), E(y, z), T(z, _, _).",
+    "counts of a body": "b(x, n) <- U(x), n = count : { E(x, y), E(y, _) }.",
+    "smallest": "m(x, min(z)) <- E(x, y), E(y, z), S(z, x).",
+}
+
+
+# ----------------------------------------------------------------------------------- arithmetic
+
+
+@st.composite
+def indexes(draw: st.DrawFn) -> Sizes:
+    keys = np.array(sorted(draw(st.sets(st.integers(-5, 25), max_size=12))), dtype=np.int64)
+    each = draw(st.lists(st.integers(1, 50), min_size=len(keys), max_size=len(keys)))
+    moved = np.append(0, np.cumsum(each, dtype=np.int64)).astype(np.int64)
+    return Sizes(keys, moved, moved + 4 * np.arange(len(keys) + 1))
+
+
+VARIABLES = ("x", "y", "z")
+
+
+@st.composite
+def uses(draw: st.DrawFn) -> list[Use]:
+    roots = st.one_of(st.sampled_from(VARIABLES), st.integers(0, 9), st.none())
+    one = st.builds(Use, st.sampled_from("EF"), roots, st.booleans())
+    return draw(st.lists(one, min_size=1, max_size=5))
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    given=uses(),
+    sizes=st.fixed_dictionaries({"E": indexes(), "F": indexes()}),
+    orders=st.sets(st.tuples(*[st.sampled_from(VARIABLES)] * 2, st.booleans())),
+    share=st.floats(0.1, 1.2),
+    overhead=st.sampled_from([0, 10, 1 << 24]),
+)
+def test_each_binding_lies_in_one_cell(
+    given: list[Use],
+    sizes: dict[Any, Sizes],
+    orders: set[tuple[str, str, bool]],
+    share: float,
+    overhead: int,
+) -> None:
+    orders = {order for order in orders if order[0] != order[1]}
+    room = int(share * sum(one.held[-1] for one in sizes.values())) + 1
+    found = schedule(given, sizes, orders, room, overhead)
+    assert found == schedule(given, sizes, orders, room, overhead)
+    if isinstance(found, str):
+        assert share < 1 or any(use.root is None for use in given) or len(given) > 1
+        return
+    assert found.moved == bytes_moved(found.turns, room, sizes)
+    names = tuple(found.ranges)
+    keys = range(-6, 27)
+    for binding in product(keys, repeat=len(names)) if len(names) < 3 else ():
+        at = dict(zip(names, binding, strict=True))
+        mine = [turn for turn in found.turns if holds(turn.cell, at)]
+        assert len(mine) <= 1
+        ordered = all(
+            at[low] < at[high] + (not strict)
+            for low, high, strict in orders
+            if low in at and high in at
+        )
+        inside = [
+            root in sizes[use.index].keys
+            for use in given
+            if use.needed and (root := at.get(str(use.root), use.root)) is not None
+            and not isinstance(root, str)
+        ]  # fmt: skip
+        if not mine:
+            empty = [use for use in given if use.needed and not len(sizes[use.index].keys)]
+            assert not ordered or not all(inside) or empty
+            continue
+        for use, one in zip(given, mine[0].slices, strict=True):
+            slots = sizes[use.index].keys[one.low : one.high].tolist()
+            root = at.get(str(use.root), use.root)
+            if isinstance(root, int):
+                assert (root in slots) == (root in sizes[use.index].keys)
+            else:
+                assert len(slots) == len(sizes[use.index].keys)
+
+
+def holds(cell: Cell, at: dict[str, int]) -> bool:
+    return all(
+        (one.low is None or at[name] >= one.low) and (one.high is None or at[name] < one.high)
+        for name, one in cell.stretches.items()
+    )
+
+
+@given(st.lists(st.integers(1, 4), max_size=3))
+def test_a_serpentine_comes_to_each_once_step_by_step(lengths: list[int]) -> None:
+    found = list(serpentine(lengths))
+    assert sorted(found) == sorted(product(*map(range, lengths)))
+    for before, after in pairwise(found):
+        assert sum(abs(a - b) for a, b in zip(before, after, strict=True)) == 1
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=2), max_size=12))
+def test_a_shelf_has_what_a_cell_reads_and_no_more_than_there_is_room_for(
+    reads: list[list[int]],
+) -> None:
+    held = np.array([0, 5, 9, 10, 30, 31, 36, 40, 58, 60, 70], dtype=np.int64)
+    sizes = {"E": Sizes(np.arange(10), held, held)}
+    turns = [[Slice("E", at, at + 1) for at in one] for one in reads]
+    shelf = Shelf(60, sizes)
+    loaded: Counter[Slice] = Counter()
+    for now, coming in zip(turns, [*turns[1:], []], strict=False):
+        missing = shelf.enter(now, coming)
+        loaded.update(missing)
+        assert shelf.total == sum(map(shelf.bytes_of, shelf.held)) <= 60
+        assert set(now) <= shelf.held.keys()
+        ahead = shelf.ahead(coming, now)
+        loaded.update(ahead)
+        assert set(now) <= shelf.held.keys() and set(ahead) <= set(coming)
+        assert shelf.total == sum(map(shelf.bytes_of, shelf.held)) <= 60
+    assert all(loaded[one] >= 1 for now in turns for one in now)
+
+
+def test_the_slices_of_outer_variables_stay() -> None:
+    """A triangle's edges are read once for the outer variable, and once for each of its ranges."""
+    keys = np.arange(1000)
+    before = 10 * np.arange(1001)
+    edges = Sizes(keys, before, before)
+    uses = [Use("E", "x"), Use("E", "x"), Use("E", "y")]
+    found = schedule(uses, {"E": edges}, {("x", "y", True)}, 2000, 0)
+    assert isinstance(found, Schedule)
+    outer, inner = found.ranges
+    assert len(found.ranges[outer]) < len(found.ranges[inner])
+    assert found.skipped > len(found.turns) / 2
+    whole = int(before[-1])
+    assert whole < found.moved < whole * len(found.ranges[outer])
+
+
+def test_why_there_are_no_cells() -> None:
+    hub = np.array([0, 10, 1000, 1010], dtype=np.int64)
+    sizes = {"E": Sizes(np.arange(3), hub, hub)}
+    assert schedule([Use("E", "x")], sizes, (), 100, 0) == (
+        "the index rows of one value of x take 990 B, and there is room for 100 B of indexes"
+    )
+    assert schedule([Use("E", None)], sizes, (), 100, 0) == (
+        "an index is needed whole, and there is room for 100 B of indexes"
+    )
+
+
+# --------------------------------------------------------------------------------------- joins
+
+
+def here(trie: Trie, one: Slice) -> Trie:
+    """A slice on the host."""
+    arrays = []
+    for piece in pieces_of(trie, one.low, one.high):
+        arrays.append(np.empty(len(piece.source), dtype=piece.dtype))
+        for start in range(0, len(piece.source), 3):
+            end = min(start + 3, len(piece.source))
+            piece.fill(arrays[-1][start:end], start, end)
+    return slice_of(trie, one.low, one.high, arrays, trie.labels, np)
+
+
+@given(
+    data=databases(),
+    query=st.sampled_from(sorted(QUERIES | MORE)),
+    share=st.floats(0.1, 0.9),
+    overhead=st.sampled_from([0, 200]),
+)
+@settings(max_examples=JOINS, deadline=None)
+def test_cells_of_a_join_give_its_rows(
+    data: dict[str, Any], query: str, share: float, overhead: int
+) -> None:
+    checked = []
+
+    def by_cells(plan: RulePlan, sources: Sources, context: Any, *args: Any, **more: Any) -> Any:
+        for number in range(len(plan.joins)):
+            checked.append(check(plan, number, sources, context, share, overhead))
+        return run_rule(plan, sources, context, *args, **more)
+
+    with gd.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patched:
+        db._workspace.force(scans="never")
+        for name, rows in data.items():
+            db[name] = rows
+        patched.setattr("gdatalog.engine.stratum.run_rule", by_cells)
+        db.query((QUERIES | MORE)[query]).fetchall()
+    assert checked
+
+
+def check(
+    plan: RulePlan, number: int, sources: Sources, context: Any, share: float, overhead: int
+) -> int:
+    """A join alone gives the same whole and in cells; how many cells there were."""
+    join = plan.joins[number]
+    tries = HostTries(sources, context.limits)
+    tries.add(join)
+    total = sum(int(sizes.held[-1]) for sizes in tries.sizes.values())
+    context = replace(context, tuning=replace(context.tuning, cell_bytes=overhead))
+    found = scheduled(join, tries, context, int(share * total))
+    if isinstance(found, str):
+        return 0
+    cut = sliced(join, labels_of(join, found), found.ranges)
+    check_join_plan(cut)
+    rows: Counter[tuple[int, ...]] = Counter()
+    by_index = tries.by_index
+    for turn in found.turns:
+        there = read(cut, turn, tries.of, lambda one, _: here(by_index[one.index], one))
+        params = {**context.scope.params, **ends(turn.cell, found.ranges)}
+        within = replace(context, scope=replace(context.scope, params=params))
+        rows.update(alone(plan, cut, Sources(there.__getitem__), within))
+    whole = alone(plan, join, sources, context)
+    if join.bag:  # the rows are one number
+        assert sum(count * row[0] for row, count in rows.items()) == sum(row[0] for row in whole)
+    else:
+        assert set(rows) == set(whole)
+    if not join.bag and one_row_each(join) and all(sliceable(join).values()):
+        assert all(count == 1 for count in rows.values())
+    return len(found.turns)
+
+
+def alone(plan: RulePlan, join: JoinPlan, sources: Sources, context: Any) -> list[tuple[int, ...]]:
+    """The rows of a join; how many bindings there are, if they count."""
+    rule = RulePlan(plan.relation, (join,), join.outputs)
+    if join.bag:
+        count = Gather("count", (), "n", "int")
+        rule = RulePlan(plan.relation, (join,), (Slot("n", "int"),), (), (count,), ((0,),), ((),))
+    found = run_rule(rule, sources, context)
+    blocks = found.blocks if isinstance(found, Blocks) else [found[0]]
+    if not rule.head:
+        return [()] * found[1] if isinstance(found, tuple) else [()]
+    return [row for block in blocks for row in zip(*(c.tolist() for c in block), strict=True)]
