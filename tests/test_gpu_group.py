@@ -125,9 +125,41 @@ def test_all_devices_together_give_what_one_gives(text: str, seed: int) -> None:
         assert " piece" in profile and all(name in profile for name in device.members)
 
 
+@pytest.mark.parametrize(
+    ("text", "seed"),
+    [
+        pytest.param(text, seed, marks=() if (at, seed) in ((1, 1), (2, 4)) else pytest.mark.slow)
+        for at, text in enumerate(TEXTS[:6])
+        for seed in (0, 1, 4)
+    ],
+)
+def test_the_same_breadth_first(text: str, seed: int) -> None:
+    device = group(2 + seed % 2, seed)
+    with database(device, 1 + seed) as db:
+        db._workspace.force(strategy="levelwise")
+        db["E"] = EDGES
+        assert answer(db, text) == expected(text)
+        profile = str(db.profile(text))
+        assert "breadth-first on cuda:0 (" in profile
+        assert all(name in profile for name in device.members)
+        with gd.connect(device="cpu") as one:
+            one._workspace.force(strategy="levelwise")
+            one["E"] = EDGES
+            if "!E" not in text:  # which each device asks once for each (a, c) of its own
+                assert bindings(db, text) == bindings(one, text) != []
+
+
+def bindings(db: gd.Database, text: str) -> list[Any]:
+    """What a profile says that each step bound."""
+    nodes = db.profile(text).tree.walk()
+    return [(node.label, node.actual) for node in nodes if node.actual is not None]
+
+
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     with database(group(2 + number % 2, number), 1 + number % 4) as db, _small_blocks():
         db._workspace.force(split="always", tile=(0, 4, 32)[number % 3])
+        if number % 4 == 3:
+            db._workspace.force(strategy="levelwise")
         return oracle.answers(db, text, data, defined)
 
 

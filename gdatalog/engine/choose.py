@@ -15,6 +15,7 @@ from typing import Protocol
 from gdatalog.engine.depth import Form, form_of_bag, form_of_rows
 from gdatalog.engine.device import WORTH, shared_by
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.together import cut_at_first
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.conditions import When
 from gdatalog.plan.effects import all_steps, expressions, widens
@@ -115,8 +116,9 @@ def remember(nest: Candidate, rows: int) -> None:
 
 def choose(nest: Candidate) -> Choice:
     """Which executor runs a join."""
+    by_all = nest.shared if cut_at_first(nest.join) else None
     if nest.knobs.strategy == "levelwise":
-        return Choice(True, ASKED_FOR)
+        return Choice(True, ASKED_FOR, shared=by_all)
     small = looked_at(nest.join.cost)
     narrow = not widens(nest.join) or nest.knobs.scans == "always"
     if nest.join.scan is not None and nest.knobs.strategy == "auto" and narrow:
@@ -126,7 +128,7 @@ def choose(nest: Candidate) -> Choice:
     if nest.knobs.strategy == "auto" and seen <= allowed and nest.join.cost < nest.worth:
         return Choice(True, small, allowed)
     if nest.reason is not None:
-        return Choice(True, nest.reason)
+        return Choice(True, nest.reason, shared=by_all)
     if nest.knobs.strategy == "lftj":
         return Choice(False, ASKED_FOR, shared=nest.shared)
     more = seen > allowed

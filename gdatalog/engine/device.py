@@ -120,6 +120,17 @@ class Device(Protocol):
         """
         ...
 
+    def together(
+        self,
+        piece: Callable[[Ops, Sequence[Trie], Limits, int], list[list[Block]]],
+        shared: Shared,
+        tries: Sequence[Trie],
+        limits: Limits,
+    ) -> list[list[Block]]:
+        """What all pieces of some work give, by number, each run on one of the members: with its
+        operations, and tries that it can read. The blocks come on the first member."""
+        ...
+
     def refuses(self, plan: RulePlan) -> str | None:
         """Why a rule is run on the CPU instead, in words for a user; None if it is not."""
         ...
@@ -217,6 +228,15 @@ class Cpu:
         return run_split(
             function, printed, tries, scope, limits, knobs.workers, beside, rooms, first
         )
+
+    def together(
+        self,
+        piece: Callable[[Ops, Sequence[Trie], Limits, int], list[list[Block]]],
+        shared: Shared,
+        tries: Sequence[Trie],
+        limits: Limits,
+    ) -> list[list[Block]]:
+        raise AssertionError("it is alone")
 
     def refuses(self, plan: RulePlan) -> str | None:
         return None

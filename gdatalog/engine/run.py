@@ -19,6 +19,7 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.heads import rows_of_groups
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
+from gdatalog.engine.together import run_together
 from gdatalog.executors.failure import NotOnDevice
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering
@@ -32,11 +33,15 @@ from gdatalog.executors.sinks import Bag, Kept, RowSet, Sink
 from gdatalog.plan.dedup import ascends, groups_of
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
 from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
+from gdatalog.plan.placement import Shared
 from gdatalog.records import dataclass, replace
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.rows import Columns
 
 TURN = 10_000  # rows: what a turn of a rule costs besides
+
+# Runs a join breadth-first: how many rows it may look at, and the devices that run it together.
+BreadthFirst = Callable[[int | None, Shared | None], None]
 
 
 @dataclass(slots=True)
@@ -91,7 +96,7 @@ class Run:
         nest, once = self._nest(0, form_of_rows(join)), one_row_each(join)
         if once and join.scan is not None and not widens(join) and self.sources.once(join):
             kept = Kept(join.outputs, self.ops, self.scope, self.limits)
-            self._run(0, nest, lambda _: self._levelwise(join, kept, None), _compiled)
+            self._run(0, nest, lambda *_: self._levelwise(join, kept, None), _compiled)
             self._count(kept.count)
             return Blocks(kept.blocks(), kept.count)
         found: Derived | None = None
@@ -142,19 +147,21 @@ class Run:
         self,
         number: int,
         nest: Nest,
-        breadth_first: Callable[[int | None], None],
+        breadth_first: BreadthFirst,
         depth_first: Callable[[], None],
     ) -> None:
         """Runs a join by one executor, and where that is too slow by the other."""
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
         while True:
             choice = choose(nest)
+            if choice.breadth_first and self.lasting is not None:
+                choice = replace(choice, shared=None)  # rows that were followed are known here
             self._chosen(number, choice)
             before = self.limits.looked
             try:
                 with self.limits.account.restoring(TooMany):
                     if choice.breadth_first:
-                        breadth_first(choice.allowed)
+                        breadth_first(choice.allowed, choice.shared)
                         remember(nest, self.limits.looked - before)
                     else:
                         depth_first()
@@ -169,7 +176,7 @@ class Run:
                 break
         # Behind the handler, since the error holds what the first one made.
         self._chosen(number, Choice(True, told))
-        breadth_first(None)
+        breadth_first(None, None)
 
     def _chosen(self, number: int, choice: Choice) -> None:
         if self.report is not None:
@@ -177,7 +184,9 @@ class Run:
         if self.did is not None:
             self.did.executors[number] = choice.kind
 
-    def _levelwise(self, join: JoinPlan, sink: Sink, allowed: int | None) -> None:
+    def _levelwise(
+        self, join: JoinPlan, sink: Sink, allowed: int | None, shared: Shared | None = None
+    ) -> None:
         limits = self.limits
         made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
         tries = [made[ref] for ref in join.tries]
@@ -188,7 +197,9 @@ class Run:
         held = limits.chunk * levels_of(self.plan) * BYTES_PER_ROW if here else 0
         held = min(held, limits.spare() // 2)  # few rows need less than a chunk has room for
         with allowing(limits, allowed), limits.account.working("rows at hand", held):
-            if join.scan is not None:
+            if shared is not None and run_together(join, tries, sink, shared, self.context, seen):
+                pass  # all devices have run it
+            elif join.scan is not None:
                 rows, count = self.sources.rows_of(join)
                 workers = self.context.knobs.workers if here else 1
                 scan = Scan(join, rows, count, tries, self.ops, self.scope, limits, workers, seen)
@@ -238,12 +249,12 @@ class Run:
 
         self._run(number, nest, self._into(sink, join), depth_first)
 
-    def _into(self, sink: RowSet, join: JoinPlan) -> Callable[[int | None], None]:
+    def _into(self, sink: RowSet, join: JoinPlan) -> BreadthFirst:
         """Runs a join breadth-first, into a set that has its rows only if it comes to the end."""
 
-        def breadth_first(allowed: int | None) -> None:
+        def breadth_first(allowed: int | None, shared: Shared | None) -> None:
             if allowed is None:
-                self._levelwise(join, sink, None)
+                self._levelwise(join, sink, None, shared)
                 return
             fresh = self.set_of(join.outputs, sink.limit)
             self._levelwise(join, fresh, allowed)
@@ -258,10 +269,10 @@ class Run:
         nest = self._nest(number, form_of_bag(plan.keys, plan.gathers))
         result = gathering
 
-        def breadth_first(allowed: int | None) -> None:
+        def breadth_first(allowed: int | None, shared: Shared | None) -> None:
             nonlocal result
             into = gathering if allowed is None else gathering.copy()
-            self._levelwise(join, Bag(plan.keys, into), allowed)
+            self._levelwise(join, Bag(plan.keys, into), allowed, shared)
             result = into
 
         def depth_first() -> None:

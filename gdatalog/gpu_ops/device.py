@@ -69,6 +69,15 @@ class Gpu:
     def hold(self, relation: Relation) -> None:
         self.kept.hold(relation)
 
+    def together(
+        self,
+        piece: Callable[[Any, Sequence[Trie], Limits, int], list[list[Block]]],
+        shared: Shared,
+        tries: Sequence[Trie],
+        limits: Limits,
+    ) -> list[list[Block]]:
+        raise AssertionError("it is alone")
+
     def refuses(self, plan: RulePlan) -> str | None:
         """Why a rule cannot run here, if it cannot: it makes strings."""
         computed = [expr for gather in plan.gathers for expr in gather.targets]

@@ -119,6 +119,20 @@ class Group(Gpu):
 
         return self._share(run, shared, printed, tries, beside, limits)
 
+    def together(
+        self,
+        piece: Callable[[Any, Sequence[Trie], Limits, int], Found],
+        shared: Shared,
+        tries: Sequence[Trie],
+        limits: Limits,
+    ) -> Found:
+        """What all pieces of some work give."""
+
+        def run(gpu: Gpu, tries: Sequence[Trie], _: Any, limits: Limits, part: Part) -> Found:
+            return piece(gpu.ops, tries, limits, part[0])
+
+        return self._share(run, shared, None, tries, {}, limits)
+
     def close(self) -> None:
         """Lets go of what is on all GPUs."""
         self._wait()
@@ -144,15 +158,16 @@ class Group(Gpu):
         self,
         run: Callable[..., Found],
         shared: Shared,
-        printed: Printed,
+        printed: Printed | None,
         tries: Sequence[Trie],
         beside: Mapping[str, Any],
         limits: Limits,
     ) -> Found:
         """What all pieces give, by relation: the rows lie on the first GPU."""
         self._wait()
-        for gpu in self.others:  # not by their threads: Python 3.11 parses in one at a time
-            gpu.walks.loops_like(self.walks, printed)
+        if printed is not None:  # not by their threads: Python 3.11 parses in one at a time
+            for gpu in self.others:
+                gpu.walks.loops_like(self.walks, printed)
         self.driver.synchronize()  # what the others copy is there
         parts = (1 + len(self.others)) * shared.pieces
         claims, stop = self.claims(), Event()
