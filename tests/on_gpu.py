@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,13 @@ from gdatalog.gpu_ops.probe import look, look_at_driver
 # Files whose tests are of kernels: all that are named so, but those of what is said of GPUs.
 NOT_KERNELS = {"test_gpu_benchmarks.py", "test_gpu_checks.py", "test_gpu_use.py"}
 HOST_ONLY = {
+    "test_a_call_is_stopped_on_all_devices",
+    "test_a_device_that_is_full",
+    "test_a_device_that_is_lost_is_left_out",
+    "test_a_device_without_room_for_copies_is_not_asked",
+    "test_a_few_rows_are_found_by_one",
     "test_columns_are_copied_to_the_device_once",
+    "test_little_work_stays_on_the_first",
     "test_the_rounds_of_a_fixpoint_move_nothing",
 }
 
@@ -49,6 +56,14 @@ class GpuDriver(CupyDriver):
             pytest.skip(f"needs {number + 1} GPUs; there are {gpus()}")
         super().__init__(number)
         self.__dict__.update(told, seed=seed)
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Says which device it is, as the host's does."""
+        from tests.cuda_host.arrays import working_on
+
+        with super().use(), working_on(self.number):
+            yield
 
 
 def asked(config: pytest.Config) -> bool:

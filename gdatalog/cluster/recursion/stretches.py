@@ -228,7 +228,10 @@ class Stretches:
         def call(low: int, high: int) -> Call:
             seeds = {name: self._of(seeds, low, high) for name, seeds in self._seeds.items()}
             args = task, seeds, placed, table
-            return Call(followed, args, keep=True, tag=(low, high, args), told=told_of)
+            tag = low, high, args
+            if self.counts:  # which come back at once
+                return Call(counted, args, tag=tag)
+            return Call(followed, args, keep=True, tag=tag, told=told_of)
 
         def smaller(error: TooLarge) -> list[Call]:
             low, high, _ = error.call.tag
@@ -241,13 +244,13 @@ class Stretches:
         with limits.watch.work("joining", splits.name, len(self._values), "values") as work:
             for low, high in pairwise(self._cuts(0, len(self._values), self._wanted)):
                 stage.add(call(low, high))
-            for ended, kept in self._ended(stage):
-                told: Told | None = kept.told
+            for ended, given in self._ended(stage):
+                told: Told | None = given if self.counts else given.told
                 if told is None:
                     return None
                 low, high, args = ended.tag
                 here = self.counts or told.part.rows
-                found.append(_Part(low, told, None if here else kept, args))
+                found.append(_Part(low, told, None if here else given, args))
                 self.seconds += told.part.seconds
                 self.calls += 1
                 self.gpu_calls += told.part.gpu
@@ -261,7 +264,7 @@ class Stretches:
         limits.charge("blocks", 0)
         return found
 
-    def _ended(self, stage: Any) -> Iterator[tuple[Call, Kept]]:
+    def _ended(self, stage: Any) -> Iterator[tuple[Call, Any]]:
         """What calls gave. Where not even one value's rows have room that is told of the rules."""
         try:
             with closing(iter(stage)) as ended:
@@ -388,6 +391,13 @@ def followed(
 ) -> Followed | None:
     """What comes of a stretch's values, as many as there is time for; None if it cannot be told."""
     return _followed(task, seeds, tries, symbols, BUDGET)
+
+
+def counted(
+    task: Task, seeds: Mapping[str, Seeds], tries: Mapping[TrieRef, Trie], symbols: SymbolTable
+) -> Told | None:
+    """The same of a fixpoint whose rows are only counted, and do not stay."""
+    return told_of(followed(task, seeds, tries, symbols))
 
 
 def told_of(found: Followed | None) -> Told | None:
