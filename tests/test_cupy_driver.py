@@ -273,6 +273,27 @@ def test_waiting(cupy: Any) -> None:
     assert polled == [1, 1] and cupy.copied == []
 
 
+def test_of_several_threads_none_looks_all_the_time(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, slept = CupyDriver(), []
+    monkeypatch.setattr(cupy_driver, "sleep", slept.append)
+    driver.wait(lambda: None, None, 16, 2)
+    assert not slept
+    driver.spins = False
+    driver.wait(lambda: None, None, 16, 2)
+    assert slept and set(slept) == {cupy_driver.PAUSE}
+
+
+def test_an_array_of_another_gpu_is_copied(cupy: Any) -> None:
+    driver = CupyDriver(1)
+    cupy.empty = lambda shape, dtype: ("empty", shape, dtype)
+    array = SimpleNamespace(size=3, shape=(3,), dtype="int32", copy=lambda: "a copy here")
+    assert driver.copied(array) == "a copy here"
+    array.size, array.shape = 0, (0,)
+    assert driver.copied(array) == ("empty", (0,), "int32")
+
+
 def test_a_kernel_is_asked_for_an_end(cupy: Any) -> None:
     """By a copy into its array; it has ended when the error is raised."""
     flags = SimpleNamespace(data=SimpleNamespace(ptr=1000))

@@ -129,7 +129,9 @@ class CupyDriver:
 
     def copied(self, array: Any) -> Any:
         """From GPU to GPU where the one can read the other's memory, else by way of the host."""
-        return array.copy()
+        if not array.size:
+            return self.xp.empty(array.shape, dtype=array.dtype)
+        return array.copy()  # on the GPU of this thread
 
     def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
         module = self.xp.RawModule(code=bare(source), options=OPTIONS)
