@@ -253,6 +253,7 @@ class Failing(HostDriver):
 
     what = ""
     after = 0
+    said = True  # by CUDA
     error: BaseException = DeviceError("")
 
     def _done(self, what: str) -> None:
@@ -260,7 +261,8 @@ class Failing(HostDriver):
             self.after -= 1
             if self.after < 0:
                 self.what = ""
-                raise self.error
+                cause = RuntimeError("what CUDA says") if self.said else None
+                raise self.error from cause
 
     @contextmanager
     def use(self) -> Iterator[None]:
@@ -327,6 +329,18 @@ def test_a_device_that_is_lost_is_left_out(what: str) -> None:
             db.query(TRIANGLES)
         assert caught.value.hint == "please report this; queries run on cuda:0,1 from now on"
         assert answer(db, TRIANGLES) == expected(TRIANGLES)
+        assert db.device == "cuda:0,1"
+
+
+@pytest.mark.host
+def test_a_kernel_that_does_not_compile_is_no_reason_to_leave_one_out() -> None:
+    device, driver = failing()
+    with database(device, 8) as db:
+        db["E"] = EDGES
+        driver.what, driver.error, driver.said = "kernel", DeviceError("a mistake of ours"), False
+        with pytest.raises(DeviceError, match="a mistake of ours") as caught:
+            db.query(TRIANGLES)
+        assert caught.value.hint is None
         assert db.device == "cuda:0,1"
 
 

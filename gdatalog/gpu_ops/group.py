@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from threading import Event
-from typing import Any
+from typing import Any, TypeGuard
 
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.lftj import COUNTS
@@ -215,11 +215,11 @@ class Group(Gpu):
         """Raises what the first of the other GPUs has met, if one has met anything."""
         errors = [(helper.gpu, helper.error) for helper in helpers if helper.error is not None]
         for gpu, error in errors:
-            if isinstance(error, DeviceError):
+            if _lost(error):
                 self.others.remove(gpu)
                 self.copies.pop(gpu.name)
         for _, error in errors:
-            if isinstance(error, DeviceError):
+            if _lost(error):
                 error.hint = f"please report this; queries run on {self.name} from now on"
             if isinstance(error, MemoryLimitError) and isinstance(error.__cause__, MemoryError):
                 raise DeviceError(
@@ -245,3 +245,9 @@ class Group(Gpu):
         self.driver.synchronize()  # before the others' arrays go
         columns = zip(*(found[part] for part in sorted(found)), strict=True)
         return [[block for blocks in relation for block in blocks] for relation in columns]
+
+
+def _lost(error: BaseException) -> TypeGuard[DeviceError]:
+    """Whether a GPU cannot be used any more: CUDA has said so; a kernel that does not compile is
+    another matter."""
+    return isinstance(error, DeviceError) and error.__cause__ is not None
