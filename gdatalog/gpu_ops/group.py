@@ -168,6 +168,8 @@ class Group(Gpu):
         if printed is not None:  # not by their threads: Python 3.11 parses in one at a time
             for gpu in self.others:
                 gpu.walks.loops_like(self.walks, printed)
+        for trie in tries:
+            _ = trie.total  # which may be counted only now, and here
         self.driver.synchronize()  # what the others copy is there
         parts = (1 + len(self.others)) * shared.pieces
         claims, stop = self.claims(), Event()
@@ -200,8 +202,8 @@ class Group(Gpu):
         finally:
             limits.poll = poll
             stop.set()
-            self._wait()
             self._spin(True)
+            self._wait()
         self._raise(helpers)
         for pieces in (own, *(helper.pieces for helper in helpers)):
             shared.did[pieces.name] = pieces.work
