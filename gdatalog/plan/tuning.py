@@ -70,7 +70,7 @@ class Tuning:
     tiles_busy: int = 128  # larger ones if so many tiles have work
 
     # Joins and fixpoints on several devices.
-    shared_from: float = 5e7  # expected rows to look at, from which on several devices share them
+    shared_from: float = 1e7  # expected rows to look at, from which on several devices share them
     shared_piece: float = 2e9  # ... of one piece; each device has one at least
     shared_pieces: int = 8  # ... and so many at most
 
@@ -86,7 +86,7 @@ class Tuning:
 
     # What workers of a cluster do.
     spread_from: float = 1e8  # a rule that looks at so many rows is spread over workers
-    spread_gpus_from: float = 2e7  # the same where each worker has a GPU
+    spread_gpus_from: float = 2e6  # the same where each worker has a GPU
     spread_never: float = 1e5  # one that looks at fewer is not; in between it is tried here first
     partitions_spread_from: int = 20_000_000  # the same for a partitioned fixpoint's rounds here
     rounds_spread_from: int = 200_000_000  # the same for rounds whose rows are exchanged
