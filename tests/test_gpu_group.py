@@ -94,7 +94,9 @@ def database(device: Group, pieces: float = 1.0) -> Iterator[gd.Database]:
     """On which all that can be shared is; `pieces`: for each device, about, of a small join."""
     with gd.connect(device="cpu") as db, device.driver.use():
         db._workspace.device, db._workspace.why = device, "asked for"
-        db._workspace.tune(shared_from=0, shared_piece=1000 / pieces, stamps_most=1 << 20)
+        db._workspace.tune(
+            shared_from=0, shared_inputs_from=0, shared_piece=1000 / pieces, stamps_most=1 << 20
+        )
         db._workspace.force(strategy="lftj")
         yield db
 
@@ -195,7 +197,7 @@ def test_drawn_recursion(drawn: Drawn) -> None:
 def test_little_work_stays_on_the_first() -> None:
     device = group()
     with database(device) as db:
-        db._workspace.tune(shared_from=1e6)
+        db._workspace.tune(shared_from=1e6, shared_inputs_from=10_000)
         db["E"] = EDGES
         text = TRIANGLES + CLOSURE
         assert answer(db, TRIANGLES) == expected(TRIANGLES)

@@ -126,9 +126,10 @@ class Splits(StratumRun):
     def shared(self) -> Shared | None:
         """The devices that take parts of the values, if there are several and it is worth it."""
         context = self.context
-        members = context.device.members
-        rows = OFTEN * self.read_rows if len(members) > 1 else 0.0
-        return shared_by(members, rows, context.tuning)
+        members, tuning = context.device.members, context.tuning
+        if len(members) < 2 or self.read_rows < tuning.shared_inputs_from:
+            return None
+        return shared_by(members, OFTEN * self.read_rows, tuning)
 
     # ---------------------------------------------------------------------------------- seeds
 

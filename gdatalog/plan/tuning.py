@@ -71,7 +71,8 @@ class Tuning:
 
     # Joins and fixpoints on several devices.
     shared_from: float = 1e7  # expected rows to look at, from which on several devices share them
-    shared_piece: float = 2e9  # ... of one piece; each device has one at least
+    shared_inputs_from: int = 20_000  # the same for the inputs of a partitioned fixpoint
+    shared_piece: float = 2e9  # expected rows of one piece; each device has one at least
     shared_pieces: int = 8  # ... and so many at most
 
     # Rules whose indexes do not fit a device.
