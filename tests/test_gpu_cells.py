@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import cells, host_tries
+from gdatalog.engine import cells, fixpoint, host_tries
 from gdatalog.engine.ledger import Ledger, RuleRun
 from gdatalog.errors import DeviceError, Interrupted
 from gdatalog.gpu_ops import slices, walk
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.storage.spill import Spill
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
 from tests.cuda_host.driver import HostCopied
@@ -243,6 +244,49 @@ def test_what_cannot_be_cut_is_the_cpus(expected: dict[str, set[Any]]) -> None:
         found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
         assert found == expected["triangles"]
         assert report.left is not None and "one value of" in report.left
+
+
+CLOSURE = "tc(x, y) <- E(x, y). tc(x, z) <- tc(x, y), E(y, z)."
+SAME = "sg(x, y) <- E(p, x), E(p, y). sg(x, y) <- E(a, x), sg(a, b), E(b, y)."
+
+
+LEFT = "on the CPU: its relations do not fit cuda:0"
+
+
+@pytest.mark.parametrize("text", [CLOSURE, SAME])
+@pytest.mark.parametrize("foreseen", [True, False])
+def test_a_recursion_that_does_not_fit_is_the_cpus(
+    text: str, foreseen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what its indexes are expected to take, or when the device has no room any more."""
+    text += f" ?- {text[:2]}(x, y)."
+    with loaded(gd.connect(device="cpu")) as db:
+        expected = set(db.query(text).fetchall())
+    with loaded(opened(HostDriver())) as db:
+        if foreseen:
+            monkeypatch.setattr(fixpoint, "too_large", lambda *_: True)
+        else:
+            monkeypatch.setattr(db._workspace.device, "trie", _no_memory)
+        explained = db.explain(text)
+        assert (LEFT in str(explained)) == foreseen
+        if foreseen:
+            assert all(
+                dict(r.facts).get("device", "cpu") == "cpu" for r in explained.tree.find("rule")
+            )
+        assert LEFT in str(db.profile(text))
+        assert set(db.query(text).fetchall()) == expected
+
+
+def _no_memory(*_: Any) -> None:
+    raise NoMemory("an index")
+
+
+def test_a_recursion_on_a_device_writes_no_files() -> None:
+    with loaded(opened(HostDriver())) as db:
+        db._workspace.spill = Spill(least=0, run=8, short=0, always=True)
+        found = set(db.query(f"{CLOSURE} ?- tc(x, y).").fetchall())
+    with loaded(gd.connect(device="cpu")) as db:
+        assert found == set(db.query(f"{CLOSURE} ?- tc(x, y).").fetchall())
 
 
 # ------------------------------------------------------------------------------------- faults

@@ -219,17 +219,17 @@ def rows_in_cells(
     run = Cells(plan, resident, context, report, None, did)
     run.tries = HostTries(resident, limits)
     context.device.make_room(limits)
-    chunk, spills = limits.chunk, limits.spills
+    chunk, to_host = limits.chunk, limits.to_host
     left = limits.spare() - room_for_slices(context.device, limits)
     free, largest = context.device.room(left)
     spare = min(left, int((1 - SLICES) * free))
     try:
         with limits.account.restoring(MemoryError, NotOnDevice):
             limits.chunk = min(chunk, chunk_rows(plan, spare, largest))
-            limits.spills = not plan.gathers
+            limits.to_host = not plan.gathers
             return run.rows(limit)
     except MemoryError as problem:
         # CUDA's own too: a device that has no memory left for what a cell needs.
         raise NotOnDevice(f"in cells it did not fit the device either: {problem}") from None
     finally:
-        limits.chunk, limits.spills = chunk, spills
+        limits.chunk, limits.to_host = chunk, to_host

@@ -11,6 +11,7 @@ from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import relation_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.dying import parted_stratum, with_parts
+from gdatalog.engine.host_tries import too_large
 from gdatalog.engine.linear import linear_of, linearised
 from gdatalog.engine.marked_rounds import MarkedRounds
 from gdatalog.engine.one_worklist import one_worklist
@@ -35,6 +36,7 @@ from gdatalog.plan.stratum import (
     InPlaceLattice,
     Key,
     LinearRule,
+    OnTheHost,
     Partitioned,
     Rewrite,
     SemiNaive,
@@ -48,6 +50,7 @@ from gdatalog.planner.dying import Parted
 from gdatalog.planner.linear import first_of
 from gdatalog.planner.splitting import Split
 from gdatalog.records import replace
+from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
@@ -59,7 +62,29 @@ Found = TypeVar("Found", Relations, Relations | None)
 
 
 def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = False) -> Ready:
-    """How a recursive stratum is evaluated; `counted` as for `plan_stratum`."""
+    """How a recursive stratum is evaluated: on the CPU, where it does not fit the device. `counted`
+    as for `plan_stratum`."""
+    ready, context = _planned(stratum, inputs, counted), inputs.context
+    if context.device is CPU or context.cluster is not None:
+        return ready
+    own = {*stratum.relations, *ready.stratum.relations, *(r.head.name for r in ready.rules)}
+
+    def on_host() -> Ready:
+        here = replace(inputs, context=replace(context, device=CPU))
+        found = _planned(stratum, here, counted)
+        rewrites = (*found.plan.rewrites, OnTheHost(context.device.name))
+        return replace(found, plan=replace(found.plan, rewrites=rewrites))
+
+    def finished(name: str) -> Relation | None:
+        return None if name in own else ready.inputs.relation(name)
+
+    plans = [plan for _, plan in ready.planned]
+    if too_large(plans, finished, context.device, context.limits):
+        return on_host()
+    return replace(ready, on_host=on_host)
+
+
+def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
     before: list[tuple[CheckedRule, RulePlan]] = []
     rewrites: tuple[Rewrite, ...] = ()
     linear = linear_of(stratum, inputs)

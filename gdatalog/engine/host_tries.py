@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -30,13 +30,16 @@ SLICES = 0.6  # of what a device has for a rule: the rest is for scratch and row
 
 
 def too_large(
-    plan: RulePlan, relation_of: Callable[[str], Relation | None], device: Device, limits: Limits
+    plans: Sequence[RulePlan],
+    relation_of: Callable[[str], Relation | None],
+    device: Device,
+    limits: Limits,
 ) -> bool:
-    """Whether the indexes that a plan reads, and the rows that they are made of, are expected to
-    take more than the device has for them. Relations that are not evaluated yet take nothing."""
+    """Whether the indexes that plans read together, and the rows that they are made of, are
+    expected to take more than the device has for them. What is not evaluated yet takes nothing."""
     if device is CPU:
         return False
-    refs = {ref for join in plan.joins for ref in join.tries}
+    refs = {ref for plan in plans for join in plan.joins for ref in join.tries}
     relations = _known(refs, relation_of)
     most = sum(KEY * found.at_most * len(found.types) for found in relations.values())
     for ref in refs:
@@ -48,7 +51,11 @@ def too_large(
     room = device.index_room(limits)
     if room is None or most <= room:
         return False
-    asked = memory_asked(plan, relations.get, device, room).indexes
+    asked = {
+        (index.relation, index.columns, index.bytes): index
+        for plan in plans
+        for index in memory_asked(plan, relations.get, device, room).indexes
+    }.values()
     made_of = {index.relation for index in asked if not index.there and index.rows is not None}
     rows = sum(relations[name].store.nbytes for name in made_of if relations[name].types)
     return sum(index.bytes or 0 for index in asked) + rows > room
@@ -69,7 +76,7 @@ def foreseen_cells(
     """The cells that a rule will run in, as far as is known before its tries are there; in words,
     why the CPU will run it; None if its indexes fit the device."""
     device, limits = context.device, context.limits
-    if not too_large(plan, relation_of, device, limits):
+    if not too_large([plan], relation_of, device, limits):
         return None
     refs = {ref for join in plan.joins for ref in join.tries}
     relations = _known(refs, relation_of)
@@ -111,10 +118,10 @@ def _evenly(relation: Relation, ref: TrieRef, size: int) -> Sizes:
 
 @contextmanager
 def on_the_host(limits: Limits) -> Iterator[None]:
-    """Within, what is held is no part of the memory limit, which is the device's, but must fit the
-    machine's memory."""
+    """Within, what is held is no part of the memory limit, which is the device's: it has the
+    machine's memory, and temporary files beyond that."""
     watch, before = limits.watch, limits.watch.account
-    watch.account = Account(default_limit())
+    watch.account = Account(default_limit(), limits.spill)
     try:
         yield
     finally:

@@ -56,7 +56,8 @@ class Ready:
     `stratum` and `inputs` are as the plan's rewrites have left them. `rules` are those of
     the plan's `before` and `rules`, in this order. `limit`: how many rows are asked for at most.
     `encoded`: the dictionaries of the codes that it runs on. `since`: what its relations were, and
-    what has come since. `anew` plans it without either.
+    what has come since. `anew` plans it without either. `on_host` plans it for the CPU, should it
+    not fit the device.
     """
 
     plan: StratumPlan
@@ -67,6 +68,7 @@ class Ready:
     encoded: Encoded | None = None
     since: Since | None = None
     anew: Callable[[], Ready] | None = None
+    on_host: Callable[[], Ready] | None = None
 
     @property
     def planned(self) -> list[tuple[CheckedRule, RulePlan]]:
@@ -168,6 +170,23 @@ def _run(ready: Ready) -> Relations:
 
 
 def run_here(ready: Ready) -> Relations:
+    """A stratum's relations; by the CPU, where they turn out not to fit the device."""
+    if ready.on_host is None:
+        return _by_strategies(ready)
+    context = ready.inputs.context
+    ledger = context.ledger
+    runs, strata = len(ledger.runs), len(ledger.strata)
+    try:
+        with context.limits.account.restoring(MemoryError):
+            return _by_strategies(ready)
+    except MemoryError:
+        del ledger.runs[runs:], ledger.strata[strata:]
+    # Behind the handler, since the error holds what the device has.
+    context.device.make_room(context.limits)
+    return _by_strategies(ready.on_host())
+
+
+def _by_strategies(ready: Ready) -> Relations:
     """What the first strategy gives that meets no condition of its fallback.
 
     A profile is told of that one alone, and of what the others met.

@@ -316,7 +316,7 @@ class StratumRun:
         from gdatalog.engine.host_tries import too_large
 
         sources = Sources(partial(self.trie_of, device=HOST, parts=parts), self.rows_of)
-        return sources, too_large(plan, self.inputs.relation, device, limits)
+        return sources, too_large([plan], self.inputs.relation, device, limits)
 
     def _all_finished(self, plan: RulePlan) -> bool:
         """Whether a rule reads nothing that grows."""

@@ -31,7 +31,7 @@ class Limits:
     spill: Spill | None = None
     watch: Watch = field(default_factory=watching)
     most_rows: tuple[str, int] | None = None  # a relation, and how many rows it may have
-    spills: bool = False  # whether rows that a device has no room for go to the host
+    to_host: bool = False  # whether rows that a device has no room for go to the host
     # Rows that breadth-first executors have looked at, and what costs as much; those that compiled
     # fixpoints have found.
     looked: int = 0

@@ -237,7 +237,7 @@ class _Launch:
                 if name.startswith("seen"):  # a launch that ended early has left marks
                     scratch[name].fill(0)
             held = sum(part.nbytes for block in found for part in block if not lies_here(part))
-            if self.limits.spills and held > self._affordable_bytes():
+            if self.limits.to_host and held > self._affordable_bytes():
                 found, held = [tuple(map(brought, block)) for block in found], 0
             self.limits.charge("blocks", held + sum(o.nbytes for o in outputs))
             numbers = {

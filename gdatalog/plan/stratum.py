@@ -193,7 +193,17 @@ class LinearRule:
         return f"{self.relation} is made linear: {self.first} is what it has without recursion"
 
 
-Rewrite = DictionaryCodes | LinearRule
+@dataclass(frozen=True, slots=True)
+class OnTheHost:
+    """The relations of a recursion do not fit this device: the CPU runs it."""
+
+    device: str
+
+    def __str__(self) -> str:
+        return f"on the CPU: its relations do not fit {self.device}"
+
+
+Rewrite = DictionaryCodes | LinearRule | OnTheHost
 
 
 # ------------------------------------------------------------------------------------ plans

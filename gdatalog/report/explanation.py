@@ -11,9 +11,11 @@ from gdatalog.engine.demand import part_of, rewritten_for
 from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.host_tries import foreseen_cells
 from gdatalog.engine.session import Session
+from gdatalog.engine.strata import Ready
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import Spread
+from gdatalog.plan.stratum import OnTheHost
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.report.indexes import NamedIndex, indexes_of
 from gdatalog.report.planned import WORTH_A_WORD, Planned, PlannedRule, PlannedStratum
@@ -74,15 +76,18 @@ def _spread(
 
 
 def _rule(
-    stratum: Stratum,
+    ready: Ready,
     rule: CheckedRule,
     plan: RulePlan,
     inputs: StratumInputs,
     known: Callable[[str], Relation | None],
 ) -> PlannedRule:
     """A rule with its plan, and where it will run."""
+    stratum = ready.stratum
     left, in_cells = inputs.context.device.refuses(plan), None
-    if left is None and not stratum.recursive and plan.joins:
+    if any(isinstance(rewrite, OnTheHost) for rewrite in ready.plan.rewrites):
+        left = f"its relations do not fit {inputs.context.device.name}"
+    elif left is None and not stratum.recursive and plan.joins:
         foreseen = foreseen_cells(plan, known, inputs.context)
         left, in_cells = (foreseen, None) if isinstance(foreseen, str) else (None, foreseen)
     return PlannedRule(rule, plan, left, _spread(stratum, plan, inputs, known), in_cells)
@@ -112,7 +117,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
         for stratum in evaluation.strata_of(wanted):
             ready = evaluation.planned(stratum)
             known = partial(_at_hand, evaluation)
-            rules = tuple(_rule(stratum, rule, plan, inputs, known) for rule, plan in ready.planned)
+            rules = tuple(_rule(ready, rule, plan, inputs, known) for rule, plan in ready.planned)
             strata.append(PlannedStratum(stratum, ready.plan, rules))
             own = [plan for _, plan in ready.planned]
             read = indexes_of(own, known, device, context.memory)

@@ -155,7 +155,8 @@ class SpilledRows:
 
 
 class Blocks:
-    """Blocks of rows: in memory, or in files from the time on when half of the limit is held."""
+    """Blocks of rows: in memory, or in files from the time on when half of the limit is held. Those
+    of a device stay there."""
 
     __slots__ = ("_account", "_spilled", "_waiting", "held")
 
@@ -172,7 +173,8 @@ class Blocks:
     def add(self, block: tuple[Array, ...]) -> None:
         self._waiting.append(block)
         self.held += sum(map(held_bytes, block))
-        spill = self._account.spill_half(self.held)
+        here = all(isinstance(column, np.ndarray) for column in block)
+        spill = self._account.spill_half(self.held) if here else None
         if spill is not None:
             self._spilled.append(spill.rows(self._waiting))
             self._waiting, self.held = [], 0
