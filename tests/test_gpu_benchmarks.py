@@ -15,7 +15,7 @@ import pytest
 import gdatalog as gd
 from benchmarks import several_gpus
 from benchmarks.gpu import __main__ as program
-from benchmarks.gpu import breakdown, machine, sectors
+from benchmarks.gpu import breakdown, cells, machine, sectors
 from benchmarks.gpu.clocks import Clocked, under_half
 from benchmarks.gpu.forced import NEVER, Forced, NoGpu, Ours, device_of, gpu_driver
 from benchmarks.gpu.hand import KERNELS, TEAMS, Hand
@@ -398,3 +398,24 @@ def test_what_is_asked_of_two_gpus(
     assert several_gpus.main(small) == 1
     assert "the answers differ" in capsys.readouterr().out
     assert several_gpus.main(["--devices", "cuda:", "cpu", "--no-dask"]) == 2
+
+
+@needs_compiler
+def test_cells_beside_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    def connect(device: str, memory_limit: int | None = None) -> gd.Database:
+        limit = {} if memory_limit is None else {"memory_limit": memory_limit}
+        db = gd.connect(device="cpu", **limit)
+        db._workspace.device = Gpu(HostDriver(), memory_limit)
+        db._workspace.tune(cell_bytes=100)
+        db._workspace.force(strategy="levelwise")
+        db._workspace.chunk_rows = 64
+        return db
+
+    asked = ["--small", "--times", "1", "--share", "0.3", "--only", "triangles"]
+    assert cells.main(asked, connect) == 0
+    link, made, told, met = capsys.readouterr().out.splitlines()
+    assert link.endswith("/s to the device") and made.startswith("R-MAT, scale ")
+    found = re.search(r" in (\d+) cells .* ([\d.]+ \w+) copied", told)
+    assert found is not None and int(found[1]) > 1 and not found[2].startswith("0 ")
+    assert "triangles in" in met
+    assert cells.main(["--device", "cuda:"]) == 2

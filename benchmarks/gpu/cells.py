@@ -1,0 +1,150 @@
+"""Graphs in a GPU's memory, and in cells with a tenth of it: the same counts, side by side.
+
+    python -m benchmarks.gpu.cells [--edges 100000000] [--share 0.1] [--times 3] [--only K4]
+
+An R-MAT graph is made on the machine. Triangles, K4 and P3 are counted with all of the GPU's
+memory, and again with `memory_limit` at a share of what that query held. The answers are compared
+before anything is timed. Of each side the best time counts. Cells may take as long as the query in
+memory divided by 0.3, or as long as the link takes for the bytes that are copied, whichever is
+longer; the link is measured by copies through pinned buffers, as cells use them.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import gdatalog as gd
+from benchmarks.gpu.forced import columns
+from benchmarks.gpu.made import rmat
+from benchmarks.patterns import P3, clique
+from gdatalog.errors import Error
+from gdatalog.progress import format_bytes
+
+WANTED = 0.3  # of the speed in memory
+DEGREE = 16  # edges for each vertex of an R-MAT graph
+LINK, LINK_TIMES = 1 << 28, 8  # bytes of a copy by which the link is measured, and how often
+SMALL, SMALL_LINK = 400, 1 << 12
+
+Connect = Callable[..., gd.Database]
+WORKS = {"triangles": clique(3).rule(), "K4": clique(4).rule(), "P3": P3.rule()}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a profile tells of a query: the most that was held; cells, and the bytes copied."""
+
+    peak: int
+    cells: int
+    skipped: int
+    moved: int
+    left: bool  # to the CPU
+
+
+def graph(edges: int) -> tuple[str, dict[str, Any]]:
+    """An R-MAT graph of so many edges, each both ways."""
+    scale = max(4, (edges // DEGREE).bit_length())
+    made = rmat(np, scale, edges)
+    return made.name, columns(made, np, on_device=False)
+
+
+def bandwidth(db: gd.Database, size: int) -> float:
+    """Bytes in a second from pinned memory to the device."""
+    driver = db._workspace.device.driver  # type: ignore[attr-defined]
+    with db._lock:
+        copier = driver.copier()
+        here, there = copier.pinned(size), driver.xp.empty(size, dtype=np.uint8)
+        copier.after_kernels()
+        best = float("inf")
+        for _ in range(LINK_TIMES):
+            started = perf_counter()
+            copier.copy(there, 0, here)
+            copier.copied().wait()
+            best = min(best, perf_counter() - started)
+    return size / best
+
+
+def told_of(db: gd.Database, text: str) -> Told:
+    profile = db.profile(text)
+    facts = [dict(rule.facts) for rule in profile.tree.find("rule")]
+    sums = {
+        name: sum(int(fact.get(name) or 0) for fact in facts)
+        for name in ("cells that ran", "cells skipped", "bytes copied")
+    }
+    left = any(fact.get("device") == "cpu" for fact in facts)
+    return Told(profile.peak, *sums.values(), left)
+
+
+def seconds_of(db: gd.Database, text: str) -> tuple[int, float]:
+    started = perf_counter()
+    ((count,),) = db.query(text).fetchall()
+    return int(count), perf_counter() - started
+
+
+def compared(
+    name: str, data: dict[str, Any], connect: Connect, share: float, times: int, link: float
+) -> bool:
+    """Whether the answers are the same, and cells as fast as is asked for."""
+    text = WORKS[name]
+    with closing(connect()) as db:
+        db["E"] = data
+        whole, _ = seconds_of(db, text)
+        in_memory = told_of(db, text)
+        best = min(seconds_of(db, text)[1] for _ in range(times))
+    limit = max(1, int(share * in_memory.peak))
+    with closing(connect(memory_limit=limit)) as db:
+        db["E"] = data
+        count, first = seconds_of(db, text)
+        told = told_of(db, text)
+        if count != whole:
+            print(f"{name}: the answers differ: {whole:,} in memory, {count:,} in cells")
+            return False
+        cells = min(first, *(seconds_of(db, text)[1] for _ in range(times)))
+    bound = max(best / WANTED, told.moved / link)
+    where = "on the CPU" if told.left else f"in {told.cells:,} cells ({told.skipped:,} skipped)"
+    print(
+        f"{name}: {whole:,}; {best:.3f} s in memory ({format_bytes(in_memory.peak)} held), "
+        f"{cells:.3f} s {where} with {format_bytes(limit)}: {best / cells:.2f}x, "
+        f"{format_bytes(told.moved)} copied, {told.moved / link:.3f} s of the link"
+    )
+    met = cells <= bound and not told.left
+    print(f"{'met' if met else 'NOT MET'}: {name} in {bound:.3f} s at the most was asked for")
+    return met
+
+
+def main(arguments: Sequence[str] | None = None, connect: Connect = gd.connect) -> int:
+    parser = ArgumentParser(prog="python -m benchmarks.gpu.cells", description=__doc__)
+    parser.add_argument("--edges", type=int, default=100_000_000)
+    parser.add_argument("--share", type=float, default=0.1, help="of the memory; default: 0.1")
+    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--only", default="", help="works whose names have this in them")
+    parser.add_argument("--small", action="store_true", help="tiny data: to see that all runs")
+    told = parser.parse_args(arguments)
+
+    def opened(**options: Any) -> gd.Database:
+        return connect(device=told.device, **options)
+
+    try:
+        with closing(opened()) as db:
+            link = bandwidth(db, SMALL_LINK if told.small else LINK)
+        print(f"on {db.device}, {format_bytes(int(link))}/s to the device")
+        name, data = graph(SMALL if told.small else told.edges)
+        print(name)
+        works = [name for name in WORKS if told.only in name]
+        met = [compared(name, data, opened, told.share, told.times, link) for name in works]
+    except Error as reason:
+        print(f"cannot be measured here: {reason}", file=sys.stderr)
+        return 2
+    return 0 if told.small or all(met) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
