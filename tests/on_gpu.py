@@ -23,14 +23,19 @@ from gdatalog.gpu_ops.probe import look, look_at_driver
 # Files whose tests are of kernels: all that are named so, but those of what is said of GPUs.
 NOT_KERNELS = {"test_gpu_benchmarks.py", "test_gpu_checks.py", "test_gpu_use.py"}
 HOST_ONLY = {
+    "test_a_buffer_that_is_filled_too_soon_is_seen",
     "test_a_call_is_stopped_on_all_devices",
+    "test_a_copy_that_fails_is_an_error_and_the_next_query_works",
     "test_a_device_that_is_full",
     "test_a_device_that_is_lost_is_left_out",
     "test_a_device_without_room_for_copies_is_not_asked",
     "test_a_few_rows_are_found_by_one",
+    "test_a_kernel_that_does_not_wait_for_a_copy_is_a_fault",
     "test_columns_are_copied_to_the_device_once",
     "test_little_work_stays_on_the_first",
+    "test_memory_that_runs_out_in_the_middle_leaves_the_rule_to_the_cpu",
     "test_the_rounds_of_a_fixpoint_move_nothing",
+    "test_who_stops_a_query_does_not_wait_for_its_copies",
 }
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import sys
@@ -70,7 +71,8 @@ class _Event:
         self.cupy, self.looks = cupy, 0
         cupy.events.append(self)
 
-    def record(self) -> None: ...
+    def record(self, stream: Any = None) -> None:
+        self.stream = stream
 
     @property
     def ptr(self) -> Any:
@@ -115,7 +117,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     fake.used, fake.fault, fake.synchronized = [], None, 0
     fake.attributes = {"MultiProcessorCount": 132, "ClockRate": 1_980_000}
     fake.events, fake.copied, fake.freed = [], [], []
-    fake.full, fake.allocators = [], [allocate]
+    fake.full, fake.allocators, fake.waited = [], [allocate], []
 
     class Device:
         def __init__(self, number: int) -> None:
@@ -134,7 +136,11 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
         fake.synchronized += 1
 
     def copy(target: int, source: Any, size: int, kind: int, stream: int) -> None:
-        assert (size, kind, stream) == (8, 1, 9)
+        assert (kind, stream) == (1, 9)
+        if isinstance(source, int):  # an address
+            fake.copied.append((target, ctypes.string_at(source, size)))
+            return
+        assert size == 8
         fake.copied.append((target, int(np.frombuffer(source, np.int64)[0])))
 
     pool = SimpleNamespace(
@@ -151,7 +157,9 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     fake.cuda = SimpleNamespace(
         Device=Device,
         Event=lambda disable_timing: _Event(fake, disable_timing),
-        Stream=lambda non_blocking: SimpleNamespace(ptr=9, synchronize=lambda: None),
+        Stream=lambda non_blocking: SimpleNamespace(
+            ptr=9, synchronize=lambda: None, wait_event=lambda e: fake.waited.append(("copies", e))
+        ),
         alloc_pinned_memory=_Pinned,
         compiler=SimpleNamespace(CompileException=CompileException),
         driver=SimpleNamespace(
@@ -163,7 +171,9 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
             memcpyHostToDevice=1,
             eventQuery=lambda ptr: ptr.query(),
         ),
-        get_current_stream=lambda: SimpleNamespace(synchronize=synchronize),
+        get_current_stream=lambda: SimpleNamespace(
+            synchronize=synchronize, wait_event=lambda e: fake.waited.append(("kernels", e))
+        ),
         get_allocator=lambda: fake.allocators[-1],
         using_allocator=using_allocator,
     )
@@ -180,6 +190,28 @@ def test_a_driver_works_on_its_gpu(cupy: Any) -> None:
     assert cupy.used[-1] == "left"
     del cupy.attributes["ClockRate"]
     assert CupyDriver().clock == 1.5
+
+
+def test_copies_and_kernels_wait_for_each_other_on_the_gpu(cupy: Any) -> None:
+    copier = CupyDriver().copier()
+    here = copier.pinned(16)
+    here[:] = range(16)
+    there = SimpleNamespace(data=SimpleNamespace(ptr=1000))
+    copier.after_kernels()
+    ((who, event),) = cupy.waited
+    assert who == "copies" and event.stream is None  # of what has been launched
+    copier.copy(there, 4, here[8:12])
+    assert cupy.copied == [(1004, bytes(range(8, 12)))]
+    copied = copier.copied()
+    assert cupy.events[-1].stream.ptr == 9  # of the copies
+    copied.before_kernels()
+    assert cupy.waited[-1] == ("kernels", cupy.events[-1])
+    cupy.fault = CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
+    with pytest.raises(MemoryError, match="a copy"):
+        copied.wait()
+    cupy.fault = CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access")
+    with pytest.raises(gd.DeviceError, match="a copy failed on the GPU"):
+        copied.wait()
 
 
 @needs_nvrtc
@@ -418,7 +450,7 @@ def test_cupy_has_what_is_asked_of_it() -> None:
         "RawModule", "get_default_memory_pool", "cuda.Device.attributes", "cuda.Device.__enter__",
         "cuda.alloc_pinned_memory", "cuda.PinnedMemoryPointer.ptr",
         "cuda.Event.record", "cuda.Event.synchronize", "cuda.runtime.eventQuery",
-        "cuda.get_current_stream",
+        "cuda.get_current_stream", "cuda.Stream.wait_event", "cuda.Stream.ptr",
         "cuda.Stream.synchronize", "cuda.compiler.CompileException.get_message",
         "cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor", "cuda.driver.get_build_version",
         "cuda.runtime.memGetInfo", "cuda.runtime.memcpyAsync", "cuda.runtime.memcpyHostToDevice",

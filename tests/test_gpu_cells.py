@@ -89,6 +89,11 @@ def loaded(db: gd.Database) -> gd.Database:
     return db
 
 
+def assert_settled(driver: Any) -> None:
+    """No copy is under way."""
+    assert not hasattr(driver, "copies") or not driver.copies.waiting
+
+
 def asked(db: gd.Database, query: str, strategy: str) -> tuple[set[Any], list[RuleRun]]:
     ledger = Ledger()
     session = db._workspace.open(query, None, reports=ledger, strategy=strategy)
@@ -111,7 +116,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     cell_bytes = (1, 50)[number % 2]
     with forced((40, 100, 400)[number % 3]), opened(driver, cell_bytes=cell_bytes) as db:
         found = oracle.answers(db, text, data, defined)
-        assert not driver.copies.waiting
+        assert_settled(driver)
         return found
 
 
@@ -171,9 +176,10 @@ def test_joins_in_cells(query: str, strategy: str, expected: dict[str, set[Any]]
         told = report.in_cells
         assert report.left is None and told is not None and told.ran == told.cells
         assert told.moved == told.planned
-        # Offsets have one entry more than a slice has nodes.
-        assert 0 <= driver.copies.bytes - told.moved <= 4 * driver.copies.begun
-        assert told.cells > 1 and not driver.copies.waiting
+        assert told.cells > 1
+        assert_settled(driver)
+        if hasattr(driver, "copies"):  # offsets have one entry more than a slice has nodes
+            assert 0 <= driver.copies.bytes - told.moved <= 4 * driver.copies.begun
         if strategy == "levelwise":
             assert all(seen.rows_out >= 0 for seen in report.seen.values()) and report.seen
 
@@ -224,7 +230,8 @@ def test_what_fits_runs_whole(expected: dict[str, set[Any]]) -> None:
     with forced(None), loaded(opened(driver, memory=1 << 24)) as db:
         found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
         assert found == expected["triangles"]
-        assert report.in_cells is None and driver.copies.begun == 0
+        assert report.in_cells is None
+        assert not hasattr(driver, "copies") or driver.copies.begun == 0
 
 
 def test_rows_that_did_not_fit_come_cell_by_cell(expected: dict[str, set[Any]]) -> None:

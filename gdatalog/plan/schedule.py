@@ -17,10 +17,10 @@ from gdatalog.plan.slicing import Numbers, Schedule, Sizes, Slice, Turn, Use, by
 from gdatalog.progress import format_bytes
 
 MOST_CUT = 4  # variables: those whose tries are the largest
-MOST_CELLS = 1 << 15
+MOST_CELLS = 1 << 18
 MOST_TRIED = 256  # combinations of shares whose ranges are computed
 # Into how many ranges a variable may be cut; fewer choices where many variables are.
-SHARES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+SHARES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
 FEW_SHARES = (1, 2, 4, 8, 16, 32, 64)
 # What running one more cell costs, as bytes that could be copied meanwhile.
 OVERHEAD = 1 << 24
