@@ -211,7 +211,10 @@ def test_an_explanation_says_what_is_shared() -> None:
     with database(group(3)) as db:
         db["E"] = EDGES
         shared = "on cuda:0, cuda:1 and cuda:2"
-        assert f"depth-first {shared}: asked for" in str(db.explain(TRIANGLES))
+        found = db.explain(TRIANGLES)
+        assert f"depth-first {shared}: asked for" in str(found)
+        (rule,) = found.tree.find("rule")
+        assert dict(rule.facts)["devices"] == "cuda:0, cuda:1, cuda:2"
         assert f"a fixpoint for each x of p\n│ {shared}\n" in str(db.explain(CLOSURE))
         rounds = "q(x, y) <- E(x, y). q(y, x) <- q(x, y), E(y, _)."
         assert "\n│ on cuda:0\n" in str(db.explain(rounds))

@@ -201,6 +201,8 @@ def _following(knobs: Knobs, by_parts: str | None) -> Executor:
 def chosen(choice: Choice, foreseen: bool = False) -> Executor:
     """An executor that was chosen, and why; of one that is `foreseen`, until when."""
     facts: list[tuple[str, str | int]] = [("executor", choice.kind), ("reason", choice.reason)]
+    if choice.shared is not None:
+        facts.append(("devices", ", ".join(choice.shared.devices)))
     if foreseen and choice.allowed is not None:
         facts.append(("depth-first after rows", choice.allowed))
     return Executor((str(choice),), tuple(facts))
