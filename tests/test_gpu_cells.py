@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,13 @@ from gdatalog.errors import DeviceError, Interrupted
 from gdatalog.gpu_ops import slices, walk
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.plan.slicing import Sizes, Slice
+from gdatalog.storage import threads
+from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.slices import pieces_of, sizes_of
 from gdatalog.storage.spill import Spill
+from gdatalog.storage.trie import Trie
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
 from tests.cuda_host.driver import HostCopied
@@ -178,10 +185,41 @@ def test_joins_in_cells(query: str, strategy: str, expected: dict[str, set[Any]]
         assert told.moved == told.planned
         assert told.cells > 1
         assert_settled(driver)
+        kernels = db._workspace.device.walks._kernels
+        assert len(kernels) == (len(report.plan.joins) if strategy == "lftj" else 0)
         if hasattr(driver, "copies"):  # offsets have one entry more than a slice has nodes
             assert 0 <= driver.copies.bytes - told.moved <= 4 * driver.copies.begun
         if strategy == "levelwise":
             assert all(seen.rows_out >= 0 for seen in report.seen.values()) and report.seen
+
+
+def test_long_slices_are_filled_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buffers in turn, offsets that begin anew in 32 bits; in whatever order copies run."""
+    monkeypatch.setattr(threads, "cores", lambda: 3)
+    monkeypatch.setattr(threads, "LONG", 1000)
+    monkeypatch.setattr(slices, "BUFFER", 1 << 14)
+    rows = [RNG.integers(0, 3000, 60_000), RNG.integers(0, 1 << 40, 60_000)]
+    trie = Relation.from_rows(("a", "b"), ("int", "int"), rows, 60_000).trie((0, 1))
+    sizes = {"E": Sizes(trie.levels[0].values, *sizes_of(trie))}
+    driver = HostDriver(seed=9)
+    there = slices.Slices(driver, 1 << 19, {"E": trie}, sizes, lambda: None)
+    cuts = [0, 400, 1200, 2000, len(trie.levels[0])]
+    wanted = [Slice("E", low, high) for low, high in pairwise(cuts)]
+    for now, coming in pairwise([*wanted, *wanted[::-1], wanted[0]]):
+        there.enter([now], [coming])
+        found = there.trie(now, "x")
+        for piece, array in zip(pieces_of(trie, now.low, now.high), arrays_of(found), strict=True):
+            assert brought(array).tolist() == (piece.source - piece.base).tolist()
+        assert there.nbytes <= 1 << 19
+    there.close()
+    assert_settled(driver)
+
+
+def arrays_of(trie: Trie) -> list[Any]:
+    found = [trie.levels[0].values]
+    for level in trie.levels[1:]:
+        found += [level.offsets, level.values]
+    return found
 
 
 # ------------------------------------------------------------------------------------- memory
@@ -251,6 +289,7 @@ def test_what_cannot_be_cut_is_the_cpus(expected: dict[str, set[Any]]) -> None:
         found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
         assert found == expected["triangles"]
         assert report.left is not None and "one value of" in report.left
+        assert report.in_cells is None
 
 
 CLOSURE = "tc(x, y) <- E(x, y). tc(x, z) <- tc(x, y), E(y, z)."

@@ -365,7 +365,7 @@ def run_rule(
                 lasting = {}
     if found is None:
         if report is not None:
-            report.left = reason
+            report.left, report.in_cells = reason, None
         host = sources if on_host is None else on_host
         found = Run(plan, host, replace(context, device=CPU), report, lasting, did).rows(limit)
     for what in ("answers", "aggregates", "blocks"):

@@ -1,6 +1,6 @@
 """Slices of host-resident tries on a device: copied there for one cell while another one runs.
 
-A thread fills pinned buffers in turn, from which the device copies in a stream of its own; which
+Threads fill pinned buffers in turn, from which the device copies in a stream of its own; which
 slices lie there, and which go, `plan.slicing.Shelf` decides. Kernels wait on the device for the
 copies of what they read, and nobody waits for the rest.
 """
@@ -16,6 +16,7 @@ from gdatalog.hands import Task, begun
 from gdatalog.plan.slicing import Shelf, Sizes, Slice
 from gdatalog.spent import spending
 from gdatalog.storage.slices import Piece, pieces_of, slice_of
+from gdatalog.storage.threads import by_stretches
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import PATIENCE
 
@@ -173,6 +174,14 @@ class Slices:
             if busy is not None:
                 busy.wait()
             here = buffer[: (end - start) * width]
-            piece.fill(here.view(piece.dtype), start, end)
+            self._fill(piece, here.view(piece.dtype), start)
             self._copier.copy(array, start * width, here)
             self._busy.append(self._copier.copied())
+
+    def _fill(self, piece: Piece, here: Any, start: int) -> None:
+        """Elements from `start` on, by several threads: one is slower than the link."""
+
+        def part(rows: slice) -> None:
+            piece.fill(here[rows], start + rows.start, start + rows.stop)
+
+        by_stretches(part, len(here))

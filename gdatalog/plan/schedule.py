@@ -23,7 +23,7 @@ MOST_TRIED = 256  # combinations of shares whose ranges are computed
 SHARES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
 FEW_SHARES = (1, 2, 4, 8, 16, 32, 64)
 # What running one more cell costs, as bytes that could be copied meanwhile.
-OVERHEAD = 1 << 24
+OVERHEAD = 1 << 25
 
 
 def schedule(
