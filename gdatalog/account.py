@@ -33,6 +33,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _NOTHING = nullcontext()
 
 TEXTS = "texts"  # the owner of those that an evaluation makes
+FILE_TEXTS = "texts of files"  # the owner of those that are read
 RAISE = "raise it: gdatalog.connect(memory_limit=...) or --memory-limit"
 
 
@@ -243,6 +244,11 @@ def _instead(most: str) -> str:
     if most == TEXTS:
         return (
             "each different text that a query makes is kept: let it make fewer or shorter ones; or "
+        )
+    if most == FILE_TEXTS:
+        return (
+            "each different text of a file stays in memory: read only the columns that are needed, "
+            "columns=[...]; or "
         )
     if most.startswith("index of "):
         name = most.removeprefix("index of ")

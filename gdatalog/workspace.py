@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from gdatalog.account import trim
 from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.budget import accounted
 from gdatalog.engine.cluster import Cluster, Wanted
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.derived import away
@@ -38,6 +40,7 @@ from gdatalog.planner.statements import Part, names_of
 from gdatalog.planner.validity import Validity
 from gdatalog.planner.words import count
 from gdatalog.records import replace
+from gdatalog.storage.key_columns import relation_of_tables
 from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
@@ -134,7 +137,7 @@ class Workspace:
         self, name: str, data: Any, options: LoadOptions = PLAIN, schema: Schema | None = None
     ) -> Relation:
         """The relation that data make under a name, by its declaration if there is one."""
-        from gdatalog.storage.frames import table_from
+        from gdatalog.storage.frames import tables_from
         from gdatalog.storage.raw import at_hand
 
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in RESERVED:
@@ -158,23 +161,31 @@ class Workspace:
         xp = None if there is None else there.xp
 
         def made() -> Relation:
-            table = table_from(data, options, declared=declared, what=name, there=xp)
-            relation = Relation.from_table(table, self.symbols, there)
-            if options.findings is not None and table.types:
-                options.findings.count(table.length, relation.length)
+            tables = tables_from(data, options, declared=declared, what=name, there=xp)
+            relation, loaded = relation_of_tables(tables, self.symbols, there)
+            if options.findings is not None and relation.types:
+                options.findings.count(loaded, relation.length)
             return relation
 
         path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
         work = self.watch.work("loading", name if path is None else f"{name} from {path}")
         with work:
             if path is not None and there is None:
-                relation = self.watch.aside(made)
+                with self._loading():
+                    relation = self.watch.aside(made)
             else:
                 looked_at = at_hand(data) * OBJECT if there is None else 0
                 relation = patiently(looked_at, made, None)
         if not relation.store.here:
             self.device.hold(relation)
         return relation
+
+    def _loading(self) -> AbstractContextManager[None]:
+        """Within, rows that are read have to fit the memory limit, or go to temporary files."""
+        if self.spill is None:
+            return nullcontext()
+        limits = Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch)
+        return accounted(limits, CPU.name)
 
     def load(self, name: str, data: Any, options: LoadOptions = PLAIN) -> Findings:
         """Puts data under a name, in place of what was there; gives what is to be said of it."""

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from gdatalog.errors import DataError
+from gdatalog.storage import readers
 from gdatalog.storage.export import to_rows
+from gdatalog.storage.file_sets import joined
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.load_options import LoadOptions
-from gdatalog.storage.readers import read_facts, read_table
+from gdatalog.storage.readers import read_table
 from gdatalog.storage.table import DTYPES, Table, Texts
 
 
@@ -66,6 +68,14 @@ def told(error: DataError) -> str:
     """Place, message, notes and hint; docs/errors.md has how rows are shown."""
     lines = [line for line in str(error).splitlines() if not re.match(r" +[0-9]* \| ", line)]
     return "\n".join(lines)
+
+
+def read_facts(*given: Any) -> Table:
+    return joined(list(readers.read_facts(*given)))
+
+
+def read_input(*given: Any) -> Table:
+    return joined(list(readers.read_input(*given)))
 
 
 def facts(content: str | bytes, declared: Decl, name: str = "e.facts") -> Any:

@@ -53,9 +53,13 @@ def test_the_columns_that_rules_read(
 ) -> None:
     tables: list[Any] = []
     read_relation = inputs.read_relation
-    monkeypatch.setattr(
-        inputs, "read_relation", lambda *a: tables.append(read_relation(*a)) or tables[-1]
-    )
+
+    def read_tables(*given: Any) -> Any:
+        for table in read_relation(*given):
+            tables.append(table)
+            yield table
+
+    monkeypatch.setattr(inputs, "read_relation", read_tables)
     args = write(tmp_path, text)
     assert run(args) == 0
     found = sorted((tmp_path / "r.csv").read_text().splitlines())
@@ -74,9 +78,13 @@ def test_what_is_asked_for_has_all_columns(
 ) -> None:
     tables: list[Any] = []
     read_relation = inputs.read_relation
-    monkeypatch.setattr(
-        inputs, "read_relation", lambda *a: tables.append(read_relation(*a)) or tables[-1]
-    )
+
+    def read_tables(*given: Any) -> Any:
+        for table in read_relation(*given):
+            tables.append(table)
+            yield table
+
+    monkeypatch.setattr(inputs, "read_relation", read_tables)
     assert run(write(tmp_path, f"r(x) <- e(x, _, _, _).\n{more}")) == 0
     assert tables[-1].names == tuple("abcd")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loading import Decl, decl
+from loading import Decl, decl, read_facts, read_input
 
 import gdatalog as gd
 from gdatalog.codegen.helpers import lines, spelling
@@ -67,7 +67,7 @@ def drawn(rng: random.Random, types: tuple[str, ...], delimiter: str) -> bytes:
 
 def outcome(path: Path, declared: Decl, **options: str) -> Any:
     try:
-        table = readers.read_input(path.stem, options, path.parent, declared)  # type: ignore[arg-type]
+        table = read_input(path.stem, options, path.parent, declared)  # type: ignore[arg-type]
     except DataError as error:
         return str(error)
     return table.names, table.types, to_rows(table)
@@ -137,7 +137,7 @@ def test_kernels_do_what_python_does(kernels: Kernels, monkeypatch: pytest.Monke
 def test_a_line_of_another_width_is_told_of(tmp_path: Path, compiled: None) -> None:
     (tmp_path / "p.facts").write_text("a\tb\n" * 20 + "c\n")
     with pytest.raises(DataError, match=r"p.facts:21:1: .*expected 2 columns, found 1"):
-        readers.read_facts("p", tmp_path, decl(x="symbol", y="symbol"))  # type: ignore[arg-type]
+        read_facts("p", tmp_path, decl(x="symbol", y="symbol"))  # type: ignore[arg-type]
 
 
 CELLS = {

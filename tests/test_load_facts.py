@@ -8,11 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from loading import E, S, decl, facts, facts_refused, put
+from loading import E, S, decl, facts, facts_refused, put, read_facts, read_input
 
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.export import to_rows
-from gdatalog.storage.readers import read_facts, read_input
 
 
 @pytest.fixture(autouse=True)

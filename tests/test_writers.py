@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
-from loading import Decl
+from loading import Decl, read_facts
 from test_export import empty, sample, tables
 
 import gdatalog
@@ -24,7 +24,7 @@ from gdatalog.storage import writers
 from gdatalog.storage.as_text import facts_text
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
-from gdatalog.storage.readers import read_facts, read_table
+from gdatalog.storage.readers import read_table
 from gdatalog.storage.table import Table, Texts
 from gdatalog.storage.text_set import TextSet
 from gdatalog.storage.threads import ahead

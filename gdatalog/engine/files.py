@@ -161,24 +161,24 @@ def read_relation(
     findings: Findings,
     symbols: SymbolTable,
     kept: Sequence[int] | None = None,
-) -> Table:
-    """The data in the file of an `.input`, of all columns or of those that are `kept`. The texts of
-    a large one go to the symbol table."""
-    from gdatalog.storage.readers import read_facts, read_input, read_table
+) -> Iterator[Table]:
+    """The data in the file of an `.input`, of all columns or of those that are `kept`, some rows at
+    a time. The texts of a large one go to the symbol table."""
+    from gdatalog.storage.readers import read_facts, read_input, read_tables
 
     given = dict(directive.options)
     if directive.path is not None:
         given = {key: value for key, value in given.items() if key != "IO"}
         delimiter = given.pop("delimiter", None)
         options = options_of_text(given, findings)
-        return read_table(path, options, delimiter=_tab(delimiter), declared=schema)
+        return read_tables(path, options, delimiter=_tab(delimiter), declared=schema)
     assert schema is not None
     how = symbols.as_set, kept
     if given:
-        table = read_input(name, given, folders.facts, schema, findings, *how)
+        tables = read_input(name, given, folders.facts, schema, findings, *how)
     else:
-        table = read_facts(name, folders.facts, schema, *how)
-    return table if kept is None or len(table.types) == len(kept) else table.only(kept)
+        tables = read_facts(name, folders.facts, schema, *how)
+    return (t if kept is None or len(t.types) == len(kept) else t.only(kept) for t in tables)
 
 
 def _tab(delimiter: str | None) -> str | None:

@@ -17,6 +17,7 @@ from gdatalog.parser.syntax import Decl, Directive, Statement
 from gdatalog.planner.checked import Schema
 from gdatalog.records import dataclass, field, replace
 from gdatalog.spent import spending
+from gdatalog.storage.key_columns import relation_of_tables
 from gdatalog.storage.lineage import Version
 from gdatalog.storage.load_options import Findings
 from gdatalog.storage.relation import Relation
@@ -155,11 +156,11 @@ class Inputs(Mapping[str, Relation]):
         directive, folders = source
         findings = Findings()
         kept = self.kept.get(name)
-        table = read_relation(directive, name, path, schema, folders, findings, self.symbols, kept)
-        relation = Relation.from_table(table, self.symbols)
+        tables = read_relation(directive, name, path, schema, folders, findings, self.symbols, kept)
+        relation, loaded = relation_of_tables(tables, self.symbols)
         souffle = directive.path is None  # whose forms say nothing of duplicates
-        if table.types:
-            findings.count(table.length, table.length if souffle else relation.length)
+        if relation.types:
+            findings.count(loaded, loaded if souffle else relation.length)
         return Made(relation, findings)
 
     def read_ahead(self, names: Iterable[str], spare: Callable[[], int]) -> ReadingAhead:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.engine.budget import accounted
 from gdatalog.engine.cluster import Wanted
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.demand import answer
@@ -157,7 +158,8 @@ class Session:
             directive, _ = first
             if name not in declared and name not in known and directive.path is not None:
                 try:
-                    relation = early.file(first, name)
+                    with accounted(settings.context.limits, settings.context.device.name):
+                        relation = early.file(first, name)
                 except DataError as error:
                     if id(directive) in own:
                         raise

@@ -6,7 +6,7 @@ Folders below may be named `column=value`, as Hive names them: then that column 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from glob import glob, has_magic
 from urllib.parse import unquote
 
@@ -23,6 +23,8 @@ PARQUET = (".parquet", ".pq")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # What lies in a folder whose files are not to be read without a log of them: of whom it is.
 _LOGS = {"_delta_log": "Delta", "metadata/version-hint.text": "Iceberg"}
+
+_NO_ROWS = np.empty(0, dtype=np.int64)
 
 Key = tuple[str, int | str]
 
@@ -169,25 +171,30 @@ def read_set(
     files: Sequence[File],
     options: LoadOptions,
     declared: Declared | None,
-    read: Callable[[File, LoadOptions, Declared | None], Table],
-) -> Table:
-    """The rows of all files, of the types of the first that has any if nothing else is said."""
-    tables: list[Table] = []
-    for file in files:
+    read: Callable[[File, LoadOptions, Declared | None], Iterable[Table]],
+) -> Iterator[Table]:
+    """The rows of all files, of the types of the first that has any if nothing else is said; at
+    least one table."""
+    first: Table | None = None  # without its rows
+    rows = False
+    for number, file in enumerate(files):
         try:
-            table = read(file, options, declared)
+            for table in read(file, options, declared):
+                if table.length:
+                    yield table
+                if first is None or (table.length and not rows):
+                    first, rows = table.take(_NO_ROWS), table.length > 0
         except DataError as error:
-            if tables and error.hint is None:
-                error.hint = f"the first file, {files[0].path}, has {_told(tables[0])}"
+            if number and first is not None and error.hint is None:
+                error.hint = f"the first file, {files[0].path}, has {_told(first)}"
             raise
-        if not tables or (table.length and not tables[0].length):
-            tables = [table]
-            if table.length and declared is None:
-                options = replace(options, columns=table.names)
-                declared = Typed(table.names, table.types)
-        elif table.length:
-            tables.append(table)
-    return joined(tables)
+        if rows and declared is None:
+            assert first is not None
+            options = replace(options, columns=first.names)
+            declared = Typed(first.names, first.types)
+    assert first is not None
+    if not rows:
+        yield first
 
 
 def _told(table: Table) -> str:

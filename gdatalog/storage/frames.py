@@ -10,7 +10,7 @@ paths of files.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.arrays import empty_column
 from gdatalog.storage.cells import cells_column
 from gdatalog.storage.columns import column_from
+from gdatalog.storage.file_sets import joined
 from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.matching import match_columns
 from gdatalog.storage.nulls import Mending, explained
@@ -38,7 +39,7 @@ def table_from(
     what: str = "data",
     there: Any = None,
 ) -> Table:
-    """A table of `data`, whatever it is.
+    """A table of `data`, whatever it is; that of files is read whole (see `tables_from`).
 
     The columns match the declared ones by name where all of these are there. Errors speak of the
     data as `what`, and count rows from 0. `there`: the functions of a device, on which columns
@@ -47,18 +48,30 @@ def table_from(
     >>> table_from([(1, "a"), (2, "b")]).types
     ('int', 'symbol')
     """
+    return joined(list(tables_from(data, options, declared=declared, what=what, there=there)))
+
+
+def tables_from(
+    data: Any,
+    options: LoadOptions = PLAIN,
+    *,
+    declared: Declared | None = None,
+    what: str = "data",
+    there: Any = None,
+) -> Iterator[Table]:
+    """The same, of a large file some rows at a time."""
     if isinstance(data, str | os.PathLike):
         # Readers build on this file.
-        from gdatalog.storage.readers import read_table
+        from gdatalog.storage.readers import read_tables
 
-        return read_table(data, options, declared=declared)
+        return read_tables(data, options, declared=declared)
     loaded = partial(_table_from, data, options, what, there)
     return with_row_ids(loaded, options, declared, what)
 
 
 def _table_from(
     data: Any, options: LoadOptions, what: str, there: Any, declared: Declared | None
-) -> Table:
+) -> Iterator[Table]:
     if options.header is not None:
         raise UsageError(f"{what}: header is said of text files", hint="leave header= out")
     if isinstance(data, Table):
@@ -69,7 +82,7 @@ def _table_from(
         if isinstance(data, Raw)
         else raw_of(data, wanted, options.columns, declared, what, there)
     )
-    return table_of(raw, options, declared, what, there)
+    yield table_of(raw, options, declared, what, there)
 
 
 def table_of(
@@ -114,7 +127,8 @@ def _typed(
             hint = "all columns of a relation have one length"
             raise DataError(f"{message} {raw.length}", hint=hint)
     watch, work = watching(), watching().innermost
-    if not work.several:  # of several files nobody knows yet how many rows they have
+    # Of several files nobody knows yet how many rows they have; of some rows, somebody does.
+    if not work.several and raw.whole is None:
         work.new_rows = raw.length
     if work.stage == "loading" and work.total is None:
         work.total, work.unit = raw.length, "rows"

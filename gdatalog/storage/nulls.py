@@ -236,18 +236,21 @@ def explained(
     types: Sequence[TypeName | None],
 ) -> DataError:
     """The error about the first missing value, with what it would cost to go without them."""
-    masks = [
-        null_mask(raw.columns[at], raw.source, kind, False)
-        for at, kind in zip(picked, types, strict=True)
-    ]
-    counts = {
-        name: int(np.count_nonzero(mask))
-        for name, mask in zip(names, masks, strict=True)
-        if mask.any()
-    }
-    gone = int(np.count_nonzero(np.logical_or.reduce(masks)))
+    counts: dict[str, int] = {}
+    gone = length = 0
+    for part in [raw] if raw.whole is None else raw.whole():
+        masks = [
+            null_mask(part.columns[at], part.source, kind, False)
+            for at, kind in zip(picked, types, strict=True)
+        ]
+        for name, mask in zip(names, masks, strict=True):
+            if mask.any():
+                counts[name] = counts.get(name, 0) + int(np.count_nonzero(mask))
+        gone += int(np.count_nonzero(np.logical_or.reduce(masks)))
+        length += part.length
+    counts = {name: counts[name] for name in names if name in counts}
     told = ", ".join(f"`{name}` in {rows(count)}" for name, count in counts.items())
-    note = Note(f"values are missing: {told}; {gone:,} of {rows(raw.length)} would be dropped")
+    note = Note(f"values are missing: {told}; {gone:,} of {rows(length)} would be dropped")
     whole = [name for name in names if name not in counts]
     cures = [
         'nulls="drop" drops these rows',

@@ -1,9 +1,15 @@
-"""Parquet files: what stands in them, and their rows, some groups at a time."""
+"""Parquet files: what stands in them, and their rows, some at a time.
+
+A file is never in memory as a whole: what is read of it at a time becomes keys before the next rows
+are read.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,14 +18,15 @@ from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.columns import arrow_type
 from gdatalog.storage.file_sets import File, Typed, key_column
-from gdatalog.storage.phases import CUTTING
 from gdatalog.storage.place import FilePlace
 from gdatalog.storage.raw import Raw, data_columns, index_warnings, raw_of_columns
 from gdatalog.storage.table import Texts
 from gdatalog.values import TypeName
 from gdatalog.watching import watching
 
-ROWS_AT_ONCE = 1 << 22  # rows that are read at a time
+ROWS_AT_ONCE = 1 << 22  # rows that are read at a time, at the most
+LEAST_BYTES, MOST_BYTES = 1 << 23, 1 << 27  # that these take
+SHARE = 8  # of the memory that is left: one part of so many
 ROWS = "gdatalog.rows"  # in a file without columns: how many rows it has
 
 
@@ -28,48 +35,81 @@ def damaged(name: str, error: BaseException) -> DataError:
     return DataError(f"{name}: the file is damaged or of another format: {reason}")
 
 
-def raw_of_parquet(name: str, source: Any, wanted: Sequence[str] | None) -> Raw:
-    """All of a file, which `source` is or holds."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def raws_of_parquet(
+    name: str, opened: Callable[[], Any], wanted: Sequence[str] | None
+) -> Iterator[Raw]:
+    """The rows of a file, some at a time, at least once: the columns that are wanted, if they are
+    all there. `opened`: gives a source of the file's bytes."""
+    with _reading(name):
+        import pyarrow.parquet as pq
 
-    try:
-        file = pq.ParquetFile(source)
+        file = pq.ParquetFile(opened())
         schema = file.schema_arrow
         there = data_columns(schema.names)
-        only = wanted if wanted and set(wanted) <= set(there) else there
-        table = _groups(file, [there[name] for name in only])
-        table.validate(full=True)
+    if not there:
+        with _reading(name):
+            said = (file.read().schema.metadata or {}).get(ROWS.encode(), b"0")
+        yield Raw((), (), int(said == b"1"))
+        return
+    only = wanted if wanted and set(wanted) <= set(there) else there
+    warnings = index_warnings(schema, name)
+    again = partial(raws_of_parquet, name, opened, wanted)
+    before = 0
+    if not watching().innermost.several:
+        watching().innermost.new_rows = file.metadata.num_rows
+    for table, share in _batches(name, file, [there[column] for column in only]):
+        place = partial(_place, name, before)
+        with watching().innermost.within(*share):
+            raw = raw_of_columns(table, there)
+            yield replace(raw, warnings=warnings, place=place, whole=again)
+        before, warnings = before + table.num_rows, []
+
+
+def _place(name: str, before: int, _: int, column: str) -> RowPlace:
+    return RowPlace(name, column, before)
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Within, a file that cannot be read is told of as damaged."""
+    import pyarrow as pa
+
+    try:
+        yield
     except TimeLimitError:
         raise
     except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
         raise damaged(name, error) from error
-    if not there:
-        said = (table.schema.metadata or {}).get(ROWS.encode(), b"0")
-        return Raw((), (), int(said == b"1"))
-    return replace(raw_of_columns(table, there), warnings=index_warnings(schema, name))
 
 
-def _groups(file: Any, columns: list[str]) -> Any:
-    """All rows of a file, some groups at a time, which Arrow reads on all cores."""
+def _batches(name: str, file: Any, columns: list[str]) -> Iterator[tuple[Any, tuple[float, float]]]:
+    """The rows of a file, some at a time, which Arrow reads on all cores; and from which share of
+    them to which they are."""
     import pyarrow as pa
 
     watch, size = watching(), file.metadata
-    parts: list[Any] = []
-    todo: list[int] = []
-    rows = 0
-    with watch.innermost.within(*CUTTING):
-        for group in range(size.num_row_groups):
-            todo.append(group)
-            rows += size.row_group(group).num_rows
-            if rows >= (len(parts) + 1) * ROWS_AT_ONCE:
-                parts.append(file.read_row_groups(todo, columns=columns))
-                todo = []
-                watch.innermost.share(rows / size.num_rows)
-                watch.poll()
-        if todo or not parts:
-            parts.append(file.read_row_groups(todo, columns=columns))
-    return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+    nbytes = sum(size.row_group(group).total_byte_size for group in range(size.num_row_groups))
+    width = max(1, nbytes // max(1, size.num_rows))
+    most = max(LEAST_BYTES, min(MOST_BYTES, watch.account.spare() // SHARE))
+    rows = max(1, min(ROWS_AT_ONCE, most // width))
+    batches = file.iter_batches(rows, columns=columns)
+    done, total = 0, max(1, size.num_rows)
+    while True:
+        watch.poll()
+        with _reading(name):
+            batch = next(batches, None)
+            if batch is None and done:
+                return
+            table = (
+                file.schema_arrow.empty_table().select(columns)
+                if batch is None
+                else pa.Table.from_batches([batch])
+            )
+            table.validate(full=True)
+        yield table, (done / total, min(1.0, (done + table.num_rows) / total))
+        done += table.num_rows
+        if batch is None:
+            return
 
 
 # ------------------------------------------------------------------------------ some groups
@@ -197,7 +237,13 @@ def with_keys(raw: Raw, file: File) -> Raw:
     for _, value in file.keys:
         column = key_column(value, raw.length)
         columns.append(_dictionary(column) if isinstance(column, Texts) else column)
-    return replace(raw, names=(*raw.names, *names), columns=(*raw.columns, *columns))
+    whole = raw.whole
+    return replace(
+        raw,
+        names=(*raw.names, *names),
+        columns=(*raw.columns, *columns),
+        whole=None if whole is None else lambda: (with_keys(part, file) for part in whole()),
+    )
 
 
 def _dictionary(column: Texts) -> Any:

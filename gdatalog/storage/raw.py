@@ -43,7 +43,8 @@ class Raw:
 
     `source`: whether they hold values, cells of a text file, or what JSON can say. `place`
     makes the place of a column from its position in the data and its name. `header`: where
-    names stand in a file. `warnings`: what of the data is not among the columns.
+    names stand in a file. `warnings`: what of the data is not among the columns. `whole`: gives all
+    rows again, some at a time, if these are some of them.
     """
 
     names: tuple[str, ...] | None
@@ -53,6 +54,7 @@ class Raw:
     place: Callable[[int, str], Place] | None = None
     header: Span | None = None
     warnings: list[Caution] = field(default_factory=list)
+    whole: Callable[[], Iterable[Raw]] | None = None
 
 
 def default_name(position: int) -> str:

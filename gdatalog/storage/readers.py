@@ -1,4 +1,4 @@
-"""Readers: a file becomes a table.
+"""Readers: a file becomes tables, of which each has some of its rows.
 
     .csv .tsv .txt           RFC 4180; the delimiter is sniffed (but of .tsv), the header too
     .facts                   tab-separated, no header, no quoting
@@ -7,8 +7,8 @@
     .jsonl .ndjson           a record, row or value a line
 
 each also as .gz or .zst. A folder of Parquet files is read as one, and so are all files that a
-pattern names ("edges/*.csv"). A file is read whole or not at all; nothing but an Error comes out
-of a file that is damaged.
+pattern names ("edges/*.csv"). Parquet files are read some rows at a time, others whole. Nothing but
+an Error comes out of a file that is damaged.
 
 Above 300 lines, for every way to read a file begins here.
 """
@@ -19,7 +19,8 @@ import difflib
 import gzip
 import os
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
@@ -27,7 +28,7 @@ from typing import Any
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import replace
 from gdatalog.storage.cutting import Layout, cut_columns
-from gdatalog.storage.file_sets import File, files_of, is_set, read_set
+from gdatalog.storage.file_sets import File, files_of, is_set, joined, read_set
 from gdatalog.storage.frames import table_of
 from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines
 from gdatalog.storage.load_options import (
@@ -37,7 +38,7 @@ from gdatalog.storage.load_options import (
     check_delimiter,
     options_of_text,
 )
-from gdatalog.storage.parquet import damaged, raw_of_parquet, with_keys
+from gdatalog.storage.parquet import damaged, raws_of_parquet, with_keys
 from gdatalog.storage.phases import READING, TYPING
 from gdatalog.storage.place import FilePlace
 from gdatalog.storage.raw import Declared, Raw, raw_of_arrow
@@ -81,12 +82,27 @@ def read_table(
     quoting: bool | None = None,
     declared: Declared | None = None,
 ) -> Table:
-    """The table that a file holds, or files that are one relation: all Parquet files of a folder,
-    or those that a pattern names. What is not said follows from the name and the content."""
+    """The table that a file holds, or files that are one relation (see `read_tables`)."""
+    said = {"format": format, "delimiter": delimiter, "quoting": quoting}
+    return joined(list(read_tables(path, options, declared=declared, **said)))  # type: ignore[arg-type]
+
+
+def read_tables(
+    path: str | os.PathLike[str],
+    options: LoadOptions = PLAIN,
+    *,
+    format: str | None = None,
+    delimiter: str | None = None,
+    quoting: bool | None = None,
+    declared: Declared | None = None,
+) -> Iterator[Table]:
+    """The tables that a file holds, or files that are one relation: all Parquet files of a folder,
+    or those that a pattern names. They have the same columns, and there is at least one. What is
+    not said follows from the name and the content."""
     name = os.fspath(path)
     said = partial(_read_file, format=format, delimiter=delimiter, quoting=quoting)
 
-    def loaded(declared: Declared | None) -> Table:
+    def loaded(declared: Declared | None) -> Iterator[Table]:
         if not is_set(name):
             return said(File(name), options, declared)
         files = files_of(name)
@@ -95,7 +111,7 @@ def read_table(
             work.total, work.unit = ends[-1], "bytes"
         stretches = iter(pairwise(ends))
 
-        def read(file: File, options: LoadOptions, declared: Declared | None) -> Table:
+        def read(file: File, options: LoadOptions, declared: Declared | None) -> Iterator[Table]:
             start, end = next(stretches)
             if ends[-1] and len(files) > 1:
                 work.stretch(start / ends[-1], end / ends[-1])
@@ -121,7 +137,7 @@ def _read_file(
     format: str | None,
     delimiter: str | None,
     quoting: bool | None,
-) -> Table:
+) -> Iterator[Table]:
     name, columns = file.path, options.columns
     if format is None:
         if not os.path.exists(name) and not os.path.splitext(name)[1]:
@@ -132,13 +148,13 @@ def _read_file(
         raise UsageError(f"there is no format {format!r}", hint=f"formats are {known}")
     if format not in TEXTS and (delimiter, options.header, quoting) != (None, None, None):
         raise UsageError(f"{name}: delimiter, header and quoting have no meaning for {format}")
-    data = read_bytes(name)
     if format == "parquet":
-        import pyarrow as pa
-
         wanted = columns if columns is not None else declared.columns if declared else None
-        raw = raw_of_parquet(name, pa.BufferReader(data), wanted)
-    elif format == "arrow":
+        for raw in raws_of_parquet(name, _source_of(name), wanted):
+            yield _typed(with_keys(raw, file), options, declared, name)
+        return
+    data = read_bytes(name)
+    if format == "arrow":
         raw = raw_of_arrow(_arrow(name, data), name)
     elif format == "json":
         raw = raw_of_json(name, data)
@@ -154,7 +170,20 @@ def _read_file(
             declared=_of_names(declared, columns),
             options=replace(options, header=False) if facts and options.header is None else options,
         )
-    return _typed(with_keys(raw, file), options, declared, name)
+    yield _typed(with_keys(raw, file), options, declared, name)
+
+
+def _source_of(name: str) -> Callable[[], Any]:
+    """What opens a file for Arrow: where it lies, or what it holds if it is packed or a pipe."""
+    import pyarrow as pa
+
+    if name.lower().endswith(PACKED) or not os.path.isfile(name):
+        return partial(pa.BufferReader, read_bytes(name))
+    with _told_of(name), open(name, "rb") as file:  # whether it can be read at all
+        size = os.fstat(file.fileno()).st_size
+        _has_bytes(size)
+    # Arrow would keep what it reads of a file until its end; what is mapped takes no memory.
+    return partial(pa.memory_map if size else pa.OSFile, name)
 
 
 def _typed(raw: Raw, options: LoadOptions, declared: Declared | None, name: str) -> Table:
@@ -175,12 +204,12 @@ def read_facts(
     declared: Declared,
     texts_for: TextsFor = TextSet,
     kept: Kept = None,
-) -> Table:
+) -> Iterator[Table]:
     """The bare `.input R`: R.facts, else R.csv, R.parquet, R.arrow, from the facts folder."""
     path = find_facts(name, folder)
     if format_of(path) in TEXTS:
-        return _verbatim(path, None, False, None, False, declared, PLAIN, texts_for, kept)
-    return read_table(path, declared=declared)
+        return iter([_verbatim(path, None, False, None, False, declared, PLAIN, texts_for, kept)])
+    return read_tables(path, declared=declared)
 
 
 def find_facts(name: str, folder: str | os.PathLike[str]) -> str:
@@ -210,7 +239,7 @@ def read_input(
     findings: Findings | None = None,
     texts_for: TextsFor = TextSet,
     kept: Kept = None,
-) -> Table:
+) -> Iterator[Table]:
     """The keyword form: IO=file, filename, delimiter, headers, columns, rfc4180, and ours."""
     kind = options.get("IO", "file")
     if kind != "file":
@@ -225,12 +254,12 @@ def read_input(
     )
     packed = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
     if FORMATS.get(packed, "facts") not in TEXTS:
-        return read_table(path, ours, declared=declared)
+        return read_tables(path, ours, declared=declared)
     delimiter = options.get("delimiter")
 
-    def loaded(declared: Declared | None) -> Table:
+    def loaded(declared: Declared | None) -> Iterator[Table]:
         assert declared is not None
-        return _verbatim(
+        yield _verbatim(
             path,
             "\t" if delimiter == "\\t" else delimiter,
             options.get("headers", options.get("header", "false")).lower() == "true",
@@ -372,13 +401,32 @@ def format_of(name: str, default: str | None = None) -> str:
 
 def read_bytes(name: str) -> bytes:
     """All of a file, unpacked."""
-    work = watching().innermost
-    try:
-        size = os.stat(name).st_size  # 0 of a pipe, whose end nobody knows
-        if work.stage == "loading" and size and not work.several:
-            work.total, work.unit = size, "bytes"
-        with work.within(*READING):
+    with _told_of(name):
+        _has_bytes(os.stat(name).st_size)  # 0 of a pipe, whose end nobody knows
+        with watching().innermost.within(*READING):
             data = _read(name)
+    try:
+        if name.lower().endswith(".gz"):
+            return gzip.decompress(data)
+        if name.lower().endswith(".zst"):
+            return _unpacked_zst(data)
+    except (OSError, EOFError, zlib.error, MemoryError, ValueError) as error:
+        raise damaged(name, error) from error
+    return data
+
+
+def _has_bytes(size: int) -> None:
+    """Tells how large the file is that is read."""
+    work = watching().innermost
+    if work.stage == "loading" and size and not work.several:
+        work.total, work.unit = size, "bytes"
+
+
+@contextmanager
+def _told_of(name: str) -> Iterator[None]:
+    """Within, what stops a file from being read names it."""
+    try:
+        yield
     except (FileNotFoundError, NotADirectoryError):
         raise _missing(name) from None
     except IsADirectoryError:
@@ -391,14 +439,6 @@ def read_bytes(name: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError(f"{name}: cannot be read: {reason}") from error
-    try:
-        if name.lower().endswith(".gz"):
-            return gzip.decompress(data)
-        if name.lower().endswith(".zst"):
-            return _unpacked_zst(data)
-    except (OSError, EOFError, zlib.error, MemoryError, ValueError) as error:
-        raise damaged(name, error) from error
-    return data
 
 
 def _read(name: str) -> bytes:

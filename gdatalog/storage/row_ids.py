@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -14,17 +14,18 @@ from gdatalog.storage.table import Table
 
 
 def with_row_ids(
-    read: Callable[[Declared | None], Table],
+    read: Callable[[Declared | None], Iterable[Table]],
     options: LoadOptions,
     declared: Declared | None,
     what: str,
-) -> Table:
-    """The table that `read` makes, with a column of row numbers if the options name one: where the
-    declaration has it, else in front."""
+) -> Iterator[Table]:
+    """The tables that `read` makes, whose rows follow each other, with a column of row numbers if
+    the options name one: where the declaration has it, else in front."""
     name = options.row_id
     if name is None:
-        return read(declared)
-    at = 0
+        yield from read(declared)
+        return
+    at, next_number = 0, options.first_row_id
     if declared is not None:
         pairs = dict(zip(declared.columns, declared.types, strict=True))
         if pairs.get(name) != "int":
@@ -37,16 +38,17 @@ def with_row_ids(
         at = declared.columns.index(name)
         del pairs[name]
         declared = Typed(tuple(pairs), tuple(pairs.values()))
-    table = read(declared)
-    if name in table.names:
-        raise DataError(
-            f"{what}: the data has a column {name!r} already",
-            hint="give the row numbers another name",
+    for table in read(declared):
+        if name in table.names:
+            raise DataError(
+                f"{what}: the data has a column {name!r} already",
+                hint="give the row numbers another name",
+            )
+        numbers = np.arange(next_number, next_number + table.length, dtype=np.int64)
+        next_number += table.length
+        yield Table(
+            (*table.names[:at], name, *table.names[at:]),
+            (*table.types[:at], "int", *table.types[at:]),
+            (*table.columns[:at], numbers, *table.columns[at:]),
+            table.length,
         )
-    numbers = np.arange(options.first_row_id, options.first_row_id + table.length, dtype=np.int64)
-    return Table(
-        (*table.names[:at], name, *table.names[at:]),
-        (*table.types[:at], "int", *table.types[at:]),
-        (*table.columns[:at], numbers, *table.columns[at:]),
-        table.length,
-    )

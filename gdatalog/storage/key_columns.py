@@ -1,0 +1,152 @@
+"""Relations made of tables that come one after the other: the rows of a file, some at a time.
+
+Each table becomes keys before the next one is read: no more than one is in memory beside the keys.
+Keys that have no room within the memory limit go to temporary files (`spill.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+import numpy as np
+
+from gdatalog.account import FILE_TEXTS
+from gdatalog.storage.keys import encode_column
+from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import joined_column
+from gdatalog.storage.spill import Spill, SpilledColumn
+from gdatalog.storage.symbols import ENTRY, SymbolTable
+from gdatalog.storage.table import Array, Table, Texts
+from gdatalog.storage.threads import LONG, spread
+from gdatalog.watching import watching
+
+LOADING = "rows that are loaded"  # the owner of the keys while there are more to come
+STRETCH = 1 << 18  # keys that are widened at a time
+SPELLED = 24  # bytes of a text in a set of bytes, beside its own
+SAMPLE = 1 << 10  # texts that are measured, of those of a column
+
+
+def relation_of_tables(
+    tables: Iterable[Table], symbols: SymbolTable, ops: DeviceOps | None = None
+) -> tuple[Relation, int]:
+    """The relation of the rows of tables, of which there is at least one; and how many rows they
+    have, equal ones counted apart. `ops`: the operations of a device on which the columns of a lone
+    table may lie."""
+    left = iter(tables)
+    first, second = next(left), next(left, None)
+    if second is None:
+        return Relation.from_table(first, symbols, ops), first.length
+    names, types = first.names, first.types
+    account = watching().account
+    with account.giving_back(LOADING, FILE_TEXTS):
+        keys = KeyColumns(len(types))
+        keys.add(first, symbols)
+        del first
+        while second is not None:
+            keys.add(second, symbols)
+            del second
+            second = next(left, None)
+        columns = keys.finish()
+    _give_back_to_system()
+    return Relation.of_blocks(names, types, [columns], keys.rows), keys.rows
+
+
+class KeyColumns:
+    """Columns of keys that grow table by table."""
+
+    def __init__(self, width: int) -> None:
+        self.rows = 0
+        self._account = watching().account
+        self._held = 0  # bytes, which are charged
+        self._columns = [_Column() for _ in range(width)]
+
+    def add(self, table: Table, symbols: SymbolTable) -> None:
+        watching().poll()
+        plain = [at for at, kind in enumerate(table.types) if kind != "symbol"]
+
+        def keys_of(at: int) -> Array:
+            return encode_column(table.columns[at], table.types[at], symbols)
+
+        found = dict(zip(plain, spread(keys_of, plain, table.length >= LONG), strict=True))
+        for at, column in enumerate(self._columns):
+            known = len(symbols)
+            column.append(found[at] if at in found else keys_of(at))
+            texts = table.columns[at]
+            if isinstance(texts, Texts):
+                self._account.add(FILE_TEXTS, _bytes_of(texts, len(symbols) - known))
+        self.rows += table.length
+        spill = self._account.spill_for(2 * (self._nbytes() - self._held))
+        if spill is None:
+            self._charge()
+            spill = self._account.spill_half(self._held)
+        if spill is not None:
+            for column in self._columns:
+                column.write_to(spill)
+            self._charge()
+
+    def _nbytes(self) -> int:
+        return sum(part.nbytes for column in self._columns for part in column.parts)
+
+    def _charge(self) -> None:
+        held = self._nbytes()
+        change, self._held = held - self._held, held
+        self._account.add(LOADING, change)
+
+    def finish(self) -> tuple[Array, ...]:
+        """The columns; nothing can be added any more."""
+        found = []
+        while self._columns:
+            found.append(self._columns.pop(0).finish())
+        return tuple(found)
+
+
+class _Column:
+    """A column of keys, in parts or in a file: in 32 bits where all of them fit."""
+
+    __slots__ = ("_file", "_spill", "parts")
+
+    def __init__(self) -> None:
+        self.parts: list[Array] = []  # in memory
+        self._spill: Spill | None = None
+        self._file: SpilledColumn | None = None
+
+    def append(self, keys: Array) -> None:
+        if self._spill is None or self._file is None:
+            self.parts.append(keys)
+            return
+        if keys.dtype.itemsize > self._file.dtype.itemsize:
+            narrow, self._file = self._file.finish(), self._spill.column(keys.dtype)
+            for start in range(0, len(narrow), STRETCH):
+                self._file.append(narrow[start : start + STRETCH].astype(keys.dtype))
+        self._file.append(keys.astype(self._file.dtype, copy=False))
+
+    def write_to(self, spill: Spill) -> None:
+        """What is in memory goes to a file, and so does what comes from now on."""
+        parts, self.parts = self.parts, []
+        if self._file is None:
+            self._spill, self._file = spill, spill.column(np.result_type(*parts))
+        for keys in parts:
+            self.append(keys)
+
+    def finish(self) -> Array:
+        return joined_column(self.parts) if self._file is None else self._file.finish()
+
+
+def _bytes_of(column: Texts, new: int) -> int:
+    """What so many new texts of a column take in the symbol table, by a sample of its texts."""
+    if not new:
+        return 0
+    if column.spelled is not None:
+        count = len(column.spelled)
+        return new * (SPELLED + int(column.spelled.ends[count]) // count)
+    some = column.texts[:: max(1, len(column.texts) // SAMPLE)]
+    return new * (ENTRY + sum(map(sys.getsizeof, some)) // len(some))
+
+
+def _give_back_to_system() -> None:
+    """What Arrow has let go of, it keeps for the next table."""
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.default_memory_pool().release_unused()
