@@ -19,7 +19,7 @@ import gdatalog as gd
 from gdatalog.engine import cells, fixpoint, host_tries
 from gdatalog.engine.ledger import Ledger, RuleRun
 from gdatalog.errors import DeviceError, Interrupted
-from gdatalog.gpu_ops import slices, walk
+from gdatalog.gpu_ops import kept, slices, walk
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.slicing import Sizes, Slice
@@ -57,6 +57,7 @@ QUERIES = {
     "negation": "t(x, z) <- E(x, y), E(y, z), !E(x, z).",
     "aggregates": "t(x, count()) <- E(x, y), E(y, z), E(z, x).",
     "projection": "t(x) <- E(x, y), E(y, z), E(z, x).",
+    "paths": "t(x, y, z) <- E(x, y), E(y, z).",
     "a constant": "t(y, z) <- E(3, y), E(y, z).",
     "unary": "t(x, y) <- U(x), E(x, y), U(y).",
     "either": "t(x, z) <- E(x, y), E(y, z), U(x) ; E(x, z), E(z, y), U(y).",
@@ -241,8 +242,7 @@ def test_a_memory_limit_has_rules_run_in_cells(
         assert report.in_cells is not None and report.in_cells.ran
         rows = db.query(QUERIES[query])
         assert set(rows.fetchall()) == expected[query]
-        kept = db._workspace.device.kept
-        assert kept.nbytes == 0
+        assert db._workspace.device.kept.nbytes == 0
 
 
 def test_cells_are_explained_and_told_of() -> None:
@@ -263,6 +263,15 @@ def test_cells_are_explained_and_told_of() -> None:
         assert "in cells" not in str(db.explain("t(x) <- U(x), E(x, 1)."))
 
 
+def test_rows_with_no_room_to_be_counted_stay_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is planned over them does not bring them to the device."""
+    monkeypatch.setattr(kept, "LONG", 10)
+    for memory, there in ((1 << 20, True), (5000, False)):
+        with forced(None), loaded(opened(HostDriver(), memory=memory)) as db:
+            db.explain(QUERIES["triangles"])
+            assert (db._workspace.stored["E"].store.elsewhere is not None) == there
+
+
 def test_what_fits_runs_whole(expected: dict[str, set[Any]]) -> None:
     driver = HostDriver()
     with forced(None), loaded(opened(driver, memory=1 << 24)) as db:
@@ -281,6 +290,22 @@ def test_rows_that_did_not_fit_come_cell_by_cell(expected: dict[str, set[Any]]) 
         assert found == expected["negation"] and report.in_cells is not None
         text = QUERIES["negation"] + " n(count()) <- t(_, _)."
         assert db.query(f"{text} ?- n(x).").fetchall() == [(len(found),)]
+
+
+@pytest.mark.parametrize("query", ["paths", "projection"])
+def test_rows_of_kernels_go_to_the_host(
+    query: str, expected: dict[str, set[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of a pool that is drained again and again; of equal rows one stays."""
+    monkeypatch.setattr(walk._Launch, "_affordable_bytes", lambda _: 1000)
+    device = Gpu(HostDriver(blocks=1))
+    device.walks.tuning = replace(device.walks.tuning, pool_rows=1)
+    with forced(1 << 20), loaded(opened(device.driver, "lftj")) as db:
+        db._workspace.device = device
+        rows = db.query(QUERIES[query])
+        assert set(rows.fetchall()) == expected[query] and len(rows) == len(expected[query])
+        if query == "paths":
+            assert rows._relation.store.here and rows._relation.store.elsewhere is None
 
 
 def test_what_cannot_be_cut_is_the_cpus(expected: dict[str, set[Any]]) -> None:

@@ -165,10 +165,15 @@ def test_a_device_that_is_full(db: gd.Database, monkeypatch: pytest.MonkeyPatch)
     def full(columns: Any) -> None:
         raise MemoryError("8 bytes")
 
+    text = "path(x,z) <- E(x,z) ; path(x,y), E(y,z)."
+    expected = set(db.query(text).fetchall())
     with monkeypatch.context() as patch:
         patch.setattr(device.ops, "concatenate", full)
+        assert "on the CPU: its relations do not fit cuda:0" in str(db.profile(text))
+        patch.setattr(device.kept, "hold", full)  # what no rule does
         with pytest.raises(gd.MemoryLimitError, match=r"cuda:0 has not enough memory.*8 bytes"):
-            db.query("path(x,z) <- E(x,z) ; path(x,y), E(y,z).")
+            db.query("back(y, x) <- E(x, y).")
+    assert set(db.query(text).fetchall()) == expected
     assert len(db.query(TRIANGLES)) == len(triangles())
 
 

@@ -93,10 +93,11 @@ class Kept:
         """
         if relation.afar is not None and relation.afar.away:
             return
+        if not relation.types:
+            return
         store = relation.store
         there = self._rows_there(store) is not None
-        many = relation.at_most >= LONG and HELD * store.nbytes <= self.budget()
-        if relation.types and (there or many):
+        if there or (relation.at_most >= LONG and HELD * store.nbytes <= self.budget()):
             self._rows(store)
 
     def _of(self, store: RowStore) -> _Indexes:
