@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gdatalog.errors import DataError
-from gdatalog.storage import readers
+from gdatalog.storage import facts_files
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.file_sets import joined
 from gdatalog.storage.frames import table_from
@@ -71,11 +71,11 @@ def told(error: DataError) -> str:
 
 
 def read_facts(*given: Any) -> Table:
-    return joined(list(readers.read_facts(*given)))
+    return joined(list(facts_files.read_facts(*given)))
 
 
 def read_input(*given: Any) -> Table:
-    return joined(list(readers.read_input(*given)))
+    return joined(list(facts_files.read_input(*given)))
 
 
 def facts(content: str | bytes, declared: Decl, name: str = "e.facts") -> Any:

@@ -407,3 +407,14 @@ def test_pictures_are_drawn_of_what_there_is(tmp_path: Path) -> None:
     names = [name for name, _ in draw([*seen(), parts, kinds], tmp_path)]
     assert names == ["throughput-triangles.png", "memory-triangles.png", "breakdown.png"]
     assert all((tmp_path / name).stat().st_size > 5_000 for name in names)
+
+
+@pytest.mark.slow
+def test_large_files_are_written_and_read_alike(tmp_path: Path) -> None:
+    from benchmarks import large_files
+
+    found = large_files.compared(tmp_path, 1 << 20, "32MiB")
+    assert [(seen.side, seen.work) for seen in found] == [
+        ("ours", "write"), ("DuckDB", "write"), ("ours", "read"), ("DuckDB", "read")
+    ]  # fmt: skip
+    assert found[0].answer == found[1].answer and found[2].answer == found[3].answer

@@ -20,7 +20,7 @@ from gdatalog.codegen.helpers import lines, spelling
 from gdatalog.cpu_ops import text_kernels
 from gdatalog.errors import DataError
 from gdatalog.records import replace
-from gdatalog.storage import cutting, delimited, readers, symbols, text_set
+from gdatalog.storage import cutting, delimited, facts_files, readers, symbols, text_set
 from gdatalog.storage.export import to_arrow, to_rows
 from gdatalog.storage.load_options import Findings, LoadOptions
 from gdatalog.storage.symbols import SymbolTable
@@ -74,7 +74,7 @@ def outcome(path: Path, declared: Decl, **options: str) -> Any:
 
 
 def cut_by(counted: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "cut_columns", counted)
+    monkeypatch.setattr(facts_files, "cut_columns", counted)
 
 
 def test_drawn_files(

@@ -1,5 +1,5 @@
-"""Parquet files are read some rows at a time, into memory or into temporary files: the same rows,
-the same errors in the same places, and never all of a file at once."""
+"""Parquet files are read some rows at a time and facts files block by block, into memory or into
+temporary files: the same rows, the same errors in the same places, never all of a file at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.shell.cli import run
-from gdatalog.storage import key_columns, parquet
+from gdatalog.storage import facts_files, key_columns, parquet
 from gdatalog.storage.spill import Spill, is_spilled
 from gdatalog.storage.table import Table
 
@@ -271,3 +271,59 @@ def test_row_numbers_and_pandas(few_rows: None) -> None:
     told = [str(each.message) for each in warned if each.category is gd.ProgramWarning]
     assert len(told) == 1 and "the index has no name" in told[0]  # once, not for each block
     assert db["f"].sorted().fetchall() == [(at,) for at in range(50)]
+
+
+# ------------------------------------------------------------------------------------ facts files
+
+
+def drawn_text(draw: random.Random, rows: int, odd: bool) -> str:
+    """Lines of an int, a text and an int; some with what compiled code leaves to others."""
+    texts = ["a", "é", "", "longer than a block of few bytes", '"', " "]
+    end = draw.choice(["\n", "\r\n"])
+    lines = []
+    for at in range(rows):
+        number = f" {at}" if odd and draw.random() < 0.2 else f"{at}"
+        lines.append(f"{number}\t{draw.choice(texts)}\t{draw.randint(-9, 1 << 40)}")
+        if odd and draw.random() < 0.1:
+            lines.append("")
+    return end.join(lines) + (end if draw.random() < 0.5 else "")
+
+
+def facts_of(text: str, forms: str = "") -> list[tuple[Any, ...]]:
+    Path("f.facts").write_bytes(text.encode())
+    db = connected(spilled=True)
+    program = f".decl f(a: int, b: symbol, c: int)\n.input f{forms}\n?- f(a, b, c)."
+    return sorted(db.query(program).fetchall())
+
+
+@pytest.mark.parametrize("odd", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_facts_in_blocks(seed: int, odd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(seed)
+    text = draw.choice(["", "\ufeff"]) + drawn_text(draw, draw.choice([1, 2, 30]), odd)
+    forms = draw.choice(["", "(headers=true)", '(columns="2:1:0")', '(nulls="drop")'])
+    if "headers" in forms:
+        text = "x\ty\tz\n" + text.removeprefix("\ufeff")
+    if "columns" in forms or "nulls" in forms:
+        forms = forms.replace("(", '(filename="f.facts", ')
+    whole = facts_of(text, forms)
+    for size in (1, 17, 64, 300):
+        monkeypatch.setattr(facts_files, "LEAST_BYTES", size)
+        monkeypatch.setattr(facts_files, "MOST_BYTES", size)
+        assert facts_of(text, forms) == whole
+
+
+@pytest.mark.parametrize("bad", ["1\tb", "1\tb\tx", "1\tb\tNA", "1\tb\t99999999999999999999"])
+@pytest.mark.parametrize("where", [0, 13, 29])
+def test_errors_of_facts_in_blocks(bad: str, where: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{at}\tb\t{at}" for at in range(30)]
+    lines[where] = bad
+    told = []
+    for size in (1 << 20, 64, 17):
+        monkeypatch.setattr(facts_files, "LEAST_BYTES", size)
+        monkeypatch.setattr(facts_files, "MOST_BYTES", size)
+        with pytest.raises(gd.DataError) as caught:
+            facts_of("\n".join(lines))
+        told.append(str(caught.value))
+    assert told[0].startswith(f"f.facts:{where + 1}:")
+    assert told[1:] == told[:1] * 2

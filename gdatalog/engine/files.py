@@ -138,7 +138,7 @@ def find_include(path: str, span: Span, folders: Folders) -> str:
 
 def locate(directive: Directive, name: str, policy: FilePolicy, folders: Folders) -> str:
     """The file that an `.input` names."""
-    from gdatalog.storage.readers import find_facts
+    from gdatalog.storage.facts_files import find_facts
 
     options = dict(directive.options)
     given = options.get("filename", options.get("name"))
@@ -164,7 +164,8 @@ def read_relation(
 ) -> Iterator[Table]:
     """The data in the file of an `.input`, of all columns or of those that are `kept`, some rows at
     a time. The texts of a large one go to the symbol table."""
-    from gdatalog.storage.readers import read_facts, read_input, read_tables
+    from gdatalog.storage.facts_files import read_facts, read_input
+    from gdatalog.storage.readers import read_tables
 
     given = dict(directive.options)
     if directive.path is not None:

@@ -197,7 +197,7 @@ class Delimited:
 
     def _why(self, width: int, error: Exception) -> DataError:
         """What is wrong with a file that Arrow refused."""
-        found = bad_utf8(self.name, self.data)
+        found = bad_utf8(self.name, self.data, self.first_line)
         if found is not None:
             return found
         for record in self.records():
@@ -274,13 +274,13 @@ def _no_break_in_quotes(rows: bytes) -> bool:
     return not bool((before[chars == ord("\n")] & 1).any())
 
 
-def bad_utf8(name: str, data: bytes) -> DataError | None:
+def bad_utf8(name: str, data: bytes, first_line: int = 1) -> DataError | None:
     """Where a text is not UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
         start = max(data.rfind(b"\n", 0, error.start), data.rfind(b"\r", 0, error.start)) + 1
-        line = len(_LINE.findall(data, 0, start)) + 1
+        line = len(_LINE.findall(data, 0, start)) + first_line
         found = _LINE.match(data, start)
         text = b"" if found is None else found.group().rstrip(b"\r\n")
         source = Source(name, text.decode(errors="replace"), line)

@@ -19,7 +19,7 @@ import difflib
 import gzip
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate, pairwise
@@ -27,16 +27,12 @@ from typing import Any
 
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import replace
-from gdatalog.storage.cutting import Layout, cut_columns
 from gdatalog.storage.file_sets import File, files_of, is_set, joined, read_set
 from gdatalog.storage.frames import table_of
 from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines
 from gdatalog.storage.load_options import (
     PLAIN,
-    Findings,
     LoadOptions,
-    check_delimiter,
-    options_of_text,
 )
 from gdatalog.storage.parquet import damaged, raws_of_parquet, with_keys
 from gdatalog.storage.phases import READING, TYPING
@@ -44,8 +40,7 @@ from gdatalog.storage.place import FilePlace
 from gdatalog.storage.raw import Declared, Raw, raw_of_arrow
 from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table
-from gdatalog.storage.text_files import UTF16, raw_of_text
-from gdatalog.storage.text_set import Kernels, TextSet
+from gdatalog.storage.text_files import raw_of_text
 from gdatalog.watching import watching
 
 FORMATS = {
@@ -66,11 +61,6 @@ PACKED = (".gz", ".zst")
 TEXTS = ("csv", "tsv", "facts")
 PIECE = 1 << 24  # bytes that are read at a time
 MARK = b"\xef\xbb\xbf"  # of UTF-8, which a file may begin with
-_HEAD = 1 << 16  # bytes that have the names of columns
-
-# Gives the set that the texts of a file are added to.
-TextsFor = Callable[[Kernels], TextSet]
-Kept = Sequence[int] | None  # the columns that somebody will ask for; None: all
 
 
 def read_table(
@@ -151,7 +141,7 @@ def _read_file(
     if format == "parquet":
         wanted = columns if columns is not None else declared.columns if declared else None
         for raw in raws_of_parquet(name, _source_of(name), wanted):
-            yield _typed(with_keys(raw, file), options, declared, name)
+            yield typed(with_keys(raw, file), options, declared, name)
         return
     data = read_bytes(name)
     if format == "arrow":
@@ -170,7 +160,7 @@ def _read_file(
             declared=_of_names(declared, columns),
             options=replace(options, header=False) if facts and options.header is None else options,
         )
-    yield _typed(with_keys(raw, file), options, declared, name)
+    yield typed(with_keys(raw, file), options, declared, name)
 
 
 def _source_of(name: str) -> Callable[[], Any]:
@@ -186,7 +176,7 @@ def _source_of(name: str) -> Callable[[], Any]:
     return partial(pa.memory_map if size else pa.OSFile, name)
 
 
-def _typed(raw: Raw, options: LoadOptions, declared: Declared | None, name: str) -> Table:
+def typed(raw: Raw, options: LoadOptions, declared: Declared | None, name: str) -> Table:
     if raw.place is None:
         raw = replace(raw, place=lambda _, column: FilePlace(name, column))
     with watching().innermost.within(*TYPING):
@@ -196,188 +186,6 @@ def _typed(raw: Raw, options: LoadOptions, declared: Declared | None, name: str)
 def _of_names(declared: Declared | None, columns: Sequence[str] | None) -> Declared | None:
     """The declaration, unless the columns are chosen by the caller."""
     return declared if columns is None else None
-
-
-def read_facts(
-    name: str,
-    folder: str | os.PathLike[str],
-    declared: Declared,
-    texts_for: TextsFor = TextSet,
-    kept: Kept = None,
-) -> Iterator[Table]:
-    """The bare `.input R`: R.facts, else R.csv, R.parquet, R.arrow, from the facts folder."""
-    path = find_facts(name, folder)
-    if format_of(path) in TEXTS:
-        return iter([_verbatim(path, None, False, None, False, declared, PLAIN, texts_for, kept)])
-    return read_tables(path, declared=declared)
-
-
-def find_facts(name: str, folder: str | os.PathLike[str]) -> str:
-    """The file that the bare `.input R` reads."""
-    endings = [e + p for e in (".facts", ".csv", ".parquet", ".arrow") for p in ("", *PACKED)]
-    for ending in endings:
-        path = _within(folder, name + ending)
-        if os.path.exists(path):
-            return path
-    path = _within(folder, name + ".facts")
-    raise DataError(
-        f"{path}: there is no such file, nor {name}.csv, {name}.parquet or {name}.arrow",
-        hint=_similar(path) or f'-F names the folder, .input {name}("path") a file',
-    )
-
-
-def _within(folder: str | os.PathLike[str], name: str) -> str:
-    """A path below a folder; an absolute one stays, and the working directory is not named."""
-    return os.path.normpath(os.path.join(os.fspath(folder), name))
-
-
-def read_input(
-    name: str,
-    options: Mapping[str, str],
-    folder: str | os.PathLike[str],
-    declared: Declared,
-    findings: Findings | None = None,
-    texts_for: TextsFor = TextSet,
-    kept: Kept = None,
-) -> Iterator[Table]:
-    """The keyword form: IO=file, filename, delimiter, headers, columns, rfc4180, and ours."""
-    kind = options.get("IO", "file")
-    if kind != "file":
-        raise UsageError(
-            f"{name}: cannot read from IO={kind}",
-            hint="IO=file reads a file; other sources are loaded from Python",
-        )
-    given = options.get("filename", options.get("name"))
-    path = _within(folder, given) if given else find_facts(name, folder)
-    ours = options_of_text(
-        {key: options[key] for key in ("nulls", "fill", "row_id") if key in options}, findings
-    )
-    packed = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
-    if FORMATS.get(packed, "facts") not in TEXTS:
-        return read_tables(path, ours, declared=declared)
-    delimiter = options.get("delimiter")
-
-    def loaded(declared: Declared | None) -> Iterator[Table]:
-        assert declared is not None
-        yield _verbatim(
-            path,
-            "\t" if delimiter == "\\t" else delimiter,
-            options.get("headers", options.get("header", "false")).lower() == "true",
-            _positions(name, options.get("columns"), declared),
-            options.get("rfc4180", "false").lower() == "true",
-            declared,
-            ours,
-            texts_for,
-            kept,
-        )
-
-    return with_row_ids(loaded, ours, declared, path)
-
-
-def _positions(name: str, text: str | None, declared: Declared) -> list[int] | None:
-    """`columns="0:2"`: which column of the file each column of the relation is."""
-    if not text:
-        return None
-    parts = text.split(":")
-    if not all(part.strip().isdecimal() for part in parts) or len(parts) != len(declared.types):
-        raise UsageError(
-            f"{name}: columns={text!r} does not name {len(declared.types)} columns of the file",
-            hint='columns="0:2" takes the first and the third, counted from 0',
-        )
-    return [int(part) for part in parts]
-
-
-def _verbatim(
-    path: str,
-    delimiter: str | None,
-    header: bool,
-    positions: list[int] | None,
-    quoted: bool,
-    declared: Declared,
-    options: LoadOptions = PLAIN,
-    texts_for: TextsFor = TextSet,
-    kept: Kept = None,
-) -> Table:
-    """A text as Soufflé reads it; R.csv has commas only where no line holds a tab."""
-    plain = positions is None and not options.mends
-    found = _cut(path, delimiter, header, quoted, declared, texts_for, kept) if plain else None
-    if found is not None:
-        return found
-    data = read_bytes(path).removeprefix(MARK)
-    several = len(declared.types) > 1 or positions is not None
-    delimiter = delimiter or _delimiter(path, quoted, several, [data])
-    raw = raw_of_text(
-        path,
-        data,
-        delimiter=delimiter,
-        quoted=quoted,
-        declared=declared,
-        # By position, whatever the header says: its names may even be all the same.
-        options=replace(options, header=header, columns=declared.columns),
-        picked=positions,
-    )
-    return _typed(replace(raw, names=None), options, declared, path)
-
-
-def _delimiter(path: str, quoted: bool, several: bool, pieces: Iterable[bytes]) -> str:
-    is_csv = quoted or format_of(path, "facts") == "csv"
-    return "," if is_csv and several and not any(b"\t" in piece for piece in pieces) else "\t"
-
-
-def _cut(
-    path: str,
-    delimiter: str | None,
-    header: bool,
-    quoted: bool,
-    declared: Declared,
-    texts_for: TextsFor,
-    kept: Kept,
-) -> Table | None:
-    """The same of a plain text that is as it should be, in one pass; without the texts of columns
-    that are not `kept`."""
-    if path.lower().endswith(PACKED) or not os.path.isfile(path):
-        return None
-    several = len(declared.types) > 1
-    try:
-        with open(path, "rb", buffering=0) as file:
-            pieces = iter(partial(file.read, PIECE), b"")
-            delimiter = check_delimiter(delimiter or _delimiter(path, quoted, several, pieces))
-            file.seek(0)
-            head = file.read(_HEAD)
-            start = len(MARK) if head.startswith(MARK) else 0
-            if header:
-                end = head.find(b"\n", start)
-                names = head[start:end].removesuffix(b"\r")
-                odd = b"\r" in names or (quoted and b'"' in names)
-                wide = names.count(delimiter.encode()) + 1 == len(declared.types)
-                if end < 0 or not names or odd or not wide:
-                    return None
-                start = end + 1
-            if head.startswith(UTF16):
-                return None
-            length = os.fstat(file.fileno()).st_size - file.seek(start)
-            work = watching().innermost
-            if work.stage == "loading" and not work.several:
-                work.total, work.unit = length, "bytes"
-            blank = declared.types == ("symbol",) and not quoted
-            # Other values are looked at all the same: one that is none of its type is an error.
-            wanted = [
-                at
-                for at, kind in enumerate(declared.types)
-                if kind != "symbol" or kept is None or at in kept
-            ]
-            types = tuple(t if at in wanted else None for at, t in enumerate(declared.types))
-            layout = Layout(delimiter, types, quoted, blank)
-            found = cut_columns(file, length, layout, texts_for)
-    except TimeLimitError:
-        raise
-    except OSError:  # who reads it says what is wrong
-        return None
-    if found is None:
-        return None
-    names, kinds = ([part[at] for at in wanted] for part in (declared.columns, declared.types))
-    table = Table(tuple(names), tuple(kinds), *found)  # type: ignore[arg-type]
-    return table if kept is None else table.only([wanted.index(at) for at in kept])
 
 
 # ---------------------------------------------------------------- bytes
@@ -468,10 +276,10 @@ def _unpacked_zst(data: bytes) -> bytes:
 
 def _missing(name: str) -> DataError:
     what = "file" if os.path.splitext(name)[1] else "file or folder"
-    return DataError(f"{name}: there is no such {what}", hint=_similar(name.rstrip("/")))
+    return DataError(f"{name}: there is no such {what}", hint=similar(name.rstrip("/")))
 
 
-def _similar(name: str) -> str | None:
+def similar(name: str) -> str | None:
     """A hint: files with a like name in the same folder, or that the folder is not there."""
     folder, base = os.path.split(name)
     try:

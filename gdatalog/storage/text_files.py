@@ -31,8 +31,10 @@ def raw_of_text(
     declared: Declared | None,
     options: LoadOptions = PLAIN,
     picked: Sequence[int] | None = None,
+    first_line: int = 1,
 ) -> Raw:
-    """The columns of a text; `picked` takes some of them by position."""
+    """The columns of a text; `picked` takes some of them by position. `first_line`: where it stands
+    in its file."""
     arity = None if declared is None else len(declared.types)
     if data.startswith(UTF16):
         raise DataError(f"{name}: the text is UTF-16", hint="save it as UTF-8")
@@ -42,7 +44,8 @@ def raw_of_text(
         delimiter = _sniff(name, data, quoted, declared)
     symbols = declared is not None and declared.types == ("symbol",)
     blank = symbols and not quoted and picked is None
-    text = Delimited(name, data, check_delimiter(delimiter), quoted, blank)
+    cut = check_delimiter(delimiter)
+    text = Delimited(name, data, cut, quoted, blank, first_line=first_line)
     head = list(islice(text.records(), _SAMPLE))
     if not head:
         if declared is None:

@@ -21,8 +21,8 @@ from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Stat
 from gdatalog.planner.walk import walk
 from gdatalog.records import dataclass, replace
 from gdatalog.shell.commands.undoing import Loaded
+from gdatalog.storage.facts_files import find_facts
 from gdatalog.storage.given_list import GivenList
-from gdatalog.storage.readers import find_facts
 from gdatalog.storage.relation import Relation
 from gdatalog.values import TypeName, Value, quoted, timestamp_to_text
 

@@ -1,0 +1,326 @@
+"""Facts files, and what `.input`s without a path read: delimited text, as Soufflé reads it.
+
+A large file is read block by block, cut at line ends. A block is cut in one pass if it is plain
+(`cutting.py`), else cell by cell.
+
+Above 300 lines, for both ways take the same options of the same blocks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import BinaryIO
+
+from gdatalog.errors import DataError, TimeLimitError, UsageError
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.cutting import Layout, cut_columns
+from gdatalog.storage.load_options import (
+    PLAIN,
+    Findings,
+    LoadOptions,
+    check_delimiter,
+    options_of_text,
+)
+from gdatalog.storage.raw import Declared, Raw
+from gdatalog.storage.readers import (
+    FORMATS,
+    MARK,
+    PACKED,
+    PIECE,
+    TEXTS,
+    format_of,
+    read_bytes,
+    read_tables,
+    similar,
+    typed,
+)
+from gdatalog.storage.row_ids import with_row_ids
+from gdatalog.storage.table import Table
+from gdatalog.storage.text_files import UTF16, raw_of_text
+from gdatalog.storage.text_set import Kernels, TextSet
+from gdatalog.watching import watching
+
+# Gives the set that the texts of a file are added to.
+TextsFor = Callable[[Kernels], TextSet]
+Kept = Sequence[int] | None  # the columns that somebody will ask for; None: all
+
+_HEAD = 1 << 16  # bytes that have the names of columns
+LEAST_BYTES, MOST_BYTES = 1 << 23, 1 << 27  # of a block
+SHARE = 16  # of the memory that is left: one part of so many
+
+
+def read_facts(
+    name: str,
+    folder: str | os.PathLike[str],
+    declared: Declared,
+    texts_for: TextsFor = TextSet,
+    kept: Kept = None,
+) -> Iterator[Table]:
+    """The bare `.input R`: R.facts, else R.csv, R.parquet, R.arrow, from the facts folder."""
+    path = find_facts(name, folder)
+    if format_of(path) in TEXTS:
+        return _Text(path, declared, texts_for=texts_for, kept=kept).tables()
+    return read_tables(path, declared=declared)
+
+
+def find_facts(name: str, folder: str | os.PathLike[str]) -> str:
+    """The file that the bare `.input R` reads."""
+    endings = [e + p for e in (".facts", ".csv", ".parquet", ".arrow") for p in ("", *PACKED)]
+    for ending in endings:
+        path = _within(folder, name + ending)
+        if os.path.exists(path):
+            return path
+    path = _within(folder, name + ".facts")
+    raise DataError(
+        f"{path}: there is no such file, nor {name}.csv, {name}.parquet or {name}.arrow",
+        hint=similar(path) or f'-F names the folder, .input {name}("path") a file',
+    )
+
+
+def _within(folder: str | os.PathLike[str], name: str) -> str:
+    """A path below a folder; an absolute one stays, and the working directory is not named."""
+    return os.path.normpath(os.path.join(os.fspath(folder), name))
+
+
+def read_input(
+    name: str,
+    options: Mapping[str, str],
+    folder: str | os.PathLike[str],
+    declared: Declared,
+    findings: Findings | None = None,
+    texts_for: TextsFor = TextSet,
+    kept: Kept = None,
+) -> Iterator[Table]:
+    """The keyword form: IO=file, filename, delimiter, headers, columns, rfc4180, and ours."""
+    kind = options.get("IO", "file")
+    if kind != "file":
+        raise UsageError(
+            f"{name}: cannot read from IO={kind}",
+            hint="IO=file reads a file; other sources are loaded from Python",
+        )
+    given = options.get("filename", options.get("name"))
+    path = _within(folder, given) if given else find_facts(name, folder)
+    ours = options_of_text(
+        {key: options[key] for key in ("nulls", "fill", "row_id") if key in options}, findings
+    )
+    packed = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
+    if FORMATS.get(packed, "facts") not in TEXTS:
+        return read_tables(path, ours, declared=declared)
+    delimiter = options.get("delimiter")
+
+    def loaded(declared: Declared | None) -> Iterator[Table]:
+        assert declared is not None
+        return _Text(
+            path,
+            declared,
+            "\t" if delimiter == "\\t" else delimiter,
+            options.get("headers", options.get("header", "false")).lower() == "true",
+            _positions(name, options.get("columns"), declared),
+            options.get("rfc4180", "false").lower() == "true",
+            ours,
+            texts_for,
+            kept,
+        ).tables()
+
+    return with_row_ids(loaded, ours, declared, path)
+
+
+def _positions(name: str, text: str | None, declared: Declared) -> list[int] | None:
+    """`columns="0:2"`: which column of the file each column of the relation is."""
+    if not text:
+        return None
+    parts = text.split(":")
+    if not all(part.strip().isdecimal() for part in parts) or len(parts) != len(declared.types):
+        raise UsageError(
+            f"{name}: columns={text!r} does not name {len(declared.types)} columns of the file",
+            hint='columns="0:2" takes the first and the third, counted from 0',
+        )
+    return [int(part) for part in parts]
+
+
+Block = tuple[int, int]  # from which byte of a file to which
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text as Soufflé reads it; R.csv has commas only where no line holds a tab."""
+
+    path: str
+    declared: Declared
+    delimiter: str | None = None
+    header: bool = False
+    positions: list[int] | None = None
+    quoted: bool = False
+    options: LoadOptions = PLAIN
+    texts_for: TextsFor = TextSet
+    kept: Kept = None
+
+    def tables(self) -> Iterator[Table]:
+        """The rows of one block after the other; at least one table."""
+        blocks = self._blocks()
+        if len(blocks) == 1:
+            yield self._table(blocks[0])
+            return
+        work, size = watching().innermost, blocks[-1][1]
+        if work.stage == "loading" and not work.several:
+            work.total, work.unit = size, "bytes"
+        for block in blocks:
+            watching().poll()
+            with work.within(block[0] / size, block[1] / size):
+                yield self._table(block, blocks)
+
+    def _table(self, block: Block, blocks: Sequence[Block] = ()) -> Table:
+        """The rows of one of some blocks, or of all of a file."""
+        plain = self.positions is None and not self.options.mends
+        found = self._cut(block, bool(blocks)) if plain else None
+        if found is not None:
+            return found
+        raw = self._raw(block, bool(blocks))
+        if blocks:
+            raw = replace(raw, whole=lambda: (self._raw(each, True) for each in blocks))
+        return typed(raw, self._options(block), self.declared, self.path)
+
+    def _blocks(self) -> list[Block]:
+        """Blocks of whole lines; one of all that a file has where it is small, is packed, or may
+        have line ends within quotes."""
+        path = self.path
+        if self.quoted or path.lower().endswith(PACKED) or not os.path.isfile(path):
+            return [(0, 0)]
+        spare = watching().account.spare()
+        most = max(LEAST_BYTES, min(MOST_BYTES, spare // SHARE))
+        try:
+            with open(path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size <= most:
+                    return [(0, size)]
+                ends = [0]
+                while ends[-1] < size:
+                    ends.append(_line_end(file, min(size, ends[-1] + most), size))
+                return list(pairwise(ends))
+        except OSError:  # who reads it says what is wrong
+            return [(0, 0)]
+
+    def _options(self, block: Block) -> LoadOptions:
+        # By position, whatever the header says: its names may even be all the same.
+        header = self.header and not block[0]
+        return replace(self.options, header=header, columns=self.declared.columns)
+
+    def _cut_by(self, pieces: Iterable[bytes]) -> str:
+        """The delimiter of a text that has these pieces."""
+        if self.delimiter is not None:
+            return self.delimiter
+        several = len(self.declared.types) > 1 or self.positions is not None
+        is_csv = self.quoted or format_of(self.path, "facts") == "csv"
+        return "," if is_csv and several and not any(b"\t" in piece for piece in pieces) else "\t"
+
+    def _raw(self, block: Block, several: bool) -> Raw:
+        """The cells of a block, as they stand there."""
+        first_line = 1
+        if several:
+            with open(self.path, "rb", buffering=0) as file:
+                delimiter = self._cut_by(iter(partial(file.read, PIECE), b""))
+                first_line += _lines_before(file, block[0])
+                file.seek(block[0])
+                data = _bytes_of(file, block[1] - block[0])
+        else:
+            data = read_bytes(self.path)
+            delimiter = self._cut_by([data])
+        raw = raw_of_text(
+            self.path,
+            data if block[0] else data.removeprefix(MARK),
+            delimiter=delimiter,
+            quoted=self.quoted,
+            declared=self.declared,
+            options=self._options(block),
+            picked=self.positions,
+            first_line=first_line,
+        )
+        return replace(raw, names=None)
+
+    def _cut(self, block: Block, several: bool) -> Table | None:
+        """The rows of a block that is as it should be, in one pass; without the texts of columns
+        that are not kept."""
+        path, declared = self.path, self.declared
+        if path.lower().endswith(PACKED) or not os.path.isfile(path):
+            return None
+        try:
+            with open(path, "rb", buffering=0) as file:
+                delimiter = check_delimiter(self._cut_by(iter(partial(file.read, PIECE), b"")))
+                start = block[0]
+                if not start:
+                    found = self._rows_begin(file, delimiter)
+                    if found is None:
+                        return None
+                    start = found
+                end = block[1] if several else os.fstat(file.fileno()).st_size
+                length = end - file.seek(start)
+                work = watching().innermost
+                if work.stage == "loading" and not work.several and not several:
+                    work.total, work.unit = length, "bytes"
+                blank = declared.types == ("symbol",) and not self.quoted
+                # Other values are looked at all the same: one that is none of its type is an error.
+                wanted = [
+                    at
+                    for at, kind in enumerate(declared.types)
+                    if kind != "symbol" or self.kept is None or at in self.kept
+                ]
+                types = tuple(t if at in wanted else None for at, t in enumerate(declared.types))
+                layout = Layout(delimiter, types, self.quoted, blank)
+                cut = cut_columns(file, length, layout, self.texts_for)
+        except TimeLimitError:
+            raise
+        except OSError:  # who reads it says what is wrong
+            return None
+        if cut is None:
+            return None
+        names, kinds = ([part[at] for at in wanted] for part in (declared.columns, declared.types))
+        table = Table(tuple(names), tuple(kinds), *cut)  # type: ignore[arg-type]
+        return table if self.kept is None else table.only([wanted.index(at) for at in self.kept])
+
+    def _rows_begin(self, file: BinaryIO, delimiter: str) -> int | None:
+        """Where the rows of a file begin; None if its beginning is not plain."""
+        file.seek(0)
+        head = file.read(_HEAD)
+        start = len(MARK) if head.startswith(MARK) else 0
+        if self.header:
+            end = head.find(b"\n", start)
+            names = head[start:end].removesuffix(b"\r")
+            odd = b"\r" in names or (self.quoted and b'"' in names)
+            wide = names.count(delimiter.encode()) + 1 == len(self.declared.types)
+            if end < 0 or not names or odd or not wide:
+                return None
+            start = end + 1
+        return None if head.startswith(UTF16) else start
+
+
+def _line_end(file: BinaryIO, place: int, size: int) -> int:
+    """Where the line ends that a place lies in."""
+    file.seek(place)
+    while piece := file.read(_HEAD):
+        found = piece.find(b"\n")
+        if found >= 0:
+            return place + found + 1
+        place += len(piece)
+    return size
+
+
+def _lines_before(file: BinaryIO, place: int) -> int:
+    """How many lines stand before a place of a file."""
+    file.seek(0)
+    count = 0
+    while place > 0 and (piece := file.read(min(PIECE, place))):
+        count += piece.count(b"\n")
+        place -= len(piece)
+    return count
+
+
+def _bytes_of(file: BinaryIO, count: int) -> bytes:
+    """The next bytes of a file, so many."""
+    parts = []
+    while count > 0 and (piece := file.read(min(PIECE, count))):
+        parts.append(piece)
+        count -= len(piece)
+    return b"".join(parts)
