@@ -46,7 +46,7 @@ def paths(edges: Any, length: int) -> int:
 
 
 def small(limit: int | str = LIMIT, **data: Any) -> gd.Database:
-    db = gd.connect(memory_limit=limit)
+    db = gd.connect(memory_limit=limit, temp_directory="")
     for name, rows in data.items():
         db[name] = rows
     return db

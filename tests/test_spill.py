@@ -13,6 +13,7 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.account import Account
+from gdatalog.executors.spilled_groups import SpilledGroups
 from gdatalog.storage import spill as spilling
 from gdatalog.storage.external import merged_runs, sort_spilled, trie_of
 from gdatalog.storage.relation import Relation
@@ -208,3 +209,32 @@ def test_columns_of_files_are_kept_while_somebody_reads_them() -> None:
     with pytest.raises(ValueError, match="read-only"):
         part[0] = 1
     assert len(spill.column(np.int32).finish()) == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_groups_in_files(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups that are dealt twice, and sets of distinct values, as without a limit."""
+    levels: list[int] = []
+    write = SpilledGroups.write
+
+    def told(self: SpilledGroups, *given: Any) -> None:
+        levels.append(self.level)
+        write(self, *given)
+
+    monkeypatch.setattr(SpilledGroups, "write", told)
+    draw = np.random.default_rng(seed)
+    most = (40, 1 << 40)[seed % 2]
+    rows = draw.integers(0, most, (800, 3))
+    text = "p(x, count(), sum(y), min(z), count_distinct(z), mean(y)) <- r(x, y, z)."
+    found = []
+    for spill in (None, Spill(least=6000, run=8, short=0, always=True)):
+        with gdatalog.connect(device="cpu", threads=1 + seed % 2) as db:
+            db["r"] = rows
+            db._workspace.spill = spill
+            db._workspace.chunk_rows = 200
+            db._workspace.force(strategy=("levelwise", "lftj")[seed // 2 % 2])
+            found.append(db.query(text).sorted().fetchall())
+            whole = db.query("n(count_distinct(x, y, z)) <- r(x, y, z).").fetchall()
+            assert whole == [(len(np.unique(rows, axis=0)),)]
+    assert found[0] == found[1] and len(found[0]) == len(np.unique(rows[:, 0]))
+    assert max(levels) > 0 or most == 40

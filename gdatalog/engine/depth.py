@@ -6,7 +6,7 @@ Above 300 lines, because what is printed depends on what becomes of the rows.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
 from types import MappingProxyType
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gdatalog.printer.module import Printed
 
 
+READ = 1 << 18  # rows of a block that are grouped at a time
 MOST_PRINTED = 512  # texts that are remembered
 
 _printed: OrderedDict[object, Printed | str] = OrderedDict()
@@ -303,18 +304,25 @@ def give_bag(nest: Nest, gathering: Gathering, blocks: Sequence[Block]) -> None:
     for block in blocks:
         if nest.form.gathers:
             width = len(keys)
-            parts = [_times(part, orbit) for part in block[width:]] if orbit > 1 else block[width:]
-            gathering.add_partials(block[:width], parts)
+            for part in _pieces(block):
+                sums = [_times(each, orbit) for each in part[width:]] if orbit > 1 else part[width:]
+                gathering.add_partials(part[:width], sums)
             continue
-        columns = {
-            slot.name: column for slot, column in zip(nest.form.outputs, block, strict=False)
-        }
-        gathering.add(
-            tuple(columns[key.name] for key in keys),
-            len(block[-1]),
-            columns.__getitem__,
-            _times(block[-1], orbit),
-        )
+        for part in _pieces(block):
+            slots = zip(nest.form.outputs, part, strict=False)
+            columns = {slot.name: column for slot, column in slots}
+            gathering.add(
+                tuple(columns[key.name] for key in keys),
+                len(part[-1]),
+                columns.__getitem__,
+                _times(part[-1], orbit),
+            )
+
+
+def _pieces(block: Block) -> Iterator[Block]:
+    """Some rows of a block at a time: grouping them takes memory beside the block."""
+    for start in range(0, len(block[-1]), READ):
+        yield tuple(column[start : start + READ] for column in block)
 
 
 def _times(counts: Any, orbit: int) -> Any:

@@ -15,9 +15,9 @@ from gdatalog.executors.ops import Ops
 from gdatalog.records import dataclass
 from gdatalog.storage.afar import AfarRows, Part
 from gdatalog.storage.elsewhere import Known, brought, lies_here
-from gdatalog.storage.keys import narrow
 from gdatalog.storage.ops import DeviceOps, RowOps
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.rows import Columns, row_firsts
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, spread
@@ -190,7 +190,7 @@ def relation_of(
     if there is not None:
         blocks = [laid(block, there) for block in blocks]
     if len(filled) == 1 and not isinstance(filled[0], Blocks):
-        rows = blocks[0] if there is not None else tuple(map(narrow, blocks[0]))
+        rows = blocks[0] if there is not None else tuple(joined_column([c]) for c in blocks[0])
         return Relation(columns, types, rows, count, there)
     return Relation.of_blocks(columns, types, blocks, count, len(filled) == 1, there)
 

@@ -283,7 +283,7 @@ class Run:
 
     def _aggregated(self) -> Rows:
         plan = self.plan
-        gathering = Gathering(plan.gathers, self.ops, self.scope, self.limits)
+        gathering = Gathering(plan.gathers, self.ops, self.scope, self.limits, level=0)
         for group, names in zip(plan.groups, plan.bindings, strict=True):
             if len(group) == 1:
                 given = gathering.given
@@ -296,7 +296,14 @@ class Run:
             self._count(union.given)
             rows, _ = union.finish()
             self._add_union(gathering, names, rows)
-        return rows_of_groups(plan, gathering, self.ops, self.scope)
+        if gathering.spilled is None:
+            return rows_of_groups(plan, gathering, self.ops, self.scope)
+        sink = self.set_of(plan.head, None)
+        for part in gathering.partitions():
+            rows, count = rows_of_groups(plan, part, self.ops, self.scope)
+            if count:
+                sink.add(rows)
+        return sink.finish()
 
     def _add_union(self, gathering: Gathering, names: Sequence[Slot], rows: Columns) -> None:
         add_rows(gathering, self.plan.keys, names, rows)

@@ -9,23 +9,31 @@ Above 300 lines, for partial results are made, merged, dealt out and finished in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.failure import values_of
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
+from gdatalog.executors.spilled_groups import SpilledGroups
 from gdatalog.plan.nodes import Gather, Reduction, Slot
+from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
+from gdatalog.watching import watching
 
 if TYPE_CHECKING:
     from gdatalog.executors.sinks import Marks
+    from gdatalog.storage.external import SortedRuns
 
 Columns = tuple[Array, ...]
 Spec = Gather | Reduction
 
+FINDING = 48  # bytes for each row of which the group is found
+DEEPEST = 3  # level of partitions: those of such a one do not become smaller
 ORDER = 24  # bytes for each group while groups are merged, beside what finding them takes
 
 
@@ -38,10 +46,11 @@ class DistinctRows:
         self.blocks: list[Columns] = []
         self.settled = 0
         self.pending = 0
+        self.runs: SortedRuns | None = None  # in files
 
     @property
     def nbytes(self) -> int:
-        return sum(column.nbytes for block in self.blocks for column in block)
+        return sum(held_bytes(column) for block in self.blocks for column in block)
 
     def add(self, rows: Columns) -> None:
         self.blocks.append(rows)
@@ -51,16 +60,49 @@ class DistinctRows:
         """The rows, sorted."""
         assert self.ops is not None
         blocks, self.blocks = self.blocks, []
-        rows = self.ops.merge_rows(blocks)
+        if self.runs is not None:
+            if blocks:
+                self.runs.add(self.ops.merge_rows(blocks))
+            rows, self.runs = self.runs.merged(watching().account), None
+        else:
+            rows = self.ops.merge_rows(blocks)
         self.blocks = [rows]
         self.settled, self.pending = len(rows[0]), 0
         return rows
+
+    def write(self, spill: Spill) -> None:
+        """Writes the rows to files."""
+        if not self.blocks:
+            return
+        assert self.ops is not None
+        rows = self.ops.merge_rows(self.blocks)
+        if self.runs is None:
+            from gdatalog.storage.external import SortedRuns
+
+            self.runs = SortedRuns(spill, [column.dtype for column in rows])
+        self.runs.add(rows)
+        self.forget()
+
+    def forget(self) -> None:
+        """Has no rows in memory any more."""
+        self.blocks, self.settled, self.pending = [], 0, 0
 
 
 class Gathering:
     """Groups of rows by `keys`, and what is gathered of each."""
 
-    def __init__(self, specs: Sequence[Spec], ops: Ops, scope: Any, limits: Limits) -> None:
+    def __init__(
+        self,
+        specs: Sequence[Spec],
+        ops: Ops,
+        scope: Any,
+        limits: Limits,
+        level: int | None = None,
+    ) -> None:
+        """`level`: groups that memory has no room for may be in files, as partitions of so many
+        partitions; None: they may not."""
+        self.level = level
+        self.spilled: SpilledGroups | None = None
         self.specs = specs
         self.ops = ops
         self.scope = scope
@@ -128,13 +170,67 @@ class Gathering:
         """So many groups have come: merges them where they are many, or fill the memory."""
         self.pending += count
         self._hold(sum(int(part.nbytes) for part in self.blocks[-1]))
+        if self.level is not None and self.ops.xp is np and self._spill():
+            return
         crowded = 2 * self._merging() > self.limits.spare()
         if self.pending > max(self.limits.chunk, self.settled // 8 if crowded else self.settled):
             self._merge()
 
+    def _spill(self) -> bool:
+        """Writes all groups to files, if memory has no room to merge them, or if half of the limit
+        is held when they are merged."""
+        account = self.limits.account
+        spill = account.spill_for(2 * self._merging() + FINDING * (self.pending + self.settled))
+        if spill is None and account.spill_half(self._charged) is not None:
+            self._merge()
+            spill = account.spill_half(self._charged)
+        if spill is None:
+            return False
+        if self.width:
+            self._write(spill)
+        else:
+            for rows in self.sets:
+                rows.write(spill)
+        self._charge()
+        return bool(self.width)
+
+    def _write(self, spill: Spill) -> SpilledGroups:
+        """Writes all groups to files."""
+        spilled = self.spilled = self.spilled or SpilledGroups(self.width, self.level or 0)
+        if self.blocks:
+            spilled.write(None, self.blocks, spill)
+        for at, rows in enumerate(self.sets):
+            if rows.blocks:
+                spilled.write(at, rows.blocks, spill)
+            rows.forget()
+        self.blocks, self.pending, self.settled, self.repeated = [], 0, 0, False
+        return spilled
+
+    def partitions(self) -> Iterator[Gathering]:
+        """Gatherings of which each has some groups whole; to be asked for once. Each is to be
+        finished before the next is asked for."""
+        if self.spilled is None:
+            yield self
+            return
+        spilled = self._write(self.limits.account.spill or Spill())
+        self.spilled = None
+        level = spilled.level + 1 if spilled.level < DEEPEST else None
+        for rows in spilled.partitions():
+            part = Gathering(self.specs, self.ops, self.scope, self.limits, level)
+            for what, columns in rows:
+                if what is None:
+                    part.add_partials(columns[: self.width], columns[self.width :])
+                else:
+                    part.sets[what].add(columns)
+            yield from part.partitions()
+            part.give_back()
+
     def copy(self) -> Gathering:
         """The same groups; what is added to one is not in the other."""
-        other = Gathering(self.specs, self.ops, self.scope, self.limits)
+        other = Gathering(self.specs, self.ops, self.scope, self.limits, self.level)
+        if self.spilled is not None:
+            other.spilled = SpilledGroups(self.width, self.spilled.level)
+            other.spilled.files = list(self.spilled.files)
         other.width, other.blocks, other.given = self.width, list(self.blocks), self.given
         other.pending, other.settled, other.repeated = self.pending, self.settled, self.repeated
         for mine, its in zip(self.sets, other.sets, strict=True):
@@ -253,7 +349,7 @@ class Gathering:
 
     @property
     def nbytes(self) -> int:
-        held = sum(part.nbytes for block in self.blocks for part in block)
+        held = sum(held_bytes(part) for block in self.blocks for part in block)
         return held + sum(rows.nbytes for rows in self.sets)
 
     def __sizeof__(self) -> int:

@@ -119,10 +119,11 @@ class RowSet(Sink):
             self._settled = self._unmark()
             self.count = len(self._settled[0])
             self._charge()
-            self._spill()
         self._blocks.append(block)
         self._pending += len(block[0])
         self._pending_bytes += sum(map(held_bytes, block))
+        if self.limit is None and self._spill():
+            return
         self._charge()
         # Earlier where there is soon no room any more to sort the rows.
         crowded = 2 * PACKED * (self._pending + self.count) > self.limits.spare()
@@ -152,24 +153,30 @@ class RowSet(Sink):
         self._settled = self.ops.merge_rows(blocks)
         self.count = len(self._settled[0])
         self._charge()
-        if self.limit is None:
-            self._spill()
-        elif self.count >= self.limit:
+        if self.limit is not None and self.count >= self.limit:
             self.done = True
 
-    def _spill(self) -> None:
-        """Writes the settled rows to files, if half of the memory limit is held; they are merged
-        with what comes later in the end."""
-        assert self._settled is not None
-        spill = self.limits.account.spill_half(self.nbytes) if self.ops.xp is np else None
+    def _spill(self) -> bool:
+        """Writes all rows to files, if half of the memory limit is held or memory has no room to
+        sort them; in the end they are merged with what comes later."""
+        if self.ops.xp is not np:
+            return False
+        account, held = self.limits.account, self.nbytes
+        spill = account.spill_half(held) or account.spill_for(2 * held - self._charged)
         if spill is None:
-            return
+            return False
         from gdatalog.storage.external import SortedRuns
 
-        self._runs = self._runs or SortedRuns(spill, [c.dtype for c in self._settled])
-        self._runs.add(self._settled)
+        blocks, self._blocks = self._blocks, []
+        self._pending = self._pending_bytes = 0
+        dtypes = [column.dtype for column in blocks[0]]
+        runs = self._runs = self._runs or SortedRuns(spill, dtypes)
+        if self._settled is not None:
+            runs.add(self._settled)
+        runs.add(self.ops.merge_rows(blocks))
         self._settled, self.count = None, 0
         self._charge()
+        return True
 
     def _mark(self, blocks: list[Columns]) -> bool:
         """Marks the rows of blocks, if they are few of those that there could be: many more are to
@@ -307,7 +314,8 @@ class Bag(Sink):
 
     def apart(self, limits: Limits) -> Bag:
         gathering = self.gathering
-        return Bag(self.keys, Gathering(gathering.specs, gathering.ops, gathering.scope, limits))
+        own = Gathering(gathering.specs, gathering.ops, gathering.scope, limits)
+        return Bag(self.keys, own)
 
     def take(self, other: Bag) -> None:
         other.gathering.give_back()

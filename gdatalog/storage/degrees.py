@@ -19,6 +19,7 @@ COMPARE = {
     ">=": operator.ge,
 }
 
+STRETCH = 1 << 18  # values that are compared at a time
 MOMENTS = 8  # powers of degrees that are summed
 
 
@@ -93,12 +94,18 @@ class Lists:
 
     def cut(self, op: str) -> Lists:
         """Only the children that a value is `op` to."""
-        lengths = self.ends - self.starts
-        parents = np.repeat(self.values, lengths)
-        keep = np.append(0, np.cumsum(COMPARE[op](parents, self.children)))
         # Lists ascend: what is kept is at one of their ends.
-        first = np.append(0, np.cumsum(lengths))
-        kept = keep[first[1:]] - keep[first[:-1]]
+        kept = np.empty(len(self.values), dtype=np.int64)
+        lengths = self.ends - self.starts
+        before = np.append(0, np.cumsum(lengths))
+        low = 0
+        while low < len(kept):  # children of some values at a time: few stay in the cache
+            high = max(low + 1, int(np.searchsorted(before, before[low] + STRETCH, "right")) - 1)
+            parents = np.repeat(self.values[low:high], lengths[low:high])
+            passing = COMPARE[op](parents, self.children[before[low] : before[high]])
+            count = np.append(0, np.cumsum(passing))[before[low : high + 1] - before[low]]
+            kept[low:high] = np.diff(count)
+            low = high
         if op in ("<", "<="):
             return Lists(self.values, self.ends - kept, self.ends, self.children)
         return Lists(self.values, self.starts, self.starts + kept, self.children)

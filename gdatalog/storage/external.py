@@ -151,10 +151,13 @@ def _place(run: Columns, row: Sequence[int]) -> int:
     """How many rows of a run stand before a row."""
     low, high = 0, len(run[0])
     for column, value in zip(run, row, strict=True):
-        part = column[low:high]
+        kind = np.iinfo(column.dtype)
+        if not kind.min <= value <= kind.max:
+            return low if value < kind.min else high
+        part, key = column[low:high], column.dtype.type(value)  # of another type it would be copied
         low, high = (
-            low + int(np.searchsorted(part, value)),
-            low + int(np.searchsorted(part, value, side="right")),
+            low + int(np.searchsorted(part, key)),
+            low + int(np.searchsorted(part, key, side="right")),
         )
         if low == high:
             break

@@ -15,16 +15,18 @@ from typing import Any
 import numpy as np
 
 from gdatalog.storage import quantiles, survey
-from gdatalog.storage.degrees import COMPARE, Degrees, Lists
+from gdatalog.storage.degrees import STRETCH, Degrees, Lists
 from gdatalog.storage.elsewhere import Elsewhere, Known, brought, lies_here
 from gdatalog.storage.graph import Graph
 from gdatalog.storage.keys import key_of
 from gdatalog.storage.quantiles import Quantiles, how_many
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Packing, firsts
+from gdatalog.storage.spill import is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest, Trie, TrieName
 from gdatalog.values import TypeName, Value
+from gdatalog.watching import watching
 
 Bound = tuple[str, Value]  # an operator, and what a column is compared with
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -212,8 +214,8 @@ class Statistics:
             elif there is not None:
                 found = survey.degrees(there, column, tests)
             else:
-                key = self._keys[column]
-                found = self._degrees(column, key[self._mask(tests)] if tests else key)
+                key = self._passing(column, tests) if tests else self._keys[column]
+                found = self._degrees(column, key)
             self._kept[column, tests, ranked] = found
         return found
 
@@ -226,7 +228,7 @@ class Statistics:
             low, high = int(key.min()), int(key.max())
             if high - low <= DENSE * len(key):
                 return Degrees.of(_counts(key, low, high))
-            if high - low <= WIDE * len(key):
+            if high - low <= WIDE * len(key) and not is_spilled(key):
                 return Degrees.of(runs_of(np.sort(key)))
         if len(key) <= SHORT:
             return Degrees.of(runs_of(np.sort(key)))
@@ -235,11 +237,20 @@ class Statistics:
         some = self._every(step, column) if key is self._keys[column] else key[::step]
         return Degrees.of_sample(runs_of(np.sort(some)), step, len(key), values)
 
-    def _mask(self, tests: tuple[RowTest, ...]) -> Array:
-        keep = np.ones(len(self._keys[0]), dtype=np.bool_)
-        for left, op, right in tests:
-            keep &= COMPARE[op](self._keys[left], self._keys[right])
-        return keep
+    def _passing(self, column: int, tests: tuple[RowTest, ...]) -> Array:
+        """A column of the rows that pass some tests."""
+        spill = watching().account.spill_for(self.rows * self._keys[column].itemsize)
+        if spill is not None:
+            from gdatalog.storage.external import passing_spilled
+
+            (found,) = passing_spilled(self._keys, [column], tests, spill)
+            return found
+        parts = (
+            [key[start : start + STRETCH] for key in self._keys]
+            for start in range(0, len(self._keys[0]), STRETCH)
+        )
+        passing = [part[column][survey.mask(tuple(part), tests)] for part in parts]
+        return np.concatenate(passing) if passing else self._keys[column]
 
     # --------------------------------------------------------------------------------- ranges
 

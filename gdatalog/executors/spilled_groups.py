@@ -1,0 +1,64 @@
+"""Groups that memory has no room for: partial results in files, by a hash of their keys.
+
+Each time when memory is short, what has been gathered is written as one stretch of rows, sorted by
+their partition. In the end the groups of one partition after the other are gathered alone; a
+partition that is still too large is written and divided again, by another hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from gdatalog.storage.duplicates import FACTOR, mix
+from gdatalog.storage.spill import Spill
+from gdatalog.storage.table import Array
+
+Columns = tuple[Array, ...]
+
+BITS = 4  # of a hash that say the partition
+AT_ONCE = 1 << 17  # rows that are dealt, or read back, at a time
+
+
+class SpilledGroups:
+    """`width`: how many columns are keys, the first ones. `level`: how often the rows have been
+    dealt before."""
+
+    def __init__(self, width: int, level: int) -> None:
+        self.width = width
+        self.level = level
+        # Of partial results under None, and of distinct rows by the place of their aggregate: rows
+        # by partition, and where the partitions' rows begin.
+        self.files: list[tuple[int | None, Columns, Array]] = []
+
+    def write(self, what: int | None, blocks: Sequence[Columns], spill: Spill) -> None:
+        """Writes the rows of blocks."""
+        columns = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+        owner = self._partition(columns[: self.width])
+        order = np.argsort(owner, kind="stable")
+        bounds = np.searchsorted(owner[order], np.arange((1 << BITS) + 1))
+        rows = spill.columns([column.dtype for column in columns])
+        for start in range(0, len(order), AT_ONCE):
+            part = order[start : start + AT_ONCE]
+            rows.append([column[part] for column in columns])
+        self.files.append((what, rows.finish(), bounds))
+
+    def _partition(self, keys: Sequence[Array]) -> Array:
+        """The partition of each row."""
+        mixed = np.full(len(keys[0]), np.uint64(self.level + 1) * FACTOR)
+        for key in keys:
+            mixed ^= key.astype(np.int64).view(np.uint64)
+            mix(mixed)
+        return (mixed >> np.uint64(64 - BITS)).astype(np.uint8)
+
+    def partitions(self) -> Iterator[Iterator[tuple[int | None, Columns]]]:
+        """For each partition its rows, some at a time."""
+        return (self._rows(number) for number in range(1 << BITS))
+
+    def _rows(self, number: int) -> Iterator[tuple[int | None, Columns]]:
+        for what, columns, bounds in self.files:
+            low, high = int(bounds[number]), int(bounds[number + 1])
+            for start in range(low, high, AT_ONCE):
+                part = slice(start, min(high, start + AT_ONCE))
+                yield what, tuple(column[part] for column in columns)
