@@ -344,7 +344,10 @@ def test_a_recursion_that_does_not_fit_is_the_cpus(
             assert all(
                 dict(r.facts).get("device", "cpu") == "cpu" for r in explained.tree.find("rule")
             )
-        assert LEFT in str(db.profile(text))
+        profile = db.profile(text)
+        assert LEFT in str(profile)
+        places = [dict(r.facts) for r in profile.tree.find("rule")]
+        assert all(place.get("device", "cpu") == "cpu" for place in places)
         assert set(db.query(text).fetchall()) == expected
 
 

@@ -36,7 +36,7 @@ from tests.test_engine_oracle import PROGRAMS
 from tests.test_shares import QUERIES, databases
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
-JOINS = PROGRAMS // 30
+JOINS = max(4, PROGRAMS // 30)
 
 MORE = {
     "four paths": "n(count()) <- E(_a, b), E(b, c), E(c, d), E(d, _e).",
@@ -69,7 +69,7 @@ def uses(draw: st.DrawFn) -> list[Use]:
     return draw(st.lists(one, min_size=1, max_size=5))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(
     given=uses(),
     sizes=st.fixed_dictionaries({"E": indexes(), "F": indexes()}),

@@ -29,6 +29,7 @@ from gdatalog.plan.stratum import (
     Fallback,
     Incremental,
     Once,
+    OnTheHost,
     Strategy,
     StratumPlan,
 )
@@ -192,7 +193,8 @@ def _by_strategies(ready: Ready) -> Relations:
     A profile is told of that one alone, and of what the others met.
     """
     ledger, plan = ready.inputs.context.ledger, ready.plan
-    began = len(ledger.strata)
+    began, runs = len(ledger.strata), len(ledger.runs)
+    left = next((one.reason for one in plan.rewrites if isinstance(one, OnTheHost)), None)
     how = [str(rewrite) for rewrite in plan.rewrites]
     for strategy in plan.strategies:
         runner = partial(_runner(strategy), strategy, ready)
@@ -201,6 +203,8 @@ def _by_strategies(ready: Ready) -> Relations:
         if not isinstance(found, CONDITIONS):
             for record in ledger.strata[began:]:
                 record.how = (*how, *record.how, *getattr(strategy, "projections", ()))
+            for run in ledger.runs[runs:]:
+                run.left = run.left or left
             return found
         how.append(f"given up {found}: {strategy}")
     raise AssertionError("the last strategy has no fallback")

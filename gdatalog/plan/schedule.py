@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import islice, product
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from gdatalog.progress import format_bytes
 
 MOST_CUT = 4  # variables: those whose tries are the largest
 MOST_CELLS = 1 << 18
-MOST_TRIED = 256  # combinations of shares whose ranges are computed
+MOST_TRIED = 4096  # combinations of shares whose ranges are computed
 # Into how many ranges a variable may be cut; fewer choices where many variables are.
 SHARES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
 FEW_SHARES = (1, 2, 4, 8, 16, 32, 64)
@@ -80,25 +81,37 @@ class _Planner:
         return keys[starts], np.append(before[starts], before[-1])
 
     def found(self) -> Schedule | str:
-        """The first shares that fit, by what they are expected to cost."""
+        """The shares that are expected to cost least, of those that fit: with room for the next
+        cell's slices, if any have that."""
         choices = SHARES if len(self.names) < MOST_CUT else FEW_SHARES
         every: list[tuple[float, tuple[int, ...]]] = []
         for shares in product(choices, repeat=len(self.names)):
-            cells = int(np.prod(shares))
+            cells = prod(shares)
             if cells <= MOST_CELLS and self._expected_held(shares) <= self.room:
                 every.append((self._expected(shares) + self.overhead * cells, shares))
         every.sort()
-        for _, shares in islice(every, MOST_TRIED):
-            found = self._scheduled(shares)
-            if found is not None:
-                return found
+        for ahead in (True, False):
+            for _, shares in islice(every, MOST_TRIED):
+                ranges = {name: self._ranges(name, share) for name, share in self._order(shares)}
+                if self._largest(ranges, ahead) <= self.room:
+                    return self._scheduled(ranges)
         return self._reason()
+
+    def _largest(self, ranges: Mapping[str, Sequence[Stretch]], ahead: bool) -> int:
+        """The most bytes that the slices of one cell take, and those that change for the next."""
+        held = [self._fixed(ranges)]
+        for name, stretches in ranges.items():
+            keys, before = self.weights[name]
+            starts = [0 if one.low is None else int(np.searchsorted(keys, one.low))
+                      for one in stretches]  # fmt: skip
+            held.append(int(np.diff(before[[*starts, len(keys)]]).max()))
+        return sum(held) + (held[-1] if ahead and ranges else 0)
 
     def _reason(self) -> str:
         told = format_bytes(self.room)
         for name in self.names:
             most = int(np.diff(self.weights[name][1]).max())
-            if 2 * most > self.room:
+            if most > self.room // 2:
                 return (
                     f"the index rows of one value of {name} take {format_bytes(most)}, "
                     f"and there is room for {told} of indexes"
@@ -123,8 +136,7 @@ class _Planner:
     def _expected_held(self, shares: Sequence[int]) -> float:
         order = self._order(shares)
         held = float(self._fixed([name for name, _ in order]))
-        held += sum(self.whole[name] / share for name, share in order)
-        return held + (self.whole[order[-1][0]] / order[-1][1] if order else 0)
+        return held + sum(self.whole[name] / share for name, share in order)
 
     def _expected(self, shares: Sequence[int]) -> float:
         """The bytes that are moved: a slice comes once for each range of the variables outside."""
@@ -147,9 +159,7 @@ class _Planner:
             Stretch(low, high) for low, high in zip([None, *cuts], [*cuts, None], strict=True)
         )
 
-    def _scheduled(self, shares: Sequence[int]) -> Schedule | None:
-        """The cells of these shares; None if slices are larger than there is room for."""
-        ranges = {name: self._ranges(name, share) for name, share in self._order(shares)}
+    def _scheduled(self, ranges: Mapping[str, tuple[Stretch, ...]]) -> Schedule:
         slices = [
             [self._slice(use, stretch) for stretch in ranges.get(str(use.root), (None,))]
             if isinstance(use.root, str)
@@ -157,7 +167,8 @@ class _Planner:
             for use in self.uses
         ]
         names = list(ranges)
-        places = [names.index(use.root) if use.root in ranges else None for use in self.uses]
+        numbered = {name: at for at, name in enumerate(names)}
+        places = [numbered.get(str(use.root)) for use in self.uses]
         turns: list[Turn] = []
         skipped = 0
         for numbers in serpentine([len(ranges[name]) for name in names]):
@@ -170,14 +181,6 @@ class _Planner:
                 skipped += 1
             else:
                 turns.append(Turn(Cell(cell), mine))
-        for turn in turns:
-            held = sum(self._held(one) for one in {*turn.slices})
-            inner = {
-                one for one, use in zip(turn.slices, self.uses, strict=True)
-                if names and use.root == names[-1]
-            }  # fmt: skip
-            if held + sum(map(self._held, inner)) > self.room:
-                return None
         moved = bytes_moved(turns, self.room, self.sizes)
         return Schedule(ranges, tuple(turns), skipped, moved)
 

@@ -199,8 +199,12 @@ class OnTheHost:
 
     device: str
 
+    @property
+    def reason(self) -> str:
+        return f"its relations do not fit {self.device}"
+
     def __str__(self) -> str:
-        return f"on the CPU: its relations do not fit {self.device}"
+        return f"on the CPU: {self.reason}"
 
 
 Rewrite = DictionaryCodes | LinearRule | OnTheHost

@@ -85,8 +85,9 @@ def _rule(
     """A rule with its plan, and where it will run."""
     stratum = ready.stratum
     left, in_cells = inputs.context.device.refuses(plan), None
-    if any(isinstance(rewrite, OnTheHost) for rewrite in ready.plan.rewrites):
-        left = f"its relations do not fit {inputs.context.device.name}"
+    on_host = next((one for one in ready.plan.rewrites if isinstance(one, OnTheHost)), None)
+    if on_host is not None:
+        left = on_host.reason
     elif left is None and not stratum.recursive and plan.joins:
         foreseen = foreseen_cells(plan, known, inputs.context)
         left, in_cells = (foreseen, None) if isinstance(foreseen, str) else (None, foreseen)
