@@ -49,8 +49,15 @@ def distinct_rows(
     marks = _in_order(rows)
     if marks is not None and marks.all():
         return rows, Known.SORTED
-    if watching().account.spill_for(ROOM * count) is not None:
-        return sort_rows(rows), Known.SORTED  # which needs less memory
+    account = watching().account
+    spill = account.spill_for(ROOM * count)
+    if spill is not None:  # what needs less memory
+        from gdatalog.storage.differing import all_differ
+
+        few = _sample(rows)
+        if len(sort_rows(few)[0]) == len(few[0]) and all_differ(rows, account, spill):
+            return rows, Known.DISTINCT
+        return sort_rows(rows), Known.SORTED
     if marks is not None:
         return tuple(key[marks] for key in rows), Known.SORTED
     if any(map(_ascends, rows)):
