@@ -36,7 +36,7 @@ from tests.test_engine_oracle import PROGRAMS
 from tests.test_shares import QUERIES, databases
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
-JOINS = max(4, PROGRAMS // 30)
+JOINS = max(3, PROGRAMS // 60)
 
 MORE = {
     "four paths": "n(count()) <- E(_a, b), E(b, c), E(c, d), E(d, _e).",
