@@ -327,3 +327,17 @@ def test_errors_of_facts_in_blocks(bad: str, where: int, monkeypatch: pytest.Mon
         told.append(str(caught.value))
     assert told[0].startswith(f"f.facts:{where + 1}:")
     assert told[1:] == told[:1] * 2
+
+
+@pytest.mark.parametrize("where", [0, 13, 29])
+def test_bytes_that_are_no_text(where: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [b"1\tb\t2"] * 30
+    lines[where] = b"1\tz\xfc\t2"
+    Path("f.facts").write_bytes(b"x\ty\tz\n" + b"\n".join(lines))
+    program = ".decl f(a: int, b: symbol, c: int)\n.input f(headers=true)\n?- f(a, b, c)."
+    for size in (1 << 20, 64, 17):
+        monkeypatch.setattr(facts_files, "LEAST_BYTES", size)
+        monkeypatch.setattr(facts_files, "MOST_BYTES", size)
+        with pytest.raises(gd.DataError) as caught:
+            connected().query(program)
+        assert str(caught.value).startswith(f"f.facts:{where + 2}:4: data error: the byte 0xfc")

@@ -197,7 +197,8 @@ class Delimited:
 
     def _why(self, width: int, error: Exception) -> DataError:
         """What is wrong with a file that Arrow refused."""
-        found = bad_utf8(self.name, self.data, self.first_line)
+        header = len(_LINE.findall(self.data, 0, self.start))  # lines that rows begin below
+        found = bad_utf8(self.name, self.data, self.first_line - header)
         if found is not None:
             return found
         for record in self.records():

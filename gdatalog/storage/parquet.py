@@ -26,7 +26,7 @@ from gdatalog.watching import watching
 
 ROWS_AT_ONCE = 1 << 22  # rows that are read at a time, at the most
 LEAST_BYTES, MOST_BYTES = 1 << 23, 1 << 27  # that these take
-SHARE = 8  # of the memory that is left: one part of so many
+SHARE = 16  # of the memory that is left: one part of so many
 ROWS = "gdatalog.rows"  # in a file without columns: how many rows it has
 
 
