@@ -102,15 +102,16 @@ def _ours_write(side: int, limit: str, path: Path) -> tuple[Callable[[], object]
     db["A"], db["B"] = {"x": np.arange(side)}, {"y": np.arange(side)}
     tiny = gd.connect(device="cpu")  # imports and compiles what it takes
     tiny["A"], tiny["B"] = {"x": np.arange(600)}, {"y": np.arange(600)}
-    tiny.query(QUERY).to_parquet(f"{path}.tiny")
+    tiny.query(QUERY).to_parquet(f"{path}.tiny.parquet")
     return lambda: db.query(QUERY).to_parquet(path), db
 
 
 def _ours_read(side: int, limit: str, path: Path) -> tuple[Callable[[], object], object]:
-    import pyarrow.parquet  # noqa: F401
-
     import gdatalog as gd
 
+    tiny = gd.connect(device="cpu")  # imports what it takes
+    tiny["f"] = f"{path}.tiny.parquet"
+    tiny.query(SCAN, {"least": 2})
     db = gd.connect(device="cpu", memory_limit=limit)
 
     def scanned() -> object:
