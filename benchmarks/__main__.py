@@ -39,6 +39,7 @@ SUITES = (
     "long_texts",
     "loading",
     "limits",
+    "less_memory",
     "programs",
 )
 _UNTRUSTED = "the figures of this run are not to be trusted"

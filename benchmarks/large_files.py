@@ -163,28 +163,38 @@ def _one(who: str, work: str, side: int, limit: str, folder: Path) -> Seen:
     path = folder / (f"{who}.parquet" if work == "write" else "ours.parquet")
     run, db = _HOW[who, work](side, limit, path)
     memory.forget()
-    anonymous, resident = _anonymous(), memory.resident()
-    most, ended = [anonymous], Event()
-
-    def look() -> None:
-        while not ended.wait(0.01):
-            most[0] = max(most[0], _anonymous())
-
-    watcher = Thread(target=look)
-    watcher.start()
-    began = perf_counter()
-    answer = run()
-    seconds = perf_counter() - began
-    ended.set()
-    watcher.join()
+    resident = memory.resident()
+    with Watched() as watched:
+        began = perf_counter()
+        answer = run()
+        seconds = perf_counter() - began
     peak = memory.peak()
     told = answer if isinstance(answer, list) and work == "read" else _sums(path)
     spill = None if db is None else db._workspace.spill  # type: ignore[attr-defined]
     spilled = 0 if spill is None else int(spill.written)
     size = path.stat().st_size
     return Seen(
-        who, work, seconds, most[0] - anonymous, peak - resident, spilled, size, told
+        who, work, seconds, watched.most, peak - resident, spilled, size, told
     )  # fmt: skip
+
+
+class Watched:
+    """Within, `most` becomes the most bytes that the process holds beyond what it held before;
+    mapped files do not count."""
+
+    def __enter__(self) -> Watched:
+        self.most, self._before, self._ended = 0, _anonymous(), Event()
+        self._watcher = Thread(target=self._look)
+        self._watcher.start()
+        return self
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.01):
+            self.most = max(self.most, _anonymous() - self._before)
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._watcher.join()
 
 
 def _sums(path: Path) -> list[int]:

@@ -187,7 +187,7 @@ def _measure(kind: Kind, limit: int, scale: float) -> Seen:
         tiny = gd.connect(device="cpu")
         tiny["E"] = np.arange(600_000).reshape(-1, 2) % 1000
         tiny.query("n(count()) <- E(x, y), E(y, z).", strategy=strategy)
-    db = gd.connect(device="cpu", memory_limit=limit)
+    db = gd.connect(device="cpu", memory_limit=limit, temp_directory="")
     rows = None
     for name, rows in kind.data(scale).items():
         db[name] = rows

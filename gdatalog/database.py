@@ -472,10 +472,11 @@ class Database:
             relation = session.relation(session.asked())
             seconds = reports.seconds
             self._workspace.tell(session)
-            peak = session.context.limits.peak
+            limits = session.context.limits
             result = Result(relation, self._workspace.symbols)
-            held = session.context.limits.held
-            return Profile(reports, seconds, peak, result, self.device, held)
+            return Profile(
+                reports, seconds, limits.peak, result, self.device, limits.held, limits.spilled
+            )
 
 
 def _warn(caution: Caution) -> None:

@@ -36,10 +36,12 @@ class Limits:
     # fixpoints have found.
     looked: int = 0
     account: Account = field(init=False)
+    _written: int = field(init=False)  # to temporary files, by what came before
     poll: Callable[[], None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.account = Account(self.memory, self.spill)
+        self._written = 0 if self.spill is None else self.spill.written
         self.poll = self.watch.poll
 
     def look(self, rows: int) -> None:
@@ -56,6 +58,11 @@ class Limits:
     def peak(self) -> int:
         """The most bytes that were held."""
         return self.account.peak
+
+    @property
+    def spilled(self) -> int:
+        """The bytes that were written to temporary files."""
+        return 0 if self.spill is None else self.spill.written - self._written
 
     def spare(self) -> int:
         """How many bytes may still be held."""

@@ -123,7 +123,7 @@ def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> 
     seconds = ledger.seconds
     limits = session.context.limits
     shown = results[-1] if results else None
-    profile = Profile(ledger, seconds, limits.peak, shown, db.device, limits.held)
+    profile = Profile(ledger, seconds, limits.peak, shown, db.device, limits.held, limits.spilled)
     return Answers(results, told, profile)
 
 

@@ -40,6 +40,7 @@ class Evaluated:
     peak: int
     device: str = "cpu"
     held: Mapping[str, int] = field(default_factory=dict)
+    spilled: int = 0  # bytes that were written to temporary files
 
     def tree(self) -> Node:
         """All of it as a tree."""
@@ -56,7 +57,7 @@ class Evaluated:
         return Node(
             "plan",
             f"{self.seconds:.3f} s {where(self.device, '')}{_and_workers(ledger)}, "
-            f"{format_bytes(self.peak)} held at the most",
+            f"{format_bytes(self.peak)} held at the most{self._in_files}",
             (", ".join(texts),) if texts else (),
             seconds=self.seconds,
             facts=(
@@ -64,6 +65,7 @@ class Evaluated:
                 ("workers", ledger.workers or None),
                 ("seconds", self.seconds),
                 ("peak_bytes", self.peak),
+                ("spilled_bytes", self.spilled or None),
                 *_cost_facts(costs),
             ),
             children=(
@@ -74,6 +76,10 @@ class Evaluated:
                 *self._memory(),
             ),
         )
+
+    @property
+    def _in_files(self) -> str:
+        return f", {format_bytes(self.spilled)} written to temporary files" if self.spilled else ""
 
     def _share(self, seconds: float) -> float | None:
         return seconds / self.seconds if self.seconds else None

@@ -44,15 +44,16 @@ class Profile(Shown):
         result: Any,
         device: str = "cpu",
         held: Mapping[str, int] | None = None,
+        spilled: int = 0,
     ) -> None:
-        """`held`: what was held in the end, by name."""
+        """`held`: what was held in the end, by name; `spilled`: bytes in temporary files."""
         self.runs = ledger.runs
         self.strata = ledger.strata
         self.device = device
         self.seconds = seconds
         self.peak = peak
         self.result = result
-        self._evaluated = Evaluated(ledger, seconds, peak, device, dict(held or {}))
+        self._evaluated = Evaluated(ledger, seconds, peak, device, dict(held or {}), spilled)
 
     def _tree(self) -> Node:
         return self._evaluated.tree()

@@ -85,7 +85,9 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
 
                 limits = session.context.limits
                 whole = reports.seconds
-                profile = Profile(reports, whole, limits.peak, None, db.device, limits.held)
+                profile = Profile(
+                    reports, whole, limits.peak, None, db.device, limits.held, limits.spilled
+                )
                 if job.of is not None:
                     try:
                         profile = profile.of(job.of)

@@ -1,5 +1,7 @@
 """A binary relation over one type, seen as a graph: its vertices ranked by degree.
 
+Above 300 lines, for what is asked of a graph stands beside the same in files.
+
 A pattern that is found once in each order of its vertices need only be looked for in one, and
 the order of degrees is the best: a vertex then has few neighbours of higher rank, however many
 it has in all. So ranks stand for vertices, and tries are made of ranks.
@@ -10,15 +12,19 @@ for neighbours often have keys close to each other, and what is close in memory 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import DENSE, Columns, sort_rows, sorted_set
 from gdatalog.storage.sorting import sort_values
+from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
+from gdatalog.watching import watching
 
+STRETCH = 1 << 20  # edges that are looked at together
+TURNED = 32  # bytes that turning an edge round and sorting it takes
 SAMPLE = 64  # rows that tell most of the time whether a graph is symmetric
 
 
@@ -36,9 +42,12 @@ class Ranking:
         if size > DENSE * max(1, len(left)):
             self._vertices = sorted_set(np.concatenate([left, right]))
             size = len(self._vertices)
-        ends = self._places(left), self._places(right)
-        degrees = np.bincount(ends[0], minlength=size) + np.bincount(ends[1], minlength=size)
-        degrees[ends[0][ends[0] == ends[1]]] -= 1  # a loop makes one neighbour
+        degrees = np.zeros(size, dtype=np.int64)
+        for some, others in _stretches(left, right, size):
+            ends = self._places(some), self._places(others)
+            for places in ends:
+                degrees += np.bincount(places, minlength=size)
+            degrees[ends[0][ends[0] == ends[1]]] -= 1  # a loop makes one neighbour
         self._order(degrees, np.promote_types(left.dtype, right.dtype))
 
     @staticmethod
@@ -127,6 +136,9 @@ class Graph:
     def _turned(self) -> bool:
         """Whether the edges from higher to lower keys, turned round, are those the other way."""
         left, right = self.left, self.right
+        spill = watching().account.spill_for(TURNED * len(left))
+        if spill is not None:
+            return self._turned_in(spill)
         up, down = np.flatnonzero(left < right), np.flatnonzero(left > right)
         if len(up) != len(down):
             return False
@@ -138,6 +150,22 @@ class Graph:
         there = (left[up].astype(np.int64) - low) << bits | (right[up].astype(np.int64) - low)
         back = (right[down].astype(np.int64) - low) << bits | (left[down].astype(np.int64) - low)
         return bool((sort_values(back, 0, (1 << 2 * bits) - 1) == there).all())
+
+    def _turned_in(self, spill: Spill) -> bool:
+        """The same, in files."""
+        from gdatalog.storage.external import passing_spilled, sort_spilled
+
+        edges = self.left, self.right
+        up = passing_spilled(edges, (0, 1), ((0, "<", 1),), spill)
+        down = passing_spilled(edges, (1, 0), ((0, ">", 1),), spill)
+        if len(up[0]) != len(down[0]):
+            return False
+        turned = sort_spilled([down], watching().account, spill)
+        return all(
+            bool((mine == its).all())
+            for one, other in zip(up, turned, strict=True)
+            for mine, its in _stretches(one, other)
+        )
 
     @property
     def loops(self) -> bool:
@@ -154,9 +182,11 @@ class Graph:
         That is about how much longer it takes to look for cliques.
         """
         if self._skew is None:
-            low, high = self._edges()
-            a, b = self.ranking().ranks(low), self.ranking().ranks(high)
-            by_key, by_degree = np.bincount(a[a != b]), np.bincount(np.minimum(a, b)[a != b])
+            count = len(self.ranking().labels)
+            by_key, by_degree = np.zeros((2, count), dtype=np.int64)
+            for a, b in self._ranked_pieces():
+                by_key += np.bincount(a[a != b], minlength=count)
+                by_degree += np.bincount(np.minimum(a, b)[a != b], minlength=count)
             pairs = [float((out.astype(np.float64) ** 2).sum()) for out in (by_key, by_degree)]
             self._skew = pairs[0] / pairs[1] if pairs[1] else 1.0
         return self._skew
@@ -169,6 +199,9 @@ class Graph:
     def _edges(self) -> Columns:
         """Each edge once, from the lower key to the higher, whichever way it is there."""
         left, right = self.left, self.right
+        spill = watching().account.spill_for(2 * (left.nbytes + right.nbytes))
+        if spill is not None:
+            return self._edges_in(spill)
         if self.symmetric:
             rows = np.flatnonzero(left <= right)
             return left[rows], right[rows]
@@ -178,49 +211,82 @@ class Graph:
         rows_once = sort_rows((low, high))
         return rows_once[0], rows_once[1]
 
-    def _ranked_ends(self) -> Columns:
-        """The lower and the higher rank of each edge."""
-        ends = [self.ranking().ranks(keys) for keys in self._edges()]
-        return np.minimum(*ends), np.maximum(*ends)
+    def _edges_in(self, spill: Spill) -> Columns:
+        """The same, in files."""
+        from gdatalog.storage.external import passing_spilled, sort_spilled
+
+        left, right = self.left, self.right
+        if self.symmetric:
+            return passing_spilled((left, right), (0, 1), ((0, "<=", 1),), spill)
+        rows, signs = spill.columns([left.dtype, right.dtype]), set()
+        for a, b in _stretches(left, right):
+            signs |= set(np.sign(np.subtract(a, b, dtype=np.float64)).tolist())
+            rows.append((np.minimum(a, b), np.maximum(a, b)))
+        found = rows.finish()
+        if len(signs) == 1 and 0.0 not in signs:
+            return found  # no edge is there both ways
+        return sort_spilled([found], watching().account, spill)
+
+    def _ranked_pieces(self) -> Iterator[Columns]:
+        """The ranks of the edges' ends, of the lower key and of the higher one, some at a time."""
+        ranking = self.ranking()
+        for low, high in _stretches(*self._edges(), len(ranking.labels)):
+            yield ranking.ranks(low), ranking.ranks(high)
+
+    def _ranked_ends(self) -> Iterator[Columns]:
+        """The lower and the higher rank of each edge, some at a time."""
+        return ((np.minimum(a, b), np.maximum(a, b)) for a, b in self._ranked_pieces())
 
     def degrees(self, column: int, tests: Sequence[tuple[int, str, int]]) -> Array:
         """In how many of the rows of `ranked` each rank stands in a column."""
-        low, high = self._ranked_ends()
         count = len(self.ranking().labels)
         found = np.zeros(count, dtype=np.int64)
-        loops = low == high
-        for ranks, same, sign in (
-            ((low, high)[column], False, -1),
-            ((high, low)[column], False, 1),
-            (low, True, 0),
-        ):
-            if passes(sign, tests):
-                found += np.bincount(ranks[loops == same], minlength=count)
+        for ends in self._ranked_ends():
+            for rows in _both_ways(ends, tests):
+                found += np.bincount(rows[column], minlength=count)
         return found
 
     def ranked(self, tests: Sequence[tuple[int, str, int]]) -> Columns:
         """Both ways of every edge, as ranks, sorted: the rows that pass comparisons of the two."""
-        low, high = self._ranked_ends()
-        loops = low == high
-        parts = []
-        for sources, targets, same, sign in (
-            (low, high, False, -1),
-            (high, low, False, 1),
-            (low, low, True, 0),
-        ):
-            if passes(sign, tests):
-                rows = np.flatnonzero(loops == same)
-                parts.append((sources[rows], targets[rows]))
-        if not parts:
-            return low[:0], high[:0]
+        pieces = (rows for ends in self._ranked_ends() for rows in _both_ways(ends, tests))
+        spill = watching().account.spill_for(TURNED * len(self.left))
+        if spill is not None:
+            from gdatalog.storage.external import sort_spilled
+
+            into = spill.columns([np.int32, np.int32])
+            for rows in pieces:
+                into.append(rows)
+            return sort_spilled([into.finish()], watching().account, spill)
         bits = len(self.ranking().labels).bit_length()
-        packed = np.concatenate([a.astype(np.int64) << bits | b for a, b in parts])
+        nothing = np.empty(0, dtype=np.int64)
+        packed = np.concatenate([nothing, *(a.astype(np.int64) << bits | b for a, b in pieces)])
         packed = sort_values(packed, 0, (1 << 2 * bits) - 1)
         return (packed >> bits).astype(np.int32), (packed & ((1 << bits) - 1)).astype(np.int32)
 
     @property
     def nbytes(self) -> int:
         return 0 if self._ranking is None else self._ranking.nbytes
+
+
+def _stretches(left: Array, right: Array, least: int = 0) -> Iterator[Columns]:
+    """Parts of two columns, of at least so many rows each but for the last one."""
+    step = max(STRETCH, least)
+    for start in range(0, len(left), step):
+        yield left[start : start + step], right[start : start + step]
+
+
+def _both_ways(ends: Columns, tests: Sequence[tuple[int, str, int]]) -> Iterator[Columns]:
+    """Both ways of edges with these ends: the rows that pass tests."""
+    low, high = ends
+    loops = low == high
+    for sources, targets, same, sign in (
+        (low, high, False, -1),
+        (high, low, False, 1),
+        (low, low, True, 0),
+    ):
+        if passes(sign, tests):
+            rows = np.flatnonzero(loops == same)
+            yield sources[rows], targets[rows]
 
 
 def passes(sign: int, tests: Sequence[tuple[int, str, int]]) -> bool:

@@ -20,10 +20,11 @@ from gdatalog.storage.rows import (
     spans_of,
 )
 from gdatalog.storage.sorting import sort_values
+from gdatalog.storage.spill import is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.storage.trie import Trie, TrieLevel
-from gdatalog.watching import patiently
+from gdatalog.watching import patiently, watching
 
 # A column whose values are in a range this many times as long as it is counted, not sorted: but
 # only while the counts stay in a cache.
@@ -34,6 +35,11 @@ FEW, PACKED = 1 << 16, 62
 
 def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool) -> Trie:
     """The trie of the first `depth` of lexicographically sorted columns of `total` rows."""
+    spill = watching().account.spill
+    if spill is not None and depth and is_spilled(columns[0]):
+        from gdatalog.storage.external import spilled_trie
+
+        return spilled_trie(tuple(columns), depth, weighted, spill)
     return patiently(total, lambda: _build_trie(columns, depth, total, weighted))
 
 
