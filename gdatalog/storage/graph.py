@@ -230,7 +230,8 @@ class Graph:
     def _ranked_pieces(self) -> Iterator[Columns]:
         """The ranks of the edges' ends, of the lower key and of the higher one, some at a time."""
         ranking = self.ranking()
-        for low, high in _stretches(*self._edges(), least=len(ranking.labels)):
+        left, right = self._edges()
+        for low, high in _stretches(left, right, len(ranking.labels)):
             yield ranking.ranks(low), ranking.ranks(high)
 
     def _ranked_ends(self) -> Iterator[Columns]:
