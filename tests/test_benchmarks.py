@@ -418,3 +418,12 @@ def test_large_files_are_written_and_read_alike(tmp_path: Path) -> None:
         ("ours", "write"), ("DuckDB", "write"), ("ours", "read"), ("DuckDB", "read")
     ]  # fmt: skip
     assert found[0].answer == found[1].answer and found[2].answer == found[3].answer
+
+
+@pytest.mark.slow
+def test_less_memory_gives_the_same_answers() -> None:
+    from benchmarks import less_memory
+
+    what = "closure"
+    free, bound = (less_memory.measured(what, limit, True) for limit in (None, 1 << 20))
+    assert free.answer == bound.answer and free.answer[0] > 1000

@@ -19,6 +19,7 @@ from gdatalog.storage.external import merged_runs, sort_spilled, trie_of
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, merge_rows
 from gdatalog.storage.spill import Blocks, Spill, is_spilled
+from gdatalog.watching import watching
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn, aggregate_programs, programs
 from tests.draw_recursion import recursions
@@ -238,3 +239,38 @@ def test_groups_in_files(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
             assert whole == [(len(np.unique(rows, axis=0)),)]
     assert found[0] == found[1] and len(found[0]) == len(np.unique(rows[:, 0]))
     assert max(levels) > 0 or most == 40
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_graphs_in_files(seed: int) -> None:
+    """Rankings, degrees and ranked tries of graphs, symmetric and not, as without a limit."""
+    draw = np.random.default_rng(seed)
+    most, loops = (30, 1 << 40)[seed % 2], bool(seed // 2 % 2)
+    ids = draw.integers(0, most, 30)
+    edges = ids[draw.integers(0, 30, (200, 2))]
+    if seed // 4 % 3 == 0:
+        edges = np.concatenate([edges, edges[:, ::-1]])
+    elif seed // 4 % 3 == 1:
+        edges = np.sort(edges, axis=1)
+    if not loops:
+        edges = edges[edges[:, 0] != edges[:, 1]]
+    columns = (np.ascontiguousarray(edges[:, 0]), np.ascontiguousarray(edges[:, 1]))
+
+    def told(spill: Spill | None) -> list[Any]:
+        watch = watching()
+        before, watch.account = watch.account, Account(1 << 30, spill)
+        try:
+            relation = Relation.of_blocks(("a", "b"), ("int", "int"), [columns], len(edges))
+            graph = relation.graph
+            found: list[Any] = [graph.symmetric, graph.loops, round(graph.skew, 9)]
+            found.append(graph.ranking().labels.tolist())
+            for tests in ((), ((0, "<", 1),), ((0, "!=", 1),), ((0, ">=", 1),)):
+                found += [graph.degrees(column, tests).tolist() for column in (0, 1)]
+                trie = relation.trie((0, 1), tests, ranked=True)
+                found += [level.values.tolist() for level in trie.levels]
+                found += [level.offsets.tolist() for level in trie.levels]
+            return found
+        finally:
+            watch.account = before
+
+    assert told(None) == told(always())
