@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
+from gdatalog import cpu_ops
 from gdatalog.account import Account
+from gdatalog.engine.sorted_rows import SortedRows
 from gdatalog.executors.spilled_groups import SpilledGroups
 from gdatalog.storage import spill as spilling
 from gdatalog.storage.external import merged_runs, sort_spilled, trie_of
@@ -274,3 +276,27 @@ def test_graphs_in_files(seed: int) -> None:
             watch.account = before
 
     assert told(None) == told(always())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_new_rows_among_those_in_files(seed: int) -> None:
+    """Rows that pack, and wide ones, also where wide ones come later."""
+    draw = np.random.default_rng(seed)
+    watch = watching()
+    before, watch.account = watch.account, Account(1 << 30, always())
+    try:
+        rows, known = SortedRows(3, cpu_ops), set[tuple[int, ...]]()
+        for turn in range(6):
+            most = 1 << 40 if seed % 4 + turn > 3 else 6
+            drawn = np.unique(draw.integers(-most, most, (40, 3)) // (most // 4 or 1), axis=0)
+            drawn[:, 0] *= most // 4 or 1
+            drawn[:, 1] *= most // 4 or 1
+            columns = tuple(np.ascontiguousarray(column) for column in drawn.T)
+            new = set(zip(*(column.tolist() for column in rows.news(columns)), strict=True))
+            came = set(map(tuple, drawn.tolist()))
+            assert new == came - known
+            known |= came
+            found = list(zip(*(column.tolist() for column in rows.rows()), strict=True))
+            assert found == sorted(known)
+    finally:
+        watch.account = before

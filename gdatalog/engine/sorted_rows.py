@@ -169,20 +169,46 @@ class SortedRows:
         ops, xp = self.ops, self.ops.xp
         width = 8 * self.width * (sum(map(len, self._runs)) + len(rows[0]))
         if self._wide is not None:
-            width = self.nbytes + sum(int(column.nbytes) for column in rows)
+            width = sum(int(column.nbytes) for column in (*self._wide, *rows))
+        spill = self._spill_for(2 * width)
+        if spill is not None:
+            return self._add_wide_in(spill, rows)
         with working_space("merging rows", 2 * width):
             if self._wide is None:
                 runs = [self._unpack(run) for run in self._runs]
                 empty = tuple(xp.empty(0, dtype=xp.int64) for _ in range(self.width))
                 self._wide = ops.sort_rows(ops.concatenate([empty, *runs]))
                 self._runs, self._packing = [], None
-            both = ops.concatenate([self._wide, rows])
-            known = xp.zeros(len(both[0]), dtype=bool)
-            known[: len(self._wide[0])] = True
-            order = ops.order_rows(both)  # equal rows as they stand: a known one before its equal
-            ordered = tuple(column[order] for column in both)
-            marks = ops.row_firsts(ordered)
-            kept = ops.survivors(marks)
-            self._wide = tuple(column[kept] for column in ordered)
-            new = ops.survivors(marks & ~known[order])
-            return tuple(column[new] for column in ordered)
+            self._wide, new = self._joined(self._wide, rows)
+            return new
+
+    def _add_wide_in(self, spill: Spill, rows: Columns) -> Columns:
+        """The same, with all rows in files: ranges of both are joined in memory."""
+        from gdatalog.storage.external import divided, rows_at_once, sort_spilled
+
+        account, dtypes = watching().account, [np.dtype(np.int64)] * self.width
+        if self._wide is None:
+            blocks = list(self.blocks(STRETCH))
+            self._wide = sort_spilled(blocks, account, spill) if blocks else None
+            self._runs, self._packing = [], None
+        known = self._wide or tuple(np.empty(0, dtype=np.int64) for _ in dtypes)
+        whole, news = spill.columns(dtypes), spill.columns(dtypes)
+        most = rows_at_once(account, spill, 8 * self.width)
+        for mine, its in divided([known, self.ops.sort_rows(rows)], most):
+            joined, new = self._joined(mine, its)
+            whole.append(joined)
+            news.append(new)
+        self._wide = whole.finish()
+        return news.finish()
+
+    def _joined(self, known: Columns, rows: Columns) -> tuple[Columns, Columns]:
+        """Known rows and others together, sorted; and those that were not known."""
+        ops = self.ops
+        both = ops.concatenate([known, rows])
+        before = ops.xp.zeros(len(both[0]), dtype=bool)
+        before[: len(known[0])] = True
+        order = ops.order_rows(both)  # equal rows as they stand: a known one before its equal
+        ordered = tuple(column[order] for column in both)
+        marks = ops.row_firsts(ordered)
+        kept, new = ops.survivors(marks), ops.survivors(marks & ~before[order])
+        return tuple(column[kept] for column in ordered), tuple(column[new] for column in ordered)

@@ -119,18 +119,22 @@ class SortedRuns:
 
 def merged_runs(runs: Sequence[Columns], most: int) -> Iterator[Columns]:
     """The rows of sorted runs, sorted and without duplicates: some `most` of them at a time."""
-    if not runs:
-        return
-    for low, high in pairwise(_ranges(runs, most)):
-        some = [
-            tuple(column[start:end] for column in run)
-            for run, start, end in zip(runs, low, high, strict=True)
-            if end > start
-        ]
+    for parts in divided(runs, most) if runs else ():
+        some = [part for part in parts if len(part[0])]
         if len(some) == 1:
             yield some[0]
         elif some:
             yield sort_in_memory(some)
+
+
+def divided(runs: Sequence[Columns], most: int) -> Iterator[list[Columns]]:
+    """The rows of sorted runs between the same rows, some `most` of all runs together: all rows of
+    one are less than those of the next."""
+    for low, high in pairwise(_ranges(runs, most)):
+        yield [
+            tuple(column[start:end] for column in run)
+            for run, start, end in zip(runs, low, high, strict=True)
+        ]
 
 
 def _ranges(runs: Sequence[Columns], most: int) -> list[list[int]]:
