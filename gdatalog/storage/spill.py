@@ -25,6 +25,7 @@ from gdatalog.account import Account
 from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.storage.table import Array
+from gdatalog.watching import watching
 
 LARGE_FILES = "/var/tmp"  # where systems that keep /tmp in memory have room for large files
 LEAST_BYTES, LEAST_ROWS = 1 << 20, 1 << 12
@@ -244,6 +245,13 @@ def is_spilled(values: Any) -> bool:
     return isinstance(base, _Mapping | mmap.mmap) or isinstance(
         getattr(base, "obj", None), mmap.mmap
     )
+
+
+def in_files_if_large(values: Array) -> Array:
+    """The same values, in a file if memory has no room for them; a device's stay there."""
+    here = isinstance(values, np.ndarray) and not is_spilled(values)
+    spill = watching().account.spill_for(values.nbytes) if here else None
+    return values if spill is None else spill.rows([(values,)])[0]
 
 
 def held_bytes(values: Any) -> int:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gdatalog.storage.elsewhere import brought
-from gdatalog.storage.spill import held_bytes
+from gdatalog.storage.spill import held_bytes, in_files_if_large
 from gdatalog.storage.table import Array
 from gdatalog.watching import patiently, watching
 
@@ -67,7 +67,7 @@ class TrieLevel:
     def nbytes(self) -> int:
         parts = (self.values, self.offsets, self._pairs, self._domain)
         size = sum(held_bytes(part) for part in parts if part is not None)
-        return size + (int(self._index[1].nbytes) if self._index else 0)
+        return size + (held_bytes(self._index[1]) if self._index else 0)
 
     @property
     def longest(self) -> int:
@@ -119,7 +119,7 @@ class TrieLevel:
         else:
             index = xp.full(high - low + 1, -1, dtype=xp.int32)
             index[values.astype(xp.int64) - low] = xp.arange(len(values), dtype=xp.int32)
-            self._index = (low, index)
+            self._index = (low, in_files_if_large(index))
         return self._index
 
     def find(self, values: Array) -> Array:
@@ -282,6 +282,7 @@ class Trie:
             xp = self.levels[-1].xp if self.levels else np
             self._weight_sums = xp.zeros(len(weights) + 1, dtype=weights.dtype)
             xp.cumsum(weights, out=self._weight_sums[1:])
+            self._weight_sums = in_files_if_large(self._weight_sums)
         return self._weight_sums
 
     @property
