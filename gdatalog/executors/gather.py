@@ -18,7 +18,7 @@ from gdatalog.errors import EvaluationError
 from gdatalog.executors.failure import values_of
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
-from gdatalog.executors.spilled_groups import SpilledGroups
+from gdatalog.executors.spilled_groups import SpilledGroups, lengths_of_groups
 from gdatalog.plan.nodes import Gather, Reduction, Slot
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
@@ -56,18 +56,23 @@ class DistinctRows:
         self.blocks.append(rows)
         self.pending += len(rows[0])
 
-    def rows(self) -> Columns:
-        """The rows, sorted."""
+    def settle(self) -> Columns:
+        """Those in memory, sorted."""
         assert self.ops is not None
         blocks, self.blocks = self.blocks, []
-        if self.runs is not None:
-            if blocks:
-                self.runs.add(self.ops.merge_rows(blocks))
-            rows, self.runs = self.runs.merged(watching().account), None
-        else:
-            rows = self.ops.merge_rows(blocks)
+        rows = self.ops.merge_rows(blocks)
         self.blocks = [rows]
         self.settled, self.pending = len(rows[0]), 0
+        return rows
+
+    def rows(self) -> Columns:
+        """The rows, sorted."""
+        if self.runs is None:
+            return self.settle()
+        if self.blocks:
+            self.runs.add(self.settle())
+        rows, self.runs = self.runs.merged(watching().account), None
+        self.blocks = [rows]
         return rows
 
     def write(self, spill: Spill) -> None:
@@ -75,7 +80,7 @@ class DistinctRows:
         if not self.blocks:
             return
         assert self.ops is not None
-        rows = self.ops.merge_rows(self.blocks)
+        rows = self.settle()
         if self.runs is None:
             from gdatalog.storage.external import SortedRuns
 
@@ -148,7 +153,7 @@ class Gathering:
                 rows.add(distinct)
                 self._hold(sum(int(column.nbytes) for column in distinct))
                 if rows.pending > max(self.limits.chunk, rows.settled):
-                    rows.rows()
+                    rows.settle()
                     self._charge()
                 partial.append(xp.zeros(count, dtype=xp.int8))
             elif spec.kind in ("min", "max", "any_value"):
@@ -214,6 +219,7 @@ class Gathering:
             return
         spilled = self._write(self.limits.account.spill or Spill())
         self.spilled = None
+        self._charge()
         level = spilled.level + 1 if spilled.level < DEEPEST else None
         for rows in spilled.partitions():
             part = Gathering(self.specs, self.ops, self.scope, self.limits, level)
@@ -228,6 +234,9 @@ class Gathering:
     def copy(self) -> Gathering:
         """The same groups; what is added to one is not in the other."""
         other = Gathering(self.specs, self.ops, self.scope, self.limits, self.level)
+        for rows in self.sets:
+            if rows.runs is not None:
+                rows.rows()
         if self.spilled is not None:
             other.spilled = SpilledGroups(self.width, self.spilled.level)
             other.spilled.files = list(self.spilled.files)
@@ -253,6 +262,7 @@ class Gathering:
         for mine, its in zip(self.sets, other.sets, strict=True):
             for rows in its.blocks:
                 mine.add(rows)
+                self._hold(sum(map(held_bytes, rows)))
         given = self.given + other.given
         for block in other.blocks:
             self.add_partials(block[: other.width], block[other.width :])
@@ -405,8 +415,11 @@ class Gathering:
         if not keys:
             whole: Array = ops.xp.full(count, len(rows[0]))
             return whole
-        _, groups = ops.group_rows(rows[: len(keys)], len(rows[0]))
-        counted = ops.sums_by(groups, count, None)
+        if ops.xp is np:
+            counted = lengths_of_groups(rows[: len(keys)])
+        else:
+            _, groups = ops.group_rows(rows[: len(keys)], len(rows[0]))
+            counted = ops.sums_by(groups, count, None)
         # `keys` may be in another order: bring the counts into it.
         _, place = ops.group_rows(keys, count)
         in_order: Array = counted[place]

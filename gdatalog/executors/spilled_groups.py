@@ -62,3 +62,15 @@ class SpilledGroups:
             for start in range(low, high, AT_ONCE):
                 part = slice(start, min(high, start + AT_ONCE))
                 yield what, tuple(column[part] for column in columns)
+
+
+def lengths_of_groups(keys: Columns) -> Array:
+    """How many rows each group has, where the rows are sorted by their groups."""
+    starts = [np.zeros(min(1, len(keys[0])), dtype=np.int64)]
+    for start in range(1, len(keys[0]), AT_ONCE):
+        new = np.zeros(min(AT_ONCE, len(keys[0]) - start), dtype=np.bool_)
+        for key in keys:
+            new |= key[start : start + AT_ONCE] != key[start - 1 : start - 1 + len(new)]
+        starts.append(np.flatnonzero(new) + start)
+    lengths: Array = np.diff(np.append(np.concatenate(starts), len(keys[0])))
+    return lengths

@@ -218,7 +218,8 @@ class Graph:
         left, right = self.left, self.right
         if self.symmetric:
             return passing_spilled((left, right), (0, 1), ((0, "<=", 1),), spill)
-        rows, signs = spill.columns([left.dtype, right.dtype]), set()
+        both, signs = np.promote_types(left.dtype, right.dtype), set()
+        rows = spill.columns([both, both])
         for a, b in _stretches(left, right):
             signs |= set(np.sign(np.subtract(a, b, dtype=np.float64)).tolist())
             rows.append((np.minimum(a, b), np.maximum(a, b)))

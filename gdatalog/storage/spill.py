@@ -128,12 +128,12 @@ class SpilledColumn:
         if self._file is None:
             pieces, self._pieces = self._pieces, []
             return np.concatenate([np.empty(0, self.dtype), *pieces], dtype=self.dtype)
-        with self._file as file:
-            try:
+        try:
+            with self._file as file:
                 file.flush()
                 return _mapped(file, self.dtype, self.length)
-            except OSError as error:
-                raise self._spill.failed(error) from error
+        except OSError as error:
+            raise self._spill.failed(error) from error
 
 
 class SpilledRows:
@@ -172,6 +172,9 @@ class Blocks:
         yield from self._waiting
 
     def add(self, block: tuple[Array, ...]) -> None:
+        if not self._waiting and all(map(is_spilled, block)):
+            self._spilled.append(block)
+            return
         self._waiting.append(block)
         self.held += sum(map(held_bytes, block))
         here = all(isinstance(column, np.ndarray) for column in block)
