@@ -205,6 +205,7 @@ def here(trie: Trie, one: Slice) -> Trie:
     overhead=st.sampled_from([0, 200]),
 )
 @settings(max_examples=JOINS, deadline=None)
+@pytest.mark.slow
 def test_cells_of_a_join_give_its_rows(
     data: dict[str, Any], query: str, share: float, overhead: int
 ) -> None:

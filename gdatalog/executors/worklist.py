@@ -16,6 +16,7 @@ from gdatalog.executors.lftj import (
     COUNTS,
     DTYPES,
     FULL,
+    SHARE,
     Block,
     Worker,
     given_arrays,
@@ -59,7 +60,7 @@ class SplitWorker(Worker):
     def _run(self) -> None:
         for at, room in enumerate(self.rooms):
             self._rows.append(Blocks(self.account))
-            self._room.append(self.first or max(FIRST_ROOM, min(room.stamps, MOST_ROOM)))
+            self._room.append(self.first or max(FIRST_ROOM, min(room.stamps, self._most(at))))
             self._new_block(at)
             if room.stamps:
                 name = f"stamps_{at}"
@@ -99,8 +100,14 @@ class SplitWorker(Worker):
     def _full(self, at: int) -> None:
         kept = self._keep(at)
         grown = 2 * self._room[at]
-        self._room[at] = min(grown, max(MOST_ROOM, self._room[at])) if kept else grown
+        self._room[at] = min(grown, max(self._most(at), self._room[at])) if kept else grown
         self._new_block(at)
+
+    def _most(self, at: int) -> int:
+        """How many rows a block has at the most, unless one value has more."""
+        width = sum(np.dtype(dtype).itemsize for dtype in self.rooms[at].rows.values())
+        share: int = self.account.spare() // (SHARE * len(self.rooms) * max(1, width))
+        return max(FIRST_ROOM, min(MOST_ROOM, share))
 
     def _keep(self, at: int) -> int:
         """Puts the rows of a block aside that stay; gives how many."""

@@ -90,11 +90,12 @@ class Ranking:
 class Graph:
     """What is known of a relation's rows as edges; each found out when it is first asked for."""
 
-    __slots__ = ("_loops", "_mirrored", "_ranking", "_skew", "_store", "_symmetric")
+    __slots__ = ("_in_files", "_loops", "_mirrored", "_ranking", "_skew", "_store", "_symmetric")
 
     def __init__(self, store: RowStore) -> None:
         """`store` has a relation's rows, which are sorted when the edges are first looked at."""
         self._store = store
+        self._in_files: Columns | None = None  # the edges, each once
         self._mirrored: bool | None = None
         self._symmetric: bool | None = None
         self._loops: bool | None = None
@@ -199,9 +200,12 @@ class Graph:
     def _edges(self) -> Columns:
         """Each edge once, from the lower key to the higher, whichever way it is there."""
         left, right = self.left, self.right
+        if self._in_files is not None:
+            return self._in_files
         spill = watching().account.spill_for(2 * (left.nbytes + right.nbytes))
         if spill is not None:
-            return self._edges_in(spill)
+            self._in_files = self._edges_in(spill)
+            return self._in_files
         if self.symmetric:
             rows = np.flatnonzero(left <= right)
             return left[rows], right[rows]
