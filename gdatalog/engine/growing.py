@@ -133,10 +133,12 @@ class Growing:
 
     def _pieces(self, rows: Columns) -> Iterator[Columns]:
         """Rows of which few are compared at a time, so that what that takes has room."""
-        most = min(PIECE, self.spare() // (2 * SEARCH)) if self.ops.xp is np else len(rows[0])
-        most = max(most, LEAST)
-        for start in range(0, len(rows[0]), most):
-            yield tuple(column[start : start + most] for column in rows)
+        start, count = 0, len(rows[0])
+        while start < count:  # what came of the pieces before has taken some of the room
+            most = min(PIECE, self.spare() // (2 * SEARCH)) if self.ops.xp is np else count
+            end = start + max(most, LEAST)
+            yield tuple(column[start:end] for column in rows)
+            start = end
 
     def _nothing(self) -> Relation:
         return Relation.empty(self.columns, self.types)

@@ -31,7 +31,7 @@ from gdatalog.storage.rows import (
     sort_rows,
     spans_of,
 )
-from gdatalog.storage.spill import Spill, held_bytes, is_spilled
+from gdatalog.storage.spill import held_bytes, is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, by_stretches, spread
 from gdatalog.watching import patiently, watching
@@ -183,12 +183,6 @@ class RowStore:
     def spilled(self) -> bool:
         """Whether the rows lie in files."""
         return self._here and bool(self._blocks) and is_spilled(self._blocks[0][0])
-
-    def write_to(self, spill: Spill) -> None:
-        """Has the rows in files."""
-        with self._lock:
-            self._bring()
-            self._blocks = [spill.rows(self._blocks)]
 
     def keep_as_it_is(self) -> None:
         """One block's columns are as wide as they are to be."""

@@ -109,6 +109,8 @@ class SpilledColumn:
         """Writes values behind those that are there. Short columns keep the array itself."""
         if not len(values):
             return
+        # A file would keep the lower half of wider values, without a word.
+        assert np.can_cast(values.dtype, self.dtype), (values.dtype, self.dtype)
         self.length += len(values)
         if self._file is None and self.length * self.dtype.itemsize <= self._spill.short:
             self._pieces.append(values)
