@@ -19,6 +19,7 @@ from gdatalog.storage.ops import DeviceOps, RowOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.rows import Columns, row_firsts
+from gdatalog.storage.spill import held_bytes
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.values import TypeName
@@ -69,11 +70,11 @@ def count_of(derived: Derived) -> int:
 
 
 def nbytes_of(derived: Derived) -> int:
-    """The bytes of its columns."""
+    """The bytes of memory that its columns hold."""
     if isinstance(derived, Blocks) and isinstance(derived.blocks, FarBlocks):
         return 0  # they lie afar
     blocks = derived.blocks if isinstance(derived, Blocks) else [derived[0]]
-    return sum(int(column.nbytes) for block in blocks for column in block)
+    return sum(held_bytes(column) for block in blocks for column in block)
 
 
 def away(ops: Ops) -> DeviceOps | None:
