@@ -1,6 +1,6 @@
 """Graphs in a GPU's memory, and in cells with a tenth of it: the same counts, side by side.
 
-    python -m benchmarks.gpu.cells [--edges 100000000] [--share 0.1] [--times 3] [--only K4]
+    python -m benchmarks.gpu.cells [--edges 100000000] [--rises] [--share 0.1] [--only K4]
 
 An R-MAT graph is made on the machine. Triangles, K4 and P3 are counted with all of the GPU's
 memory, and again with `memory_limit` at a share of what that query held. The answers are compared
@@ -48,11 +48,11 @@ class Told:
     left: bool  # to the CPU
 
 
-def graph(edges: int) -> tuple[str, dict[str, Any]]:
-    """An R-MAT graph of so many edges, each both ways."""
+def graph(edges: int, rises: bool, xp: Any) -> tuple[str, dict[str, Any]]:
+    """An R-MAT graph of so many edges, each both ways unless it `rises`; made by the device."""
     scale = max(4, (edges // DEGREE).bit_length())
-    made = rmat(np, scale, edges)
-    return made.name, columns(made, np, on_device=False)
+    made = rmat(xp, scale, edges, rises=rises)
+    return made.name, columns(made, xp, on_device=False)
 
 
 def bandwidth(db: gd.Database, size: int) -> float:
@@ -122,6 +122,7 @@ def compared(
 def main(arguments: Sequence[str] | None = None, connect: Connect = gd.connect) -> int:
     parser = ArgumentParser(prog="python -m benchmarks.gpu.cells", description=__doc__)
     parser.add_argument("--edges", type=int, default=100_000_000)
+    parser.add_argument("--rises", action="store_true", help="each edge once, not both ways")
     parser.add_argument("--share", type=float, default=0.1, help="of the memory; default: 0.1")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--device", default="cuda")
@@ -135,9 +136,11 @@ def main(arguments: Sequence[str] | None = None, connect: Connect = gd.connect) 
     try:
         with closing(opened()) as db:
             link = bandwidth(db, SMALL_LINK if told.small else LINK)
-        print(f"on {db.device}, {format_bytes(int(link))}/s to the device")
-        name, data = graph(SMALL if told.small else told.edges)
-        print(name)
+            print(f"on {db.device}, {format_bytes(int(link))}/s to the device")
+            driver = db._workspace.device.driver  # type: ignore[attr-defined]
+            name, data = graph(SMALL if told.small else told.edges, told.rises, driver.xp)
+            driver.relief()
+        print(name, flush=True)
         works = [name for name in WORKS if told.only in name]
         met = [compared(name, data, opened, told.share, told.times, link) for name in works]
     except Error as reason:

@@ -14,6 +14,7 @@ from benchmarks.graphs import short
 # R-MAT's quadrants, as Graph500 has them: 0.57, 0.19, 0.19, 0.05 of 2^32, added up.
 _QUADRANTS = (2_448_131_358, 3_264_175_145, 4_080_218_931)
 _HALF = 1 << 32
+_AT_ONCE = 1 << 26  # edges that are drawn at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +60,23 @@ def uniform(xp: Any, vertices: int, edges: int, seed: int) -> tuple[Any, Any]:
     size = xp.uint64(vertices)
     u = (drawn >> xp.uint64(32)) * size >> xp.uint64(32)
     v = (drawn & xp.uint64(_HALF - 1)) * size >> xp.uint64(32)
-    return _simple(xp, u.astype(xp.int64), v.astype(xp.int64), vertices, edges)
+    return _simple(xp, [_packed(xp, u.astype(xp.int64), v.astype(xp.int64))], edges)
 
 
-def rmat(xp: Any, scale: int, edges: int, seed: int = 8) -> Edges:
+def rmat(xp: Any, scale: int, edges: int, seed: int = 8, rises: bool = False) -> Edges:
     """R-MAT over 2^scale vertices, whose numbers are shuffled."""
-    index = xp.arange(edges + edges // 2)
+    vertices, drawn = 1 << scale, edges + edges // 2
+    renamed = xp.argsort(mix(xp, xp.arange(vertices), seed + 1))
+    packed = []
+    for at in range(0, drawn, _AT_ONCE):
+        u, v = _rmat_ends(xp, at, min(_AT_ONCE, drawn - at), scale, seed)
+        packed.append(_packed(xp, renamed[u], renamed[v]))
+    found = _simple(xp, packed, edges)
+    return Edges(f"R-MAT, scale {scale}, {short(len(found[0]))} edges", *found, rises=rises)
+
+
+def _rmat_ends(xp: Any, first: int, size: int, scale: int, seed: int) -> tuple[Any, Any]:
+    index = xp.arange(first, first + size)
     u, v = xp.zeros(len(index), dtype=xp.int64), xp.zeros(len(index), dtype=xp.int64)
     for level in range(scale):
         drawn = mix(xp, index * scale + level, seed) >> xp.uint64(32)
@@ -72,20 +84,26 @@ def rmat(xp: Any, scale: int, edges: int, seed: int = 8) -> Edges:
         for bound in _QUADRANTS:
             quadrant += drawn >= xp.uint64(bound)
         u, v = u << 1 | quadrant >> 1, v << 1 | quadrant & 1
-    vertices = 1 << scale
-    renamed = xp.argsort(mix(xp, xp.arange(vertices), seed + 1))
-    found = _simple(xp, renamed[u], renamed[v], vertices, edges)
-    return Edges(f"R-MAT, scale {scale}, {short(len(found[0]))} edges", *found)
+    return u, v
 
 
-def _simple(xp: Any, u: Any, v: Any, vertices: int, edges: int) -> tuple[Any, Any]:
-    """At most so many different edges u < v of those drawn, taken evenly."""
+def _packed(xp: Any, u: Any, v: Any) -> Any:
+    """The edges u < v, each as one number; loops are left out."""
     low, high = xp.minimum(u, v), xp.maximum(u, v)
-    packed = xp.sort((low * vertices + high)[low < high])
-    packed = packed[xp.concatenate([xp.ones(1, dtype=bool), packed[1:] != packed[:-1]])]
-    if len(packed) > edges:
-        packed = packed[xp.arange(edges) * len(packed) // edges]
-    return (packed // vertices).astype(xp.int32), (packed % vertices).astype(xp.int32)
+    return (low << 32 | high)[low < high]
+
+
+def _simple(xp: Any, packed: list[Any], edges: int) -> tuple[Any, Any]:
+    """At most so many different edges of those drawn, taken evenly; `packed` is emptied."""
+    drawn = xp.concatenate(packed)
+    packed.clear()
+    drawn.sort()
+    keeps = xp.ones(len(drawn), dtype=bool)
+    keeps[1:] = drawn[1:] != drawn[:-1]
+    drawn = drawn[keeps]
+    if len(drawn) > edges:
+        drawn = drawn[xp.arange(edges) * len(drawn) // edges]
+    return (drawn >> 32).astype(xp.int32), drawn.astype(xp.int32)
 
 
 @dataclass(frozen=True, slots=True)
