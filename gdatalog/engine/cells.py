@@ -16,13 +16,13 @@ from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.derived import Blocks, Derived, count_of, laid
 from gdatalog.engine.host_tries import (
-    SLICES,
     HostTries,
     labels_of,
     on_the_host,
     read,
     room_for_slices,
     scheduled,
+    share_of_slices,
 )
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.run import Run
@@ -111,7 +111,7 @@ class Cells(CellRun):
         join, limits, device = self.plan.joins[number], self.limits, self.context.device
         assert self.tries is not None
         self.tries.add(join)
-        room = room_for_slices(device, limits)
+        room = room_for_slices(self.plan, device, limits)
         found = scheduled(join, self.tries, self.context, room)
         if isinstance(found, str):
             raise NotOnDevice(found)
@@ -220,9 +220,9 @@ def rows_in_cells(
     run.tries = HostTries(resident, limits)
     context.device.make_room(limits)
     chunk, to_host = limits.chunk, limits.to_host
-    left = limits.spare() - room_for_slices(context.device, limits)
+    left = limits.spare() - room_for_slices(plan, context.device, limits)
     free, largest = context.device.room(left)
-    spare = min(left, int((1 - SLICES) * free))
+    spare = min(left, int((1 - share_of_slices(plan)) * free))
     try:
         with limits.account.restoring(MemoryError, NotOnDevice):
             limits.chunk = min(chunk, chunk_rows(plan, spare, largest))

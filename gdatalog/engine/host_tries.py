@@ -26,7 +26,9 @@ from gdatalog.storage.trie import Trie
 KEY = 8  # bytes of a value or an offset, at the most
 SURELY = 1 << 24  # bytes for which any device has room
 EVENLY = 1 << 12  # values that stand for those of an index that is not there
-SLICES = 0.6  # of what a device has for a rule: the rest is for scratch and rows
+# Of what a device has for a rule: the rest is for scratch, and for rows and groups if there are
+# any. Twice the room takes a quarter of the cells.
+SLICES, SLICES_ALONE = 0.6, 0.9
 
 
 def too_large(
@@ -91,7 +93,7 @@ def foreseen_cells(
         size = bytes_of.get((ref.relation, ref.columns)) or max(bytes_of.values())
         if ref.columns:
             sizes[ref] = _evenly(relations[ref.relation], ref, size)
-    room, told = room_for_slices(device, limits), InCells()
+    room, told = room_for_slices(plan, device, limits), InCells()
     for join in plan.joins:
         whole = needed(join)
         uses = [
@@ -151,9 +153,13 @@ class HostTries:
         return {id(trie): trie for trie in self.of.values()}
 
 
-def room_for_slices(device: Device, limits: Limits) -> int:
+def share_of_slices(plan: RulePlan) -> float:
+    return SLICES_ALONE if plan.gathers and not plan.keys else SLICES
+
+
+def room_for_slices(plan: RulePlan, device: Device, limits: Limits) -> int:
     free, _ = device.room(0)
-    return int(SLICES * min(free, limits.spare()))
+    return int(share_of_slices(plan) * min(free, limits.spare()))
 
 
 def scheduled(

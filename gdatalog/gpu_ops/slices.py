@@ -16,7 +16,7 @@ from gdatalog.hands import Task, begun
 from gdatalog.plan.slicing import Shelf, Sizes, Slice
 from gdatalog.spent import spending
 from gdatalog.storage.slices import Piece, pieces_of, slice_of
-from gdatalog.storage.threads import by_stretches
+from gdatalog.storage.threads import by_parts
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import PATIENCE
 
@@ -184,4 +184,4 @@ class Slices:
         def part(rows: slice) -> None:
             piece.fill(here[rows], start + rows.start, start + rows.stop)
 
-        by_stretches(part, len(here))
+        by_parts(part, len(here))

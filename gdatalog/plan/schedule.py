@@ -6,6 +6,7 @@ device while those of the innermost one change. Ranges are of equal bytes, not o
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from math import prod
@@ -102,7 +103,7 @@ class _Planner:
         held = [self._fixed(ranges)]
         for name, stretches in ranges.items():
             keys, before = self.weights[name]
-            starts = [0 if one.low is None else int(np.searchsorted(keys, one.low))
+            starts = [0 if one.low is None else bisect_left(keys, one.low)
                       for one in stretches]  # fmt: skip
             held.append(int(np.diff(before[[*starts, len(keys)]]).max()))
         return sum(held) + (held[-1] if ahead and ranges else 0)
@@ -198,11 +199,11 @@ class _Planner:
         keys = self.sizes[use.index].keys
         low, high = 0, len(keys)
         if isinstance(use.root, int):
-            low = int(np.searchsorted(keys, use.root))
-            high = int(np.searchsorted(keys, use.root, "right"))
+            low = bisect_left(keys, use.root)
+            high = bisect_right(keys, use.root)
         elif stretch is not None:
-            low = low if stretch.low is None else int(np.searchsorted(keys, stretch.low))
-            high = high if stretch.high is None else int(np.searchsorted(keys, stretch.high))
+            low = low if stretch.low is None else bisect_left(keys, stretch.low)
+            high = high if stretch.high is None else bisect_left(keys, stretch.high)
         return Slice(use.index, low, high)
 
     def _held(self, one: Slice) -> int:

@@ -6,9 +6,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from gdatalog.watching import watching, working_for
+from gdatalog.hands import Task, begun
+from gdatalog.watching import Watch, watching, working_for
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -33,19 +34,44 @@ def spread(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> l
     workers = min(cores(), len(todo)) if long else 1
     if workers < 2:
         return [work(item) for item in todo]
-    from concurrent.futures import ThreadPoolExecutor
+    watch, errors = watching(), list[BaseException]()
+    made: list[Any] = [None] * len(todo)
+    numbers = iter(range(len(todo)))  # each is taken once: `next` is atomic
 
-    watch = watching()
-    if not watch.behind:
-        with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(work, todo))
+    def share() -> None:
+        try:
+            for at in numbers:
+                if errors:
+                    return
+                if watch.behind:
+                    watch.poll()
+                made[at] = work(todo[at])
+        except BaseException as error:
+            errors.append(error)
 
-    def unless_left(item: Item) -> Made:
-        watch.poll()
-        return work(item)
+    def aside() -> None:
+        if not watch.behind:
+            return share()
+        working_for(watch)
+        try:
+            share()
+        finally:
+            working_for(Watch())
 
-    with ThreadPoolExecutor(workers, initializer=working_for, initargs=(watch,)) as pool:
-        return list(pool.map(unless_left, todo))
+    tasks: list[Task] = []
+    try:
+        for _ in range(workers - 1):
+            tasks.append(begun(aside))
+        share()
+        for task in tasks:
+            task.wait()
+    except BaseException as error:
+        errors.append(error)  # so that the others stop
+        for task in tasks:
+            task.wait()
+    if errors:
+        raise errors[0]
+    return made
 
 
 def ahead(
@@ -75,13 +101,18 @@ def ahead(
 def by_stretches(work: Callable[[slice], None], length: int) -> None:
     """`work` of all rows, stretch by stretch; each thread has a part of its own."""
 
-    def part(rows: range) -> None:
+    def part(rows: slice) -> None:
         for start in range(rows.start, rows.stop, _STRETCH):
             work(slice(start, min(rows.stop, start + _STRETCH)))
 
+    by_parts(part, length)
+
+
+def by_parts(work: Callable[[slice], None], length: int) -> None:
+    """`work` of all rows: of one part for each thread."""
     if length < LONG:
-        part(range(length))
+        work(slice(0, length))
     else:
         workers = cores()
         bounds = [length * at // workers for at in range(workers + 1)]
-        spread(part, [range(*pair) for pair in pairwise(bounds)], True)
+        spread(work, [slice(*pair) for pair in pairwise(bounds)], True)

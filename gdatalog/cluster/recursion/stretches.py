@@ -8,6 +8,7 @@ Above 300 lines, for what a stretch is, how it is cut and how it is run go toget
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import pairwise
@@ -81,9 +82,7 @@ class Seeds:
 
     def of(self, low: int, high: int) -> Seeds:
         """Those of the values from one on, below another."""
-        # One by one, for an array of both may be of floats; and no key is `high` if it is 1 << 63.
-        first = int(np.searchsorted(self.values, low))
-        last = int(np.searchsorted(self.values, high - 1, side="right"))
+        first, last = bisect_left(self.values, low), bisect_left(self.values, high)
         start, end = self.starts[first], self.starts[last]
         columns = {at: column[start:end] for at, column in self.columns.items()}
         return Seeds(self.values[first:last], self.starts[first : last + 1] - start, columns)

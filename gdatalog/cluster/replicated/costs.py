@@ -7,6 +7,7 @@ what is deeper is bounded by both.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -97,7 +98,7 @@ class _Lists:
             self.nodes[part.trie] = None
             if found is not None and key is not None:
                 start, values = found
-                at = int(np.searchsorted(values, key))
+                at = bisect_left(values, key)
                 here = at < len(values) and int(values[at]) == key
                 # Behind all nodes there is one that has no children.
                 self.nodes[part.trie] = start + at if here else -1
