@@ -12,18 +12,24 @@ for neighbours often have keys close to each other, and what is close in memory 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import DENSE, Columns, sort_rows, sorted_set
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
+from gdatalog.storage.threads import ahead, cores
 from gdatalog.watching import watching
 
+Made = TypeVar("Made")
+
 STRETCH = 1 << 20  # edges that are looked at together
+PIECE = 64  # bytes that looking at one of them takes
 TURNED = 32  # bytes that turning an edge round and sorting it takes
 SAMPLE = 64  # rows that tell most of the time whether a graph is symmetric
 
@@ -43,11 +49,16 @@ class Ranking:
             self._vertices = sorted_set(np.concatenate([left, right]))
             size = len(self._vertices)
         degrees = np.zeros(size, dtype=np.int64)
-        for some, others in _stretches(left, right, size):
-            ends = self._places(some), self._places(others)
-            for places in ends:
-                degrees += np.bincount(places, minlength=size)
-            degrees[ends[0][ends[0] == ends[1]]] -= 1  # a loop makes one neighbour
+
+        def counted(some: Array, others: Array) -> Array:
+            first, second = self._places(some), self._places(others)
+            found: Array = np.bincount(first, minlength=size)
+            found += np.bincount(second, minlength=size)
+            found[first[first == second]] -= 1  # a loop makes one neighbour
+            return found
+
+        for found in _of_pieces(counted, left, right, size):
+            degrees += found
         self._order(degrees, np.promote_types(left.dtype, right.dtype))
 
     @staticmethod
@@ -140,16 +151,25 @@ class Graph:
         spill = watching().account.spill_for(TURNED * len(left))
         if spill is not None:
             return self._turned_in(spill)
-        up, down = np.flatnonzero(left < right), np.flatnonzero(left > right)
-        if len(up) != len(down):
-            return False
         low, high = _range(left, right)
         bits = (high - low).bit_length()
         if 2 * bits > 63:
+            up, down = np.flatnonzero(left < right), np.flatnonzero(left > right)
+            if len(up) != len(down):
+                return False
             turned = sort_rows((right[down], left[down]))
             return bool((turned[0] == left[up]).all() and (turned[1] == right[up]).all())
-        there = (left[up].astype(np.int64) - low) << bits | (right[up].astype(np.int64) - low)
-        back = (right[down].astype(np.int64) - low) << bits | (left[down].astype(np.int64) - low)
+
+        def packed(a: Array, b: Array) -> Columns:
+            up, down = np.flatnonzero(a < b), np.flatnonzero(a > b)
+            return (
+                (a[up].astype(np.int64) - low) << bits | (b[up].astype(np.int64) - low),
+                (b[down].astype(np.int64) - low) << bits | (a[down].astype(np.int64) - low),
+            )
+
+        there, back = _joined(_of_pieces(packed, left, right), (np.int64, np.int64))
+        if len(there) != len(back):
+            return False
         return bool((sort_values(back, 0, (1 << 2 * bits) - 1) == there).all())
 
     def _turned_in(self, spill: Spill) -> bool:
@@ -185,9 +205,17 @@ class Graph:
         if self._skew is None:
             count = len(self.ranking().labels)
             by_key, by_degree = np.zeros((2, count), dtype=np.int64)
-            for a, b in self._ranked_pieces():
-                by_key += np.bincount(a[a != b], minlength=count)
-                by_degree += np.bincount(np.minimum(a, b)[a != b], minlength=count)
+
+            def counted(a: Array, b: Array) -> Columns:
+                apart = a != b
+                return (
+                    np.bincount(a[apart], minlength=count),
+                    np.bincount(np.minimum(a, b)[apart], minlength=count),
+                )
+
+            for one, other in self._of_ranked(counted):
+                by_key += one
+                by_degree += other
             pairs = [float((out.astype(np.float64) ** 2).sum()) for out in (by_key, by_degree)]
             self._skew = pairs[0] / pairs[1] if pairs[1] else 1.0
         return self._skew
@@ -207,8 +235,8 @@ class Graph:
             self._in_files = self._edges_in(spill)
             return self._in_files
         if self.symmetric:
-            rows = np.flatnonzero(left <= right)
-            return left[rows], right[rows]
+            found = _of_pieces(lambda a, b: tuple(c[a <= b] for c in (a, b)), left, right)
+            return _joined(found, (left.dtype, right.dtype))
         low, high = np.minimum(left, right), np.maximum(left, right)
         if bool((left < right).all() or (left > right).all()):
             return low, high  # no edge is there both ways
@@ -232,40 +260,50 @@ class Graph:
             return found  # no edge is there both ways
         return sort_spilled([found], watching().account, spill)
 
-    def _ranked_pieces(self) -> Iterator[Columns]:
-        """The ranks of the edges' ends, of the lower key and of the higher one, some at a time."""
+    def _of_ranked(self, work: Callable[[Array, Array], Made]) -> Iterator[Made]:
+        """`work` of the ranks of the edges' ends, of the lower key and of the higher one, some of
+        them at a time."""
         ranking = self.ranking()
         left, right = self._edges()
-        for low, high in _stretches(left, right, len(ranking.labels)):
-            yield ranking.ranks(low), ranking.ranks(high)
 
-    def _ranked_ends(self) -> Iterator[Columns]:
-        """The lower and the higher rank of each edge, some at a time."""
-        return ((np.minimum(a, b), np.maximum(a, b)) for a, b in self._ranked_pieces())
+        def ranked(low: Array, high: Array) -> Made:
+            return work(ranking.ranks(low), ranking.ranks(high))
+
+        return _of_pieces(ranked, left, right, len(ranking.labels))
 
     def degrees(self, column: int, tests: Sequence[tuple[int, str, int]]) -> Array:
         """In how many of the rows of `ranked` each rank stands in a column."""
         count = len(self.ranking().labels)
-        found = np.zeros(count, dtype=np.int64)
-        for ends in self._ranked_ends():
-            for rows in _both_ways(ends, tests):
+
+        def counted(a: Array, b: Array) -> Array:
+            found = np.zeros(count, dtype=np.int64)
+            for rows in _both_ways(a, b, tests):
                 found += np.bincount(rows[column], minlength=count)
+            return found
+
+        found = np.zeros(count, dtype=np.int64)
+        for some in self._of_ranked(counted):
+            found += some
         return found
 
     def ranked(self, tests: Sequence[tuple[int, str, int]]) -> Columns:
         """Both ways of every edge, as ranks, sorted: the rows that pass comparisons of the two."""
-        pieces = (rows for ends in self._ranked_ends() for rows in _both_ways(ends, tests))
         spill = watching().account.spill_for(TURNED * len(self.left))
         if spill is not None:
             from gdatalog.storage.external import sort_spilled
 
             into = spill.columns([np.int32, np.int32])
-            for rows in pieces:
-                into.append(rows)
+            for pieces in self._of_ranked(lambda a, b: list(_both_ways(a, b, tests))):
+                for rows in pieces:
+                    into.append(rows)
             return sort_spilled([into.finish()], watching().account, spill)
         bits = len(self.ranking().labels).bit_length()
-        nothing = np.empty(0, dtype=np.int64)
-        packed = np.concatenate([nothing, *(a.astype(np.int64) << bits | b for a, b in pieces)])
+
+        def packed_rows(a: Array, b: Array) -> Columns:
+            both = [x.astype(np.int64) << bits | y for x, y in _both_ways(a, b, tests)]
+            return _joined(((each,) for each in both), (np.int64,))
+
+        (packed,) = _joined(self._of_ranked(packed_rows), (np.int64,))
         packed = sort_values(packed, 0, (1 << 2 * bits) - 1)
         return (packed >> bits).astype(np.int32), (packed & ((1 << bits) - 1)).astype(np.int32)
 
@@ -281,9 +319,25 @@ def _stretches(left: Array, right: Array, least: int = 0) -> Iterator[Columns]:
         yield left[start : start + step], right[start : start + step]
 
 
-def _both_ways(ends: Columns, tests: Sequence[tuple[int, str, int]]) -> Iterator[Columns]:
-    """Both ways of edges with these ends: the rows that pass tests."""
-    low, high = ends
+def _of_pieces(
+    work: Callable[[Array, Array], Made], left: Array, right: Array, least: int = 0
+) -> Iterator[Made]:
+    """`work` of each part of two columns, in their order: of several at once, where there is
+    memory for that."""
+    most = watching().account.spare() // (PIECE * max(STRETCH, least))
+    pieces = _stretches(left, right, least)
+    return ahead(lambda rows: work(*rows), pieces, most > 1, min(most, cores()))
+
+
+def _joined(parts: Iterable[Columns], dtypes: Sequence[npt.DTypeLike]) -> Columns:
+    """The columns of all parts, one part behind the other."""
+    columns = zip(*[[np.empty(0, dtype=dtype) for dtype in dtypes], *parts], strict=True)
+    return tuple(map(np.concatenate, columns))
+
+
+def _both_ways(low: Array, high: Array, tests: Sequence[tuple[int, str, int]]) -> Iterator[Columns]:
+    """Both ways of edges with these ends, in any order: the rows that pass tests."""
+    low, high = np.minimum(low, high), np.maximum(low, high)
     loops = low == high
     for sources, targets, same, sign in (
         (low, high, False, -1),
