@@ -412,6 +412,9 @@ def test_cells_beside_memory(capsys: pytest.CaptureFixture[str]) -> None:
         return db
 
     asked = ["--small", "--times", "1", "--share", "0.3", "--only", "triangles"]
+    assert cells.main([*asked, "--way", "pages"], connect) == 0
+    assert re.search(r" reading some \d.* in place with ", capsys.readouterr().out)
+    asked += ["--way", "cells"]
     assert cells.main(asked, connect) == 0
     link, made, told, met = capsys.readouterr().out.splitlines()
     assert link.endswith("/s to the device") and made.startswith("R-MAT, scale ")

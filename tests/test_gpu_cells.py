@@ -82,11 +82,12 @@ def opened(
     strategy: str = "levelwise",
     memory: int | None = None,
     cell_bytes: int = 300,
+    host_indexes: str = "cells",
 ) -> gd.Database:
     limit = {} if memory is None else {"memory_limit": memory}
     db = gd.connect(device="cpu", **limit)
     db._workspace.device = Gpu(driver, memory)
-    db._workspace.force(strategy=strategy)
+    db._workspace.force(strategy=strategy, host_indexes=host_indexes)
     db._workspace.tuning = replace(db._workspace.tuning, cell_bytes=cell_bytes)
     return db
 

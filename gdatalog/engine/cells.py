@@ -7,9 +7,10 @@ copies them). Rows that the device has no room for go to the host, and so does t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import closing
 from math import inf
+from typing import TYPE_CHECKING
 
 from gdatalog import cpu_ops
 from gdatalog.engine.budget import chunk_rows
@@ -25,6 +26,7 @@ from gdatalog.engine.host_tries import (
     share_of_slices,
 )
 from gdatalog.engine.ledger import RuleRound, RuleRun
+from gdatalog.engine.pages import Paging, paging
 from gdatalog.engine.run import Run
 from gdatalog.engine.sources import Sources
 from gdatalog.executors.failure import NotOnDevice
@@ -34,11 +36,14 @@ from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.cells import ends, places, sliceable, sliced
 from gdatalog.plan.effects import all_steps, one_row_each
 from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
-from gdatalog.plan.placement import InCells
+from gdatalog.plan.placement import InCells, InPages
 from gdatalog.plan.slicing import paired
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.elsewhere import brought, lies_here
 from gdatalog.storage.rows import Columns
+
+if TYPE_CHECKING:
+    from gdatalog.gpu_ops.paged import PagedTrie
 
 SPILL = 4  # rows go to the host when they take more than such a part of what is left
 
@@ -105,6 +110,7 @@ class Cells(CellRun):
 
     tries: HostTries | None = None
     told: InCells = field(default_factory=InCells)
+    pages: InPages | None = None
 
     def _cells(self, number: int) -> Generator[CellRun, None, None]:
         """A run within each cell of a join that has any bindings."""
@@ -113,6 +119,13 @@ class Cells(CellRun):
         self.tries.add(join)
         room = room_for_slices(self.plan, device, limits)
         found = scheduled(join, self.tries, self.context, room)
+        paged = paging(join, self.tries, self.context, room, found)
+        if paged is not None:
+            before = device.paged().moved
+            made = paged.made()
+            if made is not None:
+                yield from self._in_place(number, paged, made, before)
+                return
         if isinstance(found, str):
             raise NotOnDevice(found)
         labels = labels_of(join, found)
@@ -143,16 +156,43 @@ class Cells(CellRun):
             if self.report is not None:
                 self.report.in_cells = self.told
 
+    def _in_place(
+        self, number: int, paged: Paging, made: Mapping[Hashable, PagedTrie], before: int
+    ) -> Generator[CellRun, None, None]:
+        """A run over whole indexes, which kernels read in place."""
+        device, limits = self.context.device, self.limits
+        what, join = f"pages of indexes on {device.name}", self.plan.joins[number]
+        told, counted = self.pages or InPages(), paged.told
+        try:
+            limits.charge(what, counted.placed)
+            with paged.sources(made) as sources:
+                run = CellRun(self.plan, sources, self.context)
+                run.report = None if self.report is None else RuleRun(self.plan)
+                yield run
+        finally:
+            limits.charge(what, 0)
+        if self.report is not None and run.report is not None:
+            self._saw(run.report, join, join)
+            counted = replace(counted, read=paged.read(run.report))
+        copied = device.paged().moved - before
+        self.pages = told.with_join(replace(counted, copied=copied))
+        if self.report is not None:
+            self.report.in_pages = self.pages
+
     def _tell(self, number: int, run: CellRun, join: JoinPlan, cut: JoinPlan) -> None:
         """What a cell did, told of the join's own steps."""
         self.told = replace(self.told, ran=(self.told.ran or 0) + 1)
-        if self.report is None or run.report is None:
+        if run.report is not None:
+            self._saw(run.report, join, cut)
+
+    def _saw(self, report: RuleRun, join: JoinPlan, cut: JoinPlan) -> None:
+        if self.report is None:
             return
-        self.report.executors.update(run.report.executors)
+        self.report.executors.update(report.executors)
         own = list(all_steps(join.steps))
         mine = places(own, list(all_steps(cut.steps)))
-        seen = {id(own[at]): run.report.seen[id(step)] for at, step in mine
-                if id(step) in run.report.seen}  # fmt: skip
+        seen = {id(own[at]): report.seen[id(step)] for at, step in mine
+                if id(step) in report.seen}  # fmt: skip
         self.report.saw(seen)
 
     # --------------------------------------------------------------------------------- sinks

@@ -27,6 +27,7 @@ from gdatalog.storage.trie import Trie
 from gdatalog.watching import watching
 
 if TYPE_CHECKING:
+    from gdatalog.gpu_ops.paged import Paged
     from gdatalog.gpu_ops.slices import Slices
     from gdatalog.plan.slicing import Sizes
     from gdatalog.printer.module import Printed
@@ -160,6 +161,10 @@ class Device(Protocol):
         """Where slices of the host's tries lie here, of so many bytes at the most."""
         ...
 
+    def paged(self) -> Paged:
+        """Where the host's tries lie that are read in place."""
+        ...
+
     def close(self) -> None:
         """Lets go of all that is kept."""
         ...
@@ -259,6 +264,9 @@ class Cpu:
         sizes: Mapping[Hashable, Sizes],
         poll: Callable[[], None],
     ) -> Slices:
+        raise AssertionError("the host's tries are here")
+
+    def paged(self) -> Paged:
         raise AssertionError("the host's tries are here")
 
     def close(self) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import numpy as np
-
 from gdatalog.account import Account, default_limit
 from gdatalog.engine.asking import memory_asked
 from gdatalog.engine.context import ExecutionContext
@@ -15,7 +13,6 @@ from gdatalog.engine.sources import Sources
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.cells import needed, orders, roots
 from gdatalog.plan.nodes import Constant, Expr, JoinPlan, Parameter, RulePlan, Slot, TrieRef
-from gdatalog.plan.placement import InCells
 from gdatalog.plan.schedule import schedule
 from gdatalog.plan.slicing import Schedule, Sizes, Slice, Turn, Use
 from gdatalog.storage.keys import encode_value
@@ -25,7 +22,6 @@ from gdatalog.storage.trie import Trie
 
 KEY = 8  # bytes of a value or an offset, at the most
 SURELY = 1 << 24  # bytes for which any device has room
-EVENLY = 1 << 12  # values that stand for those of an index that is not there
 # Of what a device has for a rule: the rest is for scratch, and for rows and groups if there are
 # any. Twice the room takes a quarter of the cells.
 SLICES, SLICES_ALONE = 0.6, 0.9
@@ -42,7 +38,7 @@ def too_large(
     if device is CPU:
         return False
     refs = {ref for plan in plans for join in plan.joins for ref in join.tries}
-    relations = _known(refs, relation_of)
+    relations = known_of(refs, relation_of)
     most = sum(KEY * found.at_most * len(found.types) for found in relations.values())
     for ref in refs:
         if ref.relation in relations:  # a value and an offset at each level, at the most
@@ -63,59 +59,12 @@ def too_large(
     return sum(index.bytes or 0 for index in asked) + rows > room
 
 
-def _known(
+def known_of(
     refs: Iterable[TrieRef], relation_of: Callable[[str], Relation | None]
 ) -> dict[str, Relation]:
+    """The relations of these references that are evaluated by now."""
     found = {name: relation_of(name) for name in {ref.relation for ref in refs}}
     return {name: relation for name, relation in found.items() if relation is not None}
-
-
-def foreseen_cells(
-    plan: RulePlan,
-    relation_of: Callable[[str], Relation | None],
-    context: ExecutionContext,
-) -> InCells | str | None:
-    """The cells that a rule will run in, as far as is known before its tries are there; in words,
-    why the CPU will run it; None if its indexes fit the device."""
-    device, limits = context.device, context.limits
-    if not too_large([plan], relation_of, device, limits):
-        return None
-    refs = {ref for join in plan.joins for ref in join.tries}
-    relations = _known(refs, relation_of)
-    if any(ref.relation not in relations for ref in refs):
-        return InCells()  # nobody knows how many
-    asked = memory_asked(plan, relations.get, device, limits.spare()).indexes
-    bytes_of = {
-        (index.relation, index.columns): index.bytes for index in asked if index.bytes
-    }  # an index that is the first levels of another takes nothing
-    sizes: dict[Hashable, Sizes] = {}
-    for ref in refs:
-        size = bytes_of.get((ref.relation, ref.columns)) or max(bytes_of.values())
-        if ref.columns:
-            sizes[ref] = _evenly(relations[ref.relation], ref, size)
-    room, told = room_for_slices(plan, device, limits), InCells()
-    for join in plan.joins:
-        whole = needed(join)
-        uses = [
-            Use(ref, _root(term, context), number in whole)
-            for number, (ref, term) in enumerate(zip(join.tries, roots(join), strict=True))
-            if ref.columns
-        ]
-        found = schedule(uses, sizes, orders(join), room, context.tuning.cell_bytes)
-        if isinstance(found, str):
-            return found
-        told = told.with_join(found)
-    return told
-
-
-def _evenly(relation: Relation, ref: TrieRef, size: int) -> Sizes:
-    """An index whose values lie evenly between the least and the greatest, each with as many
-    rows."""
-    count = min(EVENLY, max(1, relation.statistics.distinct(frozenset(ref.columns[:1]))))
-    low, high = (0, count) if ref.ranked else relation.spans[ref.columns[0]]
-    keys = np.linspace(low, high, count, dtype=np.int64)
-    before = np.linspace(0, size, count + 1, dtype=np.int64)
-    return Sizes(keys, before, before)
 
 
 @contextmanager
@@ -174,11 +123,11 @@ def scheduled(
     for number, (ref, term) in enumerate(zip(join.tries, roots(join), strict=True)):
         if ref.columns:
             index = id(tries.of[ref])
-            uses.append(Use(index, _root(term, context), number in whole))
+            uses.append(Use(index, root_of(term, context), number in whole))
     return schedule(uses, sizes, orders(join), room - labels, context.tuning.cell_bytes)
 
 
-def _root(term: Expr | None, context: ExecutionContext) -> str | int | None:
+def root_of(term: Expr | None, context: ExecutionContext) -> str | int | None:
     scope = context.scope
     if isinstance(term, Slot):
         return term.name

@@ -39,6 +39,8 @@ class Knobs:
     a cluster's workers run what they can: "auto" where that pays; "replicate" and "partition" force
     it, with whole relations on each of them or with parts; "never". `encode`: whether strata run on
     dictionary codes: "auto" where keys lie far apart, "always" where it can be done, "never".
+    `host_indexes`: how a device reads indexes that stay on the host: "auto" by expected bytes, in
+    "cells", or by "pages".
     `scans`: whether a rule of one atom scans its relation: "auto" where that pays, "always" or
     "never".
     """
@@ -54,6 +56,7 @@ class Knobs:
     spread: str = "auto"
     encode: str = "auto"
     scans: str = "auto"
+    host_indexes: str = "auto"
 
     @property
     def workers(self) -> int:

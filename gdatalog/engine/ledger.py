@@ -22,7 +22,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan, TrieRef
-from gdatalog.plan.placement import InCells, Spread
+from gdatalog.plan.placement import InCells, InPages, Spread
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, field
 from gdatalog.spent import Costs, so_far
@@ -61,6 +61,7 @@ class RuleRun:
     spread: Spread | None = None  # over the workers of a cluster
     scanned: dict[str, int] = field(default_factory=dict)  # rows of a relation that was scanned
     in_cells: InCells | None = None  # on a device that its indexes do not fit
+    in_pages: InPages | None = None  # the same, where they are read in place
 
     def spent(self, costs: Costs) -> None:
         """What running it has cost beside work on rows."""

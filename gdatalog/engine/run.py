@@ -372,7 +372,7 @@ def run_rule(
                 lasting = {}
     if found is None:
         if report is not None:
-            report.left, report.in_cells = reason, None
+            report.left, report.in_cells, report.in_pages = reason, None, None
         host = sources if on_host is None else on_host
         found = Run(plan, host, replace(context, device=CPU), report, lasting, did).rows(limit)
     for what in ("answers", "aggregates", "blocks"):

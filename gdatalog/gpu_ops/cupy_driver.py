@@ -9,15 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
 
-from gdatalog.errors import DeviceError, MemoryLimitError
+from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.compile_error import compile_error
-from gdatalog.gpu_ops.driver import Kernel, Resources
+from gdatalog.gpu_ops.cupy_copies import CupyCopied, CupyCopier, NoMemory, is_cudas, telling
+from gdatalog.gpu_ops.driver import Kernel, Pages, Resources
 from gdatalog.gpu_ops.kernel_cache import import_cupy
+from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
+from gdatalog.gpu_ops.virtual_pages import WORD, PinnedPages, VirtualPages
 
 # Products and sums round apart, as NumPy's do. No reason to warn: what a source includes and does
 # not use (177), what generated code sets and does not use (550), what a template has not for one
@@ -33,10 +37,6 @@ NOT_READY = 600  # cudaErrorNotReady
 
 
 USUAL_CLOCK = 1_500_000  # kilohertz, where CUDA does not tell
-
-
-class NoMemory(MemoryError):
-    """The GPU has none left for a kernel."""
 
 
 class CupyKernel:
@@ -98,6 +98,9 @@ class CupyDriver:
         self.xp: Any = import_cupy()
         self.relief: Callable[[], None] = lambda: None
         self.spins = True
+        self._virtual: VirtualMemory | None = None
+        self._looked = False  # whether there is virtual memory
+        self._words: Any = None  # the kernel that copies words
         with self.use():
             device = self.xp.cuda.Device(number)
             found = device.attributes
@@ -152,6 +155,36 @@ class CupyDriver:
     def copier(self) -> CupyCopier:
         return CupyCopier(self.xp.cuda)
 
+    @property
+    def page(self) -> int:
+        if not self._looked:
+            self._virtual, self._looked = opened(self.number), True
+        return 0 if self._virtual is None else self._virtual.page
+
+    def pages(self, size: int) -> Pages:
+        cuda = self.xp.cuda
+        with telling("pages of an index"):
+            if not self.page or self._virtual is None:
+                held, done = cuda.alloc_pinned_memory(size), CupyCopied(cuda, None)
+                return PinnedPages(held, size, self._at, done)
+            copied = partial(CupyCopied, cuda, None)
+            return VirtualPages(self._virtual, size, self._copy, self._at, copied)
+
+    def _at(self, address: int, length: int, dtype: Any, owner: Any) -> Any:
+        """An array at an address."""
+        if not length:
+            return self.xp.empty(0, dtype=dtype)
+        size, cuda = length * np.dtype(dtype).itemsize, self.xp.cuda
+        memory = cuda.UnownedMemory(address, size, owner, self.number)
+        return self.xp.ndarray((length,), dtype, cuda.MemoryPointer(memory, 0))
+
+    def _copy(self, source: int, target: int, size: int) -> None:
+        """By a kernel: CUDA's own copies take a range for what its first page is."""
+        if self._words is None:
+            self._words = self.xp.ElementwiseKernel("uint64 x", "uint64 y", "y = x", "copy_words")
+        length = -(-size // WORD)
+        self._words(self._at(source, length, "u8", None), self._at(target, length, "u8", None))
+
     def free_memory(self) -> int:
         """What the GPU has free, and what CuPy's pool has taken and does not use."""
         pool = self.xp.get_default_memory_pool()
@@ -181,7 +214,7 @@ class CupyDriver:
                     if not self.spins or perf_counter() - started > BUSY:
                         sleep(PAUSE)
                 except BaseException as problem:
-                    if asked is not None or _cudas(problem):
+                    if asked is not None or is_cudas(problem):
                         raise
                     asked = problem
                     self._write(flags, at, stop)
@@ -205,56 +238,6 @@ class CupyDriver:
             self.xp.cuda.get_current_stream().synchronize()
 
 
-class CupyCopied:
-    """`driver.Copied`, by an event of CUDA's."""
-
-    def __init__(self, cuda: Any, stream: Any) -> None:
-        self._cuda = cuda
-        self._event = cuda.Event(disable_timing=True)
-        self._event.record(stream)
-
-    def wait(self) -> None:
-        with telling("a copy"):
-            self._event.synchronize()
-
-    def before_kernels(self) -> None:
-        with telling("a copy"):
-            self._cuda.get_current_stream().wait_event(self._event)
-
-
-class CupyCopier:
-    """`driver.Copier`, by a stream that does not wait for the default one."""
-
-    def __init__(self, cuda: Any) -> None:
-        self._cuda = cuda
-        self._stream = cuda.Stream(non_blocking=True)
-
-    def pinned(self, size: int) -> Any:
-        with telling("a pinned buffer of the host"):
-            return np.frombuffer(self._cuda.alloc_pinned_memory(size), np.uint8, size)
-
-    def after_kernels(self) -> None:
-        with telling("a copy"):
-            event = self._cuda.Event(disable_timing=True)
-            event.record()
-            self._stream.wait_event(event)
-
-    def copy(self, there: Any, at: int, here: Any) -> None:
-        runtime = self._cuda.runtime
-        with telling("a copy to the GPU"):
-            runtime.memcpyAsync(
-                there.data.ptr + at,
-                here.ctypes.data,
-                here.nbytes,
-                runtime.memcpyHostToDevice,
-                self._stream.ptr,
-            )
-
-    def copied(self) -> CupyCopied:
-        with telling("a copy"):
-            return CupyCopied(self._cuda, self._stream)
-
-
 class _Relieved:
     """An allocator that asks for relief where memory is short, and tries once more."""
 
@@ -268,25 +251,3 @@ class _Relieved:
         except MemoryError:
             self._driver.relief()
         return self._allocator(size)
-
-
-@contextmanager
-def telling(what: str) -> Iterator[None]:
-    """CUDA's errors as ours; a lack of memory as a `MemoryError`, which CuPy's own is too."""
-    try:
-        yield
-    except RuntimeError as problem:
-        if not _cudas(problem):
-            raise
-        if str(problem).startswith(("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")):
-            raise NoMemory(f"{what}: {problem}") from problem
-        raise DeviceError(
-            f"{what} failed on the GPU: {problem}",
-            hint='please report this; device="cpu" answers meanwhile. This process cannot use '
-            "the GPU any more: start it again",
-        ) from problem
-
-
-def _cudas(problem: BaseException) -> bool:
-    """Whether it is what CUDA says: by CuPy's names, CUDARuntimeError and CUDADriverError."""
-    return type(problem).__name__.startswith("CUDA")

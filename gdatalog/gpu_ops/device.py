@@ -8,6 +8,7 @@ from typing import Any
 from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.kept import Kept
+from gdatalog.gpu_ops.paged import Paged
 from gdatalog.gpu_ops.slices import Slices
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.tiles import TILES, lanes_for
@@ -39,6 +40,7 @@ class Gpu:
         self.memory = memory
         self.kept = Kept(driver, self.ops, memory)
         self.walks = Walks(driver, self.ops)
+        self.in_place = Paged(driver)
 
     @property
     def name(self) -> str:
@@ -183,8 +185,12 @@ class Gpu:
     ) -> Slices:
         return Slices(self.driver, room, tries, sizes, poll)
 
+    def paged(self) -> Paged:
+        return self.in_place
+
     def close(self) -> None:
         """Lets go of kernels, tries and rows; rows that are nowhere else are brought home."""
         self.walks.forget()
+        self.in_place.forget()
         self.kept.close()
         self.driver.release()

@@ -5,7 +5,7 @@ A driver compiles a source and launches what it names. Arrays are `xp`'s: CuPy's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -71,6 +71,36 @@ class Copier(Protocol):
         ...
 
 
+class Pages(Protocol):
+    """A range of addresses that kernels read as any other memory, page by page in the host's memory
+    or in the device's. `page`: the bytes of a page; `count`: how many there are; `placed`: those on
+    the device, by number."""
+
+    page: int
+    count: int
+
+    @property
+    def placed(self) -> frozenset[int]: ...
+
+    def array(self, at: int, length: int, dtype: Any) -> Any:
+        """An array in it, from its byte `at` on."""
+        ...
+
+    def write(self, at: int, here: Any) -> Copied:
+        """Begins to write a pinned buffer's bytes, from its byte `at` on. What is launched later
+        reads them. Whole words are written: no array may begin in what fills up the last one."""
+        ...
+
+    def place(self, wanted: Collection[int]) -> None:
+        """Has these pages on the device from now on, as far as the driver can do that, and all
+        others on the host. Their contents and addresses stay. Waits for all kernels."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of it, where no array of it is used any more."""
+        ...
+
+
 class Driver(Protocol):
     """`xp`: NumPy's functions on this device's arrays."""
 
@@ -83,6 +113,11 @@ class Driver(Protocol):
     # Whether a thread that waits for a short kernel looks at it all the time. Where several threads
     # wait, each would keep the others from starting theirs.
     spins: bool
+
+    @property
+    def page(self) -> int:
+        """The bytes of a page that can be placed on the device; 0 where none can."""
+        ...
 
     def use(self) -> AbstractContextManager[None]:
         """Within, this thread works on this device."""
@@ -105,6 +140,10 @@ class Driver(Protocol):
 
     def copier(self) -> Copier:
         """A stream of copies of its own."""
+        ...
+
+    def pages(self, size: int) -> Pages:
+        """A range of so many bytes, all of it in the host's memory at first."""
         ...
 
     def free_memory(self) -> int:

@@ -129,6 +129,57 @@ class InCells:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class InPages:
+    """A rule's indexes, of so many bytes, stay in the host's memory and are read in place; the
+    pages that are read most, `placed` bytes, lie on the device meanwhile.
+
+    `planned`: the bytes that reads of the others are expected to move over the link; `read`: those
+    that they moved, by how many lists were read. `copied`: what was written to pages.
+    """
+
+    size: int = 0
+    placed: int = 0
+    planned: int = 0
+    read: int | None = None
+    copied: int | None = None
+
+    def with_join(self, other: InPages) -> InPages:
+        """The same, with one join more."""
+        return replace(
+            self,
+            size=max(self.size, other.size),
+            placed=max(self.placed, other.placed),
+            planned=self.planned + other.planned,
+            read=_sum(self.read, other.read),
+            copied=_sum(self.copied, other.copied),
+        )
+
+    def __str__(self) -> str:
+        told = [
+            f"reads {format_bytes(self.size)} of indexes in place",
+            f"{format_bytes(self.placed)} of them on the device",
+        ]
+        if self.copied is None:
+            told.append(f"about {format_bytes(self.planned)} over the link")
+        else:
+            if self.read is not None:
+                planned = f" ({format_bytes(self.planned)} planned)"
+                told.append(f"some {format_bytes(self.read)} over the link{planned}")
+            told.append(f"{format_bytes(self.copied)} copied to pages")
+        return ", ".join(told)
+
+    def facts(self) -> tuple[tuple[str, str | int | None], ...]:
+        """The same, to be looked up."""
+        return (
+            ("bytes read in place", self.size),
+            ("bytes on the device", self.placed),
+            ("bytes planned to be read", self.planned),
+            ("bytes read, by lists", self.read),
+            ("bytes copied to pages", self.copied),
+        )
+
+
 @dataclass(slots=True)
 class DeviceWork:
     """What one of several devices did: how many pieces, in how many seconds, of how many rows."""
@@ -220,6 +271,11 @@ class OnWorkers:
 
 
 Placement = Local | OnWorkers
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    """What is known of both together."""
+    return one if other is None else (one or 0) + other
 
 
 def _many(count: int, what: str) -> str:

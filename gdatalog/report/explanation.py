@@ -9,7 +9,7 @@ from gdatalog.account import default_limit
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.demand import part_of, rewritten_for
 from gdatalog.engine.evaluation import Evaluation
-from gdatalog.engine.host_tries import foreseen_cells
+from gdatalog.engine.foreseen import Foreseen, foreseen
 from gdatalog.engine.session import Session
 from gdatalog.engine.strata import Ready
 from gdatalog.parser import format_node
@@ -84,14 +84,15 @@ def _rule(
 ) -> PlannedRule:
     """A rule with its plan, and where it will run."""
     stratum = ready.stratum
-    left, in_cells = inputs.context.device.refuses(plan), None
+    left, beyond = inputs.context.device.refuses(plan), Foreseen()
     on_host = next((one for one in ready.plan.rewrites if isinstance(one, OnTheHost)), None)
     if on_host is not None:
         left = on_host.reason
     elif left is None and not stratum.recursive and plan.joins:
-        foreseen = foreseen_cells(plan, known, inputs.context)
-        left, in_cells = (foreseen, None) if isinstance(foreseen, str) else (None, foreseen)
-    return PlannedRule(rule, plan, left, _spread(stratum, plan, inputs, known), in_cells)
+        beyond = foreseen(plan, known, inputs.context)
+        left = beyond.left
+    spread = _spread(stratum, plan, inputs, known)
+    return PlannedRule(rule, plan, left, spread, beyond.cells, beyond.pages)
 
 
 def explain(session: Session, names: Sequence[str], why: str = "asked for") -> Explanation:

@@ -200,14 +200,14 @@ class Evaluated:
         costs = Costs(0.0, run.compiling, run.indexing, run.moving, run.moved)
         left = () if run.left is None else (f"run on the CPU: {run.left}",)
         spread = () if run.spread is None else (str(run.spread),)
-        in_cells = () if run.in_cells is None else (str(run.in_cells),)
+        beyond = [one for one in (run.in_cells, run.in_pages) if one is not None]
         return Node(
             kind,
             label,
             (
                 *left,
                 *spread,
-                *in_cells,
+                *map(str, beyond),
                 *executor.details,
                 ", ".join([many(run.rows, "row"), *rate, *held, *_apart(costs)]),
             ),
@@ -221,7 +221,7 @@ class Evaluated:
                 ("device", self.device if run.left is None else "cpu"),
                 ("order", ", ".join(order_of(plan))),
                 *(() if run.spread is None else run.spread.facts()),
-                *(() if run.in_cells is None else run.in_cells.facts()),
+                *(fact for one in beyond for fact in one.facts()),
                 *executor.facts,
             ),
             children=children,

@@ -9,7 +9,7 @@ from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.stratum import UNKNOWN
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
-from gdatalog.plan.placement import InCells, OnWorkers, Spread
+from gdatalog.plan.placement import InCells, InPages, OnWorkers, Spread
 from gdatalog.plan.stratum import InPlaceLattice, Partitioned, StratumPlan
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import CheckedRule, Stratum
@@ -30,7 +30,7 @@ class PlannedRule:
     """A rule of the program with one of its plans: that of the first round, or of later ones.
 
     `left`: why the CPU runs it, where the device is another. `spread`: over which workers.
-    `in_cells`: on a device that its indexes do not fit.
+    `in_cells` and `in_pages`: on a device that its indexes do not fit.
     """
 
     rule: CheckedRule
@@ -38,6 +38,12 @@ class PlannedRule:
     left: str | None = None
     spread: Spread | None = None
     in_cells: InCells | None = None
+    in_pages: InPages | None = None
+
+    @property
+    def beyond(self) -> tuple[InCells | InPages, ...]:
+        """How indexes are read that do not fit the device."""
+        return tuple(one for one in (self.in_cells, self.in_pages) if one is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +145,16 @@ class Planned:
         executor, children = plan_nodes(plan, executors)
         left = () if planned.left is None else (f"run on the CPU: {planned.left}",)
         spread = () if planned.spread is None else (str(planned.spread),)
-        in_cells = () if planned.in_cells is None else (str(planned.in_cells),)
         device = self.device if planned.left is None else "cpu"
         return (
             Executor(
-                (*left, *spread, *in_cells, *executor.details),
+                (*left, *spread, *map(str, planned.beyond), *executor.details),
                 (
                     ("device", device),
                     ("order", ", ".join(order_of(plan))),
                     (WORK, expected_work(plan)),
                     *(() if planned.spread is None else planned.spread.facts()),
-                    *(() if planned.in_cells is None else planned.in_cells.facts()),
+                    *(fact for one in planned.beyond for fact in one.facts()),
                     *executor.facts,
                 ),
             ),

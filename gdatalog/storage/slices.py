@@ -51,7 +51,7 @@ def sizes_of(trie: Trie) -> tuple[Numbers, Numbers]:
         keys = np.append(root.values.astype(np.int64), int(root.values[-1]) + 1)
         index = INDEX * (keys - keys[0])
     for level in trie.levels[1:]:
-        moved = moved + places * _offsets_of(level).itemsize
+        moved = moved + places * offsets_of(level).itemsize
         places = level.offsets[places].astype(np.int64, copy=False)
         moved = moved + places * level.values.itemsize
     held = moved + index
@@ -67,7 +67,7 @@ def pieces_of(trie: Trie, low: int, high: int) -> list[Piece]:
     found = [Piece(values[low:high], values.dtype)]
     for level in trie.levels[1:]:
         first, end = int(level.offsets[low]), int(level.offsets[high])
-        found.append(Piece(level.offsets[low : high + 1], _offsets_of(level), first))
+        found.append(Piece(level.offsets[low : high + 1], offsets_of(level), first))
         found.append(Piece(level.values[first:end], level.values.dtype))
         low, high = first, end
     if trie.weights is not None:
@@ -93,5 +93,6 @@ def slice_of(trie: Trie, low: int, high: int, arrays: Sequence[Any], labels: Any
     return found
 
 
-def _offsets_of(level: TrieLevel) -> np.dtype[Any]:
+def offsets_of(level: TrieLevel) -> np.dtype[Any]:
+    """The dtype of a level's offsets on a device."""
     return np.dtype(np.int32 if len(level) < SHORT else np.int64)

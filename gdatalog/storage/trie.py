@@ -89,6 +89,10 @@ class TrieLevel:
         """The least and the greatest value, where somebody knows them already."""
         self._span = low, high
 
+    def known_longest(self, longest: int) -> None:
+        """How long the longest of the lists is, where somebody knows it already."""
+        self._longest = longest
+
     def _ints(self, low: Any, high: Any) -> tuple[int, int]:
         """Two scalars as Python's: from a device in one go."""
         if self.xp is np:
@@ -121,6 +125,10 @@ class TrieLevel:
             index[values.astype(xp.int64) - low] = xp.arange(len(values), dtype=xp.int32)
             self._index = (low, in_files_if_large(index))
         return self._index
+
+    def known_index(self, low: int, index: Array) -> None:
+        """Has this dense index, or none if it is empty."""
+        self._index = low, index
 
     def find(self, values: Array) -> Array:
         """Positions of values in the root's list, -1 where absent: by index where dense."""
@@ -284,6 +292,10 @@ class Trie:
             xp.cumsum(weights, out=self._weight_sums[1:])
             self._weight_sums = in_files_if_large(self._weight_sums)
         return self._weight_sums
+
+    def known_sums(self, sums: Array) -> None:
+        """What `weight_sums` gives, where somebody has it already."""
+        self._weight_sums = sums
 
     @property
     def nbytes(self) -> int:

@@ -9,18 +9,21 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gdatalog.gpu_ops.cupy_driver import NoMemory
-from gdatalog.gpu_ops.driver import Kernel, Resources
-from tests.cuda_host import compiler
+from gdatalog.gpu_ops.driver import Kernel, Pages, Resources
+from gdatalog.gpu_ops.virtual_pages import PinnedPages, VirtualPages
+from tests.cuda_host import compiler, pages
 from tests.cuda_host.arrays import CURRENT, ndarray, working_on
 from tests.cuda_host.stand_in import xp
 
 _KERNEL = re.compile(r"\bKERNEL\(\s*(\w+)\s*\)\s*\(")
 _MOST_THREADS = 1 << 22
+PAGE = 512  # bytes of a page
 # `fibers.cpp` runs one launch at a time.
 _ONE = threading.Lock()
 
@@ -247,6 +250,17 @@ class HostCopied:
         self.copies.run(self.until)
 
 
+class _Pinned(np.ndarray[Any, np.dtype[np.uint8]]):
+    """Pinned memory, as CuPy tells of it."""
+
+    def __new__(cls, held: np.ndarray[Any, Any]) -> _Pinned:
+        return held.view(cls)
+
+    @property
+    def ptr(self) -> int:
+        return self.ctypes.data
+
+
 class HostDriver:
     """`gpu_ops.driver.Driver` without a GPU.
 
@@ -284,6 +298,7 @@ class HostDriver:
         self.launches = 0
         self.passed = self.switches = 0
         self.copies = HostCopies(self, seed)
+        self.virtual = pages.HostMemory(PAGE)
 
     def copier(self) -> HostCopies:
         return self.copies
@@ -353,6 +368,18 @@ class HostDriver:
         self.passed, self.switches = settings.passed, settings.switches
         seed, self.seed = self.seed, self.seed + 1 if self.seed else 0
         return None if told is None else (seed, told.decode())
+
+    @property
+    def page(self) -> int:
+        return self.virtual.page
+
+    def pages(self, size: int) -> Pages:
+        """All of it in host memory, if pages are of no bytes."""
+        if not self.page:
+            held = _Pinned(np.full(size, 0xAB, dtype=np.uint8))
+            return PinnedPages(held, size, pages.array, HostCopied(self.copies, 0))
+        copied = partial(HostCopied, self.copies, 0)
+        return VirtualPages(self.virtual, size, pages.copy, pages.array, copied)
 
     def free_memory(self) -> int:
         return self.memory

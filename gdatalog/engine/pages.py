@@ -1,0 +1,191 @@
+"""A rule's joins over indexes that stay on the host and are read in place, page by page.
+
+The other way beside cells (`engine/cells.py`) where indexes do not fit the device. A join is run as
+it is, in one piece. What its reads are expected to move over the link decides which pages of its
+indexes lie on the device meanwhile, and whether cells would move less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.host_tries import HostTries, root_of
+from gdatalog.engine.ledger import RuleRun
+from gdatalog.engine.sources import Sources
+from gdatalog.plan.cells import roles, roots
+from gdatalog.plan.nodes import JoinPlan, Step, TrieRef
+from gdatalog.plan.paging import Heat, Numbers, Placed, Read, placed, reads
+from gdatalog.plan.placement import InPages
+from gdatalog.plan.slicing import Schedule
+from gdatalog.records import dataclass
+from gdatalog.storage.in_place import Layout, layout_of
+from gdatalog.storage.trie import Trie
+
+if TYPE_CHECKING:
+    from gdatalog.gpu_ops.paged import PagedTrie
+
+SAMPLE = 1 << 18  # lists that stand for all that a step reads
+WHOLE = 1 << 21  # bytes that are looked at together where no page can be placed
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """How a join reads indexes in place: where their arrays lie, and which pages on the device."""
+
+    join: JoinPlan
+    tries: HostTries
+    context: ExecutionContext
+    layouts: Mapping[Hashable, Layout]
+    placed: Placed
+
+    @property
+    def told(self) -> InPages:
+        there = sum(map(len, self.placed.pages.values())) * self.context.device.paged().page
+        held = sum(layout.size for layout in self.layouts.values())
+        return InPages(held, min(there, held), int(self.placed.read))
+
+    def made(self) -> dict[Hashable, PagedTrie] | None:
+        """The indexes in pages; None where there is no memory for them."""
+        paged, by_index = self.context.device.paged(), self.tries.by_index
+        try:
+            return {i: paged.of(by_index[i], self.context.limits.poll) for i in self.layouts}
+        except MemoryError:
+            return None
+
+    @contextmanager
+    def sources(self, made: Mapping[Hashable, PagedTrie]) -> Iterator[Sources]:
+        """Within, the pages lie where they are to, and this is what the join reads."""
+        paged, by_index = self.context.device.paged(), self.tries.by_index
+        xp = self.context.device.ops.xp
+        there = {index: found.trie(by_index[index], xp) for index, found in made.items()}
+        try:
+            for index, found in made.items():
+                paged.place(found, self.placed.pages.get(index, ()))
+            yield Sources(lambda ref: self._trie_of(ref, there))
+        finally:
+            for found in made.values():
+                paged.place(found, ())
+
+    def _trie_of(self, ref: TrieRef, there: Mapping[Hashable, Trie]) -> Trie:
+        whole = self.tries.of[ref]
+        return there.get(id(whole), whole)  # one of no columns is only a count
+
+    def read(self, report: RuleRun) -> int:
+        """The bytes that were read over the link, by how many lists the join has come to."""
+
+        def counted(step: Step) -> float | None:
+            seen = report.seen.get(id(step))
+            return None if seen is None else float(seen.rows_out)
+
+        heats = _heats(self.join, self.tries, self.context, self.layouts, counted)
+        total = 0.0
+        for index, heat in heats.items():
+            cold = np.ones(heat.count, dtype=bool)
+            cold[list(self.placed.pages.get(index, ()))] = False
+            total += float(heat.bytes[cold].sum())
+        return int(total)
+
+
+def paging(
+    join: JoinPlan, tries: HostTries, context: ExecutionContext, room: int, cells: Schedule | str
+) -> Paging | None:
+    """How a join reads its indexes in place, if that is expected to take less of the link than
+    `cells` do, or there are none."""
+    how = context.knobs.host_indexes
+    if how == "cells" or join.given is not None:
+        return None
+    made = context.device.paged()
+    own = {id(trie): trie for ref in join.tries if (trie := tries.of[ref]).levels}
+    layouts: dict[Hashable, Layout] = {index: layout_of(trie) for index, trie in own.items()}
+    heats = _heats(join, tries, context, layouts, lambda _: None)
+    found = placed(heats, room if made.page else 0)
+    paged = Paging(join, tries, context, layouts, found)
+    if how == "pages" or isinstance(cells, str):
+        return paged
+    written = sum(layouts[index].size for index, trie in own.items() if made.made(trie) is None)
+    cost = found.cost + written + paged.told.placed
+    return paged if cost < cells.moved + context.tuning.cell_bytes * len(cells.turns) else None
+
+
+# ------------------------------------------------------------------------------- expectations
+
+
+def _heats(
+    join: JoinPlan,
+    tries: HostTries,
+    context: ExecutionContext,
+    layouts: Mapping[Hashable, Layout],
+    rows_out: Callable[[Step], float | None],
+) -> dict[Hashable, Heat]:
+    """What reads of the pages of each index move over the link."""
+    page = context.device.paged().page or WHOLE
+    heats = {
+        index: Heat(page, max(1, -(-layout.size // page))) for index, layout in layouts.items()
+    }
+    sampled: dict[int, Numbers] = {}
+    for read in reads(join, rows_out):
+        whole = tries.of[join.tries[read.trie]]
+        if id(whole) in heats:
+            if read.trie not in sampled:
+                sampled[read.trie] = _roots_read(join, tries, context, read.trie)
+            _add(heats[id(whole)], read, whole, layouts[id(whole)], sampled[read.trie])
+    return heats
+
+
+def _roots_read(
+    join: JoinPlan, tries: HostTries, context: ExecutionContext, number: int
+) -> Numbers:
+    """Places of a trie's root list, as often as joins come to them: a value is bound as often as
+    it stands in the lists of other indexes that bind the same variable."""
+    root = tries.of[join.tries[number]].levels[0]
+    known = root_of(roots(join)[number], context)
+    if isinstance(known, int):
+        at = int(np.searchsorted(root.values, known))
+        return np.arange(at, min(at + 1, len(root)), dtype=np.int64)
+    names = roles(join)
+    name = names[number][0]
+    lists = [
+        tries.of[ref].levels[depth].values
+        for ref, own in zip(join.tries, names, strict=True)
+        for depth in range(1, len(own))
+        if name is not None and own[depth] == name
+    ]
+    found = [root.find(values[:: max(1, len(values) // SAMPLE)]) for values in lists]
+    places = np.concatenate(found).astype(np.int64) if found else np.empty(0, dtype=np.int64)
+    places = places[places >= 0]
+    if not len(places):
+        places = np.arange(0, len(root), max(1, len(root) // SAMPLE), dtype=np.int64)
+    return places
+
+
+def _add(heat: Heat, read: Read, trie: Trie, layout: Layout, places: Numbers) -> None:
+    """What a read of lists below these places of the root moves."""
+    low, high = places, places + 1
+
+    def add(name: tuple[str, int], first: Numbers, behind: Numbers, shares: Numbers) -> None:
+        if name in layout.pieces:
+            start, width = layout.starts[name], layout.pieces[name].dtype.itemsize
+            heat.add(start + width * first, start + width * behind, read.times, shares)
+
+    one = np.ones_like(low)
+    if not read.depth:
+        if ("index", 0) in layout.pieces:
+            keys = trie.levels[0].values[low].astype(np.int64) - trie.levels[0].span[0]
+            add(("index", 0), keys, keys + 1, one)
+        else:
+            add(("values", 0), low, high, one)
+        return
+    for depth in range(1, read.depth + 1):
+        offsets, nodes = trie.levels[depth].offsets, high - low
+        if depth == read.depth:
+            add(("offsets", depth), low, high + 1, nodes)
+        low, high = offsets[low].astype(np.int64), offsets[high].astype(np.int64)
+        if depth == read.depth and not read.counted:
+            add(("values", depth), low, high, nodes)
+    if read.depth == len(trie.levels) - 1:
+        add(("sums", 0), low, high + 1, nodes)

@@ -1,0 +1,176 @@
+"""CUDA's virtual memory: pages of a GPU's memory, or of the host's, and where they are mapped.
+
+The functions are those of the driver's library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
+ON_DEVICE, ON_HOST_NODE = 1, 3  # CU_MEM_LOCATION_TYPE_DEVICE and _HOST_NUMA
+READ_WRITE = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+HOST_NODE = 134  # CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
+OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+PAGE = 1 << 21  # bytes, at the least
+
+
+class Refused(Exception):
+    """The driver's library has no such function, or says no. `status`: CUDA's number for it."""
+
+    def __init__(self, name: str, status: int) -> None:
+        super().__init__(f"{name}: error {status}")
+        self.status = status
+
+
+class _Location(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_int), ("number", ctypes.c_int))
+
+
+class _Properties(ctypes.Structure):
+    """CUmemAllocationProp."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int),
+        ("handles", ctypes.c_int),
+        ("location", _Location),
+        ("win32", ctypes.c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
+    )
+
+
+class _Access(ctypes.Structure):
+    """CUmemAccessDesc."""
+
+    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
+
+
+class Memory(Protocol):
+    """What pages are made of. `page`: the bytes of one."""
+
+    page: int
+
+    def reserved(self, size: int) -> int:
+        """A range of addresses."""
+        ...
+
+    def created(self, on_device: bool) -> int:
+        """The memory of a page, mapped nowhere yet."""
+        ...
+
+    def map(self, address: int, handles: Sequence[int]) -> None:
+        """Has these pages at an address, one after the other."""
+        ...
+
+    def unmap(self, address: int, pages: int) -> None: ...
+
+    def release(self, handle: int) -> None: ...
+
+    def free(self, address: int, size: int) -> None:
+        """Gives a range of addresses back."""
+        ...
+
+    def settle(self) -> None:
+        """Waits for all that has been launched."""
+        ...
+
+
+class VirtualMemory:
+    """`Memory` by the driver's library, for the GPU of a number."""
+
+    def __init__(self, number: int) -> None:
+        name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+        self._library = ctypes.CDLL(name)
+        self._on_device = _Location(ON_DEVICE, number)
+        node = ctypes.c_int()
+        self._call("cuDeviceGetAttribute", ctypes.byref(node), HOST_NODE, number)
+        self._on_host = _Location(ON_HOST_NODE, max(0, node.value))
+        self.page = PAGE
+        for location in (self._on_device, self._on_host):
+            found = ctypes.c_size_t()
+            properties = ctypes.byref(self._properties(location))
+            self._call("cuMemGetAllocationGranularity", ctypes.byref(found), properties, 0)
+            self.page = max(self.page, found.value)
+
+    def try_out(self) -> None:
+        """Refuses where one page of each kind cannot be mapped side by side."""
+        address, handles = self.reserved(2 * self.page), []
+        try:
+            handles = [self.created(False)]
+            handles.append(self.created(True))
+            self.map(address, handles)
+            self.unmap(address, 2)
+        finally:
+            for handle in handles:
+                self.release(handle)
+            self.free(address, 2 * self.page)
+
+    def reserved(self, size: int) -> int:
+        found = ctypes.c_uint64()
+        align, zero = ctypes.c_size_t(self.page), ctypes.c_uint64(0)
+        self._call(
+            "cuMemAddressReserve", ctypes.byref(found), ctypes.c_size_t(size), align, zero, zero
+        )
+        return int(found.value)
+
+    def created(self, on_device: bool) -> int:
+        found = ctypes.c_uint64()
+        properties = self._properties(self._on_device if on_device else self._on_host)
+        self._call(
+            "cuMemCreate",
+            ctypes.byref(found),
+            ctypes.c_size_t(self.page),
+            ctypes.byref(properties),
+            ctypes.c_uint64(0),
+        )
+        return int(found.value)
+
+    def map(self, address: int, handles: Sequence[int]) -> None:
+        page, zero = ctypes.c_size_t(self.page), ctypes.c_size_t(0)
+        for at, handle in enumerate(handles):
+            there = ctypes.c_uint64(address + at * self.page)
+            self._call("cuMemMap", there, page, zero, ctypes.c_uint64(handle), ctypes.c_uint64(0))
+        access = _Access(self._on_device, READ_WRITE)
+        size = ctypes.c_size_t(len(handles) * self.page)
+        one = ctypes.c_size_t(1)
+        self._call("cuMemSetAccess", ctypes.c_uint64(address), size, ctypes.byref(access), one)
+
+    def unmap(self, address: int, pages: int) -> None:
+        size = ctypes.c_size_t(pages * self.page)
+        self._call("cuMemUnmap", ctypes.c_uint64(address), size)
+
+    def release(self, handle: int) -> None:
+        self._call("cuMemRelease", ctypes.c_uint64(handle))
+
+    def free(self, address: int, size: int) -> None:
+        self._call("cuMemAddressFree", ctypes.c_uint64(address), ctypes.c_size_t(size))
+
+    def settle(self) -> None:
+        self._call("cuCtxSynchronize")
+
+    def _properties(self, location: _Location) -> _Properties:
+        return _Properties(kind=PINNED, location=location)
+
+    def _call(self, name: str, *args: Any) -> None:
+        try:
+            function = getattr(self._library, name)
+        except AttributeError:
+            raise Refused(name, 0) from None
+        status = int(function(*args))
+        if status == OUT_OF_MEMORY:
+            raise MemoryError(f"pages of an index: {name}: out of memory")
+        if status:
+            raise Refused(name, status)
+
+
+def opened(number: int) -> VirtualMemory | None:
+    """The virtual memory of a GPU; None where it cannot be used."""
+    try:
+        memory = VirtualMemory(number)
+        memory.try_out()
+    except (OSError, Refused, MemoryError):
+        return None
+    return memory

@@ -1,0 +1,154 @@
+"""Ranges of addresses whose pages lie in a GPU's memory or in the host's.
+
+Kernels read such a range as any other memory. Every page has memory of the host. A page that is
+*placed* has a copy on the GPU as well, which is mapped in its stead until it is taken away. Where
+there is no virtual memory, a range is pinned memory of the host, and no page is placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+from weakref import finalize
+
+import numpy as np
+
+from gdatalog.gpu_ops.driver import Copied
+from gdatalog.gpu_ops.virtual_memory import PAGE, Memory, Refused
+
+WORD = 8  # bytes: pages are copied word by word
+
+
+class VirtualPages:
+    """`driver.Pages`, in a range of virtual memory.
+
+    `copy` has a kernel copy so many bytes from one address to another; `array` makes an array at
+    an address, of what a third argument keeps alive.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        size: int,
+        copy: Callable[[int, int, int], None],
+        array: Callable[[int, int, Any, Any], Any],
+        copied: Callable[[], Copied],
+    ) -> None:
+        self.page = memory.page
+        self.count = -(-size // self.page)
+        self._memory, self._copy, self._array, self._copied = memory, copy, array, copied
+        self._address = memory.reserved(self.count * self.page)
+        self._host: list[int] = []
+        self._placed: dict[int, int] = {}  # the GPU's memory of a page, by its number
+        args = memory, self._address, self.count, self._host, self._placed
+        self._ended = finalize(self, _let_go, *args)
+        self._ended.atexit = False
+        for _ in range(self.count):
+            self._host.append(memory.created(False))
+        memory.map(self._address, self._host)
+
+    @property
+    def placed(self) -> frozenset[int]:
+        return frozenset(self._placed)
+
+    def array(self, at: int, length: int, dtype: Any) -> Any:
+        return self._array(self._address + at, length, dtype, self)
+
+    def write(self, at: int, here: Any) -> Copied:
+        self._copy(here.ctypes.data, self._address + at, here.nbytes)
+        return self._copied()
+
+    def place(self, wanted: Collection[int]) -> None:
+        leaving = sorted(self._placed.keys() - set(wanted))
+        coming = sorted(set(wanted) - self._placed.keys())
+        if not leaving and not coming:
+            return
+        memory, page = self._memory, self.page
+        memory.settle()  # kernels may still read pages that move
+        for number in leaving:
+            self._swap(number, self._host[number])
+            memory.release(self._placed.pop(number))
+        if not coming:
+            return
+        made: list[int] = []
+        aside = memory.reserved(len(coming) * page)
+        try:
+            for _ in coming:
+                made.append(memory.created(True))
+            memory.map(aside, made)
+            for first, last in _runs(coming):
+                begin = self._address + coming[first] * page
+                self._copy(begin, aside + first * page, (last - first) * page)
+            memory.settle()
+            memory.unmap(aside, len(made))
+            while made:
+                handle, number = made[-1], coming[len(made) - 1]
+                self._swap(number, handle)
+                self._placed[number] = made.pop()
+        finally:
+            for handle in made:
+                memory.release(handle)
+            memory.free(aside, len(coming) * page)
+
+    def _swap(self, number: int, handle: int) -> None:
+        there = self._address + number * self.page
+        self._memory.unmap(there, 1)
+        self._memory.map(there, [handle])
+
+    def close(self) -> None:
+        self._ended()
+
+
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """The places of numbers that follow each other, as (first, behind the last).
+
+    >>> _runs([3, 4, 5, 9, 11, 12])
+    [(0, 3), (3, 4), (4, 6)]
+    """
+    cuts = np.flatnonzero(np.diff(np.asarray(numbers)) != 1) + 1
+    ends = [0, *cuts.tolist(), len(numbers)]
+    return list(pairwise(ends))
+
+
+def _let_go(
+    memory: Memory, address: int, count: int, host: list[int], placed: dict[int, int]
+) -> None:
+    memory.settle()
+    if len(host) == count:
+        with suppress(Refused):  # all of it is mapped, unless that was refused
+            memory.unmap(address, count)
+    for handle in (*host, *placed.values()):
+        memory.release(handle)
+    host.clear()
+    placed.clear()
+    memory.free(address, count * memory.page)
+
+
+class PinnedPages:
+    """`driver.Pages` where there is no virtual memory: pinned memory of the host, all of it."""
+
+    page = PAGE
+    placed: frozenset[int] = frozenset()
+
+    def __init__(
+        self, held: Any, size: int, array: Callable[[int, int, Any, Any], Any], copied: Copied
+    ) -> None:
+        """`held`: the pinned memory, with its address as `ptr`."""
+        self.count = -(-size // self.page)
+        self._held, self._array, self._copied = held, array, copied
+        self._bytes = np.frombuffer(held, np.uint8, size)
+
+    def array(self, at: int, length: int, dtype: Any) -> Any:
+        return self._array(int(self._held.ptr) + at, length, dtype, self)
+
+    def write(self, at: int, here: Any) -> Copied:
+        self._bytes[at : at + here.nbytes] = here
+        return self._copied
+
+    def place(self, wanted: Collection[int]) -> None:
+        """All of it stays on the host."""
+
+    def close(self) -> None:
+        """Its memory goes with the last array of it."""

@@ -1,0 +1,273 @@
+"""Rules whose indexes do not fit the device read them in place, on the device that is not there.
+
+Its virtual memory has pages of a few bytes: arrays begin and end within them.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import gdatalog as gd
+from gdatalog.engine.ledger import RuleRun
+from gdatalog.gpu_ops.virtual_pages import VirtualPages
+from tests import test_engine_oracle as oracle
+from tests.cuda_host import HostDriver, needs_compiler
+from tests.cuda_host.driver import HostCopied
+from tests.cuda_host.pages import HostMemory, array, copy
+from tests.draw import (
+    Drawn,
+    aggregate_programs,
+    graph_programs,
+    programs,
+    recursive_programs,
+    relational_programs,
+    string_programs,
+)
+from tests.test_gpu_cells import QUERIES, asked, expected, forced, loaded, opened
+
+__all__ = ["expected"]  # a fixture
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+
+
+def in_pages(driver: Any, strategy: str = "levelwise", **more: Any) -> gd.Database:
+    return opened(driver, strategy, host_indexes="pages", **more)
+
+
+def paged(driver: Any, size: int) -> Any:
+    """The driver, with pages of so many bytes; a GPU has its own."""
+    if hasattr(driver, "copies"):
+        driver.virtual = HostMemory(size)
+    return driver
+
+
+def assert_given_back(driver: Any) -> None:
+    """Nothing is placed on the device any more."""
+    assert not hasattr(driver, "virtual") or driver.virtual.held == 0
+
+
+# ------------------------------------------------------------------------------------ programs
+
+
+def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+    """The answers; the number chooses the room, and the size of pages."""
+    driver = paged(HostDriver(seed=number % 17), (8, 24, 256, 0)[number % 4])
+    with forced((0, 40, 400, 1 << 20)[number % 3]), in_pages(driver) as db:
+        found = oracle.answers(db, text, data, defined)
+        assert_given_back(driver)
+        return found
+
+
+def agrees(drawn: Drawn) -> None:
+    oracle.agrees_in(run, drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(programs())
+def test_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(graph_programs())
+def test_graph_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(relational_programs())
+def test_relational_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(recursive_programs())
+def test_recursive_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(aggregate_programs())
+def test_aggregate_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(string_programs())
+def test_string_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.parametrize("strategy", ["levelwise", pytest.param("lftj", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("query", QUERIES)
+def test_joins_in_pages(query: str, strategy: str, expected: dict[str, set[Any]]) -> None:
+    driver = paged(HostDriver(seed=3), 128)
+    with forced(1100), loaded(in_pages(driver, strategy)) as db:
+        found, (report,) = asked(db, QUERIES[query], strategy)
+        assert found == expected[query]
+        told = report.in_pages
+        assert report.left is None and report.in_cells is None and told is not None
+        assert told.copied is not None and told.copied > 0 and told.read is not None
+        assert report.seen
+        assert_given_back(driver)
+        if hasattr(driver, "virtual"):
+            assert 0 < told.placed <= 1100 and told.placed < told.size
+            assert driver.virtual.made[True] > 0
+
+
+# ------------------------------------------------------------------------------------- choices
+
+
+def way(report: RuleRun) -> str:
+    assert report.left is None
+    return "cells" if report.in_cells is not None else "pages"
+
+
+@pytest.mark.parametrize(("cell_bytes", "expects"), [(1, "cells"), (1 << 25, "pages")])
+def test_the_way_that_moves_less_is_taken(
+    cell_bytes: int, expects: str, expected: dict[str, set[Any]]
+) -> None:
+    """One more cell costs nothing, or as much as to copy many indexes; `explain` says the same."""
+    driver = paged(HostDriver(), 128)
+    with loaded(opened(driver, memory=3500, cell_bytes=cell_bytes, host_indexes="auto")) as db:
+        (stratum,) = db.explain(QUERIES["triangles"]).strata
+        (rule,) = stratum.rules
+        (foreseen,) = rule.beyond
+        assert foreseen is (rule.in_cells if expects == "cells" else rule.in_pages)
+        found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
+        assert found == expected["triangles"] and way(report) == expects
+
+
+def test_a_value_larger_than_a_cell_is_read_in_place(expected: dict[str, set[Any]]) -> None:
+    for how, left in (("auto", False), ("cells", True)):
+        with forced(60), loaded(opened(paged(HostDriver(), 64), host_indexes=how)) as db:
+            found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
+            assert found == expected["triangles"]
+            assert (report.left is not None) == left == (report.in_pages is None)
+
+
+def test_pages_are_explained_and_told_of() -> None:
+    driver = paged(HostDriver(seed=5), 128)
+    with forced(None), loaded(in_pages(driver, memory=3500)) as db:
+        (stratum,) = db.explain(QUERIES["triangles"]).strata
+        (rule,) = stratum.rules
+        assert rule.left is None and rule.in_cells is None and rule.in_pages is not None
+        told = str(db.explain(QUERIES["triangles"]))
+        assert str(rule.in_pages) in told and "over the link" in told
+        facts = dict(db.explain(QUERIES["triangles"]).tree.find("rule")[0].facts)
+        assert facts["bytes planned to be read"] == rule.in_pages.planned > 0
+        profile = db.profile(QUERIES["triangles"])
+        facts = dict(profile.tree.find("rule")[0].facts)
+        assert facts["bytes read, by lists"] > 0 and facts["bytes copied to pages"] > 0
+        assert "over the link" in str(profile) and "copied to pages" in str(profile)
+
+
+def test_pages_stay_as_long_as_their_index(expected: dict[str, set[Any]]) -> None:
+    driver = paged(HostDriver(), 128)
+    with forced(1100), loaded(in_pages(driver)) as db:
+        copied = []
+        for _ in range(2):
+            found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
+            assert found == expected["triangles"] and report.in_pages is not None
+            copied.append(report.in_pages.copied)
+        assert copied[1] == report.in_pages.placed < copied[0]
+        db["E"] = [(1, 2), (2, 3), (1, 3)]
+        del report
+        assert set(db.query(QUERIES["triangles"]).fetchall()) == {(1, 2, 3)}
+        gc.collect()
+        if hasattr(driver, "virtual"):
+            (left,) = driver.virtual.ranges.values()
+            assert len(left) <= 1024  # four arrays
+    gc.collect()
+    if hasattr(driver, "virtual"):
+        assert not driver.virtual.ranges and not driver.virtual.handles
+
+
+def test_hot_pages_are_those_that_are_read_most() -> None:
+    """A hub that every list leads to: of the room for few pages its list has one."""
+    rows = [(x, 500) for x in range(400)] + [(500, y) for y in range(600, 632)]
+    driver = paged(HostDriver(), 128)
+    with forced(1200), in_pages(driver) as db:
+        db["E"] = rows
+        db["F"] = rows
+        text = "p(x, z) <- E(x, y), F(y, z)."
+        assert len(db.query(text)) == 400 * 32
+        profile = dict(db.profile(text).tree.find("rule")[0].facts)
+        # Of the lists below 500, of 128 bytes, each was read 400 times: not over the link.
+        assert profile["bytes read, by lists"] < 400 * 128
+
+
+# -------------------------------------------------------------------------------------- faults
+
+
+def test_without_room_on_the_host_a_rule_runs_in_cells(expected: dict[str, set[Any]]) -> None:
+    driver = paged(HostDriver(), 128)
+    driver.virtual.fail_after[False] = 3
+    with forced(1100), loaded(in_pages(driver)) as db:
+        found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
+        assert found == expected["triangles"] and way(report) == "cells"
+        assert not driver.virtual.ranges or db._workspace.device.in_place._kept
+        driver.virtual.fail_after.clear()
+        found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
+        assert found == expected["triangles"] and way(report) == "pages"
+
+
+@pytest.mark.parametrize("after", [0, 3])
+def test_pages_that_find_no_room_on_the_device_leave_the_rule_to_the_cpu(
+    after: int, expected: dict[str, set[Any]]
+) -> None:
+    driver = paged(HostDriver(), 128)
+    driver.virtual.fail_after[True] = after
+    with forced(1100), loaded(in_pages(driver)) as db:
+        found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
+        assert found == expected["triangles"] and report.left is not None
+        assert_given_back(driver)
+        driver.virtual.fail_after.clear()
+        found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
+        assert found == expected["triangles"] and way(report) == "pages"
+
+
+# --------------------------------------------------------------------------------------- pages
+
+
+def test_pages_keep_what_is_written_wherever_they_lie() -> None:
+    rng, memory = random.Random(5), HostMemory(64)
+    pages = VirtualPages(memory, 1000, copy, array, partial(HostCopied, HostDriver().copies, 0))
+    data = np.arange(1000, dtype=np.uint8)
+    pages.write(0, data[:504])
+    pages.write(504, data[504:])
+    there = pages.array(8, 123, "i8")
+    for _ in range(20):
+        wanted = rng.sample(range(16), rng.randint(0, 16))
+        pages.place(wanted)
+        assert pages.placed == set(wanted)
+        assert memory.held == 64 * len(wanted)
+        assert there.get().tolist() == data.view("i8")[1:124].tolist()
+        if rng.random() < 0.5:
+            memory.fail_after[True] = memory.made[True] + rng.randint(0, 3)
+            before = pages.placed
+            try:
+                pages.place(range(16))
+            except MemoryError:
+                assert pages.placed == before and memory.held == 64 * len(before)
+            memory.fail_after.clear()
+            assert there.get().tolist() == data.view("i8")[1:124].tolist()
+    pages.close()
+    assert not memory.ranges and not memory.handles
