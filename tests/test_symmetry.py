@@ -7,6 +7,7 @@ where it would not be worth it, so that small graphs go through it too.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from itertools import permutations
 from typing import Any
@@ -26,6 +27,7 @@ from gdatalog.planner import items as body
 from gdatalog.planner.automorphisms import Symmetries, literals_of
 from gdatalog.planner.edges import comparison
 from gdatalog.planner.items import AtomItem, Equation, Item, NotItem
+from gdatalog.storage.graph import Graph
 from gdatalog.storage.relation import Relation
 from tests.corners import CORNERS
 from tests.draw_patterns import Pattern, drawn_pattern
@@ -438,3 +440,33 @@ def test_rewriting_is_switched_in_one_place() -> None:
     """These tests reach what they force by its name."""
     assert rules.one_of_each is symmetry.one_of_each
     assert build.in_degree_order is symmetry.in_degree_order
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    ends=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=120),
+    both_ways=st.booleans(),
+    scale=st.sampled_from([1, 10**12]),
+)
+def test_degrees_of_a_graph(ends: list[tuple[int, int]], both_ways: bool, scale: int) -> None:
+    """They are those of the ranked rows, under any test; and the skew is that of the edges."""
+    rows = {(a * scale, b * scale) for a, b in ends}
+    rows |= {(b, a) for a, b in rows} if both_ways else set()
+    keys = np.array(sorted(rows), dtype=np.int64).reshape(-1, 2)
+    with gd.connect(device="cpu") as db:
+        db["E"] = {"a": keys[:, 0], "b": keys[:, 1]}
+        graph = db["E"]._relation.statistics.graph
+        assert isinstance(graph, Graph)
+        labels = graph.ranking().labels.tolist()
+        for op in (None, "<", "<=", ">", ">=", "!="):
+            tests = () if op is None else ((0, op, 1),)
+            ranked = graph.ranked(tests)
+            for column in (0, 1):
+                wanted = np.bincount(ranked[column], minlength=len(labels))
+                assert graph.degrees(column, tests).tolist() == wanted.tolist()
+        edges = {(min(row), max(row)) for row in rows if row[0] != row[1]}
+        rank = {key: at for at, key in enumerate(labels)}
+        by_key = Counter(a for a, _ in edges)
+        by_degree = Counter(min(rank[a], rank[b]) for a, b in edges)
+        pairs = [sum(n * n for n in counts.values()) for counts in (by_key, by_degree)]
+        assert graph.skew == (pairs[0] / pairs[1] if edges else 1.0)

@@ -9,7 +9,7 @@ Above 300 lines, for what these ways share is much.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from time import perf_counter
 from types import MappingProxyType
@@ -29,6 +29,7 @@ from gdatalog.engine.derived import (
 )
 from gdatalog.engine.device import CPU, HOST, Device, row_tests
 from gdatalog.engine.growing import Growing
+from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.ledger import RuleRound, RuleRun, StratumTold
 from gdatalog.engine.narrowing import narrowed
@@ -208,7 +209,10 @@ class StratumRun:
                 least,
             )
 
-        with context.limits.watch.work("planning", self.called(rule)), spending("planning"):
+        # Statistics of rows that lie here are no part of what a device holds.
+        here = nullcontext() if context.device is CPU else on_the_host(context.limits)
+        work = context.limits.watch.work("planning", self.called(rule))
+        with here, work, spending("planning"):
             least = self._least_scanned()
             plan = planned(least) if least is not None else None
             scans = context.tuning.index_scans

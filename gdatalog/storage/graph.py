@@ -37,10 +37,17 @@ SAMPLE = 64  # rows that tell most of the time whether a graph is symmetric
 class Ranking:
     """The vertices of a graph in ascending order of their degrees' powers of two, then of keys."""
 
-    __slots__ = ("__weakref__", "_least", "_ranks", "_vertices", "labels")
+    __slots__ = (
+        "__weakref__", "_least", "_ranks", "_vertices",
+        "degrees", "labels", "loops", "pairs_by_key",
+    )  # fmt: skip
 
     def __init__(self, left: Array, right: Array) -> None:
-        """`left` and `right` are the edges, each once, in one direction or the other."""
+        """`left` and `right` are the edges, each once, in one direction or the other.
+
+        `degrees`, `loops`: of each rank, and the ranks that have one. `pairs_by_key`: the pairs of
+        two edges with one left end.
+        """
         low, high = _range(left, right)
         size = high - low + 1
         self._least = low
@@ -48,24 +55,31 @@ class Ranking:
         if size > DENSE * max(1, len(left)):
             self._vertices = sorted_set(np.concatenate([left, right]))
             size = len(self._vertices)
-        degrees = np.zeros(size, dtype=np.int64)
+        up, down = np.zeros((2, size), dtype=np.int64)
+        looped = [np.empty(0, dtype=np.int64)]
 
-        def counted(some: Array, others: Array) -> Array:
+        def counted(some: Array, others: Array) -> tuple[Array, Array, Array]:
             first, second = self._places(some), self._places(others)
-            found: Array = np.bincount(first, minlength=size)
-            found += np.bincount(second, minlength=size)
-            found[first[first == second]] -= 1  # a loop makes one neighbour
-            return found
+            counts = (np.bincount(places, minlength=size) for places in (first, second))
+            return (*counts, first[first == second])
 
-        for found in _of_pieces(counted, left, right, size):
-            degrees += found
-        self._order(degrees, np.promote_types(left.dtype, right.dtype))
+        for firsts, seconds, same in _of_pieces(counted, left, right, size):
+            up += firsts
+            down += seconds
+            looped.append(same)
+        loops = np.concatenate(looped)
+        up[loops] -= 1  # a loop makes one neighbour
+        self.pairs_by_key = _pairs(up)
+        up += down
+        self._order(up, np.promote_types(left.dtype, right.dtype))
+        self.loops = self._ranks[loops]
 
     @staticmethod
     def of_degrees(vertices: Array, degrees: Array) -> Ranking:
         """Of vertices in ascending order, each of which has so many neighbours."""
         ranking = Ranking.__new__(Ranking)
         ranking._least, ranking._vertices = 0, vertices
+        ranking.loops, ranking.pairs_by_key = np.empty(0, dtype=np.int32), 0.0
         ranking._order(degrees, vertices.dtype)
         return ranking
 
@@ -82,6 +96,7 @@ class Ranking:
         self._ranks[places] = np.arange(len(places), dtype=np.int32)
         keys = places + self._least if self._vertices is None else self._vertices[places]
         self.labels: Array = keys.astype(dtype)
+        self.degrees: Array = _narrow(degrees[places])
 
     def _places(self, keys: Array) -> Array:
         if self._vertices is not None:
@@ -95,13 +110,13 @@ class Ranking:
     @property
     def nbytes(self) -> int:
         own = 0 if self._vertices is None else self._vertices.nbytes
-        return self.labels.nbytes + self._ranks.nbytes + own
+        return self.labels.nbytes + self._ranks.nbytes + self.degrees.nbytes + own
 
 
 class Graph:
     """What is known of a relation's rows as edges; each found out when it is first asked for."""
 
-    __slots__ = ("_in_files", "_loops", "_mirrored", "_ranking", "_skew", "_store", "_symmetric")
+    __slots__ = ("_higher", "_in_files", "_loops", "_mirrored", "_ranking", "_store", "_symmetric")
 
     def __init__(self, store: RowStore) -> None:
         """`store` has a relation's rows, which are sorted when the edges are first looked at."""
@@ -111,7 +126,7 @@ class Graph:
         self._symmetric: bool | None = None
         self._loops: bool | None = None
         self._ranking: Ranking | None = None
-        self._skew: float | None = None
+        self._higher: Array | None = None
 
     @property
     def left(self) -> Array:
@@ -202,23 +217,22 @@ class Graph:
 
         That is about how much longer it takes to look for cliques.
         """
-        if self._skew is None:
-            count = len(self.ranking().labels)
-            by_key, by_degree = np.zeros((2, count), dtype=np.int64)
+        by_degree = _pairs(self._higher_neighbours())
+        return self.ranking().pairs_by_key / by_degree if by_degree else 1.0
 
-            def counted(a: Array, b: Array) -> Columns:
-                apart = a != b
-                return (
-                    np.bincount(a[apart], minlength=count),
-                    np.bincount(np.minimum(a, b)[apart], minlength=count),
-                )
-
-            for one, other in self._of_ranked(counted):
-                by_key += one
-                by_degree += other
-            pairs = [float((out.astype(np.float64) ** 2).sum()) for out in (by_key, by_degree)]
-            self._skew = pairs[0] / pairs[1] if pairs[1] else 1.0
-        return self._skew
+    def _higher_neighbours(self) -> Array:
+        """How many neighbours of higher rank each rank has."""
+        if self._higher is None:
+            ranking = self.ranking()
+            count = len(ranking.labels)
+            found = np.zeros(count, dtype=np.int64)
+            for some in self._of_ranked(
+                lambda a, b: np.bincount(np.minimum(a, b), minlength=count)
+            ):
+                found += some
+            found[ranking.loops] -= 1
+            self._higher = _narrow(found)
+        return self._higher
 
     def ranking(self) -> Ranking:
         if self._ranking is None:
@@ -273,17 +287,16 @@ class Graph:
 
     def degrees(self, column: int, tests: Sequence[tuple[int, str, int]]) -> Array:
         """In how many of the rows of `ranked` each rank stands in a column."""
-        count = len(self.ranking().labels)
-
-        def counted(a: Array, b: Array) -> Array:
-            found = np.zeros(count, dtype=np.int64)
-            for rows in _both_ways(a, b, tests):
-                found += np.bincount(rows[column], minlength=count)
-            return found
-
-        found = np.zeros(count, dtype=np.int64)
-        for some in self._of_ranked(counted):
-            found += some
+        ranking, higher = self.ranking(), self._higher_neighbours()
+        found = np.zeros(len(higher), dtype=np.int64)
+        if passes(-1 if column == 0 else 1, tests):
+            found += higher
+        if passes(1 if column == 0 else -1, tests):
+            found += ranking.degrees
+            found -= higher
+            found[ranking.loops] -= 1
+        if passes(0, tests):
+            found[ranking.loops] += 1
         return found
 
     def ranked(self, tests: Sequence[tuple[int, str, int]]) -> Columns:
@@ -309,7 +322,8 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        return 0 if self._ranking is None else self._ranking.nbytes
+        ranking = 0 if self._ranking is None else self._ranking.nbytes
+        return ranking + (0 if self._higher is None else self._higher.nbytes)
 
 
 def _stretches(left: Array, right: Array, least: int = 0) -> Iterator[Columns]:
@@ -327,6 +341,15 @@ def _of_pieces(
     most = watching().account.spare() // (PIECE * max(STRETCH, least))
     pieces = _stretches(left, right, least)
     return ahead(lambda rows: work(*rows), pieces, most > 1, min(most, cores()))
+
+
+def _pairs(counts: Array) -> float:
+    """The sum of squares."""
+    return float((counts.astype(np.float64) ** 2).sum())
+
+
+def _narrow(counts: Array) -> Array:
+    return counts.astype(np.int32) if int(counts.max(initial=0)) >> 31 == 0 else counts
 
 
 def _joined(parts: Iterable[Columns], dtypes: Sequence[npt.DTypeLike]) -> Columns:
