@@ -366,7 +366,7 @@ def test_one_gpu_beside_two(capsys: pytest.CaptureFixture[str]) -> None:
         db = gd.connect(device="cpu")
         drivers = [HostDriver(number=n) for n in range(1 + told["device"].count(","))]
         db._workspace.device = Group(drivers) if drivers[1:] else Gpu(drivers[0])
-        db._workspace.tune(shared_from=0, shared_inputs_from=0)
+        db._workspace.tune(shared_from=0, shared_inputs_from=0, shared_values_from=0)
         return db
 
     asked = ["--small", "--times", "1", "--only"]

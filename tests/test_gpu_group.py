@@ -95,8 +95,9 @@ def database(device: Group, pieces: float = 1.0) -> Iterator[gd.Database]:
     with gd.connect(device="cpu") as db, device.driver.use():
         db._workspace.device, db._workspace.why = device, "asked for"
         db._workspace.tune(
-            shared_from=0, shared_inputs_from=0, shared_piece=1000 / pieces, stamps_most=1 << 20
-        )
+            shared_from=0, shared_inputs_from=0, shared_values_from=0,
+            shared_piece=1000 / pieces, stamps_most=1 << 20,
+        )  # fmt: skip
         db._workspace.force(strategy="lftj")
         yield db
 
@@ -205,6 +206,20 @@ def test_little_work_stays_on_the_first() -> None:
         assert "cuda:1" not in explained and "\n│ on cuda:0\n" in explained
         assert explained.startswith("on cuda:0,1 (asked for), strategy lftj")
         assert device.others[0].driver.launches == 0  # type: ignore[attr-defined]
+
+
+def test_a_fixpoint_of_few_values_stays_on_the_first() -> None:
+    """Each tile follows one value, and so a device of idle tiles needs no help."""
+    device = group()
+    with database(device) as db:
+        db._workspace.tune(shared_values_from=50)
+        db["E"] = EDGES
+        assert answer(db, CLOSURE) == expected(CLOSURE)
+        assert device.others[0].driver.launches == 0  # type: ignore[attr-defined]
+        assert "a fixpoint for each x of p\n│ on cuda:0\n" in str(db.explain(CLOSURE))
+        db._workspace.tune(shared_values_from=40)
+        assert answer(db, CLOSURE) == expected(CLOSURE)
+        assert device.others[0].driver.launches > 0  # type: ignore[attr-defined]
 
 
 def test_an_explanation_says_what_is_shared() -> None:

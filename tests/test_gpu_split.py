@@ -71,6 +71,21 @@ def test_shapes(name: str) -> None:
     assert bool(followed) == (name not in elsewhere)
 
 
+@pytest.mark.parametrize("step", [1, -1], ids=["to greater values", "to smaller ones"])
+def test_the_values_that_lead_furthest_come_first(step: int) -> None:
+    device = Noted(HostDriver())
+    text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
+    with gdatalog.connect(device="cpu") as db:
+        db._workspace.device = device
+        db._workspace.force(split="always")
+        db["E"] = [(x, x + step) for x in range(40)]
+        assert db.query(text).fetchall() == [(40 * 41 // 2,)]
+        assert len(db.query(text.partition(" n(")[0] + " ?- p(x, y).")) == 40 * 41 // 2
+        assert len(device.walks._kernels) == 2
+        for source in device.walks._kernels:
+            assert ("u0 = ((total - 1) - u);" in source) == (step < 0)
+
+
 def test_a_few_values_that_lead_far_go_by_rounds() -> None:
     rows = [(x, x + 1) for x in range(40)]
     text = "p(x, y) <- E(x, y), x < $most. p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."

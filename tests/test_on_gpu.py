@@ -373,7 +373,9 @@ def both() -> Iterator[gd.Database]:
     if on_gpu.gpus() < 2:
         pytest.skip(f"needs two GPUs; there is {on_gpu.gpus()}")
     with gd.connect(device="cuda:0,1") as db:
-        db._workspace.tune(shared_from=0, shared_inputs_from=0, shared_piece=1e6)
+        db._workspace.tune(
+            shared_from=0, shared_inputs_from=0, shared_values_from=0, shared_piece=1e6
+        )
         yield db
 
 

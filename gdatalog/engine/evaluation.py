@@ -44,9 +44,11 @@ from gdatalog.engine.strata import (
     run,
     run_stratum,
 )
+from gdatalog.engine.stratum import atoms as atoms_of
 from gdatalog.engine.texts import NO_FACTS, Facts
 from gdatalog.errors import Caution
 from gdatalog.parser.syntax import Atom, Param
+from gdatalog.plan.stratum import OnTheHost
 from gdatalog.planner.checked import Checked, Schema, Stratum
 from gdatalog.planner.counting import COUNTS
 from gdatalog.planner.walk import Node, walk
@@ -169,8 +171,7 @@ class Evaluation:
             if stratum.relations[0] in self._known:
                 continue
             if stratum.relations in counting:
-                reader = counting[stratum.relations]
-                self._known.update(run_stratum(reader, self.inputs()))
+                self._known.update(self._of_counts(counting[stratum.relations]))
                 continue
             found = self._recall(stratum) or self._follow(stratum)
             found = found or self._counted(stratum, strata, wanted, counting)
@@ -386,6 +387,21 @@ class Evaluation:
         counting.update(found.readers)
         self._counts.update(found.schemas)
         return found.relations
+
+    def _of_counts(self, reader: Stratum) -> Mapping[str, Relation]:
+        """What a stratum makes of how many rows others have. A few numbers are read on the CPU."""
+        inputs, context = self.inputs(), self.context
+        read = {
+            atom.name for rule in reader.rules if rule.body is not None for atom in atoms_of(rule)
+        }
+        few = context.tuning.device_from
+        if context.device is CPU or not read <= self._counts.keys():
+            return run_stratum(reader, inputs)
+        if any(self._known[name].length > few for name in read):
+            return run_stratum(reader, inputs)
+        ready = plan_stratum(reader, replace(inputs, context=replace(context, device=CPU)))
+        rewrites = (*ready.plan.rewrites, OnTheHost(context.device.name, numbers=True))
+        return run(replace(ready, plan=replace(ready.plan, rewrites=rewrites)))
 
     # ----------------------------------------------------------------------------------- facts
 

@@ -29,11 +29,12 @@ from gdatalog.errors import MemoryLimitError, Note
 from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.worklist import ListRoom
 from gdatalog.plan.effects import longest_first
-from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.splitting import Split, split_of, two_atoms_of
 from gdatalog.records import dataclass
 from gdatalog.spent import Costs, so_far
+from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -129,7 +130,24 @@ class Splits(StratumRun):
         members, tuning = context.device.members, context.tuning
         if len(members) < 2 or self.read_rows < tuning.shared_inputs_from:
             return None
+        if self._values_expected < tuning.shared_values_from:
+            return None
         return shared_by(members, OFTEN * self.read_rows, tuning)
+
+    @property
+    def _values_expected(self) -> float:
+        """How many values are expected to have rows before any recursion."""
+        found = 0.0
+        for name, column in self.columns.items():
+            found += sum(count_of(part) for part in self.inputs.seeds.get(name, ()))
+            plans = [self.plan(rule, first=True) for rule in self.rules[name]]
+            for join in (join for plan in plans for join in plan.joins):
+                output = join.outputs[column]
+                bound = output.name if isinstance(output, Slot) else None
+                levels = [step for step in join.steps if isinstance(step, Join)]
+                expected = [step.estimate for step in levels if step.variable == bound]
+                found += expected[0] if expected else join.cost
+        return found
 
     # ---------------------------------------------------------------------------------- seeds
 
@@ -327,19 +345,23 @@ class Splits(StratumRun):
         return None if task is None else self._follow(task)
 
     def counts(self) -> dict[str, tuple[Array, Array]] | None:
-        """Of each relation how many rows there are for each value: the values, and how many."""
+        """Of each relation how many rows there are for each value: the values, and how many. Where
+        these are few, they come to the host: what reads them is soon done there."""
         if all(group is None for group in self.groups.values()):
-            none = self.ops.xp.empty(0, dtype=self.ops.xp.int64)
+            none = np.empty(0, dtype=np.int64)
             return dict.fromkeys(self.stratum.relations, (none, none))
         record, started = self.record, (perf_counter(), so_far())
         task = self.task(self.groups, counts=True)
         if task is None or self._follow(task) is None:
             return None
         found = {}
+        few = len(task.values) <= self.context.tuning.device_from
+        values = brought(task.values) if few else task.values
         for at, name in enumerate(self.stratum.relations):
             counts = task.beside[f"counts_{at}"]
+            counts = brought(counts) if few else counts
             some = counts > 0
-            found[name] = task.values[some], counts[some]
+            found[name] = values[some], counts[some]
         rows = {name: int(counts.sum()) for name, (_, counts) in found.items()}
         self._tell(record, rows, task, started)
         return found

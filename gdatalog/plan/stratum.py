@@ -195,12 +195,16 @@ class LinearRule:
 
 @dataclass(frozen=True, slots=True)
 class OnTheHost:
-    """The relations of a recursion do not fit this device: the CPU runs it."""
+    """The relations of a recursion do not fit this device, or a rule reads only how many rows a
+    relation has, which are few numbers (`numbers`): the CPU runs it."""
 
     device: str
+    numbers: bool = False
 
     @property
     def reason(self) -> str:
+        if self.numbers:
+            return "it reads only how many rows there are"
         return f"its relations do not fit {self.device}"
 
     def __str__(self) -> str:

@@ -70,8 +70,9 @@ class Tuning:
     tiles_busy: int = 128  # larger ones if so many tiles have work
 
     # Joins and fixpoints on several devices.
-    shared_from: float = 1e7  # expected rows to look at, from which on several devices share them
-    shared_inputs_from: int = 20_000  # the same for the inputs of a partitioned fixpoint
+    shared_from: float = 5e7  # expected rows to look at, from which on several devices share them
+    shared_inputs_from: int = 100_000  # the same for the inputs of a partitioned fixpoint
+    shared_values_from: int = 50_000  # ... if so many values keep the tiles of all devices busy
     shared_piece: float = 2e9  # expected rows of one piece; each device has one at least
     shared_pieces: int = 8  # ... and so many at most
 

@@ -6,7 +6,9 @@
 Column x is passed on as it is, so each of its values is a fixpoint of its own. A tile has a list of
 the rows that it has found for its value (kernels/worklist.cuh), without that column: a row is a
 number, its other columns as digits. As many rows of the list as the tile has lanes are followed at
-once, each by a lane; where that leads into lists, the lanes share what is in all of them.
+once, each by a lane; where that leads into lists, the lanes share what is in all of them. Where
+every step goes to smaller values, the greatest values lead furthest: tiles begin with them, so that
+the last ones are soon done.
 
 What is handed over has the names that `worklist.py` gives it.
 """
@@ -18,6 +20,7 @@ from collections.abc import Sequence
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.plan.merge import Steps, merged
+from gdatalog.plan.nodes import Join, JoinPlan
 from gdatalog.printer.arguments import Argument, type_of
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.expressions import Unprintable
@@ -76,6 +79,7 @@ class _Printer:
         self.lists = lists
         self.counts = counts
         self.number = {listed.relation: at for at, listed in enumerate(lists)}
+        self.place = "u"  # of the value at hand
 
     def _argument(self, name: str, dtype: str, kind: str = "given") -> str:
         argument = Argument(name, type_of(dtype), kind)
@@ -101,7 +105,10 @@ class _Printer:
                 text.line("break")
             text.line("mark_task()")
             self.nest.commit()
-            text.line(f"own = {self.at(values, 'u')}")
+            if all(_falls(rule.join) for rule in rules):
+                self.place = text.name("u")
+                text.line(f"{self.place} = total - 1 - u")
+            text.line(f"own = {self.at(values, self.place)}")
             for at in range(len(self.lists)):
                 self._begin(at)
             self._follow(rules, parts)
@@ -123,8 +130,8 @@ class _Printer:
         text, name = self.nest.text, f"{what}_{at}"
         starts, row = self._argument(f"{name}_starts", "int64"), text.name("i")
         low, high = text.name("l"), text.name("h")
-        text.line(f"{low} = {self.at(starts, 'u')}")
-        text.line(f"{high} = {self.at(starts, 'u + 1')}")
+        text.line(f"{low} = {self.at(starts, self.place)}")
+        text.line(f"{high} = {self.at(starts, f'{self.place} + 1')}")
         with text.block(f"for {row} in lanes({low}, {high})"):
             others = zip(self.lists[at].others, dtypes, strict=True)
             columns = [self._argument(f"{name}_{column}", dtype) for column, dtype in others]
@@ -183,7 +190,7 @@ class _Printer:
         if self.counts:
             counts = self.nest.arguments.result(f"counts_{at}", "int64")
             with text.block("if leads()"):
-                text.line(f"put({counts}, u, n_{at} - first_{at})")
+                text.line(f"put({counts}, {self.place}, n_{at} - first_{at})")
         else:
             row = text.name("j")
             with text.block(f"for {row} in lanes(first_{at}, n_{at})"):
@@ -201,3 +208,10 @@ class _Printer:
         for place, dtype in enumerate(dtypes):
             self.nest.arguments.output(f"out{place}", dtype)
         self.nest.text.line(f"emit({', '.join(columns)})")
+
+
+def _falls(join: JoinPlan) -> bool:
+    """Whether a recursive join finds only smaller values than those of the row that it is given."""
+    assert join.given is not None
+    cuts = [cut for step in join.steps if isinstance(step, Join) for cut in step.cuts]
+    return any(cut.op in ("<", "<=") and cut.bound in join.given.slots for cut in cuts)

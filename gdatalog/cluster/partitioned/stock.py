@@ -134,7 +134,7 @@ class Stock:
 
     def room(self) -> tuple[int, int]:
         """The memory that a call has on any worker, and how many run at once."""
-        info = self.pool.info.values()
+        info = self.pool.recent_info.values()
         room = [room_of(each["memory_limit"] or UNLIMITED) / each["nthreads"] for each in info]
         return int(min(room, default=UNLIMITED)), sum(each["nthreads"] for each in info) or 1
 

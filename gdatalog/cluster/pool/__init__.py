@@ -50,6 +50,7 @@ class Pool:
         self.connection = connection
         self.placing = Placing(connection.client)
         self._threads: tuple[float, dict[str, int]] = 0.0, {}
+        self._info: tuple[float, Mapping[str, Mapping[str, Any]]] = 0.0, {}
 
     def place(
         self,
@@ -142,7 +143,14 @@ class Pool:
             workers_of(self.connection.client)
             found = workers_told(self.connection.client)
             if found:
+                self._info = monotonic(), found
                 return found
+
+    @property
+    def recent_info(self) -> Mapping[str, Mapping[str, Any]]:
+        """The same as it was a moment ago, for who asks often: it takes some milliseconds."""
+        when, found = self._info
+        return found if found and monotonic() - when <= SOON else self.info
 
     @property
     def memory(self) -> list[int]:
