@@ -14,7 +14,12 @@ from hypothesis import given, settings
 import gdatalog
 from gdatalog import cpu_ops
 from gdatalog.account import Account
+from gdatalog.codegen.native import Bound
+from gdatalog.engine.growing import Growing
+from gdatalog.engine.marks import Marks
 from gdatalog.engine.sorted_rows import SortedRows
+from gdatalog.executors.fresh import ENDLESS, FreshWorker
+from gdatalog.executors.lftj import DONE, FULL
 from gdatalog.executors.spilled_groups import SpilledGroups
 from gdatalog.storage import spill as spilling
 from gdatalog.storage.external import merged_runs, sort_spilled, trie_of
@@ -325,3 +330,54 @@ def test_new_rows_among_those_in_files(seed: int) -> None:
             assert found == sorted(known)
     finally:
         watch.account = before
+
+
+def test_marks_lie_in_a_file_where_memory_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    spill = Spill(least=0, short=0)
+    monkeypatch.setattr(watching(), "account", Account(1 << 10, spill))
+    made = Growing(("a", "b"), ("int", "int"), cpu_ops, spare=lambda: 1 << 10)
+    rows = np.stack(np.divmod(np.arange(0, 40_000, 2), 200))
+    assert made.add((rows[0], rows[1]), 20_000).length == 20_000
+    assert isinstance(made.known, Marks) and is_spilled(made.known.words)
+    assert made.known.nbytes == 0 and spill.written >= 5000
+    rows = np.stack(np.divmod(np.arange(40_000), 200))
+    assert made.add((rows[0], rows[1]), 40_000).length == 20_000
+    assert made.full().rows[0].sum() == rows[0].sum()
+
+
+def test_no_marks_in_a_file_that_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room is reserved: a page of a mapping that has none would end the process."""
+
+    def full(*_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    spill = always()
+    words = spill.zeros(1000, np.int64)
+    words[5] = 7
+    assert words.sum() == 7 and is_spilled(words)
+    monkeypatch.setattr(spilling.os, "posix_fallocate", full, raising=False)
+    with pytest.raises(gdatalog.MemoryLimitError, match="No space left"):
+        spill.zeros(1000, np.int64)
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+def test_loops_charge_the_blocks_that_they_hold(spilled: bool) -> None:
+    account = Account(1 << 30, always() if spilled else None)
+    state, control = np.zeros(16, dtype=np.int64), np.zeros(16, dtype=np.int64)
+    kept = [4096, 8192, 3, 5000]
+
+    def call(out: Any, *_: Any) -> int:
+        held = sum(c.nbytes for block in worker.rows or () for c in block if not spilled)
+        assert account.held["blocks"] == held + out.nbytes
+        state[4] = kept.pop(0)
+        out[: state[4]] = 1
+        return FULL if kept else DONE
+
+    arrays = {"out": np.zeros(0, dtype=np.int32), "state": state, "control": control}
+    worker = FreshWorker(Bound(call, arrays), ["out"], [], state, control, ENDLESS)
+    worker.account, worker.rows = account, Blocks(account)
+    worker.begin()
+    worker.run()
+    assert worker.error is None and worker.status == DONE
+    assert sum(len(block[0]) for block in worker.take_rows()) == 4096 + 8192 + 3 + 5000
+    assert account.held["blocks"] == account.total == 0

@@ -3,7 +3,8 @@
 What tells new rows is chosen by how many there are, and changes as they grow:
 
 - sorted runs (`sorted_rows.py`): for few rows, rows of any width, and any device;
-- a bit for each row that there could be (`marks.py`), where that has room;
+- a bit for each row that there could be (`marks.py`), where that has room, or in a file if rows are
+  many among those that there could be;
 - a hash set (`hashed.py`), for rows that are few among those that there could be.
 
 The last two can be tested and set by the threads of compiled loops while they run.
@@ -34,6 +35,7 @@ from gdatalog.storage.spill import Blocks
 from gdatalog.values import TypeName
 from gdatalog.watching import watching, working_space
 
+FILE_EACH = 64  # bytes of marks in a file for each row: each page that is touched marks many
 AT_ONCE = 1 << 20  # rows that are told to something else
 SHARE = 16  # a hash set grows fourfold where that takes such a part of the spare memory at the most
 # Rows that are compared with those that are known at a time, at most and at least.
@@ -235,10 +237,13 @@ class Growing:
         marks, slots = Marks.bytes_for(space), Hashed.bytes_for(count)
         cheap = marks <= max(tuning.bitmap_bytes, tuning.bitmap_bytes_each * count, slots)
         wanted = cheap if self.telling == "auto" else self.telling == "marks"
+        spill = watching().account.spill
         if self.telling != "sort" and marks <= spare and wanted:
-            return Marks(space)
+            return Marks(space, spill if spill is not None and spill.always else None)
         if self.telling in ("auto", "hash") and slots <= spare and hashing:
             return Hashed(space, count)
+        if spill is not None and self.telling in ("auto", "marks") and marks <= FILE_EACH * count:
+            return Marks(space, spill)
         return self.known if isinstance(self.known, SortedRows) else self._sorted()
 
     def _sorted(self) -> SortedRows:

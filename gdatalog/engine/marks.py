@@ -1,7 +1,7 @@
 """A set of rows as one bit for each row that there could be, which threads may set at a time.
 
 The loops test and set a bit by an atomic operation. Here whole columns are tested and set, by one
-thread, between the runs of the loops.
+thread, between the runs of the loops. Marks that memory has no room for lie in a mapped file.
 """
 
 from __future__ import annotations
@@ -10,16 +10,21 @@ import numpy as np
 
 from gdatalog.engine.keyspace import KeySpace
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
 
 
 class Marks:
     """Rows of a space; bit k & 63 of word k >> 6 is that of the row whose number is k."""
 
-    def __init__(self, space: KeySpace) -> None:
+    def __init__(self, space: KeySpace, spill: Spill | None = None) -> None:
+        """`spill`: where the marks lie, if not in memory."""
         self.space = space
+        length = (space.size + 63) >> 6
         # Pages that hold no mark are never touched, so they take no memory.
-        self.words: Array = np.zeros((space.size + 63) >> 6, dtype=np.int64)
+        self.words: Array = (
+            np.zeros(length, dtype=np.int64) if spill is None else spill.zeros(length, np.int64)
+        )
         # What loops are given of it.
         self.arguments = {"marks": self.words, "space": np.array(space.bounds, dtype=np.int64)}
 
@@ -29,7 +34,7 @@ class Marks:
 
     @property
     def nbytes(self) -> int:
-        return self.words.nbytes
+        return held_bytes(self.words)
 
     def rows(self) -> Columns:
         """All rows, sorted."""

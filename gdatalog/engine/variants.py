@@ -407,9 +407,8 @@ class Variant:
             self.looked += tried - before
             limits.look(LOOPS_TURN + tried - before)
             before = tried
+            table.take(loops.taken())
             if rows:
-                table.take(loops.taken())
-                limits.charge("blocks", 0)
                 limits.charge(self.plan.relation, table.nbytes)
             if status == DONE:
                 self._tell(loops, did, tried, rows, perf_counter() - began)

@@ -73,6 +73,7 @@ class FreshWorker:
     room: int = 0  # of the next block
     rows: Blocks | None = None
     account: Account = field(default_factory=Account)
+    charged: int = 0  # bytes
     kept: int = 0  # rows, since it began
     status: int = DONE
     error: BaseException | None = None
@@ -102,9 +103,10 @@ class FreshWorker:
             if room == 0:
                 self.status = CROWDED
                 return
+            width = sum(arrays[name].itemsize for name in self.outputs)
             if len(arrays[self.outputs[0]]) < room:
-                width = sum(arrays[name].itemsize for name in self.outputs)
-                self.account.add("blocks", room * width)
+                self._let_go_of_outputs()
+                self._charge(room * width)
                 for name in self.outputs:
                     call.set(name, np.empty(room, dtype=arrays[name].dtype))
             state[2], state[4] = room, 0
@@ -116,7 +118,6 @@ class FreshWorker:
                 self.clear()  # loops that ended early left marks
             if self.status != FULL:
                 return
-            width = sum(arrays[name].itemsize for name in self.outputs)
             most = max(lftj.FIRST_ROOM, min(MOST_ROOM, self.account.spare() // (SHARE * width)))
             self.room = min(2 * self.room, most)
 
@@ -125,18 +126,34 @@ class FreshWorker:
         self.share -= kept
         self.kept += kept
         arrays = self.call.arrays
-        few = 2 * kept < len(arrays[self.outputs[0]])
+        room = len(arrays[self.outputs[0]])
         block = tuple(arrays[name][:kept] for name in self.outputs)
-        if few:
+        if 2 * kept < room:
             block = tuple(column.copy() for column in block)
         else:
-            for name in self.outputs:
-                self.call.set(name, arrays[name][:0])
+            self._let_go_of_outputs()
         assert self.rows is not None
-        before = self.rows.held + sum(column.nbytes for column in block)
         self.rows.add(block)
-        if self.rows.held < before:  # they lie in files now
-            self.account.add("blocks", self.rows.held - before)
+        self._charge(sum(arrays[name].nbytes for name in self.outputs))
+
+    def _let_go_of_outputs(self) -> None:
+        arrays = self.call.arrays
+        for name in self.outputs:
+            self.call.set(name, np.empty(0, dtype=arrays[name].dtype))
+
+    def _charge(self, outputs: int) -> None:
+        """Charges the rows that are kept, and so many bytes of the block that is filled."""
+        held = outputs + (0 if self.rows is None else self.rows.held)
+        change, self.charged = held - self.charged, held
+        self.account.add("blocks", change)
+
+    def take_rows(self) -> list[Block]:
+        """The rows that were kept, which are not charged any more. A short block serves again."""
+        if any(self.call.arrays[name].nbytes > LARGE for name in self.outputs):
+            self._let_go_of_outputs()
+        blocks = [] if self.rows is None else self.rows.take()
+        self._charge(0)
+        return blocks
 
     def clear(self) -> None:
         for argument in self.scratch:
@@ -324,8 +341,7 @@ class Loops:
 
     def taken(self) -> list[Block]:
         """The rows that have come since this was asked last."""
-        workers = [worker.rows for worker in self.workers if worker.rows is not None]
-        return [block for rows in workers for block in rows.take()]
+        return [block for worker in self.workers for block in worker.take_rows()]
 
     def counts(self) -> tuple[int, int]:
         """How many rows have come since `begin`, and how many for the first time."""

@@ -73,6 +73,18 @@ class Spill:
             rows.append(block)
         return rows.finish()
 
+    def zeros(self, length: int, dtype: Any) -> Array:
+        """An array of zeros in a file, which can be changed in place."""
+        dtype = np.dtype(dtype)
+        size = length * dtype.itemsize
+        try:
+            self.count(size)
+            with _unnamed(self.folder) as file:
+                _reserve(file, size)
+                return _mapped(file, dtype, length, writable=True)
+        except OSError as error:
+            raise self.failed(error) from error
+
     def count(self, written: int) -> None:
         """So many bytes are about to be written; raises if the disk is almost full."""
         with self._lock:
@@ -200,16 +212,17 @@ class _Mapping:
 
     __slots__ = ("__array_interface__", "__weakref__")
 
-    def __init__(self, file: Any, dtype: np.dtype[Any], length: int) -> None:
+    def __init__(self, file: Any, dtype: np.dtype[Any], length: int, writable: bool) -> None:
         size = length * dtype.itemsize
         libc = _libc()
-        address = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
+        access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        address = libc.mmap(None, size, access, mmap.MAP_SHARED, file.fileno(), 0)
         if address in (None, ctypes.c_void_p(-1).value):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
         weakref.finalize(self, libc.munmap, address, size).atexit = False
         self.__array_interface__ = {
-            "data": (address, True), "shape": (length,), "typestr": dtype.str, "version": 3,
+            "data": (address, not writable), "shape": (length,), "typestr": dtype.str, "version": 3,
         }  # fmt: skip
 
 
@@ -224,10 +237,24 @@ def _libc() -> Any:
     return libc
 
 
-def _mapped(file: Any, dtype: np.dtype[Any], length: int) -> Array:
+def _mapped(file: Any, dtype: np.dtype[Any], length: int, writable: bool = False) -> Array:
     if os.name == "posix":
-        return np.asarray(_Mapping(file, dtype, length))
-    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype, length)
+        return np.asarray(_Mapping(file, dtype, length, writable))
+    access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=access), dtype, length)
+
+
+def _reserve(file: Any, size: int) -> None:
+    """Makes an empty file so long, all zeros. The disk has room for all of it from now on: if a
+    page of a mapping had none, the process would end."""
+    reserve = getattr(os, "posix_fallocate", None)
+    if reserve is not None:
+        reserve(file.fileno(), 0, size)
+        return
+    zeros = bytes(BUFFER)
+    for start in range(0, size, BUFFER):
+        file.write(zeros[: size - start])
+    file.flush()
 
 
 def _unnamed(folder: str) -> Any:
