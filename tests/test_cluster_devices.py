@@ -190,3 +190,5 @@ def test_fewer_pieces_for_gpus() -> None:
         join = replace(join, cost=1e12)
         counts = [len(Cutting(join, tries, None, 2, gpus).all()) for gpus in (False, True)]
         assert 3 * counts[1] < counts[0]
+        join = replace(join, cost=3e7)
+        assert len(Cutting(join, tries, None, 2, True).all()) == 2  # each GPU has one launch

@@ -6,6 +6,7 @@ The host's own tests of kernels, `test_gpu_*.py`, run there too: `on_gpu.py`.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -395,22 +396,22 @@ def test_two_gpus_give_what_one_gives(both: gd.Database, db: gd.Database, text: 
         each["E"] = GRAPH
         each._workspace.force(strategy="lftj")
     assert sorted(both.query(text).fetchall()) == sorted(db.query(text).fetchall())
-    told = str(both.profile(text))
+    told = re.sub(r"[\s│]+", " ", str(both.profile(text)))  # lines may end anywhere
     assert "on cuda:0 (" in told and "cuda:1 (" in told
 
 
 def test_what_fills_one_gpu_is_an_error_and_the_next_query_works(both: gd.Database) -> None:
+    """The copies of tries are there; what is left does not hold the rows."""
     both["E"] = GRAPH
     both._workspace.force(strategy="lftj")
-    count = both.query(SHARED[0]).fetchall()
+    found = sorted(both.query(SHARED[1]).fetchall())
     other = both._workspace.device.others[0].driver
     with other.use():
         pool = other.xp.get_default_memory_pool()
-        both._workspace.device.copies[other.name].let_go()
         pool.free_all_blocks()
-        pool.set_limit(size=pool.used_bytes() + 1024)
+        pool.set_limit(size=pool.total_bytes())
     with pytest.raises(gd.DeviceError, match="cuda:1 has no memory left"):
-        both.query(SHARED[0])
+        both.query(SHARED[1])
     with other.use():
         pool.set_limit(size=0)
-    assert both.query(SHARED[0]).fetchall() == count
+    assert sorted(both.query(SHARED[1]).fetchall()) == found

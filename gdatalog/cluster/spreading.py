@@ -106,7 +106,7 @@ class Spreading:
         for what in ("answers", "aggregates"):
             context.limits.charge(what, 0)
         seconds = perf_counter() - began
-        context.ledger.done_by(len(self.pool.workers))
+        context.ledger.done_by(len(self.pool.threads))
         if report is not None:
             report.rows += derived.count if isinstance(derived, Blocks) else derived[1]
             report.seconds += seconds
@@ -189,7 +189,7 @@ class Spreading:
     def _done(self, splits: Splits, found: Found | None) -> Found | None:
         """What workers have found, if they have."""
         if found is not None:
-            splits.context.ledger.done_by(len(self.pool.workers))
+            splits.context.ledger.done_by(len(self.pool.threads))
         return found
 
     def close(self) -> None:
