@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 import gdatalog as gd
 from gdatalog.engine.depth import form_of_bag, form_of_rows
 from gdatalog.engine.device import CPU, Cpu
+from gdatalog.executors.loop_run import LoopRun
 from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.sums import Sums
@@ -22,7 +23,7 @@ from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.fresh import Fresh
 from gdatalog.printer.layouts import layouts_of
 from gdatalog.printer.leaves import Rows
-from gdatalog.printer.module import Printed, print_plan
+from gdatalog.printer.module import print_plan
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Lookup
 from tests import test_plans
@@ -132,9 +133,9 @@ class _Tiled(Cpu):
     def tile(self, knobs: Any) -> int:
         return self.count
 
-    def follow(self, printed: Printed, *rest: Any) -> list[list[Any]]:
-        self.sources.append(loops_of(printed).source)
-        return [[] for _ in rest[6]]
+    def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> list[list[Any]]:
+        self.sources.append(loops_of(run.printed).source)
+        return [[] for _ in rooms]
 
 
 def recursion(tiles: tuple[int, ...] = (1, 32)) -> Iterator[Source]:

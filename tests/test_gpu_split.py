@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
+from gdatalog.executors.loop_run import LoopRun
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.tiles import TILES
@@ -35,9 +36,9 @@ followed: list[str] = []
 class Noted(Gpu):
     """What was followed is noted."""
 
-    def follow(self, printed: object, *rest: object) -> list[list[walk.Block]]:  # type: ignore[override]
-        followed.append(printed.shape)  # type: ignore[attr-defined]
-        return super().follow(printed, *rest)  # type: ignore[arg-type]
+    def follow(self, run: LoopRun, *rest: Any) -> list[list[walk.Block]]:
+        followed.append(run.printed.shape)
+        return super().follow(run, *rest)
 
 
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
@@ -118,8 +119,8 @@ class Watched(Noted):
 
     polled = 0
 
-    def follow(self, printed: object, *rest: Any) -> list[list[walk.Block]]:  # type: ignore[override]
-        limits = rest[2]
+    def follow(self, run: LoopRun, *rest: Any) -> list[list[walk.Block]]:
+        limits = run.limits
         ask = limits.poll
 
         def poll() -> None:
@@ -130,7 +131,7 @@ class Watched(Noted):
 
         limits.poll, self.driver.polls = poll, 100  # type: ignore[attr-defined]
         try:
-            return super().follow(printed, *rest)
+            return super().follow(run, *rest)
         finally:
             limits.poll, self.driver.polls = ask, 0  # type: ignore[attr-defined]
 

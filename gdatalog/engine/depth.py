@@ -22,6 +22,7 @@ from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.lftj import COUNTS, Block, GiveUp
+from gdatalog.executors.loop_run import LoopRun
 from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot
 from gdatalog.plan.placement import Shared
@@ -201,18 +202,18 @@ class Nest:
         try:
             given = {f"new{at}": column for at, column in enumerate(self.given)}
             counts = counts_of(self.printed)
-            found = context.device.walk(
+            run = LoopRun(
                 self.printed,
                 self.tries,
                 context.scope,
                 context.limits,
                 told,
                 context.knobs,
-                wanted,
                 {**given, **self.marks, **counts},
                 self.join.cost,
                 None if wanted is not None else self.shared,
             )
+            found = context.device.walk(run, wanted)
             self.seen = counted(self.printed, [self.join], counts)
             return found
         except MemoryLimitError:

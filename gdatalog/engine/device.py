@@ -16,6 +16,7 @@ from gdatalog.engine.budget import LARGEST_CHUNK
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.lftj import Block, GiveUp, run_nest
 from gdatalog.executors.limits import Limits
+from gdatalog.executors.loop_run import LoopRun
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.worklist import ListRoom, run_split
 from gdatalog.plan.nodes import RulePlan, TrieRef
@@ -82,40 +83,12 @@ class Device(Protocol):
         """Compiling a join's loops pays from so many expected rows on."""
         ...
 
-    def walk(
-        self,
-        printed: Printed,
-        tries: Sequence[Trie],
-        scope: Any,
-        limits: Limits,
-        told: str,
-        knobs: Knobs,
-        wanted: int | None,
-        beside: Mapping[str, Any],
-        rows: float,
-        shared: Shared | None = None,
-    ) -> list[Block]:
-        """Compiles printed loops, if need be, and runs them.
-
-        `told`: what of, for messages. `beside`: arguments that are neither of tries nor of the
-        plan, by name: arrays of the device. `rows`: how many are expected to be looked at.
-        `shared`: how its members run them together; without, the first one does.
-        """
+    def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
+        """Compiles printed loops, if need be, and runs them; `wanted`: how many rows are enough."""
         ...
 
     def follow(
-        self,
-        printed: Printed,
-        tries: Sequence[Trie],
-        scope: Any,
-        limits: Limits,
-        told: str,
-        knobs: Knobs,
-        beside: Mapping[str, Any],
-        rooms: Sequence[ListRoom],
-        first: int | None,
-        rows: float,
-        shared: Shared | None = None,
+        self, run: LoopRun, rooms: Sequence[ListRoom], first: int | None
     ) -> list[list[Block]]:
         """The same for a fixpoint that splits: gives each relation's rows.
 
@@ -201,39 +174,31 @@ class Cpu:
     def tile(self, knobs: Knobs) -> int:
         return 0
 
-    def walk(
-        self,
-        printed: Printed,
-        tries: Sequence[Trie],
-        scope: Any,
-        limits: Limits,
-        told: str,
-        knobs: Knobs,
-        wanted: int | None,
-        beside: Mapping[str, Any],
-        rows: float,
-        shared: Shared | None = None,
-    ) -> list[Block]:
-        function = compiled_function(printed, limits, told, rows)
-        return run_nest(function, printed, tries, scope, limits, knobs.workers, wanted, beside)
+    def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
+        return run_nest(
+            compiled_function(run.printed, run.limits, run.told, run.rows),
+            run.printed,
+            run.tries,
+            run.scope,
+            run.limits,
+            run.knobs.workers,
+            wanted,
+            run.beside,
+        )
 
     def follow(
-        self,
-        printed: Printed,
-        tries: Sequence[Trie],
-        scope: Any,
-        limits: Limits,
-        told: str,
-        knobs: Knobs,
-        beside: Mapping[str, Any],
-        rooms: Sequence[ListRoom],
-        first: int | None,
-        rows: float,
-        shared: Shared | None = None,
+        self, run: LoopRun, rooms: Sequence[ListRoom], first: int | None
     ) -> list[list[Block]]:
-        function = compiled_function(printed, limits, told, rows)
         return run_split(
-            function, printed, tries, scope, limits, knobs.workers, beside, rooms, first
+            compiled_function(run.printed, run.limits, run.told, run.rows),
+            run.printed,
+            run.tries,
+            run.scope,
+            run.limits,
+            run.knobs.workers,
+            run.beside,
+            rooms,
+            first,
         )
 
     def together(

@@ -27,6 +27,7 @@ from gdatalog.engine.spans import limits_of, narrow, spans_of, stamps_for
 from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.errors import MemoryLimitError, Note
 from gdatalog.executors.lftj import GiveUp
+from gdatalog.executors.loop_run import LoopRun
 from gdatalog.executors.worklist import ListRoom
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
@@ -373,7 +374,7 @@ class Splits(StratumRun):
             # Of a single value nobody knows how far it is.
             total = len(task.values) if len(task.values) > 1 else None
             with limits.watch.work("joining", self.name, total, "values"):
-                found = context.device.follow(
+                run = LoopRun(
                     task.run,
                     task.tries,
                     context.scope,
@@ -381,11 +382,10 @@ class Splits(StratumRun):
                     self.name,
                     context.knobs,
                     task.beside,
-                    task.rooms,
-                    context.force_chunk,
                     OFTEN * sum(trie.total for trie in task.tries),
                     self.shared,
                 )
+                found = context.device.follow(run, task.rooms, context.force_chunk)
         except GiveUp:
             return None
         except MemoryLimitError as error:

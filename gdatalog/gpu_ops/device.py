@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from gdatalog.executors.limits import Limits
+from gdatalog.executors.loop_run import LoopRun
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.kept import Kept
 from gdatalog.gpu_ops.paged import Paged
@@ -18,7 +19,6 @@ from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.slicing import Sizes
 from gdatalog.printer.expressions import printable
-from gdatalog.printer.module import Printed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -98,58 +98,32 @@ class Gpu:
     def tile(self, knobs: Any) -> int:
         return int(knobs.tile) or TILES[-1]
 
-    def walk(
-        self,
-        printed: Printed,
-        tries: Sequence[Trie],
-        scope: Any,
-        limits: Limits,
-        told: str,
-        knobs: Any,
-        wanted: int | None,
-        beside: Mapping[str, Any],
-        rows: float,
-        shared: Shared | None = None,
-    ) -> list[Block]:
+    def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
         """A plan's rows, depth-first."""
-        return self.walks.run(printed, tries, scope, limits, told, wanted, beside)
+        return self.walked(run, wanted, WHOLE)
 
-    def follow(
-        self,
-        printed: Printed,
-        tries: Sequence[Trie],
-        scope: Any,
-        limits: Limits,
-        told: str,
-        knobs: Any,
-        beside: Mapping[str, Any],
-        rooms: Sequence[Any],
-        first: int | None,
-        rows: float,
-        shared: Shared | None = None,
-    ) -> list[list[Block]]:
+    def walked(self, run: LoopRun, wanted: int | None, part: Part) -> list[Block]:
+        """The same, of a part of the units."""
+        return self.walks.run(
+            run.printed, run.tries, run.scope, run.limits, run.told, wanted, run.beside, part=part
+        )
+
+    def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> list[list[Block]]:
         """A partitioned fixpoint's rows: a tile has a list and marks for one value at a time."""
-        return self.followed(printed, tries, scope, limits, told, beside, rooms, WHOLE)
+        return self.followed(run, rooms, WHOLE)
 
-    def followed(
-        self,
-        printed: Printed,
-        tries: Sequence[Trie],
-        scope: Any,
-        limits: Limits,
-        told: str,
-        beside: Mapping[str, Any],
-        rooms: Sequence[Any],
-        part: Part,
-    ) -> list[list[Block]]:
+    def followed(self, run: LoopRun, rooms: Sequence[Any], part: Part) -> list[list[Block]]:
         """The same, of a part of its values.
 
         Of several relations each row has the number first, and columns for the widest.
         """
+        printed = run.printed
         own: dict[str, int] = {}
         for at, room in enumerate(rooms):
             own |= {f"list_{at}": room.stamps, f"seen_{at}": (room.stamps + 31) // 32}
-        blocks = self.walks.run(printed, tries, scope, limits, told, None, beside, own, part)
+        blocks = self.walks.run(
+            printed, run.tries, run.scope, run.limits, run.told, None, run.beside, own, part
+        )
         if not printed.outputs:
             return [[] for _ in rooms]
         if len(rooms) == 1:

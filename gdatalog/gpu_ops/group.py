@@ -19,6 +19,7 @@ from typing import Any, TypeGuard
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.lftj import COUNTS
 from gdatalog.executors.limits import Limits
+from gdatalog.executors.loop_run import LoopRun
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.helpers import Copies, Found, Helper, Pieces, Stopped
@@ -26,6 +27,7 @@ from gdatalog.gpu_ops.walk import Block, Part
 from gdatalog.hands import Task, begun
 from gdatalog.plan.placement import Shared
 from gdatalog.printer.module import Printed
+from gdatalog.records import replace
 from gdatalog.storage.trie import Trie
 
 PATIENCE = 0.005  # seconds between two looks at whether the call is to stop
@@ -53,71 +55,26 @@ class Group(Gpu):
     def members(self) -> tuple[str, ...]:
         return (self.driver.name, *(gpu.name for gpu in self.others))
 
-    def walk(
-        self,
-        printed: Printed,
-        tries: Sequence[Trie],
-        scope: Any,
-        limits: Limits,
-        told: str,
-        knobs: Any,
-        wanted: int | None,
-        beside: Mapping[str, Any],
-        rows: float,
-        shared: Shared | None = None,
-    ) -> list[Block]:
+    def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
         """A plan's rows, depth-first, by all GPUs if they are to share it."""
-        own = super().walk
-        if shared is None or not printed.parallel:
-            return own(printed, tries, scope, limits, told, knobs, wanted, beside, rows)
-        constants = printed.expressions.arguments(scope)
+        if run.shared is None or not run.printed.parallel:
+            return super().walk(run, wanted)
 
-        def run(
-            gpu: Gpu,
-            tries: Sequence[Trie],
-            beside: Mapping[str, Any],
-            limits: Limits,
-            part: Part,
-        ) -> Found:
-            found = gpu.walks.run(
-                printed, tries, constants, limits, told, wanted, beside, part=part
-            )
-            return [found]
+        def piece(gpu: Gpu, run: LoopRun, part: Part) -> Found:
+            return [gpu.walked(run, wanted, part)]
 
-        (found,) = self._share(run, shared, printed, tries, beside, limits)
+        (found,) = self._share_loops(piece, run, run.shared)
         return found
 
-    def follow(
-        self,
-        printed: Printed,
-        tries: Sequence[Trie],
-        scope: Any,
-        limits: Limits,
-        told: str,
-        knobs: Any,
-        beside: Mapping[str, Any],
-        rooms: Sequence[Any],
-        first: int | None,
-        rows: float,
-        shared: Shared | None = None,
-    ) -> Found:
+    def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> Found:
         """The rows of a partitioned fixpoint, by all GPUs if they are to share it."""
-        if shared is None:
-            return super().follow(
-                printed, tries, scope, limits, told, knobs, beside, rooms, first, rows
-            )
-        constants = printed.expressions.arguments(scope)
+        if run.shared is None:
+            return super().follow(run, rooms, first)
 
-        def run(
-            gpu: Gpu,
-            tries: Sequence[Trie],
-            beside: Mapping[str, Any],
-            limits: Limits,
-            part: Part,
-        ) -> Found:
-            return gpu.followed(printed, tries, constants, limits, told, beside, rooms, part)
+        def piece(gpu: Gpu, run: LoopRun, part: Part) -> Found:
+            return gpu.followed(run, rooms, part)
 
-        return self._share(run, shared, printed, tries, beside, limits)
+        return self._share_loops(piece, run, run.shared)
 
     def together(
         self,
@@ -153,6 +110,19 @@ class Group(Gpu):
         while self._under_way:
             self._under_way[-1].wait()
             self._under_way.pop()
+
+    def _share_loops(
+        self, piece: Callable[[Gpu, LoopRun, Part], Found], run: LoopRun, shared: Shared
+    ) -> Found:
+        """What all pieces of printed loops give."""
+        run = replace(run, scope=run.printed.expressions.arguments(run.scope))
+
+        def one(
+            gpu: Gpu, tries: Sequence[Trie], beside: Mapping[str, Any], limits: Limits, part: Part
+        ) -> Found:
+            return piece(gpu, replace(run, tries=tries, beside=beside, limits=limits), part)
+
+        return self._share(one, shared, run.printed, run.tries, run.beside, run.limits)
 
     def _share(
         self,

@@ -1,0 +1,31 @@
+"""Printed loops and all that they are run with: what a device's `walk` and `follow` are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.placement import Shared
+from gdatalog.records import dataclass
+from gdatalog.storage.trie import Trie
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRun:
+    """One run of printed loops over tries.
+
+    `told`: what of, for messages. `beside`: arguments that are neither of tries nor of the plan, by
+    name: arrays of the device. `rows`: how many are expected to be looked at. `shared`: how the
+    members of a device run them together; without, the first one does.
+    """
+
+    printed: Any
+    tries: Sequence[Trie]
+    scope: Any
+    limits: Limits
+    told: str
+    knobs: Any
+    beside: Mapping[str, Any]
+    rows: float
+    shared: Shared | None = None
