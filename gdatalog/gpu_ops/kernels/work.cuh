@@ -31,6 +31,9 @@
 #include "tile.cuh"
 
 enum { SHORTEST_PAUSE = 64, LONGEST_PAUSE = 1000000 };  // nanoseconds between looks at the queue
+// Looks at what others do, before a task is late: few, for the queue serves a few tasks a
+// microsecond.
+enum { LOOKS = 2 };
 
 // Which units a launch has.
 struct Units {
@@ -192,22 +195,25 @@ DEVICE void give_back(Tile<N> t, C control, R ring, i64 capacity, Task task) {
     }
 }
 
-// How many tasks are to be made of what lies ahead: as many as other tiles wait for, beside those
-// that are queued, and one for itself, at most `pieces`; 0 if nobody waits. `pieces` if the launch
-// is to stop. A limit of 0 says `pieces` always. Else the tile looks at what others do when `limit`
-// ticks have passed since it `asked`: a queue serves a few tasks a microsecond, so what nobody
-// waits for is not shared. All lanes of the tile get one answer, by the first one's clock.
+// How many tasks are to be made of what lies ahead, of one that began at that time (`ticks()`).
+// `pieces` if it has taken `limit`, or the launch is to stop; after a good while as many as others
+// wait for, beside those that are queued, and one for itself; 0 if nobody does. A limit of 0 says
+// `pieces` always. All lanes of the tile get one answer, by the first one's clock. `asked`: when
+// this was last asked, for looking at what others do takes longer than at the clock; at first
+// `began`.
 template <int N, class C>
-DEVICE int late(Tile<N> t, C control, i64& asked, i64 limit, i64 pieces) {
+DEVICE int late(Tile<N> t, C control, i64 began, i64& asked, i64 limit, i64 pieces) {
     if (limit == 0) return (int)pieces;
     int wanted = 0;
     if (t.rank == 0) {
         const i64 now = ticks();
-        if (now - asked >= limit) {
+        if (now - asked >= limit / LOOKS) {
             asked = now;
-            const i64 waiting = load_relaxed(control, IDLE) - queue_size(control);
-            wanted = waiting <= 0 ? 0 : waiting < pieces ? (int)waiting + 1 : (int)pieces;
-            if (stopping(control)) wanted = (int)pieces;
+            wanted = (int)pieces;
+            if (now - began < limit && !stopping(control)) {
+                const i64 waiting = load_relaxed(control, IDLE) - queue_size(control);
+                if (waiting < pieces) wanted = waiting > 0 ? (int)waiting + 1 : 0;
+            }
         }
     }
     return from_rank(t, wanted, 0);
