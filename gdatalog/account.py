@@ -154,6 +154,24 @@ class Account:
                 self._total = sum(self.held.values())
 
     @contextmanager
+    def other_limit(self, memory: int) -> Iterator[None]:
+        """Within, so many bytes may be held, which are not all of the memory that the limit is of.
+        What is charged within is given back at the end."""
+        with self._lock:
+            before, own, peak = dict(self.held), self.memory, self.peak
+            self.memory = memory
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.held.clear()
+                self.held.update(before)
+                self._total = sum(self.held.values())
+                self.memory = own
+                self.peak = max(peak, self.peak if own is None else min(self.peak, own))
+                self.high = self._total
+
+    @contextmanager
     def restoring(self, *errors: type[BaseException]) -> Iterator[None]:
         """If one of these errors ends the block, whatever it charged is given back."""
         with self._lock:

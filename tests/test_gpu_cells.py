@@ -326,26 +326,47 @@ SAME = "sg(x, y) <- E(p, x), E(p, y). sg(x, y) <- E(a, x), sg(a, b), E(b, y)."
 LEFT = "on the CPU: its relations do not fit cuda:0"
 
 
+BEYOND = "its relations do not fit cuda:0: some lie in the host's memory"
+
+
+@pytest.mark.parametrize("strategy", ["auto", "levelwise"])
 @pytest.mark.parametrize("text", [CLOSURE, SAME])
 @pytest.mark.parametrize("foreseen", [True, False])
-def test_a_recursion_that_does_not_fit_is_the_cpus(
-    text: str, foreseen: bool, monkeypatch: pytest.MonkeyPatch
+def test_a_recursion_that_does_not_fit_lies_in_the_hosts_memory(
+    text: str, foreseen: bool, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By what its indexes are expected to take, or when the device has no room any more."""
     text += f" ?- {text[:2]}(x, y)."
     with loaded(gd.connect(device="cpu")) as db:
         expected = set(db.query(text).fetchall())
-    with loaded(opened(HostDriver())) as db:
+    driver = HostDriver()
+    with loaded(opened(driver, strategy, memory=1 << 20 if foreseen else 9000)) as db:
+        db._workspace.tune(device_from=0, bitmap_rounds_from=0)
         if foreseen:
             monkeypatch.setattr(fixpoint, "too_large", lambda *_: True)
-        else:
-            monkeypatch.setattr(db._workspace.device, "trie", _no_memory)
         explained = db.explain(text)
-        assert (LEFT in str(explained)) == foreseen
-        if foreseen:
-            assert all(
-                dict(r.facts).get("device", "cpu") == "cpu" for r in explained.tree.find("rule")
-            )
+        assert (BEYOND in str(explained)) == foreseen
+        profile = db.profile(text)
+        assert BEYOND in str(profile) and LEFT not in str(profile)
+        assert profile.peak <= (1 << 20 if foreseen else 9000)
+        if hasattr(driver, "beyonds"):
+            assert driver.beyonds == 1 and driver.room is None
+        answer = db.query(text)
+        assert answer._relation.store.here and answer._relation.store.elsewhere is None
+        assert set(answer.fetchall()) == expected
+        assert db._workspace.device.kept.nbytes == 0
+        assert set(db.query("t(x, z) <- E(x, y), E(y, z), x < 3.").fetchall())
+
+
+@pytest.mark.parametrize("text", [CLOSURE, SAME])
+def test_a_recursion_that_the_host_has_no_pages_for_is_the_cpus(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text += f" ?- {text[:2]}(x, y)."
+    with loaded(gd.connect(device="cpu")) as db:
+        expected = set(db.query(text).fetchall())
+    with loaded(opened(HostDriver())) as db:
+        monkeypatch.setattr(db._workspace.device, "trie", _no_memory)
         profile = db.profile(text)
         assert LEFT in str(profile)
         places = [dict(r.facts) for r in profile.tree.find("rule")]

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
+from gdatalog.engine import fixpoint
 from gdatalog.engine.ledger import RuleRun
+from gdatalog.gpu_ops.overflow import LARGE, SMALL, Overflow
 from gdatalog.gpu_ops.virtual_pages import VirtualPages
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler
@@ -130,6 +132,23 @@ def test_joins_in_pages(query: str, strategy: str, expected: dict[str, set[Any]]
         if hasattr(driver, "virtual"):
             assert 0 < told.placed <= 1100 and told.placed < told.size
             assert driver.virtual.made[True] > 0
+
+
+def run_beyond(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+    """The same, of recursions that do not fit."""
+    driver = HostDriver(seed=number % 17)
+    memory = (4000, 40_000, 1 << 20)[number % 3]
+    with pytest.MonkeyPatch.context() as patch, opened(driver, "auto", memory=memory) as db:
+        patch.setattr(fixpoint, "too_large", lambda *_: True)
+        db._workspace.tune(device_from=0, bitmap_rounds_from=0)
+        return oracle.answers(db, text, data, defined)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(recursive_programs())
+def test_recursions_beyond_the_device(drawn: Drawn) -> None:
+    oracle.agrees_in(run_beyond, drawn)
 
 
 # ------------------------------------------------------------------------------------- choices
@@ -271,3 +290,28 @@ def test_pages_keep_what_is_written_wherever_they_lie() -> None:
             assert there.get().tolist() == data.view("i8")[1:124].tolist()
     pages.close()
     assert not memory.ranges and not memory.handles
+
+
+# ------------------------------------------------------------------------ arrays of the host's
+
+
+def test_large_arrays_go_to_the_host_where_half_of_the_room_is_taken() -> None:
+    used, room = [1000], 100 * SMALL
+
+    def allocate(size: int) -> str:
+        if full and size >= SMALL:
+            raise MemoryError
+        used[0] += size
+        return "device"
+
+    full = False
+    overflow = Overflow(allocate, lambda _: "host", lambda: used[0], room)
+    assert overflow.left == room
+    assert overflow(room // LARGE + 1) == "host"
+    found = [overflow(10 * SMALL) for _ in range(7)]
+    assert found == ["device"] * 5 + ["host"] * 2
+    assert overflow(SMALL - 1) == "device" and overflow.left < room // 2
+    used[0] = 0
+    full = True
+    assert overflow(2 * SMALL) == "host"
+    assert overflow.moved == room // LARGE + 1 + 22 * SMALL

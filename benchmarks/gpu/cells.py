@@ -6,10 +6,11 @@
 Rules whose indexes do not fit run in cells or read them in place, by what is expected to take less
 of the link; `--way` forces one. An R-MAT graph is made on the machine. Triangles, K4 and P3 are
 counted with all of the GPU's memory, and again with `memory_limit` at a share of what that query
-held. The answers are compared before anything is timed. Of each side the best time counts. The
-second may take as long as the query in memory divided by 0.3, or as long as the link takes for the
-bytes that are copied, or read in place, whichever is longer; the link is measured by copies through
-pinned buffers, as cells use them.
+held. So are the rows of a closure and of a same generation, over a smaller graph: these relations
+have about as many rows as there are pairs of vertices. The answers are compared before anything is
+timed. Of each side the best time counts. The second may take as long as the query in memory divided
+by 0.3, or as long as the link takes for the bytes that are copied, or read in place, whichever is
+longer; the link is measured by copies through pinned buffers, as cells use them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,12 @@ LINK, LINK_TIMES = 1 << 28, 8  # bytes of a copy by which the link is measured, 
 SMALL, SMALL_LINK = 400, 1 << 12
 
 Connect = Callable[..., gd.Database]
-WORKS = {"triangles": clique(3).rule(), "K4": clique(4).rule(), "P3": P3.rule()}
+JOINS = {"triangles": clique(3).rule(), "K4": clique(4).rule(), "P3": P3.rule()}
+RECURSIONS = {
+    "closure": "tc(x, y) <- E(x, y). tc(x, z) <- tc(x, y), E(y, z). ?- tc(x, y).",
+    "same generation": "sg(x, y) <- E(p, x), E(p, y). sg(x, y) <- E(a, x), sg(a, b), E(b, y). "
+    "?- sg(x, y).",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ class Told:
     read: int
     paged: int
     left: bool  # to the CPU
+    beyond: bool  # with relations in the host's memory
 
     @property
     def moved(self) -> int:
@@ -60,7 +67,7 @@ class Told:
     def __str__(self) -> str:
         if self.left:
             return "on the CPU"
-        told = []
+        told = ["with relations in the host's memory"] if self.beyond else []
         if self.cells:
             told.append(f"in {self.cells:,} cells ({self.skipped:,} skipped)")
         if self.read or self.paged:
@@ -105,20 +112,27 @@ def told_of(db: gd.Database, text: str) -> Told:
         )
     }
     left = any(fact.get("device") == "cpu" for fact in facts)
-    return Told(profile.peak, *sums.values(), left)
+    return Told(profile.peak, *sums.values(), left, "lie in the host's memory" in str(profile))
 
 
 def seconds_of(db: gd.Database, text: str) -> tuple[int, float]:
+    """How many rows a recursion gives, or what a join counts."""
     started = perf_counter()
-    ((count,),) = db.query(text).fetchall()
-    return int(count), perf_counter() - started
+    found = db.query(text)
+    count = int(found.fetchall()[0][0]) if text in JOINS.values() else len(found)
+    return count, perf_counter() - started
 
 
 def compared(
-    name: str, data: dict[str, Any], connect: Connect, share: float, times: int, link: float
+    name: str,
+    text: str,
+    data: dict[str, Any],
+    connect: Connect,
+    share: float,
+    times: int,
+    link: float,
 ) -> bool:
-    """Whether the answers are the same, and cells as fast as is asked for."""
-    text = WORKS[name]
+    """Whether the answers are the same, and come as fast as is asked for."""
     with closing(connect()) as db:
         db["E"] = data
         whole, _ = seconds_of(db, text)
@@ -147,6 +161,7 @@ def compared(
 def main(arguments: Sequence[str] | None = None, connect: Connect = gd.connect) -> int:
     parser = ArgumentParser(prog="python -m benchmarks.gpu.cells", description=__doc__)
     parser.add_argument("--edges", type=int, default=100_000_000)
+    parser.add_argument("--recursive", type=int, default=200_000, help="edges, for recursions")
     parser.add_argument("--rises", action="store_true", help="each edge once, not both ways")
     parser.add_argument("--share", type=float, default=0.1, help="of the memory; default: 0.1")
     parser.add_argument("--times", type=int, default=3)
@@ -166,11 +181,16 @@ def main(arguments: Sequence[str] | None = None, connect: Connect = gd.connect) 
             link = bandwidth(db, SMALL_LINK if told.small else LINK)
             print(f"on {db.device}, {format_bytes(int(link))}/s to the device")
             driver = db._workspace.device.driver  # type: ignore[attr-defined]
-            name, data = graph(SMALL if told.small else told.edges, told.rises, driver.xp)
-            driver.relief()
-        print(name, flush=True)
-        works = [name for name in WORKS if told.only in name]
-        met = [compared(name, data, opened, told.share, told.times, link) for name in works]
+            met = []
+            for works, edges in ((JOINS, told.edges), (RECURSIONS, told.recursive)):
+                chosen = {name: text for name, text in works.items() if told.only in name}
+                if not chosen:
+                    continue
+                name, data = graph(SMALL if told.small else edges, told.rises, driver.xp)
+                driver.relief()
+                print(name, flush=True)
+                for work, text in chosen.items():
+                    met.append(compared(work, text, data, opened, told.share, told.times, link))
     except Error as reason:
         print(f"cannot be measured here: {reason}", file=sys.stderr)
         return 2

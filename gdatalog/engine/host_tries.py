@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from weakref import WeakKeyDictionary
 
 from gdatalog.account import Account, default_limit
 from gdatalog.engine.asking import memory_asked
@@ -14,7 +15,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.plan.cells import needed, orders, roots
 from gdatalog.plan.nodes import Constant, Expr, JoinPlan, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.schedule import schedule
-from gdatalog.plan.slicing import Schedule, Sizes, Slice, Turn, Use
+from gdatalog.plan.slicing import Numbers, Schedule, Sizes, Slice, Turn, Use
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.slices import sizes_of
@@ -25,6 +26,10 @@ SURELY = 1 << 24  # bytes for which any device has room
 # Of what a device has for a rule: the rest is for scratch, and for rows and groups if there are
 # any. Twice the room takes a quarter of the cells.
 SLICES, SLICES_ALONE = 0.6, 0.9
+
+
+# What slices of tries take, which is not computed again for each query.
+_SIZES: WeakKeyDictionary[Trie, tuple[Numbers, Numbers]] = WeakKeyDictionary()
 
 
 def too_large(
@@ -94,8 +99,10 @@ class HostTries:
                 if ref in self.of:
                     continue
                 trie = self.of[ref] = self.sources.trie_of(ref)
-                if trie.levels and id(trie) not in self.sizes:
-                    self.sizes[id(trie)] = Sizes(trie.levels[0].values, *sizes_of(trie))
+                if trie.levels:
+                    if trie not in _SIZES:
+                        _SIZES[trie] = sizes_of(trie)
+                    self.sizes[id(trie)] = Sizes(trie.levels[0].values, *_SIZES[trie])
 
     @property
     def by_index(self) -> dict[Hashable, Trie]:

@@ -20,6 +20,7 @@ from gdatalog.gpu_ops.compile_error import compile_error
 from gdatalog.gpu_ops.cupy_copies import CupyCopied, CupyCopier, NoMemory, is_cudas, telling
 from gdatalog.gpu_ops.driver import Kernel, Pages, Resources
 from gdatalog.gpu_ops.kernel_cache import import_cupy
+from gdatalog.gpu_ops.overflow import Overflow
 from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
 from gdatalog.gpu_ops.virtual_pages import WORD, PinnedPages, VirtualPages
 
@@ -101,6 +102,7 @@ class CupyDriver:
         self._virtual: VirtualMemory | None = None
         self._looked = False  # whether there is virtual memory
         self._words: Any = None  # the kernel that copies words
+        self._overflow: Overflow | None = None
         with self.use():
             device = self.xp.cuda.Device(number)
             found = device.attributes
@@ -185,8 +187,29 @@ class CupyDriver:
         length = -(-size // WORD)
         self._words(self._at(source, length, "u8", None), self._at(target, length, "u8", None))
 
+    @contextmanager
+    def beyond(self, room: int) -> Iterator[None]:
+        cuda = self.xp.cuda
+        before, used = self._overflow, self.xp.get_default_memory_pool().used_bytes
+        self._overflow = found = Overflow(cuda.get_allocator(), self._on_host, used, room)
+        try:
+            with cuda.using_allocator(found):
+                yield
+        finally:
+            self._overflow = before
+
+    def _on_host(self, size: int) -> Any:
+        """Memory of the host, as CuPy's arrays hold it."""
+        pages, cuda = self.pages(size), self.xp.cuda
+        memory = cuda.UnownedMemory(pages.array(0, size, "u1").data.ptr, size, pages, self.number)
+        return cuda.MemoryPointer(memory, 0)
+
     def free_memory(self) -> int:
         """What the GPU has free, and what CuPy's pool has taken and does not use."""
+        left = None if self._overflow is None else self._overflow.left
+        return self._free_memory() if left is None else min(left, self._free_memory())
+
+    def _free_memory(self) -> int:
         pool = self.xp.get_default_memory_pool()
         free = int(self.xp.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
         most = int(pool.get_limit())

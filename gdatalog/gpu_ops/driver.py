@@ -146,6 +146,11 @@ class Driver(Protocol):
         """A range of so many bytes, all of it in the host's memory at first."""
         ...
 
+    def beyond(self, room: int) -> AbstractContextManager[None]:
+        """Within, large arrays lie in the host's memory where `room` bytes of the device have no
+        place for them, and half of these are for what comes and goes."""
+        ...
+
     def free_memory(self) -> int:
         """Bytes that could be taken now."""
         ...
