@@ -299,9 +299,8 @@ def test_rows_of_kernels_go_to_the_host(
 ) -> None:
     """Blocks of a pool that is drained again and again; of equal rows one stays."""
     monkeypatch.setattr(walk._Launch, "_affordable_bytes", lambda _: 1000)
-    monkeypatch.setattr(walk, "BLOCK_ROWS", 8)  # so that many tiles at once fill them too
     device = Gpu(HostDriver(blocks=1))
-    device.walks.tuning = replace(device.walks.tuning, pool_rows=1)
+    device.walks.tuning = replace(device.walks.tuning, pool_rows=1, blocks=1)
     with forced(1 << 20), loaded(opened(device.driver, "lftj")) as db:
         db._workspace.device = device
         rows = db.query(QUERIES[query])
