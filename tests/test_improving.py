@@ -305,6 +305,19 @@ def test_sparse_groups_are_numbered(in_place: list[str]) -> None:
     assert in_place == ["d"]
 
 
+def test_best_values_beyond_the_memory_limit(in_place: list[str]) -> None:
+    text = "d(x, y, min(1)) <- e(x, y). d(x, z, min(n + 1)) <- d(x, y, n), e(y, z)."
+    count = 1000
+    with gdatalog.connect(device="cpu", memory_limit="4MiB") as db:
+        db["e"] = np.stack([np.arange(count), np.arange(1, count + 1)], axis=1)
+        db._workspace.force(strategy="lftj")
+        found = db.query(text).df()
+        assert db._workspace.spill is not None and db._workspace.spill.written > 0
+    assert len(found) == count * (count + 1) // 2 > (4 << 20) // 12
+    assert in_place
+    assert (found["y"] - found["x"] == found.iloc[:, 2]).all()
+
+
 def test_more_entries_than_there_is_room_for(not_compiled: None) -> None:
     """Groups that improve again and again leave entries behind, which are cleared away."""
     count = 40

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 import gdatalog
 from gdatalog import cpu_ops
 from gdatalog.account import Account
+from gdatalog.codegen.helpers.improving import KNOWN
 from gdatalog.codegen.native import Bound
+from gdatalog.cpu_ops.best_values import BestValues
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.marks import Marks
 from gdatalog.engine.sorted_rows import SortedRows
@@ -381,3 +383,26 @@ def test_loops_charge_the_blocks_that_they_hold(spilled: bool) -> None:
     assert worker.error is None and worker.status == DONE
     assert sum(len(block[0]) for block in worker.take_rows()) == 4096 + 8192 + 3 + 5000
     assert account.held["blocks"] == account.total == 0
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_arrays_of_best_values_in_files(numbered: bool) -> None:
+    seeds, costs = np.array([7, 3]), np.array([5, 6])
+    found = []
+    for spill in (None, always()):
+        values = BestValues(seeds, costs, 10, ordered=True, numbered=numbered, spill=spill)
+        count = 4 if numbered else 10
+        values.arrays["where"][:count:2] = 0
+        values.arrays["best"][:count] = np.arange(count)
+        if numbered:
+            values.arrays["codes"][:count] = [9, 2, 5, 4]
+            values.queue[KNOWN] = count
+            values.grow(spill)
+            assert len(values.arrays["best"]) == 20
+        assert is_spilled(values.arrays["best"]) == (spill is not None)
+        parts = list(values.values())
+        found.append(sorted((int(c), int(v)) for part in parts for c, v in zip(*part, strict=True)))
+    assert found[0] == found[1]
+    assert found[0] == (
+        [(2, 1), (4, 3), (5, 2), (9, 0)] if numbered else [(c, c) for c in range(0, 10, 2)]
+    )

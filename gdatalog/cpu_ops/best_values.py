@@ -1,10 +1,14 @@
 """The arrays in which compiled loops keep the best value of each group, and who waits.
 
 What stands in them is told in `codegen/helpers/improving.py`. A group has a code; where there are
-few codes, a code is the group's number, else groups are numbered as they come.
+few codes, a code is the group's number, else groups are numbered as they come. Arrays that memory
+has no room for lie in files, which are changed in place.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -21,20 +25,31 @@ from gdatalog.codegen.helpers.improving import (
     WATCHED,
     WORST,
 )
+from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
 
 SPARE = 1 << 30  # entries of groups that wait, beside one for each group
 BYTES = 8 + 1 + 4 + 2 * (4 + 4)  # of a group, at the least
+NUMBERED = 8 + 16  # of a group that is numbered, beside them
+AT_ONCE = 1 << 18  # groups that are taken out at a time
 
 
 class BestValues:
     """`costs` of seeds, by `codes` of groups; less is better.
 
     `room`: how many groups there is room for; where groups are not `numbered`, all codes there are.
+    `spill`: where the arrays lie, if not in memory.
     """
 
     def __init__(
-        self, codes: Array, costs: Array, room: int, *, ordered: bool, numbered: bool = False
+        self,
+        codes: Array,
+        costs: Array,
+        room: int,
+        *,
+        ordered: bool,
+        numbered: bool = False,
+        spill: Spill | None = None,
     ) -> None:
         self.numbered = numbered
         self.watched = not ordered
@@ -44,25 +59,41 @@ class BestValues:
         self.codes = codes
         self.costs = costs
         self.arrays: dict[str, Array] = {"queue": self.queue}
-        self._make(max(room, 1))
+        self._make(max(room, 1), spill)
 
-    def _make(self, room: int) -> None:
+    @staticmethod
+    def bytes_for(room: int, numbered: bool) -> int:
+        return (BYTES + (NUMBERED if numbered else 0)) * room
+
+    def _make(self, room: int, spill: Spill | None) -> None:
         """Arrays for so many groups, with what is in those that are there."""
         old = self.arrays
         pool = room + min(room, SPARE) + 1
+
+        def filled(length: int, value: int, dtype: Any) -> Array:
+            if spill is None:
+                return np.full(length, value, dtype=dtype)
+            array = spill.zeros(length, dtype)
+            if value:
+                array[:] = value
+            return array
+
+        def empty(length: int, dtype: Any) -> Array:
+            return np.empty(length, dtype=dtype) if spill is None else spill.zeros(length, dtype)
+
         fresh: dict[str, Array] = {
-            "best": np.full(room, WORST, dtype=np.int64),
-            "where": np.full(room, ABSENT, dtype=np.int8),
-            "touched": np.empty(room, dtype=np.int32),
-            "origin": np.full(room if self.watched else 1, -1, dtype=np.int32),
-            "stamps": np.zeros(room if self.watched else 1, dtype=np.int32),
+            "best": filled(room, WORST, np.int64),
+            "where": filled(room, ABSENT, np.int8),
+            "touched": empty(room, np.int32),
+            "origin": filled(room if self.watched else 1, -1, np.int32),
+            "stamps": filled(room if self.watched else 1, 0, np.int32),
             "heads": np.full(BUCKETS, -1, dtype=np.int64),
-            "link": np.empty(pool, dtype=np.int32),
-            "item": np.empty(pool, dtype=np.int32),
+            "link": empty(pool, np.int32),
+            "item": empty(pool, np.int32),
         }
         if self.numbered:
-            fresh["codes"] = np.empty(room, dtype=np.int64)
-            fresh["table"] = np.full(1 << (2 * room).bit_length(), -1, dtype=np.int32)
+            fresh["codes"] = empty(room, np.int64)
+            fresh["table"] = filled(1 << (2 * room).bit_length(), -1, np.int32)
             fresh["wanted"] = self.codes
             fresh["seeds"] = old.get("seeds", np.empty(len(self.codes), dtype=np.int32))
             self.queue[REHASH] = 1
@@ -79,13 +110,13 @@ class BestValues:
                 fresh[name][: len(array)] = kept
         self.arrays = {**fresh, "queue": self.queue}
 
-    def grow(self) -> None:
+    def grow(self, spill: Spill | None = None) -> None:
         """Room for twice as many groups."""
-        self._make(2 * len(self.arrays["best"]))
+        self._make(2 * len(self.arrays["best"]), spill)
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in self.arrays.values())
+        return sum(map(held_bytes, self.arrays.values()))
 
     @property
     def found(self) -> int:
@@ -98,12 +129,25 @@ class BestValues:
         """The number of the unit at hand."""
         return int(self.queue[UNIT])
 
-    def values(self) -> tuple[Array, Array]:
-        """The codes of all groups that have a value, and their costs; ascending by code."""
-        if self.numbered:
-            count = int(self.queue[KNOWN])
-            codes = self.arrays["codes"][:count]
+    @property
+    def ascending(self) -> bool:
+        """Whether `values` gives all groups by ascending code."""
+        return not self.numbered or not is_spilled(self.arrays["best"])
+
+    def values(self) -> Iterator[tuple[Array, Array]]:
+        """The codes of all groups that have a value, and their costs, some at a time."""
+        best = self.arrays["best"]
+        if not self.numbered:
+            where = self.arrays["where"]
+            for start in range(0, len(where), AT_ONCE):
+                there = np.flatnonzero(where[start : start + AT_ONCE] != ABSENT)
+                there += start
+                yield there, best[there]
+            return
+        count = int(self.queue[KNOWN])
+        codes = self.arrays["codes"][:count]
+        if self.ascending:
             order = np.argsort(codes)
-            return codes[order], self.arrays["best"][:count][order]
-        there = np.flatnonzero(self.arrays["where"] != ABSENT)
-        return there, self.arrays["best"][there]
+            codes, best = codes[order], best[:count][order]
+        for start in range(0, count, AT_ONCE):
+            yield codes[start : start + AT_ONCE], best[:count][start : start + AT_ONCE]

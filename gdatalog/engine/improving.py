@@ -10,14 +10,14 @@ Above 300 lines, for what may be run so and how are two sides of one thing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.best_values import BYTES, BestValues
+from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues
 from gdatalog.cpu_ops.loose import loose_of
 from gdatalog.engine.best import Best, improves_for_ever
 from gdatalog.engine.choose import Choice
@@ -62,12 +62,15 @@ from gdatalog.printer.module import Printed
 from gdatalog.spent import Costs, so_far, spending
 from gdatalog.storage.keys import decode_value, narrow
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.rows import Columns, firsts
+from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 MOST_GROUPS = 1 << 30
 LEAST_ROOM = 1024  # for groups that are numbered
+Part = tuple[Array | None, Array, Array]  # the units of groups, their codes, their values
 SAFE_INT, SAFE_FLOAT = 2.0**62, 1e290
 
 
@@ -209,8 +212,10 @@ class InPlace(StratumRun):
             order = np.argsort(costs, kind="stable")
             seeds, costs = seeds[order], costs[order]
         room = codes.total if not numbered else max(LEAST_ROOM, len(seeds))
-        limits.charge("best values", BYTES * room)
-        values = BestValues(seeds, costs, room, numbered=numbered, ordered=ordered)
+        size = BestValues.bytes_for(room, numbered)
+        spill = limits.account.spill_for(size)
+        limits.charge("best values", size if spill is None else 0)
+        values = BestValues(seeds, costs, room, numbered=numbered, ordered=ordered, spill=spill)
         printed, tries = self._print(self.kept, numbered, self.context.ledger.lasting)
         function = self._compiled(printed)
         distinct = [tries[at] for at in printed.which]
@@ -225,18 +230,20 @@ class InPlace(StratumRun):
             room = 2 * len(values.arrays["best"])
             if room > MOST_GROUPS:
                 raise _Left("there are too many groups")
-            limits.charge("best values", values.nbytes + 2 * BYTES * room)
-            values.grow()
+            size = BestValues.bytes_for(room, True)
+            spill = limits.account.spill_for(size)
+            limits.charge("best values", values.nbytes + (size if spill is None else 0))
+            values.grow(spill)
             worker.arguments.update(values.arrays)
+            limits.charge("best values", values.nbytes)
         if worker.status == ROUND:
             self._raise_for_ever(codes, values.found, None)
         self._saw(printed, [worker])
-        found, costs = values.values()
-        for number, each in enumerate(self.kept):
-            base, end, _ = codes.of(number)
-            first, last = np.searchsorted(found, [base, end])
-            keys = codes.rows(number, found[first:last], costs[first:last], None)
-            self._keep(each, [keys], int(last - first), in_order=True)
+        self._keep_all(
+            codes,
+            lambda: ((None, found, costs) for found, costs in values.values()),
+            values.ascending,
+        )
 
     def _by_units(self, codes: Codes, rows: Mapping[str, Rows], ordered: bool) -> int:
         """The groups of each value that rules pass on by themselves; gives how many threads."""
@@ -270,28 +277,36 @@ class InPlace(StratumRun):
                 self._raise_for_ever(codes, values.found, int(units[values.unit]))
         self._saw(printed, workers)
         blocks = [block for worker in workers for block in worker.blocks]
-        for number, each in enumerate(self.kept):
-            base, end, _ = codes.of(number)
-            made = []
-            for unit, code, cost in blocks:
-                if len(self.kept) > 1:
-                    mine = (code >= base) & (code < end)
-                    unit, code, cost = unit[mine], code[mine], cost[mine]
-                made.append(codes.rows(number, code, cost, units[unit]))
-            count = sum(len(block[0]) for block in made)
-            self._keep(each, made, count, in_order=False)
+        self._keep_all(codes, lambda: _stretches(blocks, units), False)
         limits.charge("blocks", 0)
         return threads
+
+    def _keep_all(self, codes: Codes, parts: Callable[[], Iterator[Part]], in_order: bool) -> None:
+        """The rows of all relations: of `parts`, each decoded by itself."""
+        account = self.context.limits.account
+        for number, each in enumerate(self.kept):
+            base, end, _ = codes.of(number)
+            rows, count = Blocks(account), 0
+            for unit, code, cost in parts():
+                if len(self.kept) > 1:
+                    mine = (code >= base) & (code < end)
+                    code, cost = code[mine], cost[mine]
+                    unit = None if unit is None else unit[mine]
+                if len(code):
+                    count += len(code)
+                    rows.add(tuple(map(narrow, codes.rows(number, code, cost, unit))))
+                    self.context.limits.charge(each.name, rows.held)
+            self._keep(each, rows.take(), count, in_order)
 
     def _keep(self, each: Kept, blocks: Sequence[Columns], count: int, in_order: bool) -> None:
         """The rows of a relation."""
         table = self.tables[each.name]
         assert isinstance(table, Best)
-        narrowed = [tuple(map(narrow, block)) for block in blocks if len(block[0])]
-        if in_order and each.optimum == each.arity - 1 and narrowed:
-            relation = Relation(table.columns, table.types, narrowed[0], count)
+        if in_order and each.optimum == each.arity - 1 and blocks:
+            columns = tuple(joined_column(list(parts)) for parts in zip(*blocks, strict=True))
+            relation = Relation(table.columns, table.types, columns, count)
         else:
-            relation = Relation.of_blocks(table.columns, table.types, narrowed, count, True)
+            relation = Relation.of_blocks(table.columns, table.types, blocks, count, True)
         table.settle(relation)
 
     def _compiled(self, printed: Printed) -> Any:
@@ -308,7 +323,9 @@ class InPlace(StratumRun):
         """A loose trie where the lists below a known value are only walked."""
         ref = join.tries[number]
         relation = self.inputs.relation(ref.relation)
-        if _only_walked(join, number) and not relation.indexed(ref.columns, ()):
+        size = 8 * len(ref.columns) * relation.at_most
+        fits = ref.columns in relation.loose or self.context.limits.account.spill_for(size) is None
+        if fits and _only_walked(join, number) and not relation.indexed(ref.columns, ()):
             there, before = ref.columns in relation.loose, so_far()
             with spending("indexing"):
                 found = loose_of(relation, ref.columns)
@@ -419,6 +436,14 @@ class InPlace(StratumRun):
                 report.bytes = self.record.peak
             report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
             report.saw(self.seen)
+
+
+def _stretches(blocks: Sequence[Columns], units: Array) -> Iterator[Part]:
+    """The rows of loops over `units`, some at a time."""
+    for unit, code, cost in blocks:
+        for start in range(0, len(code), AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            yield units[unit[part]], code[part], cost[part]
 
 
 def worsen(kept: Sequence[Kept], moves: Sequence[Motion]) -> bool:

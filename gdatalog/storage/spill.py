@@ -77,6 +77,8 @@ class Spill:
         """An array of zeros in a file, which can be changed in place."""
         dtype = np.dtype(dtype)
         size = length * dtype.itemsize
+        if not size:
+            return np.zeros(length, dtype=dtype)
         try:
             self.count(size)
             with _unnamed(self.folder) as file:
