@@ -85,8 +85,8 @@ class Walked:
         device.walks.tuning = self.tuning
         run = device.walks.run
 
-        def counted(*args: Any) -> Any:
-            blocks = run(*args)
+        def counted(*args: Any, **named: Any) -> Any:
+            blocks = run(*args, **named)
             self.made += sum(len(block[0]) for block in blocks)
             return blocks
 
