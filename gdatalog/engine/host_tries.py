@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary
 
 from gdatalog.account import Account, default_limit
 from gdatalog.engine.asking import memory_asked
@@ -21,6 +21,8 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.slices import sizes_of
 from gdatalog.storage.trie import Trie
 
+FINE = 6  # leading bits of the room: schedules are found again where it differs a little
+MOST_KNOWN = 16  # schedules of one trie
 KEY = 8  # bytes of a value or an offset, at the most
 SURELY = 1 << 24  # bytes for which any device has room
 # Of what a device has for a rule: the rest is for scratch, and for rows and groups if there are
@@ -28,6 +30,11 @@ SURELY = 1 << 24  # bytes for which any device has room
 SLICES, SLICES_ALONE = 0.6, 0.9
 
 
+Living = tuple[ReferenceType[Trie], ...]
+# Schedules by the first of the tries that they are of; they name tries by their ids, so others must
+# not have gone.
+_SCHEDULES: WeakKeyDictionary[Trie, dict[Hashable, tuple[Living, Schedule | str]]]
+_SCHEDULES = WeakKeyDictionary()
 # What slices of tries take, which is not computed again for each query.
 _SIZES: WeakKeyDictionary[Trie, tuple[Numbers, Numbers]] = WeakKeyDictionary()
 
@@ -115,7 +122,8 @@ def share_of_slices(plan: RulePlan) -> float:
 
 def room_for_slices(plan: RulePlan, device: Device, limits: Limits) -> int:
     free, _ = device.room(0)
-    return int(share_of_slices(plan) * min(free, limits.spare()))
+    room = int(share_of_slices(plan) * min(free, limits.spare()))
+    return room - room % (1 << max(0, room.bit_length() - FINE))
 
 
 def scheduled(
@@ -131,7 +139,32 @@ def scheduled(
         if ref.columns:
             index = id(tries.of[ref])
             uses.append(Use(index, root_of(term, context), number in whole))
-    return schedule(uses, sizes, orders(join), room - labels, context.tuning.cell_bytes)
+    return _remembered(tries, uses, sizes, orders(join), room - labels, context.tuning.cell_bytes)
+
+
+def _remembered(
+    tries: HostTries,
+    uses: Sequence[Use],
+    sizes: Mapping[Hashable, Sizes],
+    ordered: frozenset[tuple[str, str, bool]],
+    room: int,
+    overhead: int,
+) -> Schedule | str:
+    """A schedule, found again for the same tries and as much room: the search for it takes
+    longer than some joins."""
+    used = [trie for trie in tries.by_index.values() if trie.levels]
+    if not used or room <= 0:
+        return schedule(uses, sizes, ordered, room, overhead)
+    known = _SCHEDULES.setdefault(used[0], {})
+    key = tuple(uses), ordered, room, overhead
+    found = known.get(key)
+    if found is not None and all(trie() is not None for trie in found[0]):
+        return found[1]
+    if len(known) >= MOST_KNOWN:
+        known.clear()
+    result = schedule(uses, sizes, ordered, room, overhead)
+    known[key] = tuple(map(ReferenceType, used)), result
+    return result
 
 
 def root_of(term: Expr | None, context: ExecutionContext) -> str | int | None:

@@ -29,7 +29,7 @@ from gdatalog.storage.trie import Trie
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.paged import PagedTrie
 
-SAMPLE = 1 << 15  # lists that stand for all that a step reads
+SAMPLE = 1 << 13  # lists that stand for all that a step reads
 WHOLE = 1 << 21  # bytes that are looked at together where no page can be placed
 
 
