@@ -174,6 +174,31 @@ def test_the_way_that_moves_less_is_taken(
         assert found == expected["triangles"] and way(report) == expects
 
 
+def test_after_a_run_its_indexes_tell_what_is_to_be_expected() -> None:
+    driver = paged(HostDriver(), 128)
+    with loaded(opened(driver, memory=3500, cell_bytes=400, host_indexes="auto")) as db:
+        db._workspace.chunk_rows = 64
+        for text in (QUERIES["triangles"], QUERIES["cliques"], QUERIES["negation"]):
+            asked(db, text, "levelwise")
+            (stratum,) = db.explain(text).strata
+            rule = stratum.rules[-1]
+            _, (report,) = asked(db, text, "levelwise")
+            told, came = rule.in_pages or rule.in_cells, report.in_pages or report.in_cells
+            assert type(told) is type(came)
+            assert (0 if told is None else told.planned) == (0 if came is None else came.planned)
+
+
+def test_without_virtual_memory_lists_are_read_from_pinned_memory(
+    expected: dict[str, set[Any]],
+) -> None:
+    driver = paged(HostDriver(), 0)
+    driver._looked = True  # of a GPU: that it has none
+    with forced(1100), loaded(in_pages(driver)) as db:
+        found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
+        assert found == expected["triangles"]
+        assert report.in_pages is not None and report.in_pages.placed == 0
+
+
 def test_a_value_larger_than_a_cell_is_read_in_place(expected: dict[str, set[Any]]) -> None:
     for how, left in (("auto", False), ("cells", True)):
         with forced(60), loaded(opened(paged(HostDriver(), 64), host_indexes=how)) as db:

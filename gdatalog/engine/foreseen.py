@@ -8,15 +8,26 @@ import numpy as np
 
 from gdatalog.engine.asking import memory_asked
 from gdatalog.engine.context import ExecutionContext
-from gdatalog.engine.host_tries import known_of, room_for_slices, root_of, too_large
+from gdatalog.engine.device import HOST
+from gdatalog.engine.host_tries import (
+    HostTries,
+    known_of,
+    room_for_slices,
+    root_of,
+    scheduled,
+    too_large,
+)
+from gdatalog.engine.pages import paging
+from gdatalog.engine.sources import Sources
 from gdatalog.plan.cells import needed, orders, roots
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.paging import READ_COSTS, SECTOR, reads
 from gdatalog.plan.placement import InCells, InPages
 from gdatalog.plan.schedule import schedule
 from gdatalog.plan.slicing import Schedule, Sizes, Use
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.trie import Trie
 
 EVENLY = 1 << 12  # values that stand for those of an index that is not there
 
@@ -44,6 +55,9 @@ def foreseen(
     relations = known_of(refs, relation_of)
     if any(ref.relation not in relations for ref in refs):
         return Foreseen(InCells())  # nobody knows how many
+    known = _by_tries(plan, relations, context)
+    if known is not None:
+        return known
     asked = memory_asked(plan, relations.get, device, limits.spare()).indexes
     bytes_of = {
         (index.relation, index.columns): index.bytes for index in asked if index.bytes
@@ -72,6 +86,32 @@ def foreseen(
         else:
             cells = (cells or InCells()).with_join(found)
     return Foreseen(cells, pages)
+
+
+def _by_tries(
+    plan: RulePlan, relations: Mapping[str, Relation], context: ExecutionContext
+) -> Foreseen | None:
+    """By the host's tries, if an earlier run has left them."""
+    there: dict[TrieRef, Trie] = {}
+    for ref in (ref for join in plan.joins for ref in join.tries):
+        trie = HOST.made(relations[ref.relation], ref)
+        if trie is None:
+            return None
+        there[ref] = trie
+    tries = HostTries(Sources(there.__getitem__), context.limits)
+    room = room_for_slices(plan, context.device, context.limits)
+    told = Foreseen()
+    for join in plan.joins:
+        tries.add(join)
+        found = scheduled(join, tries, context, room)
+        paged = paging(join, tries, context, room, found)
+        if paged is not None:
+            told = replace(told, pages=(told.pages or InPages()).with_join(paged.told))
+        elif isinstance(found, str):
+            return Foreseen(left=found)
+        else:
+            told = replace(told, cells=(told.cells or InCells()).with_join(found))
+    return told
 
 
 @dataclass(frozen=True, slots=True)
