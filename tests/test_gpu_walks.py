@@ -132,6 +132,24 @@ def test_patterns(pattern: str, mirror: bool) -> None:
         assert canonical(found["n"]) == canonical(expected["n"]), (text, edges, number)
 
 
+def test_what_lanes_have_left_of_a_unit_is_shared() -> None:
+    """A list of more turns than there are lanes, with a count of its own below each."""
+    edges = [(x, y) for x in range(4) for y in range(x + 1, 60)]
+    edges += [(x, y) for x in range(4, 59) for y in range(x + 1, min(60, x + 9))]
+    text = "n(count()) <- E(a, c), E(a, d), c < d, E(c, e), E(d, e), E(b, c), E(b, d)."
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = [*edges, *((y, x) for x, y in edges)]
+        expected = db.query(text).fetchall()
+        for tile, limit in ((8, 0), (32, 0), (8, 50)):
+            device = Gpu(HostDriver(seed=tile, blocks=2))
+            device.walks.tuning = replace(device.walks.tuning, limit=limit, grain=7)
+            db._workspace.device = device
+            db._workspace.force(strategy="lftj", tile=tile)
+            assert db.query(text).fetchall() == expected
+            (source,) = device.walks._kernels
+            assert "_first + LANES - l" in source  # where a lane's strip gives away the rest
+
+
 @pytest.mark.parametrize("number", [0, 5], ids=["a thread", "32 lanes"])
 def test_a_root_without_an_index(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its search begins in shared memory."""

@@ -18,9 +18,11 @@ class Word(IntEnum):
     POOL = 96
     SPLITS = 112
     IDLE = 128
+    QUEUED = 144
+    HELD = 160
 
 
-CONTROL_WORDS: Final = 144
+CONTROL_WORDS: Final = 176
 SLOT_WORDS: Final = 8
 EVERYTHING: Final = 1 << 62
 THREADS: Final = 128  # of a block

@@ -6,7 +6,9 @@ syntax tree becomes C++ statement by statement. Names get types by what they are
 declared at the top of the function, so that a jump crosses nothing.
 
 Some forms are of tiles alone. `for i in lanes(low, high)`: each lane takes turns of its own; a
-`continue` then jumps to the end of the turn, where all lanes meet and write their rows. A loop
+`continue` then jumps to the end of the turn, where all lanes meet and write their rows. In
+`lanes(low, high, unit, base)` they are turns of a unit, counted from `base`; the rest of them can
+be given to other tiles, and then `high`, a variable, comes nearer. A loop
 `for j in spread(low, high)`, the last statement of such a turn, is one whose turns the lanes share:
 those of the ranges that all of them have come to. `for i in units(low, high)`: as `lanes`, where
 the turns are units of the task. `for i in turns(low, high)`: a range whose end may come nearer on
@@ -167,8 +169,11 @@ class Translation(Spoken):
     def _for(self, node: ast.For) -> None:
         assert isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call)
         name, bounds = node.target.id, [self._expr(arg) for arg in node.iter.args]
-        low, high = bounds if len(bounds) == 2 else ("0", bounds[0])
         kind = called(node.iter.func)
+        if kind == "lanes" and len(bounds) == 4:
+            self._shared_lanes(name, bounds, node.body)
+            return
+        low, high = bounds if len(bounds) == 2 else ("0", bounds[0])
         if kind in ("lanes", "units"):
             self._lanes_loop(name, low, high, node.body, kind == "units")
             return
@@ -250,6 +255,18 @@ class Translation(Spoken):
                 for counter in self.undone:
                     self._line(f"{counter.kept} = {counter.name};")
                 self._line(f"const i64 {end} = {high};")
+            self._line(f"const i64 {name} = {first} + t.rank;")
+            self._turn(f"{name} < {end}", body, [name])
+
+    def _shared_lanes(self, name: str, bounds: Sequence[str], body: Sequence[ast.stmt]) -> None:
+        """Turns of a unit by lanes: before each strip of them the tile may give away the rest."""
+        assert self._inside is None
+        low, end, unit, base = bounds
+        first, behind = f"{name}_first", f"{name}_first + LANES"
+        with self._braces(f"for (i64 {first} = {low}; {first} < {end}; {first} += LANES)"):
+            with self._braces(f"if ({end} - {first} > LANES && overdue(t, run, work))"):
+                given = f"share_turns(t, run, work, {unit}, {behind} - {base}, {end} - {base})"
+                self._line(f"{end} = {base} + {given};")
             self._line(f"const i64 {name} = {first} + t.rank;")
             self._turn(f"{name} < {end}", body, [name])
 

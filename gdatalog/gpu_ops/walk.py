@@ -48,9 +48,10 @@ MOST_KERNELS = 256
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """`limit`: nanoseconds after which a task is shared; 0: at every chance; below: never."""
+    """`limit`: nanoseconds after which a tile looks whether others wait for a part of its task;
+    0: it shares at every chance; below: never."""
 
-    limit: int = 10_000_000
+    limit: int = 250_000
     grain: int = 0  # units that a tile takes at once; 0: by how many there are
     pool_rows: int = 1 << 22  # of the pool at first
     most_rows: int = 1 << 28  # of it later: draining it takes memory too
@@ -278,7 +279,7 @@ class _Launch:
             )
 
     def _ticks(self) -> int:
-        """The time limit of a task by the kernels' clock."""
+        """The time between two looks at whether others wait, by the kernels' clock."""
         limit = self.walks.tuning.limit
         if limit > 0 and self.loops.lanes < SHARING:
             return -1  # there are so many tiles that they would be in each other's way

@@ -1,7 +1,7 @@
 """The turns of a level's loop, in the form that its worker needs.
 
 A thread takes one after the other. Of a tile's lanes each takes its own where little is below;
-where more is, all take each turn together, and the turns that are left can be given to others.
+where more is, all take each turn together. The turns that are left can be given to other tiles.
 Where there is no buffer of what lists have in common, the loop leaps from one list to the next.
 """
 
@@ -29,8 +29,8 @@ def turns(
     if walk.others:
         with leaping(nest, walk, sought, known.unit) as turn:
             yield turn
-    elif known.unit is not None and not lanes:
-        with shared_turns(nest, walk.low, walk.high, known.unit) as turn:
+    elif known.unit is not None:
+        with shared_turns(nest, walk.low, walk.high, known.unit, lanes) as turn:
             yield turn
     else:
         turn = text.name("i")
@@ -53,18 +53,23 @@ def _ends(nest: Nest, low: str, high: str, unit: str | None) -> tuple[str, str]:
 
 
 def _share(nest: Nest, unit: str, low: str, turn: str, end: str) -> None:
-    """Gives the turns behind this one to others, if the task has taken too long."""
+    """Gives the turns behind this one to others, if some wait."""
     with nest.text.block(f"if {end} - {turn} > 1 and late()"):
         rest = f"share_turns({unit}, {turn} + 1 - {low}, {end} - {low})"
         nest.text.line(f"{end} = {low} + {rest}")
 
 
 @contextmanager
-def shared_turns(nest: Nest, low: str, high: str, unit: str) -> Iterator[str]:
-    """A loop whose turns can be given to others when the task has taken too long."""
+def shared_turns(nest: Nest, low: str, high: str, unit: str, lanes: bool = False) -> Iterator[str]:
+    """A loop whose turns can be given to others that wait. `lanes`: each
+    lane takes its own."""
     text = nest.text
     place, end = _ends(nest, low, high, unit)
     turn = text.name("i")
+    if lanes:
+        with text.block(f"for {turn} in lanes({place}, {end}, {unit}, {low})"):
+            yield turn
+        return
     with text.block(f"for {turn} in turns({place}, {end})"):
         _share(nest, unit, low, turn, end)
         yield turn

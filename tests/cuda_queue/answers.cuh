@@ -12,11 +12,10 @@ KERNEL(reasons)(ARRAY(i64) control, ARRAY(i64) seen) {
 // How late a task is at once, after a millisecond or so, and right after that.
 KERNEL(lateness)(ARRAY(i64) control, ARRAY(i64) answers, i64 limit) {
     const Tile<4> t = tile_here<4>();
-    const i64 began = ticks();
-    i64 asked = began;
-    const int first = late(t, control, began, asked, limit, 7);
+    i64 asked = ticks();
+    const int first = late(t, control, asked, limit, 7);
     for (int k = 0; k < 1000; ++k) pause(1000);
-    const int second = late(t, control, began, asked, limit, 7);
-    const int third = late(t, control, began, asked, limit, 7);
+    const int second = late(t, control, asked, limit, 7);
+    const int third = late(t, control, asked, limit, 7);
     answers[t.rank] = first + 10 * second + 100 * third;
 }

@@ -13,7 +13,9 @@ enum Word {
     POOL = 96,    // blocks of the pool that have been asked for (it may go beyond all there are)
     SPLITS = 112, // tasks that were put into the queue by splitting others
     IDLE = 128,   // tiles that wait for a task
-    CONTROL_WORDS = 144
+    QUEUED = 144, // tasks in the ring that nobody has claimed (less, while some see that none is)
+    HELD = 160,   // slots of the ring that are not free (more, while some see that all are)
+    CONTROL_WORDS = 176
 };
 
 // The greatest wins: a launch that failed does not go on because its pool was full as well, and

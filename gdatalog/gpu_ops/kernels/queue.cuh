@@ -7,13 +7,17 @@
 //     lap             while it is free for this ticket,
 //     lap + 1         when it holds the ticket's task,
 //     lap + capacity  when the task has been taken out, which is free for the next lap.
-// So a ring of zeros is empty. Who finds the turn right takes the ticket by compare-and-swap, and
-// then nobody else touches the slot until its turn has been stored. A put or a get either has a
-// ticket and succeeds, or changes nothing: no ticket is ever given back. (A queue that counts its
-// entries first and undoes the count when there was none can lose what another puts in between.)
+// So a ring of zeros is empty.
 //
-// Nobody waits: a slot whose owner has its ticket but is not done yet counts as full for a put,
-// as empty for a get.
+// Tickets are handed out by additions, which thousands of threads can do at once: where each
+// compares and swaps, one a microsecond succeeds. HELD counts the slots that are not free: who adds
+// to it within the room has so many tickets. QUEUED counts the tasks that nobody has claimed: who
+// takes one off it, and has found some there, has a ticket. Who has found none adds it again, and if
+// there are some by then, tries again: else what another puts in between could be left there, since
+// who put it may have seen a count that was about to be undone.
+//
+// Who has a ticket waits for nobody but for the thread that has the slot at hand: one that is just
+// writing the task or, a lap before, just reading it.
 #pragma once
 #include "control.cuh"
 
@@ -28,47 +32,65 @@ struct Task {
 
 enum { SLOT_WORDS = 8 };  // a turn, four words of a task, and room up to half a line
 
-// Puts a task, unless more than `room` would then be in it.
-template <class R, class C>
-DEVICE bool queue_put(R ring, C control, i64 capacity, Task task, i64 room) {
-    for (;;) {
-        const i64 ticket = load_relaxed(control, TAIL), lap = ticket & -capacity;
-        const i64 slot = (ticket - lap) * SLOT_WORDS;
-        const i64 turn = load_acquire(ring, slot);
-        if (turn < lap) return false;  // a task of the lap before has not left it
-        // Since then others may have been taken out: that makes it less, if the ticket is won.
-        if (room < capacity && ticket - load_relaxed(control, HEAD) >= room) return false;
-        if (turn == lap && atomic_cas(control, TAIL, ticket, ticket + 1) == ticket) {
-            ring[slot + 1] = task.start;
-            ring[slot + 2] = task.stop;
-            ring[slot + 3] = task.low;
-            ring[slot + 4] = task.high;
-            store_release(ring, slot, lap + 1);
-            return true;
-        }
-    }  // another took this ticket, so there was progress
+enum { SHORTEST_PAUSE = 64 };  // nanoseconds
+
+// Tickets for up to `wanted` tasks, so that no more than `room` are held: how many, from `ticket`
+// on. Each is to be written, and then all are to be published.
+template <class C>
+DEVICE i64 queue_reserve(C control, i64 room, i64 wanted, i64& ticket) {
+    if (load_relaxed(control, HELD) >= room) return 0;
+    const i64 left = room - atomic_add(control, HELD, wanted);
+    const i64 got = left >= wanted ? wanted : left > 0 ? left : 0;
+    if (got < wanted) atomic_add(control, HELD, got - wanted);
+    if (got > 0) ticket = atomic_add(control, TAIL, got);
+    return got;
 }
+
+// Writes the task of a ticket.
+template <class R>
+DEVICE void queue_write(R ring, i64 capacity, i64 ticket, const Task& task) {
+    const i64 lap = ticket & -capacity, slot = (ticket - lap) * SLOT_WORDS;
+    while (load_relaxed(ring, slot) != lap) pause(SHORTEST_PAUSE);
+    load_acquire(ring, slot);  // what was read there has been read
+    ring[slot + 1] = task.start;
+    ring[slot + 2] = task.stop;
+    ring[slot + 3] = task.low;
+    ring[slot + 4] = task.high;
+    store_release(ring, slot, lap + 1);
+}
+
+template <class C>
+DEVICE void queue_publish(C control, i64 count) {
+    atomic_add(control, QUEUED, count);
+}
+
+// Puts a task, unless the ring is full.
 template <class R, class C>
-DEVICE bool queue_put(R ring, C control, i64 capacity, Task task) {
-    return queue_put(ring, control, capacity, task, capacity);
+DEVICE bool queue_put(R ring, C control, i64 capacity, const Task& task) {
+    i64 ticket = 0;
+    if (queue_reserve(control, capacity, (i64)1, ticket) == 0) return false;
+    queue_write(ring, capacity, ticket, task);
+    queue_publish(control, (i64)1);
+    return true;
 }
 
 template <class R, class C>
 DEVICE bool queue_get(R ring, C control, i64 capacity, Task& task) {
-    for (;;) {
-        const i64 ticket = load_relaxed(control, HEAD), lap = ticket & -capacity;
-        const i64 slot = (ticket - lap) * SLOT_WORDS;
-        const i64 turn = load_acquire(ring, slot);
-        if (turn <= lap) return false;  // nothing has been put here yet
-        if (turn == lap + 1 && atomic_cas(control, HEAD, ticket, ticket + 1) == ticket) {
-            task.start = ring[slot + 1];
-            task.stop = ring[slot + 2];
-            task.low = ring[slot + 3];
-            task.high = ring[slot + 4];
-            store_release(ring, slot, lap + capacity);
-            return true;
-        }
+    if (load_relaxed(control, QUEUED) <= 0) return false;
+    while (atomic_add(control, QUEUED, (i64)-1) <= 0) {
+        if (atomic_add(control, QUEUED, (i64)1) < 0) return false;
     }
+    const i64 ticket = atomic_add(control, HEAD, (i64)1);
+    const i64 lap = ticket & -capacity, slot = (ticket - lap) * SLOT_WORDS;
+    while (load_relaxed(ring, slot) != lap + 1) pause(SHORTEST_PAUSE);
+    load_acquire(ring, slot);  // once: on a GPU it empties the cache of the multiprocessor
+    task.start = ring[slot + 1];
+    task.stop = ring[slot + 2];
+    task.low = ring[slot + 3];
+    task.high = ring[slot + 4];
+    store_release(ring, slot, lap + capacity);
+    atomic_add(control, HELD, (i64)-1);
+    return true;
 }
 
 // How many tasks are in it, or were a moment ago.

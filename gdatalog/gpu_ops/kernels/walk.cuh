@@ -1,7 +1,7 @@
 // What the loops of a plan are made of, beside the searches: a tile's task, its rows, its end.
 //
 // A task is an interval of units, the bindings of the first levels. A unit's turns (of the level
-// below) can be given to others when the task has taken too long. What has been marked holds; from
+// below) can be given to others that wait. What has been marked holds; from
 // there the work goes on if the pool for rows is empty.
 #pragma once
 #include "lists.cuh"
@@ -10,6 +10,9 @@
 
 // Tiles of a device, roughly: parts of the units are cut alike on all devices.
 enum { USUAL_TILES = 4096 };
+
+// How many turns may pass between two looks at the clock, where they are short.
+enum { SHORT_TURNS = 8 };
 
 // What a launch is given.
 struct Run {
@@ -24,10 +27,11 @@ struct Work {
     i64 kept_unit, kept_low;  // where they were at the mark
     Pool pool;
     i64 made;     // rows
-    i64 began;    // when, in ticks
-    i64 asked;    // when it last looked whether to share
-    u32 turns;    // how often that has been asked
-    u32 looks;    // how often whether the launch is to end
+    i64 asked;    // when it last looked whether others wait, in ticks
+    u32 turns;    // since it last read the clock
+    u32 read;     // when that was, in ticks
+    u32 every;    // the clock is read once in so many turns; 0: now, and then once more
+    u32 looks;    // how often it was asked whether the launch is to end
     int pieces;   // into which it is to be shared
     int trouble;  // why all that was done is void; each lane's own
     bool held;    // whether the task is this tile's
@@ -35,7 +39,7 @@ struct Work {
 };
 
 DEVICE Work work_open() {
-    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0, 0u, 0u, 0, 0, false, false};
+    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0u, 0u, 1u, 0u, 0, 0, false, false};
     return work;
 }
 
@@ -76,11 +80,20 @@ DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
     work.fresh = work.task.high == UNTOUCHED;
     if (work.fresh) work.task.high = EVERYTHING;
     mark_task(work);
-    if (run.limit > 0) work.began = work.asked = ticks();
+    if (run.limit > 0) {
+        work.asked = ticks();
+        work.read = (u32)work.asked;
+        work.turns = 0u;
+        work.every = 1u;
+    }
     return true;
 }
 
-DEVICE i64 first_turn(const Work& work) { return work.task.low; }
+// Where a unit's turns begin, of which the first may be the longest.
+DEVICE i64 first_turn(Work& work) {
+    work.every = 0u;
+    return work.task.low;
+}
 DEVICE i64 last_turn(const Work& work, i64 unit) {
     return unit + 1 == work.task.stop ? work.task.high : EVERYTHING;
 }
@@ -111,12 +124,24 @@ DEVICE bool ended(Tile<N> t, const Run& run, Work& work) {
     return (++work.looks & 63u) == 0u && leaves(t, run);
 }
 
-// Whether the task has taken too long, or the launch is to end.
+// Whether to look at the clock: at each turn if turns are long, else at some.
+template <int N>
+DEVICE bool due(Tile<N> t, const Run& run, Work& work) {
+    if (++work.turns < work.every) return false;
+    const u32 now = from_rank(t, (u32)ticks(), 0), passed = now - work.read;
+    const bool longs = work.every == 0u || (i64)passed * SHORT_TURNS > run.limit * work.turns;
+    work.every = longs ? 1u : SHORT_TURNS;
+    work.read = now;
+    work.turns = 0u;
+    return true;
+}
+
+// Whether other tiles wait for a part of the task, or the launch is to end.
 template <int N>
 DEVICE bool overdue(Tile<N> t, const Run& run, Work& work) {
     if (run.limit < 0) return ended(t, run, work);
-    if (run.limit > 0 && (++work.turns & 7u) != 0u) return false;  // turns are short
-    work.pieces = late(t, run.control, work.began, work.asked, run.limit, run.pieces);
+    if (run.limit > 0 && !due(t, run, work)) return false;
+    work.pieces = late(t, run.control, work.asked, run.limit, run.pieces);
     return work.pieces > 0;
 }
 
@@ -147,7 +172,7 @@ DEVICE bool begin_unit(Tile<N> t, const Run& run, Work& work, i64 unit, i64 last
             work.task.stop = unit;
             return false;
         }
-        work.began = work.asked = ticks();
+        work.asked = ticks();
         share_rest(t, run, work, last);
     }
     return true;
@@ -157,7 +182,7 @@ DEVICE bool begin_unit(Tile<N> t, const Run& run, Work& work, i64 unit, i64 last
 // the tile's own part of the unit ends.
 template <int N>
 DEVICE i64 share_turns(Tile<N> t, const Run& run, Work& work, i64 unit, i64 from, i64 end) {
-    work.began = work.asked = ticks();
+    work.asked = ticks();
     if (leaves(t, run)) {
         work.task.stop = unit + 1;
         return from;

@@ -30,10 +30,7 @@
 #include "queue.cuh"
 #include "tile.cuh"
 
-enum { SHORTEST_PAUSE = 64, LONGEST_PAUSE = 1000000 };  // nanoseconds between looks at the queue
-// Looks at what others do, before a task is late: few, for the queue serves a few tasks a
-// microsecond.
-enum { LOOKS = 2 };
+enum { LONGEST_PAUSE = 1000000 };  // nanoseconds between looks at the queue
 
 // Which units a launch has.
 struct Units {
@@ -127,16 +124,28 @@ DEVICE void done_task(Tile<N> t, C control) {
     if (t.rank == 0) atomic_add(control, BUSY, (i64)-1);
 }
 
-// For one lane: one more task, unless what is left of the ring is for giving back.
-template <class C, class R>
-DEVICE bool put_task(C control, R ring, i64 capacity, i64 room, Task task) {
-    atomic_add(control, BUSY, (i64)1);
-    if (queue_put(ring, control, capacity, task, room)) {
-        atomic_add(control, SPLITS, (i64)1);
-        return true;
+// Counts up to `wanted` tasks more, for which there is room beside what giving back needs, and has
+// tickets for them: how many, from `ticket` on.
+template <int N, class C>
+DEVICE i64 reserve(Tile<N> t, C control, i64 capacity, i64 wanted, i64& ticket) {
+    i64 got = 0, first = 0;
+    if (t.rank == 0) {
+        atomic_add(control, BUSY, wanted);
+        got = queue_reserve(control, room_to_share<N>(capacity), wanted, first);
+        if (got < wanted) atomic_add(control, BUSY, got - wanted);
+        if (got > 0) atomic_add(control, SPLITS, got);
     }
-    atomic_add(control, BUSY, (i64)-1);
-    return false;
+    ticket = from_rank(t, first, 0);
+    got = from_rank(t, got, 0);
+    sync(t);
+    return got;
+}
+
+// The lanes have written so many tasks, each some of them.
+template <int N, class C>
+DEVICE void publish(Tile<N> t, C control, i64 count) {
+    sync(t);
+    if (t.rank == 0 && count > 0) queue_publish(control, count);
 }
 
 // How long each of so many pieces is. (Dividing 64 bits would take many registers.)
@@ -151,16 +160,17 @@ DEVICE i64 piece_of(i64 count, i64 pieces) {
 template <int N, class C, class R>
 DEVICE i64 share(Tile<N> t, C control, R ring, i64 capacity, i64 unit, i64 low, i64 high,
                  i64 pieces) {
-    if (t.rank == 0) {
-        const i64 room = room_to_share<N>(capacity), piece = piece_of(high - low, pieces);
-        while (low < high) {
-            const i64 from = high - low > piece ? high - piece : low;
-            const Task task = {unit, unit + 1, from, high};
-            if (!put_task(control, ring, capacity, room, task)) break;
-            high = from;
-        }
+    if (low >= high) return high;
+    const i64 piece = piece_of(high - low, pieces), wanted = piece_of(high - low, piece);
+    i64 ticket;
+    const i64 got = reserve(t, control, capacity, wanted, ticket);
+    for (i64 k = t.rank; k < got; k += N) {
+        const i64 end = high - k * piece, from = end - low > piece ? end - piece : low;
+        const Task task = {unit, unit + 1, from, end};
+        queue_write(ring, capacity, ticket + k, task);
     }
-    return from_rank(t, high, 0);
+    publish(t, control, got);
+    return high - low > got * piece ? high - got * piece : low;
 }
 
 // Shares the units [start, stop), the last up to its entry `high`; gives where the caller's own
@@ -171,17 +181,17 @@ DEVICE i64 share(Tile<N> t, C control, R ring, i64 capacity, i64 unit, i64 low, 
 template <int N, class C, class R>
 DEVICE i64 share_units(Tile<N> t, C control, R ring, i64 capacity, i64 start, i64 stop, i64 high,
                        i64 pieces) {
-    if (t.rank == 0) {
-        const i64 room = room_to_share<N>(capacity), piece = piece_of(stop - start, pieces);
-        while (start < stop) {
-            const i64 from = stop - start > piece ? stop - piece : start;
-            const Task task = {from, stop, 0, high};
-            if (!put_task(control, ring, capacity, room, task)) break;
-            stop = from;
-            high = EVERYTHING;
-        }
+    if (start >= stop) return stop;
+    const i64 piece = piece_of(stop - start, pieces), wanted = piece_of(stop - start, piece);
+    i64 ticket;
+    const i64 got = reserve(t, control, capacity, wanted, ticket);
+    for (i64 k = t.rank; k < got; k += N) {
+        const i64 end = stop - k * piece, from = end - start > piece ? end - piece : start;
+        const Task task = {from, end, 0, k == 0 ? high : EVERYTHING};
+        queue_write(ring, capacity, ticket + k, task);
     }
-    return from_rank(t, stop, 0);
+    publish(t, control, got);
+    return stop - start > got * piece ? stop - got * piece : start;
 }
 
 // Puts a task that this tile has taken, or what is left of it, back for the next launch, and ends
@@ -195,25 +205,22 @@ DEVICE void give_back(Tile<N> t, C control, R ring, i64 capacity, Task task) {
     }
 }
 
-// How many tasks are to be made of what lies ahead, of one that began at that time (`ticks()`).
-// `pieces` if it has taken `limit`, or the launch is to stop; after a good while as many as others
-// wait for, beside those that are queued, and one for itself; 0 if nobody does. A limit of 0 says
-// `pieces` always. All lanes of the tile get one answer, by the first one's clock. `asked`: when
-// this was last asked, for looking at what others do takes longer than at the clock; at first
-// `began`.
+// How many tasks are to be made of what lies ahead: as many as other tiles wait for, beside those
+// that are queued, and one for itself, at most `pieces`; 0 if nobody waits. `pieces` if the launch
+// is to stop. A limit of 0 says `pieces` always. Else the tile looks at what others do when `limit`
+// ticks have passed since it `asked`: a queue serves a few tasks a microsecond, so what nobody
+// waits for is not shared. All lanes of the tile get one answer, by the first one's clock.
 template <int N, class C>
-DEVICE int late(Tile<N> t, C control, i64 began, i64& asked, i64 limit, i64 pieces) {
+DEVICE int late(Tile<N> t, C control, i64& asked, i64 limit, i64 pieces) {
     if (limit == 0) return (int)pieces;
     int wanted = 0;
     if (t.rank == 0) {
         const i64 now = ticks();
-        if (now - asked >= limit / LOOKS) {
+        if (now - asked >= limit) {
             asked = now;
-            wanted = (int)pieces;
-            if (now - began < limit && !stopping(control)) {
-                const i64 waiting = load_relaxed(control, IDLE) - queue_size(control);
-                if (waiting < pieces) wanted = waiting > 0 ? (int)waiting + 1 : 0;
-            }
+            const i64 waiting = load_relaxed(control, IDLE) - queue_size(control);
+            wanted = waiting <= 0 ? 0 : waiting < pieces ? (int)waiting + 1 : (int)pieces;
+            if (stopping(control)) wanted = (int)pieces;
         }
     }
     return from_rank(t, wanted, 0);
