@@ -1,5 +1,5 @@
-"""Answers and inputs that are larger than the memory limit, as Parquet files, beside DuckDB with
-the same limit: seconds, and the most memory that each process held.
+"""Answers and inputs that are larger than the memory limit, as Parquet files and as CSV, beside
+DuckDB with the same limit: seconds, and the most memory that each process held.
 
     python -m benchmarks.large_files --gigabytes 20 --limit 1GiB
 """
@@ -110,7 +110,7 @@ def _ours_read(side: int, limit: str, path: Path) -> tuple[Callable[[], object],
     import gdatalog as gd
 
     tiny = gd.connect(device="cpu")  # imports what it takes
-    tiny["f"] = f"{path}.tiny.parquet"
+    tiny["f"] = path.with_name("ours.parquet.tiny.parquet")
     tiny.query(SCAN, {"least": 2})
     db = gd.connect(device="cpu", memory_limit=limit)
 
@@ -148,12 +148,14 @@ def _duck(limit: str, path: Path):  # type: ignore[no-untyped-def]
     return db
 
 
-WORKS = ("write", "read")
+WORKS = ("write", "read", "CSV")
 _HOW = {
     ("ours", "write"): _ours_write,
     ("ours", "read"): _ours_read,
+    ("ours", "CSV"): _ours_read,
     ("DuckDB", "write"): _duck_write,
     ("DuckDB", "read"): _duck_read,
+    ("DuckDB", "CSV"): _duck_read,
 }
 
 
@@ -161,6 +163,8 @@ def _one(who: str, work: str, side: int, limit: str, folder: Path) -> Seen:
     from benchmarks import memory
 
     path = folder / (f"{who}.parquet" if work == "write" else "ours.parquet")
+    if work == "CSV":
+        path = _as_csv(path)
     run, db = _HOW[who, work](side, limit, path)
     memory.forget()
     resident = memory.resident()
@@ -169,7 +173,7 @@ def _one(who: str, work: str, side: int, limit: str, folder: Path) -> Seen:
         answer = run()
         seconds = perf_counter() - began
     peak = memory.peak()
-    told = answer if isinstance(answer, list) and work == "read" else _sums(path)
+    told = answer if isinstance(answer, list) and work != "write" else _sums(path)
     spill = None if db is None else db._workspace.spill  # type: ignore[attr-defined]
     spilled = 0 if spill is None else int(spill.written)
     size = path.stat().st_size
@@ -195,6 +199,16 @@ class Watched:
     def __exit__(self, *error: object) -> None:
         self._ended.set()
         self._watcher.join()
+
+
+def _as_csv(path: Path) -> Path:
+    """The rows of a Parquet file as CSV."""
+    import duckdb
+
+    into = path.with_suffix(".csv")
+    if not into.exists():
+        duckdb.execute(f"COPY (FROM '{path}') TO '{into}'")
+    return into
 
 
 def _sums(path: Path) -> list[int]:

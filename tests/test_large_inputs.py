@@ -4,6 +4,7 @@ temporary files: the same rows, the same errors in the same places, never all of
 from __future__ import annotations
 
 import random
+import re
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import gdatalog as gd
+from gdatalog.records import replace
 from gdatalog.shell.cli import run
-from gdatalog.storage import facts_files, key_columns, parquet
+from gdatalog.storage import key_columns, large_texts, parquet, text_blocks
+from gdatalog.storage.file_sets import Typed, joined
+from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
+from gdatalog.storage.raw import Declared
+from gdatalog.storage.readers import read_tables
 from gdatalog.storage.spill import Spill, is_spilled
-from gdatalog.storage.table import Table
+from gdatalog.storage.table import Table, Texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -308,8 +314,8 @@ def test_facts_in_blocks(seed: int, odd: bool, monkeypatch: pytest.MonkeyPatch) 
         forms = forms.replace("(", '(filename="f.facts", ')
     whole = facts_of(text, forms)
     for size in (1, 17, 64, 300):
-        monkeypatch.setattr(facts_files, "LEAST_BYTES", size)
-        monkeypatch.setattr(facts_files, "MOST_BYTES", size)
+        monkeypatch.setattr(text_blocks, "LEAST_BYTES", size)
+        monkeypatch.setattr(text_blocks, "MOST_BYTES", size)
         assert facts_of(text, forms) == whole
 
 
@@ -320,8 +326,8 @@ def test_errors_of_facts_in_blocks(bad: str, where: int, monkeypatch: pytest.Mon
     lines[where] = bad
     told = []
     for size in (1 << 20, 64, 17):
-        monkeypatch.setattr(facts_files, "LEAST_BYTES", size)
-        monkeypatch.setattr(facts_files, "MOST_BYTES", size)
+        monkeypatch.setattr(text_blocks, "LEAST_BYTES", size)
+        monkeypatch.setattr(text_blocks, "MOST_BYTES", size)
         with pytest.raises(gd.DataError) as caught:
             facts_of("\n".join(lines))
         told.append(str(caught.value))
@@ -336,8 +342,88 @@ def test_bytes_that_are_no_text(where: int, monkeypatch: pytest.MonkeyPatch) -> 
     Path("f.facts").write_bytes(b"x\ty\tz\n" + b"\n".join(lines))
     program = ".decl f(a: int, b: symbol, c: int)\n.input f(headers=true)\n?- f(a, b, c)."
     for size in (1 << 20, 64, 17):
-        monkeypatch.setattr(facts_files, "LEAST_BYTES", size)
-        monkeypatch.setattr(facts_files, "MOST_BYTES", size)
+        monkeypatch.setattr(text_blocks, "LEAST_BYTES", size)
+        monkeypatch.setattr(text_blocks, "MOST_BYTES", size)
         with pytest.raises(gd.DataError) as caught:
             connected().query(program)
         assert str(caught.value).startswith(f"f.facts:{where + 2}:4: data error: the byte 0xfc")
+
+
+# --------------------------------------------------------------------------------- CSV and TSV
+
+CELLS: dict[str, Callable[[random.Random], str]] = {
+    "int": lambda draw: str(draw.randint(-99, 99)),
+    "wide": lambda draw: str(draw.randint(-(1 << 62), 1 << 62)),
+    "float": lambda draw: repr(round(draw.uniform(-9, 9), 2)),
+    "truth": lambda draw: draw.choice(["true", "false", "True"]),
+    "time": lambda draw: f"2026-11-{draw.randint(10, 30)}",
+    "text": lambda draw: draw.choice(["é", "a b", "x", "ab", '"q, ""r"""', "t"]),
+    "digits": lambda draw: draw.choice(["007", "12", "5"]),
+    "empty": lambda draw: "",
+}
+
+
+def drawn_csv(draw: random.Random) -> str:
+    """Columns of all types; a few cells of another type, blank lines, missing values, headers."""
+    kinds = [draw.choice(list(CELLS)) for _ in range(draw.randint(1, 4))]
+    rows = [[CELLS[kind](draw) for kind in kinds] for _ in range(draw.choice([25, 80]))]
+    if draw.random() < 0.6:
+        row, at = draw.choice(rows), draw.randrange(len(kinds))
+        row[at] = CELLS[draw.choice([*CELLS, "empty"])](draw)
+    names = draw.choice([None, [f"c{at}" for at in range(len(kinds))], ["t"] * len(kinds)])
+    lines = [",".join(row) for row in ([] if names is None else [names]) + rows]
+    if draw.random() < 0.3:
+        lines.insert(draw.randrange(len(lines)), draw.choice(["", "", "1,2,3,4,5", '"a', "\udcff"]))
+    end = draw.choice(["\n", "\n", "\r\n"])
+    return draw.choice(["", "", "\ufeff"]) + end.join(lines) + draw.choice(["", end])
+
+
+def told_of(path: str, options: LoadOptions, declared: Declared | None) -> Any:
+    """What a file holds, and what is said of it; or what is wrong with it."""
+    findings = Findings()
+    told: list[Table] = []
+    try:
+        for table in read_tables(path, replace(options, findings=findings), declared=declared):
+            told.append(table)
+    except gd.Error as error:
+        return str(error), None
+    whole = joined(told)
+    values = [
+        column.decode().tolist() if isinstance(column, Texts) else column.tolist()
+        for column in whole.columns
+    ]
+    return (whole.names, whole.types, values, findings), len(told)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_delimited_files_in_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(seed)
+    text = drawn_csv(draw)
+    Path("f.csv").write_bytes(text.encode(errors="surrogateescape"))
+    options = draw.choice([PLAIN, PLAIN, LoadOptions(header=True), LoadOptions(nulls="drop")])
+    width = text.split("\n")[0].count(",") + 1
+    declared: Declared | None = None
+    if draw.random() < 0.3:
+        types = tuple(draw.choice(["symbol", "symbol", "int", "float"]) for _ in range(width))
+        declared = Typed(tuple(f"c{at}" for at in range(width)), types)
+    elif draw.random() < 0.2:
+        options = replace(options, columns=[f"c{width - 1}"])
+    expected, _ = told_of("f.csv", options, declared)
+    monkeypatch.setattr(large_texts, "WHOLE", 1 << 60)
+    for size in (150, 400):
+        monkeypatch.setattr(text_blocks, "LEAST_BYTES", size)
+        monkeypatch.setattr(text_blocks, "MOST_BYTES", size)
+        found, count = told_of("f.csv", options, declared)
+        if not isinstance(expected, str):
+            assert found == expected
+            size_of_text = len(text.encode(errors="surrogateescape"))
+            assert count is not None and (count > 1) == (size_of_text > size)
+            continue
+        # A block has an error that the whole file has farther down, or in another column.
+        assert isinstance(found, str)
+        lines = [re.match(r"f\.csv:(\d+):", error) for error in (found, expected)]
+        if None in lines:
+            assert found == expected
+        else:
+            line, last = (int(each[1]) for each in lines if each is not None)
+            assert line < last or found.split(": ")[0] == expected.split(": ")[0]

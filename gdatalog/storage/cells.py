@@ -8,6 +8,8 @@ a symbol; ints beyond 64 bits are an error, and so is a missing cell in a column
 
 Arrow converts the bulk; a column that it refuses is read again cell by cell, which is what
 defines the meaning and finds the first bad row.
+
+Above 300 lines, for the type of a column and its values follow from the same readings of a cell.
 """
 
 from __future__ import annotations
@@ -200,20 +202,64 @@ def _inferred(cells: Any, place: Place) -> Typed:
 def kind_of(cells: Any, identifiers: bool = False) -> TypeName:
     """What all cells of a column read as that are not missing; `identifiers`: digits with leading
     zeros are texts."""
+    there = _there(cells)
+    for kind in _possible(there[:100].to_pylist()):
+        if _all_read(there, kind):
+            texts = identifiers and kind in ("int", "float") and _has_identifier(there)
+            return "symbol" if texts else kind
+    return "symbol"
+
+
+class Kinds:
+    """What all cells of a column read as that are not missing, of which some come at a time."""
+
+    def __init__(self) -> None:
+        self._possible: list[TypeName] | None = None  # None: no cell has come
+        self._identifiers = False
+
+    def see(self, cells: Any) -> None:
+        if self._possible == []:
+            return
+        plain = _possible(cells[:100].to_pylist())[:1]
+        if plain and plain[0] in ("int", "float") and _fast(cells, plain[0]) is not None:
+            there = cells  # of which none is missing: they need no look
+        else:
+            there = _there(cells)
+        if not len(there):
+            return
+        known = _possible(there[:100].to_pylist())
+        if self._possible is not None:
+            known = [kind for kind in known if kind in self._possible]
+        ints = "int" in known and _all_read(there, "int")  # which all read as floats, too
+        self._possible = [
+            kind
+            for kind in known
+            if (ints if kind == "int" else (ints and kind == "float") or _all_read(there, kind))
+        ]
+        if {"int", "float"} & {*self._possible} and not self._identifiers:
+            self._identifiers = _has_identifier(there)
+
+    def kind(self, identifiers: bool = False) -> TypeName:
+        """As `kind_of` says it of all cells together."""
+        found: TypeName = self._possible[0] if self._possible else "symbol"
+        texts = identifiers and self._identifiers and found in ("int", "float")
+        return "symbol" if texts else found
+
+
+def _there(cells: Any) -> Any:
+    """The cells that are not missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
-    there = cells.filter(pc.invert(blank))
-    for kind in _possible(there[:100].to_pylist()):
-        if _fast(there, kind) is None and not all(
-            cell_value(cell, kind) is not None or (kind == "int" and _big(cell))
-            for cell in there.to_pylist()
-        ):
-            continue
-        texts = identifiers and kind in ("int", "float") and _has_identifier(there)
-        return "symbol" if texts else kind
-    return "symbol"
+    return cells.filter(pc.invert(blank))
+
+
+def _all_read(cells: Any, kind: TypeName) -> bool:
+    return _fast(cells, kind) is not None or all(
+        cell_value(cell, kind) is not None or (kind == "int" and _big(cell))
+        for cell in cells.to_pylist()
+    )
 
 
 def _possible(sample: Sequence[str]) -> list[TypeName]:

@@ -109,7 +109,7 @@ class Delimited:
         quotes = self.quoted and b'"' in rows
         blank = rows.startswith((b"\n", b"\r")) or b"\n\n" in rows or b"\n\r" in rows
         plain = rows.count(b"\r") == rows.count(b"\r\n")
-        if plain and (not quotes or _no_break_in_quotes(rows)) and (self.blank_is_row or not blank):
+        if plain and (not quotes or no_break_in_quotes(rows)) and (self.blank_is_row or not blank):
             at = self.start
             for _ in range(row):
                 at = self.data.index(b"\n", at) + 1
@@ -268,7 +268,7 @@ class CellPlace(Place):
         return DataError(f"column {self.position + 1} {self.column!r}: {message}", span, hint=hint)
 
 
-def _no_break_in_quotes(rows: bytes) -> bool:
+def no_break_in_quotes(rows: bytes) -> bool:
     """Whether every line has an even number of quotes."""
     chars = np.frombuffer(rows, dtype=np.uint8)
     before = np.cumsum(chars == ord('"'), dtype=np.uint8)  # its last bit is all that is asked

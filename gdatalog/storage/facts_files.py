@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import BinaryIO
 
 from gdatalog.errors import DataError, TimeLimitError, UsageError
@@ -29,7 +28,6 @@ from gdatalog.storage.readers import (
     FORMATS,
     MARK,
     PACKED,
-    PIECE,
     TEXTS,
     format_of,
     read_bytes,
@@ -39,6 +37,7 @@ from gdatalog.storage.readers import (
 )
 from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table
+from gdatalog.storage.text_blocks import PIECE, Block, blocks_of, bytes_of, lines_before
 from gdatalog.storage.text_files import UTF16, raw_of_text
 from gdatalog.storage.text_set import Kernels, TextSet
 from gdatalog.watching import watching
@@ -48,8 +47,6 @@ TextsFor = Callable[[Kernels], TextSet]
 Kept = Sequence[int] | None  # the columns that somebody will ask for; None: all
 
 _HEAD = 1 << 16  # bytes that have the names of columns
-LEAST_BYTES, MOST_BYTES = 1 << 23, 1 << 27  # of a block
-SHARE = 16  # of the memory that is left: one part of so many
 
 
 def read_facts(
@@ -141,9 +138,6 @@ def _positions(name: str, text: str | None, declared: Declared) -> list[int] | N
     return [int(part) for part in parts]
 
 
-Block = tuple[int, int]  # from which byte of a file to which
-
-
 @dataclass(frozen=True, slots=True)
 class _Text:
     """A text as Soufflé reads it; R.csv has commas only where no line holds a tab."""
@@ -189,17 +183,8 @@ class _Text:
         path = self.path
         if self.quoted or path.lower().endswith(PACKED) or not os.path.isfile(path):
             return [(0, 0)]
-        spare = watching().account.spare()
-        most = max(LEAST_BYTES, min(MOST_BYTES, spare // SHARE))
         try:
-            with open(path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size <= most:
-                    return [(0, size)]
-                ends = [0]
-                while ends[-1] < size:
-                    ends.append(_line_end(file, min(size, ends[-1] + most), size))
-                return list(pairwise(ends))
+            return blocks_of(path)
         except OSError:  # who reads it says what is wrong
             return [(0, 0)]
 
@@ -222,9 +207,9 @@ class _Text:
         if several:
             with open(self.path, "rb", buffering=0) as file:
                 delimiter = self._cut_by(iter(partial(file.read, PIECE), b""))
-                first_line += _lines_before(file, block[0])
+                first_line += lines_before(file, block[0])
                 file.seek(block[0])
-                data = _bytes_of(file, block[1] - block[0])
+                data = bytes_of(file, block[1] - block[0])
         else:
             data = read_bytes(self.path)
             delimiter = self._cut_by([data])
@@ -294,33 +279,3 @@ class _Text:
                 return None
             start = end + 1
         return None if head.startswith(UTF16) else start
-
-
-def _line_end(file: BinaryIO, place: int, size: int) -> int:
-    """Where the line ends that a place lies in."""
-    file.seek(place)
-    while piece := file.read(_HEAD):
-        found = piece.find(b"\n")
-        if found >= 0:
-            return place + found + 1
-        place += len(piece)
-    return size
-
-
-def _lines_before(file: BinaryIO, place: int) -> int:
-    """How many lines stand before a place of a file."""
-    file.seek(0)
-    count = 0
-    while place > 0 and (piece := file.read(min(PIECE, place))):
-        count += piece.count(b"\n")
-        place -= len(piece)
-    return count
-
-
-def _bytes_of(file: BinaryIO, count: int) -> bytes:
-    """The next bytes of a file, so many."""
-    parts = []
-    while count > 0 and (piece := file.read(min(PIECE, count))):
-        parts.append(piece)
-        count -= len(piece)
-    return b"".join(parts)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.matching import respelled
 from gdatalog.storage.raw import Declared, default_name
 from gdatalog.storage.table import Texts
+from gdatalog.values import TypeName
 
 _NAME = re.compile(r"[^\W\d][\w .:/()%-]*|_\w*")
 
@@ -36,10 +37,37 @@ class Verdict:
     guessed: bool = False
 
 
+class Cells(Protocol):
+    """All cells below the first line."""
+
+    def kinds(self) -> Iterator[TypeName]:
+        """What each column holds."""
+        ...
+
+    def again(self, fields: Sequence[str]) -> bool:
+        """Whether one of these comes up in a column that holds texts."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The cells of columns that are there."""
+
+    columns: Sequence[Any]
+
+    def kinds(self) -> Iterator[TypeName]:
+        for column in self.columns:
+            texts = isinstance(column, Texts) or kind_of(column[:100]) == "symbol"
+            yield "symbol" if texts else kind_of(column)
+
+    def again(self, fields: Sequence[str]) -> bool:
+        return come_again(fields, self.columns)
+
+
 def verdict(
     first: Record,
     below: Sequence[Sequence[str]],
-    cells: Sequence[Any],
+    cells: Cells,
     declared: Declared | None,
     options: LoadOptions,
 ) -> Verdict:
@@ -81,15 +109,13 @@ def _as_declared(
     return Verdict(False, "it has no name of the relation's columns")
 
 
-def _by_types(fields: Sequence[str], cells: Sequence[Any]) -> Verdict:
+def _by_types(fields: Sequence[str], cells: Cells) -> Verdict:
     if any(map(_typed, fields)):
         return Verdict(False, "it holds values")
-    for field, column in zip(fields, cells, strict=True):
-        if isinstance(column, Texts):
-            continue
-        if field and kind_of(column[:100]) != "symbol" and (kind := kind_of(column)) != "symbol":
+    for field, kind in zip(fields, cells.kinds(), strict=True):
+        if field and kind != "symbol":
             return Verdict(True, f"`{field}` is a name, and below it stand values of type {kind}")
-    if not all(fields) or len(set(fields)) < len(fields) or _again(fields, cells):
+    if not all(fields) or len(set(fields)) < len(fields) or cells.again(fields):
         return Verdict(False, "all columns hold texts, and one of its own comes up again")
     return Verdict(True, "all columns hold texts, and none of its own comes up again", True)
 
@@ -99,7 +125,8 @@ def _typed(cell: str) -> bool:
     return any(cell_value(cell, kind) is not None for kind in ("int", "float", "bool", "timestamp"))
 
 
-def _again(fields: Sequence[str], cells: Sequence[Any]) -> bool:
+def come_again(fields: Sequence[str], cells: Sequence[Any]) -> bool:
+    """Whether one of these texts is a cell of some columns."""
     for column in cells:
         if isinstance(column, Texts):
             assert column.spelled is not None

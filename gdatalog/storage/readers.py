@@ -7,8 +7,8 @@
     .jsonl .ndjson           a record, row or value a line
 
 each also as .gz or .zst. A folder of Parquet files is read as one, and so are all files that a
-pattern names ("edges/*.csv"). Parquet files are read some rows at a time, others whole. Nothing but
-an Error comes out of a file that is damaged.
+pattern names ("edges/*.csv"). Parquet files are read some rows at a time, large texts block by
+block (`large_texts.py`), others whole. Nothing but an Error comes out of a file that is damaged.
 
 Above 300 lines, for every way to read a file begins here.
 """
@@ -40,6 +40,7 @@ from gdatalog.storage.place import FilePlace
 from gdatalog.storage.raw import Declared, Raw, raw_of_arrow
 from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table
+from gdatalog.storage.text_blocks import PIECE
 from gdatalog.storage.text_files import raw_of_text
 from gdatalog.watching import watching
 
@@ -59,7 +60,6 @@ FORMATS = {
 }
 PACKED = (".gz", ".zst")
 TEXTS = ("csv", "tsv", "facts")
-PIECE = 1 << 24  # bytes that are read at a time
 MARK = b"\xef\xbb\xbf"  # of UTF-8, which a file may begin with
 
 
@@ -143,6 +143,19 @@ def _read_file(
         for raw in raws_of_parquet(name, _source_of(name), wanted):
             yield typed(with_keys(raw, file), options, declared, name)
         return
+    facts = format == "facts"
+    if format in TEXTS:
+        # Readers of large texts build on this file.
+        from gdatalog.storage.large_texts import tables_of_large
+
+        delimiter = delimiter or (None if format == "csv" else "\t")
+        quoting = not facts if quoting is None else quoting
+        if facts and options.header is None:
+            options = replace(options, header=False)
+        tables = tables_of_large(file, delimiter, quoting, declared, options)
+        if tables is not None:
+            yield from tables
+            return
     data = read_bytes(name)
     if format == "arrow":
         raw = raw_of_arrow(_arrow(name, data), name)
@@ -151,14 +164,14 @@ def _read_file(
     elif format == "jsonl":
         raw = raw_of_json_lines(name, data)
     else:
-        facts = format == "facts"
+        assert quoting is not None
         raw = raw_of_text(
             name,
             data.removeprefix(MARK),
-            delimiter=delimiter or (None if format == "csv" else "\t"),
-            quoted=not facts if quoting is None else quoting,
-            declared=_of_names(declared, columns),
-            options=replace(options, header=False) if facts and options.header is None else options,
+            delimiter=delimiter,
+            quoted=quoting,
+            declared=of_names(declared, columns),
+            options=options,
         )
     yield typed(with_keys(raw, file), options, declared, name)
 
@@ -183,7 +196,7 @@ def typed(raw: Raw, options: LoadOptions, declared: Declared | None, name: str) 
         return table_of(raw, options, declared, name)
 
 
-def _of_names(declared: Declared | None, columns: Sequence[str] | None) -> Declared | None:
+def of_names(declared: Declared | None, columns: Sequence[str] | None) -> Declared | None:
     """The declaration, unless the columns are chosen by the caller."""
     return declared if columns is None else None
 

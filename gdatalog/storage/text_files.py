@@ -12,13 +12,13 @@ import numpy as np
 from gdatalog.errors import DataError, Source, Span
 from gdatalog.storage.cells import hold_texts
 from gdatalog.storage.delimited import SNIFFED, CellPlace, Delimited, Record
-from gdatalog.storage.headers import all_names, header_names, tell, verdict
+from gdatalog.storage.headers import Columns, all_names, header_names, tell, verdict
 from gdatalog.storage.load_options import PLAIN, LoadOptions, check_delimiter
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.raw import Declared, Raw
 from gdatalog.storage.table import Texts
 
-_SAMPLE = 100  # records that are looked at to tell delimiter and header
+SAMPLE = 100  # records that are looked at to tell delimiter and header
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -41,12 +41,12 @@ def raw_of_text(
     if arity == 0 or (arity is None and data.strip() == b"()"):
         return _proposition(name, data)
     if delimiter is None:
-        delimiter = _sniff(name, data, quoted, declared)
+        delimiter = sniffed(name, data, quoted, declared)
     symbols = declared is not None and declared.types == ("symbol",)
     blank = symbols and not quoted and picked is None
     cut = check_delimiter(delimiter)
     text = Delimited(name, data, cut, quoted, blank, first_line=first_line)
-    head = list(islice(text.records(), _SAMPLE))
+    head = list(islice(text.records(), SAMPLE))
     if not head:
         if declared is None:
             raise DataError(
@@ -56,15 +56,14 @@ def raw_of_text(
         return Raw(None, (), 0)
     first, width = head[0], len(head[0].fields)
     below = text.after(first)
-    texts = () if options.mends else _texts_among(head, declared)
+    texts = () if options.mends else texts_among(head, declared)
     columns = [] if options.header is False else below.columns(width, texts)
-    found = verdict(first, [record.fields for record in head[1:]], columns, declared, options)
+    rows_below = [record.fields for record in head[1:]]
+    found = verdict(first, rows_below, Columns(columns), declared, options)
     tell(found, name, first, options)
     names = header_names(first, text, declared, options) if found.header else None
-    if arity is not None and picked is None and names is None and width != arity:
-        header_like = all_names([field.strip() for field in first.fields]) and len(head) > 1
-        said = first.fields if header_like else None
-        raise text.wrong_width(first, arity, _unlike(said, declared))
+    if names is None and picked is None:
+        check_width(text, head, declared)
     if not columns:
         columns = text.columns(width, texts)
     elif not found.header:
@@ -88,7 +87,16 @@ def raw_of_text(
     return Raw(names, tuple(columns), len(columns[0]), "text", place, header)
 
 
-def _texts_among(head: Sequence[Record], declared: Declared | None) -> list[int]:
+def check_width(text: Delimited, head: Sequence[Record], declared: Declared | None) -> None:
+    """Refuses rows, of which these are the first, that are not as wide as declared."""
+    first = head[0]
+    if declared is not None and len(first.fields) != len(declared.types):
+        header_like = all_names([field.strip() for field in first.fields]) and len(head) > 1
+        said = first.fields if header_like else None
+        raise text.wrong_width(first, len(declared.types), _unlike(said, declared))
+
+
+def texts_among(head: Sequence[Record], declared: Declared | None) -> list[int]:
     """Which columns hold texts, as far as the first rows and the declaration tell."""
     first, *rows = head
     told = [row.fields for row in rows if len(row.fields) == len(first.fields)]
@@ -142,13 +150,13 @@ def _proposition(name: str, data: bytes) -> Raw:
 # ---------------------------------------------------------------- what was not said
 
 
-def _sniff(name: str, data: bytes, quoted: bool, declared: Declared | None) -> str:
+def sniffed(name: str, data: bytes, quoted: bool, declared: Declared | None) -> str:
     """The delimiter that cuts the first records into equally many fields, as declared if it was."""
     arity = None if declared is None else len(declared.types)
     found = []
     for preference, delimiter in enumerate(reversed(SNIFFED)):
         try:
-            head = list(islice(Delimited(name, data, delimiter, quoted).records(), _SAMPLE))
+            head = list(islice(Delimited(name, data, delimiter, quoted).records(), SAMPLE))
         except DataError:
             continue
         widths = {len(record.fields) for record in head}

@@ -1,0 +1,219 @@
+"""CSV and TSV files that memory has no room for as a whole: block by block.
+
+The type of a column comes from all of its cells, and so may the header. Where nobody has said them,
+the file is read twice: first for these, then for its rows. A file that has line ends within quotes
+is read whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.cells import Kinds
+from gdatalog.storage.delimited import CellPlace, Delimited, Record, no_break_in_quotes
+from gdatalog.storage.file_sets import File, Typed
+from gdatalog.storage.headers import come_again, header_names, tell, verdict
+from gdatalog.storage.load_options import LoadOptions, check_delimiter
+from gdatalog.storage.matching import match_columns
+from gdatalog.storage.parquet import with_keys
+from gdatalog.storage.place import Place
+from gdatalog.storage.raw import Declared, Raw
+from gdatalog.storage.readers import MARK, PACKED, of_names, typed
+from gdatalog.storage.table import Table
+from gdatalog.storage.text_blocks import Block, blocks_of, bytes_of
+from gdatalog.storage.text_files import SAMPLE, UTF16, check_width, sniffed, texts_among
+from gdatalog.values import TypeName
+from gdatalog.watching import watching
+
+WHOLE = 4  # bytes that a file takes for each of its own, at the least, where it is read whole
+FIRST = 0.4  # of the work that the first reading of two takes
+
+
+def tables_of_large(
+    file: File,
+    delimiter: str | None,
+    quoted: bool,
+    declared: Declared | None,
+    options: LoadOptions,
+) -> Iterator[Table] | None:
+    """The rows of a file, some at a time; None if it is to be read whole."""
+    path = file.path
+    try:
+        size = os.path.getsize(path) if os.path.isfile(path) else 0
+        packed = path.lower().endswith(PACKED)
+        if packed or WHOLE * size <= watching().account.spare():
+            return None
+        blocks = blocks_of(path)
+        if len(blocks) == 1:
+            return None
+        said = of_names(declared, options.columns)
+        found = _large(file, blocks, delimiter, quoted, said, options)
+    except OSError:  # who reads it whole says what is wrong
+        return None
+    return None if found is None else _tables(found, declared, options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Large:
+    """A file, and how it is cut. `head`: its first records; `declared`: what is said of its columns
+    in their order."""
+
+    file: File
+    blocks: Sequence[Block]
+    delimiter: str
+    quoted: bool
+    blank_is_row: bool
+    head: Sequence[Record]
+    declared: Declared | None
+
+    @property
+    def width(self) -> int:
+        return len(self.head[0].fields)
+
+    def texts(self, header: bool) -> Iterator[Delimited]:
+        """The rows of one block after the other; `header`: without the first line."""
+        line, size = 1, self.blocks[-1][1]
+        work = watching().innermost
+        for start, end in self.blocks:
+            watching().poll()
+            with open(self.file.path, "rb", buffering=0) as file:
+                file.seek(start)
+                data = bytes_of(file, end - start)
+            lines = data.count(b"\n")
+            text = self.cut(data if start else data.removeprefix(MARK), line)
+            line += lines
+            del data
+            with work.within(start / size, end / size):
+                yield text if start or not header else text.after(self.head[0])
+
+    def cut(self, data: bytes, line: int = 1) -> Delimited:
+        name, blank = self.file.path, self.blank_is_row
+        return Delimited(name, data, self.delimiter, self.quoted, blank, first_line=line)
+
+    def raws(self, names: tuple[str, ...] | None, texts: Sequence[int]) -> Iterator[Raw]:
+        """The columns of each block; `names`: those of the header, if there is one. `texts`: which
+        of them hold texts."""
+        first = self.head[0]
+        source = None if names is None else self.cut(b"").span(first)
+        for text in self.texts(names is not None):
+            columns = text.columns(self.width, texts)
+            place = _Places(self.file.path, text)
+            raw = Raw(names, tuple(columns), len(columns[0]), "text", place, source)
+            whole = with_keys(raw, self.file)
+            yield replace(whole, whole=lambda: self.raws(names, texts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Gives the places of columns."""
+
+    name: str
+    text: Delimited
+
+    def __call__(self, position: int, column: str) -> Place:
+        return CellPlace(self.name, column, self.text, position)
+
+
+class _Seen:
+    """What the cells below the first line hold, of which each block has been looked at."""
+
+    def __init__(self, large: _Large) -> None:
+        fields = [field.strip() for field in large.head[0].fields]
+        self.columns = [Kinds() for _ in fields]
+        self._again = False
+        for text in large.texts(True):
+            cells = text.columns(large.width)
+            for kinds, column in zip(self.columns, cells, strict=True):
+                kinds.see(column)
+            texts = all(kinds.kind() == "symbol" for kinds in self.columns)
+            self._again = self._again or (texts and come_again(fields, cells))
+
+    def kinds(self) -> Iterator[TypeName]:
+        return (kinds.kind() for kinds in self.columns)
+
+    def again(self, fields: Sequence[str]) -> bool:
+        return self._again
+
+
+def _large(
+    file: File,
+    blocks: Sequence[Block],
+    delimiter: str | None,
+    quoted: bool,
+    declared: Declared | None,
+    options: LoadOptions,
+) -> _Large | None:
+    """How a file is cut; None if it is to be read whole."""
+    name = file.path
+    with open(name, "rb", buffering=0) as opened:
+        data = bytes_of(opened, blocks[0][1]).removeprefix(MARK)
+    if data.startswith(UTF16) or (declared is not None and not declared.types):
+        return None
+    if delimiter is None:
+        delimiter = sniffed(name, data, quoted, declared)
+    blank = declared is not None and declared.types == ("symbol",) and not quoted
+    large = _Large(file, blocks, check_delimiter(delimiter), quoted, blank, (), declared)
+    if quoted and any(map(_breaks, large.texts(False))):
+        return None
+    head = list(islice(large.cut(data).records(), SAMPLE))
+    return replace(large, head=head) if head else None
+
+
+def _breaks(text: Delimited) -> bool:
+    """Whether a line of a block may end within quotes."""
+    return b'"' in text.data and not no_break_in_quotes(text.data)
+
+
+def _tables(large: _Large, declared: Declared | None, options: LoadOptions) -> Iterator[Table]:
+    work, first = watching().innermost, large.head[0]
+    if work.stage == "loading" and not work.several:
+        work.total, work.unit = large.blocks[-1][1], "bytes"
+    # With a declaration the first lines tell whether there is a header.
+    twice = declared is None or (large.declared is None and options.header is None)
+    seen: Any = None
+    if twice:
+        with work.within(0.0, FIRST):
+            seen = _Seen(large)
+    below = [record.fields for record in large.head[1:]]
+    found = verdict(first, below, seen, large.declared, options)
+    tell(found, large.file.path, first, options)
+    text = large.cut(b"")
+    names = header_names(first, text, large.declared, options) if found.header else None
+    if names is None:
+        check_width(text, large.head, large.declared)
+    texts = [] if options.mends else texts_among(large.head, large.declared)
+    kinds: list[TypeName] = []
+    if seen is not None:
+        kinds = _types(seen, None if found.header else first)
+        texts = [] if options.mends else [at for at, k in enumerate(kinds) if k == "symbol"]
+    with work.within(FIRST if twice else 0.0, 1.0):
+        for raw in large.raws(names, texts):
+            if declared is None:
+                declared = _as_found(raw, kinds, options, large.file)
+                options = replace(options, columns=declared.columns)
+            yield typed(raw, options, declared, large.file.path)
+
+
+def _types(seen: _Seen, row: Record | None) -> list[TypeName]:
+    """The types of the columns; `row`: the first line, where it is one."""
+    import pyarrow as pa
+
+    if row is not None:
+        for kinds, cell in zip(seen.columns, row.fields, strict=True):
+            kinds.see(pa.chunked_array([pa.array([cell], pa.string())]))
+    return [kinds.kind(identifiers=True) for kinds in seen.columns]
+
+
+def _as_found(raw: Raw, kinds: Sequence[TypeName], options: LoadOptions, file: File) -> Typed:
+    """The columns that are asked for, and their types."""
+    told = [*kinds]
+    for _, value in file.keys[: len(raw.columns) - len(kinds)]:
+        told.append("int" if isinstance(value, int) else "symbol")
+    names, picked = match_columns(
+        raw.names, len(raw.columns), options.columns, None, file.path, raw.header
+    )
+    return Typed(tuple(names), tuple(told[at] for at in picked))
