@@ -53,7 +53,7 @@ class Here:
     to another worker before it is used."""
 
     def __init__(self, workers: int = 2, moved: bool = False) -> None:
-        self.workers = {f"worker {number}": 1 for number in range(workers)}
+        self.workers = self.threads = {f"worker {number}": 1 for number in range(workers)}
         client = SimpleNamespace(status="running")
         self.connection = SimpleNamespace(client=client, budget=1 << 40, device="cpu", gpus=False)
         self.slots = workers

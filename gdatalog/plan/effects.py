@@ -212,3 +212,20 @@ def widens(join: JoinPlan) -> bool:
 def longest_first(tries: tuple[TrieRef, ...]) -> list[TrieRef]:
     """The order in which to make a plan's tries: of some, others are the first levels."""
     return sorted(tries, key=lambda ref: -len(ref.columns))
+
+
+def falls(join: JoinPlan) -> bool:
+    """Whether a recursive join finds only values that are smaller than some of the row that it is
+    given."""
+    return _compared(join, ("<", "<="))
+
+
+def rises(join: JoinPlan) -> bool:
+    """The same for greater ones."""
+    return _compared(join, (">", ">="))
+
+
+def _compared(join: JoinPlan, ops: tuple[str, ...]) -> bool:
+    given = () if join.given is None else join.given.slots
+    cuts = [cut for step in join.steps if isinstance(step, Join) for cut in step.cuts]
+    return any(cut.op in ops and cut.bound in given for cut in cuts)

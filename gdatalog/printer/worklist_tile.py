@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan.effects import all_steps
+from gdatalog.plan.effects import all_steps, falls
 from gdatalog.plan.format import format_join
 from gdatalog.plan.merge import Steps, merged
-from gdatalog.plan.nodes import Join, JoinPlan
 from gdatalog.printer.arguments import Argument, type_of
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.expressions import Unprintable
@@ -105,7 +104,7 @@ class _Printer:
                 text.line("break")
             text.line("mark_task()")
             self.nest.commit()
-            if all(_falls(rule.join) for rule in rules):
+            if all(falls(rule.join) for rule in rules):
                 self.place = text.name("u")
                 text.line(f"{self.place} = total - 1 - u")
             text.line(f"own = {self.at(values, self.place)}")
@@ -208,10 +207,3 @@ class _Printer:
         for place, dtype in enumerate(dtypes):
             self.nest.arguments.output(f"out{place}", dtype)
         self.nest.text.line(f"emit({', '.join(columns)})")
-
-
-def _falls(join: JoinPlan) -> bool:
-    """Whether a recursive join finds only smaller values than those of the row that it is given."""
-    assert join.given is not None
-    cuts = [cut for step in join.steps if isinstance(step, Join) for cut in step.cuts]
-    return any(cut.op in ("<", "<=") and cut.bound in join.given.slots for cut in cuts)

@@ -8,9 +8,9 @@ Above 300 lines, for what a stretch is, how it is cut and how it is run go toget
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import cached_property
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
+from gdatalog.cluster.recursion.seeds import Seeds, seeds_of, values_of
 from gdatalog.cluster.replicated.harvest import stays_afar
 from gdatalog.cluster.rows.exchange import parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
@@ -29,12 +30,12 @@ from gdatalog.engine.derived import Blocks
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Way
-from gdatalog.engine.seeds import Grouped
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import NO_PARTS, Parts
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.failure import NotOnDevice
 from gdatalog.executors.limits import Limits
+from gdatalog.plan.effects import falls, rises
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import Schema, Stratum
@@ -55,6 +56,7 @@ BUDGET = 1.0  # seconds, after which a call gives what it has
 SMALL = 1 << 16  # bytes of rows that come along with what is told of a call
 PIECES, GROWING, SHORT = 16, 4, 0.1  # a stretch is run piece by piece, longer ones if it is short
 GPU_PARTS = 2  # stretches for each GPU, which follows very many values at once
+GPU_KNOWN = 1  # the same where it is known which values lead far
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,29 +72,6 @@ class Task:
     counts: bool  # whether only the numbers of rows are asked for
     tuning: Tuning = Tuning()
     device: str = "cpu"  # of workers: "cpu", "auto" or "cuda"
-
-
-@dataclass(frozen=True, slots=True)
-class Seeds:
-    """Rows of a relation to begin with, by value: as `Grouped` has them."""
-
-    values: Array
-    starts: Array
-    columns: Mapping[int, Array]
-
-    def of(self, low: int, high: int) -> Seeds:
-        """Those of the values from one on, below another."""
-        first, last = bisect_left(self.values, low), bisect_left(self.values, high)
-        start, end = self.starts[first], self.starts[last]
-        columns = {at: column[start:end] for at, column in self.columns.items()}
-        return Seeds(self.values[first:last], self.starts[first : last + 1] - start, columns)
-
-    def grouped(self, xp: Any) -> Grouped | None:
-        """The same on a device."""
-        if not len(self.values):
-            return None
-        columns = {at: xp.asarray(column) for at, column in self.columns.items()}
-        return Grouped(xp.asarray(self.values), xp.asarray(self.starts), columns)
 
 
 @dataclass(slots=True)
@@ -211,8 +190,8 @@ class Stretches:
         """What all values come to, part by part."""
         splits, context = self.splits, self.splits.context
         limits, params = context.limits, context.scope.params
-        self._seeds = {name: _seeds_of(group) for name, group in splits.groups.items()}
-        self._values = np.unique(np.concatenate([s.values for s in self._seeds.values()]))
+        self._seeds = {name: seeds_of(group) for name, group in splits.groups.items()}
+        self._values = values_of(self._seeds)
         refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
         tries = {ref: splits.trie_of(ref, CPU) for ref in refs}
         placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
@@ -273,7 +252,20 @@ class Stretches:
 
     @property
     def _wanted(self) -> int:
-        return (GPU_PARTS if self.pool.connection.gpus else PARTS) * self.pool.slots
+        """How many stretches there are at first."""
+        if not self.pool.connection.gpus:
+            return PARTS * self.pool.slots
+        return (GPU_PARTS if self._far is None else GPU_KNOWN) * self.pool.slots
+
+    @cached_property
+    def _far(self) -> Array | None:
+        """How far each value is expected to lead, where steps go to smaller values only, or to
+        greater ones: as far as there are such values."""
+        joins = [join for plan in self.splits.later for join in plan.joins]
+        ranks = np.arange(1, len(self._values) + 1, dtype=np.int64)
+        if all(map(falls, joins)):
+            return ranks
+        return ranks[::-1] if all(map(rises, joins)) else None
 
     def _of(self, seeds: Seeds, low: int, high: int) -> Seeds:
         """The rows of the values from one number on, below another."""
@@ -290,6 +282,8 @@ class Stretches:
             own = np.searchsorted(self._values, seeds.values) - low
             inside = (own >= 0) & (own < high - low)
             costs[own[inside]] += np.diff(seeds.starts)[inside]
+        if self._far is not None:
+            costs = self._far[low:high]
         ends = np.cumsum(costs)
         wanted = min(wanted, high - low)
         asked = np.linspace(0, int(ends[-1]), wanted, endpoint=False)[1:]
@@ -331,13 +325,6 @@ def memory_of(pool: Pool, limits: Limits, threads: int = 1) -> int:
 def device_for(pool: Pool, splits: Splits) -> str:
     """Where workers follow a fixpoint's values: on their CPUs where rules look into texts."""
     return "cpu" if any(map(reads_texts, splits.later)) else pool.connection.device
-
-
-def _seeds_of(group: Grouped | None) -> Seeds:
-    if group is None:
-        return Seeds(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64), {})
-    columns = {at: brought(column) for at, column in group.columns.items()}
-    return Seeds(brought(group.values), brought(group.starts), columns)
 
 
 # ------------------------------------------------------------------------------- on a worker
@@ -420,7 +407,7 @@ def rows_of(
     """The rows of a relation that came of the first `done` values. What was found may have been
     lost and made again, and then it was others that there was time for."""
     if found.done != done:
-        values = np.unique(np.concatenate([part.values for part in seeds.values()]))
+        values = values_of(seeds)
         low, end = int(values[0]), int(values[done - 1]) + 1
         exact = {name: part.of(low, end) for name, part in seeds.items()}
         again = _followed(task, exact, tries, symbols, None)
@@ -450,7 +437,7 @@ def _piece_by_piece(
     here: _Here, task: Task, seeds: Mapping[str, Seeds], budget: float | None
 ) -> Followed | None:
     began, gpu = perf_counter(), here.context.device is not CPU
-    values = np.unique(np.concatenate([part.values for part in seeds.values()]))
+    values = values_of(seeds)
     parts: list[Followed] = []
     # A GPU is busy with many values at once: it has all of them as one piece.
     at, size = 0, len(values) if gpu else -(-len(values) // PIECES)
