@@ -220,14 +220,14 @@ def test_items_are_asked_again_only_when_their_variables_are_bound() -> None:
     count = 1000
     tests = ", ".join(f"x{at % 5} != {at}" for at in range(count))
     asked = 0
-    ready = build._Conjunction._ready
+    ready = build.ConjunctionBuilder._ready
 
     def counting(self: Any, item: Any) -> bool:
         nonlocal asked
         asked += 1
         return ready(self, item)
 
-    with patch.object(build._Conjunction, "_ready", counting):
+    with patch.object(build.ConjunctionBuilder, "_ready", counting):
         plan_of(DATA, f"R(x0, x5) <- {chain(5)}, {tests}.")
     assert asked < 3 * count
 

@@ -19,7 +19,7 @@ from gdatalog.engine.together import cut_at_first
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.conditions import When
 from gdatalog.plan.effects import all_steps, expressions, widens
-from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.plan.nodes import JoinPlan, RulePlan, Tally
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass
@@ -116,6 +116,8 @@ def remember(nest: Candidate, rows: int) -> None:
 
 def choose(nest: Candidate) -> Choice:
     """Which executor runs a join."""
+    if any(isinstance(step, Tally) for step in nest.join.steps):
+        return Choice(False, "its loops keep tables of counts")
     by_all = nest.shared if cut_at_first(nest.join) else None
     if nest.knobs.strategy == "levelwise":
         return Choice(True, ASKED_FOR, shared=by_all)

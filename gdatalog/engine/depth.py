@@ -49,7 +49,7 @@ _lock = Lock()
 class Form:
     """What becomes of a join's rows: `keys` and `gathers` of an aggregate, or else rows; with
     `fresh`, those that are not marked yet, or not in a hash set if `hashed`. With `grouped`, how
-    the rows of each group are told apart."""
+    the rows of each group are told apart. `modular`: counts are taken modulo a number."""
 
     outputs: tuple[Any, ...] = ()
     keys: tuple[Slot, ...] = ()
@@ -58,6 +58,7 @@ class Form:
     fresh: bool = False
     hashed: bool = False
     grouped: Grouped | None = None
+    modular: bool = False
 
     def leaf(self, join: JoinPlan) -> Leaf:
         from gdatalog.printer.fresh import Fresh
@@ -265,7 +266,8 @@ def _print(
     def make() -> Printed | str:
         from gdatalog.printer.module import print_plan
 
-        found = print_plan(join, layouts, form.leaf(join), intersect, lanes, given, counted)
+        leaf = form.leaf(join)
+        found = print_plan(join, layouts, leaf, intersect, lanes, given, counted, form.modular)
         if lanes and not found.parallel:
             return "there is no list whose values could be shared out"
         return found

@@ -42,7 +42,8 @@ class Knobs:
     `host_indexes`: how a device reads indexes that stay on the host: "auto" by expected bytes, in
     "cells", or by "pages".
     `scans`: whether a rule of one atom scans its relation: "auto" where that pays, "always" or
-    "never".
+    "never". `algebra`: whether counts become signed sums of simpler ones: "auto" where that pays,
+    "always" where it can be done, "never".
     """
 
     strategy: Strategy = "auto"
@@ -57,6 +58,7 @@ class Knobs:
     encode: str = "auto"
     scans: str = "auto"
     host_indexes: str = "auto"
+    algebra: str = "auto"
 
     @property
     def workers(self) -> int:

@@ -76,6 +76,10 @@ class Run:
         self.limits.looked += TURN
         if any(may_fail(join.steps) for join in plan.joins):
             limit = None  # a failure that comes after the last wanted row is one as well
+        if plan.terms:
+            from gdatalog.engine.sums import Sum
+
+            return Sum(self).rows()
         if plan.gathers:
             return self._aggregated()
         if not plan.head and limit is None and not any(may_fail(j.steps) for j in plan.joins):

@@ -36,10 +36,12 @@ from gdatalog.engine.narrowing import narrowed
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.scanning import indexed, least_scanned, scanned
 from gdatalog.engine.sources import Sources, TrieOf
+from gdatalog.engine.sums import algebra_of
 from gdatalog.errors import NOWHERE, MemoryLimitError
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef, Version
 from gdatalog.planner.adornments import as_called
+from gdatalog.planner.algebra import Algebra
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_over, plan_rule
 from gdatalog.planner.sizes import Assumed, Params, Size
@@ -197,6 +199,7 @@ class StratumRun:
             return plan_rule(
                 rule, inputs.schemas, inputs.param_types, sizes, recursive, first=first,
                 params=params, scans=least, orders=inputs.plans.orders, tuning=context.tuning,
+                algebra=self._algebra(),
             )  # fmt: skip
 
         def planned(least: int | None) -> RulePlan:
@@ -223,6 +226,13 @@ class StratumRun:
         if not any(plan is other for _, other in self.planned):
             self.planned.append((rule, plan))
         return plan
+
+    def _algebra(self) -> Algebra:
+        """Whether counts may be signed sums: these are run as a whole, by the CPU."""
+        context = self.context
+        if self.stratum.recursive or context.device is not CPU or context.cluster is not None:
+            return "never"
+        return algebra_of(context.knobs)
 
     def _least_scanned(self) -> int | None:
         """How many rows a relation has, at least, that is scanned; None where nothing is."""
@@ -285,7 +295,12 @@ class StratumRun:
         began = perf_counter()
         before = Costs() if report is None else so_far()
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
-        if context.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
+        if (
+            context.device is CPU
+            and not self.stratum.recursive
+            and len(plan.joins) == 1
+            and not plan.terms
+        ):
             with spending("indexing"):
                 (join,) = plan.joins
                 trie_of = narrowed(join, trie_of, self._finished, context, self._told)

@@ -33,7 +33,13 @@ LACKS_SLOTS = 10
 COUNTS = "bindings"  # the argument that a worker counts in what it binds, for a profile
 COUNTER, STOP_FLAG, UNITS = 0, 1, 2  # the entries of `control`
 
-CLEARED = ("marks", "places", "bitmap", "filled")  # scratch that is all zeros between tasks
+CLEARED = (
+    "marks",
+    "places",
+    "bitmap",
+    "filled",
+    "tally",
+)  # scratch that is all zeros between tasks
 FIRST_SLOTS = 1 << 12  # of a group's hash set
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
@@ -310,7 +316,7 @@ def scratch_length(argument: Any, tries: Sequence[Any]) -> int:
     if argument.kind in ("bitmap", "filled"):
         bits = sum(scalar_of("bits", tries[at.trie], at.depth) for at in argument.levels)
         return 1 << max(0, bits - (6 if argument.kind == "bitmap" else 12))
-    if argument.kind not in ("marks", "places"):
+    if argument.kind not in ("marks", "places", "tally", "tallied"):
         return room_of(argument, tries)
     at = argument.levels[0]
     low, high = tries[at.trie].levels[at.depth].span

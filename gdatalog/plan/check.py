@@ -16,6 +16,7 @@ from gdatalog.plan.nodes import (
     Restore,
     RulePlan,
     Step,
+    Tally,
     slots,
 )
 from gdatalog.plan.stratum import (
@@ -36,6 +37,7 @@ class PlanError(AssertionError):
 def check_rule_plan(rule: RulePlan) -> None:
     for join in rule.joins:
         check_join_plan(join)
+    _demand(len(rule.terms) in (0, len(rule.joins)), "each join of a sum has a term")
     numbers = [number for group in rule.groups for number in group]
     if rule.gathers:
         _demand(sorted(numbers) == list(range(len(rule.joins))), "a join is in no group, or in two")
@@ -93,6 +95,9 @@ def _check_steps(
             for inner in step.alternatives:
                 # A branch sees what it reads, and nothing else.
                 _check_steps(join, inner, set(step.reads), depths)
+        if isinstance(step, Tally):
+            inside = _check_steps(join, step.steps, set(step.reads), depths)
+            _demand(step.key in inside, f"a tally's key {step.key} is not bound")
         for name in binds(step):
             _demand(name not in bound, f"{name} is bound twice")
             bound.add(name)

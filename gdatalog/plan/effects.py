@@ -19,6 +19,7 @@ from gdatalog.plan.nodes import (
     Seek,
     Slot,
     Step,
+    Tally,
     TrieRef,
     slots,
 )
@@ -41,7 +42,7 @@ def reads(step: Step) -> frozenset[str]:
             return slots(step.test)
         case Restore():
             return frozenset(step.ranks)
-        case Branch():
+        case Branch() | Tally():
             return frozenset(step.reads)
         case _:
             return frozenset()
@@ -99,12 +100,14 @@ def may_fail(steps: tuple[Step, ...]) -> bool:
 
 
 def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """The steps and all steps inside their branches."""
+    """The steps and all steps inside their branches and tallies."""
     for step in steps:
         yield step
         if isinstance(step, Branch):
             for inner in step.alternatives:
                 yield from all_steps(inner)
+        elif isinstance(step, Tally):
+            yield from all_steps(step.steps)
 
 
 def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:

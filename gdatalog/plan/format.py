@@ -29,6 +29,8 @@ from gdatalog.plan.nodes import (
     Seek,
     Slot,
     Step,
+    Tally,
+    Term,
     TrieRef,
 )
 from gdatalog.records import dataclass
@@ -66,7 +68,9 @@ def format_rule(rule: RulePlan, remark: Remark = lambda step: "") -> str:
     """The whole rule: each join, then what becomes of its bindings."""
     lines = []
     for number, join in enumerate(rule.joins):
-        if len(rule.joins) > 1:
+        if rule.terms:
+            lines.append(term_label(rule.terms[number]))
+        elif len(rule.joins) > 1:
             lines.append(alternative_label(number, len(rule.joins)))
         lines += format_join(join, remark)
     return "\n".join([*lines, *ending_labels(rule)])
@@ -96,6 +100,8 @@ def _lines(steps: Sequence[Step], labels: Labels, indent: int, remark: Remark) -
                 if number:
                     yield pad + "or"
                 yield from _lines(inner, labels, indent + 1, remark)
+        if isinstance(step, Tally):
+            yield from _lines(step.steps, labels, indent + 1, remark)
 
 
 # ----------------------------------------------------------------- what parts of a plan are called
@@ -103,6 +109,23 @@ def _lines(steps: Sequence[Step], labels: Labels, indent: int, remark: Remark) -
 
 def alternative_label(number: int, count: int) -> str:
     return f"alternative {number + 1} of {count}"
+
+
+def term_label(term: Term) -> str:
+    """What a join of a signed sum is for.
+
+    >>> term_label(Term("E(a, b), E(b, c)", -2)), term_label(Term("E(_, b)", table="~1"))
+    ('- 2 x the count of E(a, b), E(b, c)', "table '1 of the count of E(_, b)")
+    """
+    if term.table:
+        by = f" by {term.key.name}" if term.key is not None else ""
+        return f"table {shown_table(term.table)}{by} of the count of {term.label}"
+    sign, times = "-" if term.coefficient < 0 else "+", abs(term.coefficient)
+    return f"{sign} {f'{times} x ' if times > 1 else ''}the count of {term.label}"
+
+
+def shown_table(name: str) -> str:
+    return name.replace("~", "'")
 
 
 def given_label(given: Given) -> str:
@@ -207,6 +230,8 @@ class Labels:
                 if step.reduction is not None:
                     text = f"{step.reduction.variable} := {_gathered(step.reduction)}"
                 return f"{text} for each ({', '.join(step.reads)})" if step.reads else text
+            case Tally():
+                return f"table {shown_table(step.table)} of counts by {step.key}"
 
     def remarks(self, step: Step) -> tuple[str, ...]:
         """How it does that, where there is something to say."""

@@ -255,7 +255,20 @@ class Branch:
     reduction: Reduction | None = None
 
 
-Step = Guard | Seek | Join | Assign | Generate | Filter | Compact | Restore | Branch
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """A table of counts, made anew for each row: for each value of `key`, how many matches `steps`
+    have with it. The steps that follow read it as a weighted trie of the relation `table`, whose
+    last column is the key; the columns before it are bound already.
+    """
+
+    table: str
+    key: str
+    reads: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+
+Step = Guard | Seek | Join | Assign | Generate | Filter | Compact | Restore | Branch | Tally
 
 
 # ------------------------------------------------------------------------------------- plans
@@ -312,13 +325,28 @@ class Gather:
 
 
 @dataclass(frozen=True, slots=True)
+class Term:
+    """What a join of a signed sum is for. A term is counted, and its count enters the sum
+    `coefficient` times. A `table` is made before the terms that read it: for each value of `key`,
+    how many matches the join has. `label` shows the body that is counted.
+    """
+
+    label: str
+    coefficient: int = 0
+    table: str = ""
+    key: Slot | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RulePlan:
     """A rule: the union of its joins, then aggregates if there are any, then the head.
 
     Without `gathers` the outputs of the joins are the head's arguments. With them, each group
     of joins that bind the same variables (`groups`, numbers of joins) gives the set of its
     bindings; what is gathered is grouped by `keys`, and `head` is computed of keys and
-    gathers. `combines`: min and max of this relation combine over all rules and facts.
+    gathers. `combines`: min and max of this relation combine over all rules and facts. With
+    `terms`, one for each join, the only gather is the signed sum of the joins' counts; `otherwise`
+    is the plan that enumerates the bindings.
     """
 
     relation: str
@@ -328,6 +356,8 @@ class RulePlan:
     gathers: tuple[Gather, ...] = ()
     groups: tuple[tuple[int, ...], ...] = ()
     bindings: tuple[tuple[Slot, ...], ...] = ()  # of each group: the outputs of its joins
+    terms: tuple[Term, ...] = ()
+    otherwise: RulePlan | None = field(default=None, compare=False, repr=False)
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property

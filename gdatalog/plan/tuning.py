@@ -108,6 +108,9 @@ class Tuning:
     grouped_from: int = 100_000  # rows of a head, from which on its first column may come first
     grouped_least: int = 64  # ... if there are so many groups
     grouped_rows_most: int = 1 << 17  # ... of no more rows on average
+    algebra_from: float = 1e6  # counts of so many rows to look at may become signed sums
+    algebra_term: float = 1e5  # what each term of a sum costs besides
+    algebra_walks: int = 5  # ... of so many variables, walks tell how many rows these are
     degree_skew: float = 1.2  # how many times more neighbours lie above by key than by degree
 
 

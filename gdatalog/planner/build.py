@@ -95,14 +95,14 @@ class PlanBuilder:
     ) -> tuple[Step, ...]:
         """The steps of the plan's own conjunction, for so many rows in which some are given."""
         items = self._rewritten(items, given, live, bag, self.restores and not given)
-        return _Conjunction(self, items, given, live, bag, rows, compacts=not bag).build()
+        return ConjunctionBuilder(self, items, given, live, bag, rows, compacts=not bag).build()
 
     def steps(
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, rows: float
     ) -> tuple[Step, ...]:
         """The steps of a conjunction inside, to which so many rows come."""
         items = self._rewritten(items, outer, live, bag, restores=False)
-        return _Conjunction(self, items, outer, live, bag, rows).build()
+        return ConjunctionBuilder(self, items, outer, live, bag, rows).build()
 
     def _rewritten(
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, restores: bool
@@ -124,7 +124,7 @@ class PlanBuilder:
         return Slot(f"~~{self.fresh}", kind)
 
 
-class _Conjunction:
+class ConjunctionBuilder:
     def __init__(
         self,
         plan: PlanBuilder,
@@ -158,9 +158,9 @@ class _Conjunction:
 
     def build(self) -> tuple[Step, ...]:
         self._unrelated()
-        self._open_atoms()
+        self.open_atoms()
         if self.order is None:
-            self.order = self._search()
+            self.order = self.search()
         self.open = Open(self.atoms, computed_late(self.waiting), self._rank)
         literals = [atom.columns for atom in self.atoms]
         waiting = [item.variables for item in self.waiting]
@@ -171,7 +171,7 @@ class _Conjunction:
         assert not self.waiting, f"nothing binds what {self.waiting} needs"
         return reuse_lists(self.steps, self.plan.atoms, self.comparisons)
 
-    def _search(self) -> Order:
+    def search(self) -> Order:
         """The order of variables that costs least."""
         if not any(any(map(atom.open, atom.columns)) for atom in self.atoms):
             return Order()
@@ -215,11 +215,11 @@ class _Conjunction:
         depth = self.depth + 1
         check_depth(part, depth)
         to_inside = frozenset(reads), frozenset[str](), self.bag, self.rows, self.order
-        inner = _Conjunction(self.plan, part, *to_inside, depth=depth).build()
+        inner = ConjunctionBuilder(self.plan, part, *to_inside, depth=depth).build()
         mode = "count" if self.bag else "exists"
         self.steps.append(Branch(mode, tuple(sorted(reads)), (inner,)))  # type: ignore[arg-type]
 
-    def _open_atoms(self) -> None:
+    def open_atoms(self) -> None:
         """Tests within an atom go into its trie; columns that nothing asks for are left out."""
         atoms = [item for item in self.items if isinstance(item, AtomItem)]
         tests = [item for item in self.items if isinstance(item, TestItem)]

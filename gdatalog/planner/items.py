@@ -19,13 +19,15 @@ Term = Slot | Constant | Parameter
 
 @dataclass(frozen=True, slots=True)
 class AtomItem:
-    """`ranked`: in both directions, of ranks by degree instead of values."""
+    """`ranked`: in both directions, of ranks by degree instead of values. `once`: of rows that
+    are equal in the columns that the body asks for one is counted."""
 
     relation: str
     args: tuple[Term, ...]
     version: Version = "full"
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     ranked: bool = False
+    once: bool = False
     variables: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

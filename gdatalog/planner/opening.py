@@ -64,7 +64,8 @@ def open_atom(
         elif uses[name] == 1:
             del columns[name]
             dropped = True
-    return AtomState(item, number, columns, tuple(tests), bag and dropped, rises, size), known
+    weighted = bag and dropped and not item.once
+    return AtomState(item, number, columns, tuple(tests), weighted, rises, size), known
 
 
 def within_atom(test: Expr, atoms: Sequence[AtomItem]) -> bool:

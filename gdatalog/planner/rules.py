@@ -14,9 +14,11 @@ from gdatalog.plan.nodes import (
     Restore,
     RulePlan,
     Slot,
+    Term,
     Version,
 )
 from gdatalog.plan.tuning import DEFAULT, Tuning
+from gdatalog.planner.algebra import Algebra, signed_sum
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.checked import CheckedRule, Schema
 from gdatalog.planner.compact import compact_rows
@@ -53,6 +55,7 @@ def plan_rule(
     scans: int | None = None,
     orders: Orders | None = None,
     tuning: Tuning = DEFAULT,
+    algebra: Algebra = "never",
 ) -> RulePlan:
     """The plan of a rule whose relations of the same stratum are `recursive`.
 
@@ -62,7 +65,8 @@ def plan_rule(
     before and after is the order of the stratum's relations, for a round follows them in it.
 
     `scans`: an alternative of one atom scans its relation if that has at least so many rows.
-    `orders`: those that were found for other plans.
+    `orders`: those that were found for other plans. `algebra`: whether a count may become a signed
+    sum of simpler ones.
     """
     plan_join = partial(
         _plan_join,
@@ -120,6 +124,8 @@ def plan_rule(
     joins_list: list[JoinPlan] = []
     numbers: list[tuple[int, ...]] = []
     bindings: list[tuple[Slot, ...]] = []
+    terms: tuple[Term, ...] = ()
+    otherwise: RulePlan | None = None
     for group in groups:
         if len(group) == 1:
             outputs: tuple[Slot, ...] = ()
@@ -128,6 +134,14 @@ def plan_rule(
                 items, orbit = one_of_each(items, sizes, tuning)
             join = plan_join(items, (), live, bag, given=given)
             plans = [replace(join, orbit=orbit)]
+            alone = len(groups) == 1 and given is None and not keys and len(gathers) == 1
+            if alone and gathers[0].kind == "count" and algebra != "never":
+                args = alternatives[0], join, sizes, params, orders or Orders(), tuning, algebra
+                found = signed_sum(*args)
+                if found is not None:
+                    counted = head, (), gathers, ((0,),), ((),)
+                    otherwise = RulePlan(rule.head.name, (plans[0],), *counted, span=rule.span)
+                    plans, terms = list(found[0]), found[1]
         else:
             # Several alternatives bind the same variables: their bindings are one set.
             names = sorted(own[group[0]] | live)
@@ -148,6 +162,8 @@ def plan_rule(
         gathers,
         tuple(numbers),
         tuple(bindings),
+        terms,
+        otherwise,
         rule.span,
     )
 

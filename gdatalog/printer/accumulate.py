@@ -81,6 +81,9 @@ class Accumulators:
                 self._sum(name, spec, key, weight)
             else:
                 self._best(name, spec, key)
+        if nest.modular:
+            text.line(f"{self.count} = {nest.sum(self.count, nest.product(weight, amount or '1'))}")
+            return
         if amount is None:
             text.line(f"{self.count} += {weight}")
         elif weight == "1":

@@ -19,7 +19,8 @@ _TYPES = {"int32": "i32[]", "int64": "i64[]", "uint8": "u8[]", "uint32": "u32[]"
 # The types of scratch that holds no values.
 SCRATCH = {
     "marks": "uint8", "places": "uint8", "rows": "uint64", "words": "uint64", "bitmap": "uint64",
-    "filled": "uint64", "slots": "int64", "waiting": "int64",
+    "filled": "uint64", "slots": "int64", "waiting": "int64", "tally": "int64",
+    "tallied": "int64",
 }  # fmt: skip
 
 
@@ -45,8 +46,9 @@ class Argument:
     combination of values) and filled (one for each word of that). Of none: slots (of a hash set),
     waiting (room for a few numbers). Of a trie: weights, sums (of weights), labels. Of a level of a
     hash trie: spans, below, keys, ids. buffer: room for the shortest of the longest lists of
-    `levels`. given: what the run brings along. own: what it makes for each worker. result: what it
-    brings along to be written. output: a column of a block. counts: a worker's counters.
+    `levels`. tally and tallied: a table of counts by a level's values, and which have one. given:
+    what the run brings along. own: what it makes for each worker. result: what it brings along to
+    be written. output: a column of a block. counts: a worker's counters.
     """
 
     name: str

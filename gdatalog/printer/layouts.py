@@ -12,6 +12,7 @@ import numpy as np
 
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.hash_trie import HashLevel, HashTrie
+from gdatalog.storage.tallied import Tallied
 from gdatalog.storage.trie import Trie, TrieLevel
 
 MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # bytes of a worker's scratch
@@ -43,7 +44,7 @@ class LevelLayout:
 class TrieLayout:
     """`number`: which of a plan's tries it is; two atoms may read one. `labels`: their type, where
     ranks stand for values. `loose`: made as `cpu_ops/loose.py` makes them. `hashed`: a hash trie,
-    whose lists are in no order.
+    whose lists are in no order. `tallied`: a table of counts that loops keep, in no order either.
 
     Equal layouts are one object, for ever: there are few, and `id` is their key.
     """
@@ -53,19 +54,28 @@ class TrieLayout:
     labels: str | None
     loose: bool
     hashed: bool = False
+    tallied: bool = False
 
 
 _layouts: dict[TrieLayout, TrieLayout] = {}
 
 
-def layouts_of(tries: Sequence[Trie | HashTrie], growing: bool = False) -> tuple[TrieLayout, ...]:
+def layouts_of(
+    tries: Sequence[Trie | HashTrie | Tallied], growing: bool = False
+) -> tuple[TrieLayout, ...]:
     """`growing`: whether there are others of them in each round."""
     first: dict[int, int] = {}
     numbered = [(trie, first.setdefault(id(trie), at)) for at, trie in enumerate(tries)]
-    return tuple(
-        _layout(trie, number, growing) if isinstance(trie, Trie) else _hashed(trie, number)
-        for trie, number in numbered
-    )
+    return tuple(_layout_of(trie, number, growing) for trie, number in numbered)
+
+
+def _layout_of(trie: Trie | HashTrie | Tallied, number: int, growing: bool) -> TrieLayout:
+    if isinstance(trie, Tallied):
+        width = np.dtype(np.int64)
+        few = LevelLayout(width, width, 1, 1, False, False, False, False)
+        made = TrieLayout(number, (few,) * trie.columns, None, False, True, True)
+        return _layouts.setdefault(made, made)
+    return _layout(trie, number, growing) if isinstance(trie, Trie) else _hashed(trie, number)
 
 
 def _layout(trie: Trie, number: int, grows: bool) -> TrieLayout:

@@ -96,6 +96,9 @@ class BranchCount(Leaf):
     def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
         text, weight = nest.text, nest.weight(known)
         amount = nest.whole(amount, share)
+        if nest.modular:
+            text.line(f"{self.name} = {nest.sum(self.name, nest.product(weight, amount))}")
+            return
         if weight == "1":
             text.line(f"{self.name} += {amount}")
             return

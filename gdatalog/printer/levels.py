@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import Node, recoding
-from gdatalog.plan.nodes import Generate, Join, Slot, Step
+from gdatalog.plan.nodes import Generate, Join, Slot, Step, Tally
 from gdatalog.printer.ahead import close_marks, look_ahead
 from gdatalog.printer.lists import Met, Walk, walk_of
 from gdatalog.printer.measure import measurable_here, measure
@@ -79,7 +79,8 @@ def _tasks(
     met = Met.of(nest, step)
     child = None
     leads = walk.node is not None and not walk.node.last and not nest.hashed(walk.node)
-    if walk.node is not None and leads and not leaf.whole_turns(steps, at):
+    whole = leaf.whole_turns(steps, at) or any(isinstance(later, Tally) for later in steps)
+    if walk.node is not None and leads and not whole:
         node = walk.node.child(Slot(step.variable, step.type))
         child = node if node in below else None
     if child is None:
@@ -198,7 +199,8 @@ def _loop(
         nest.widths[step.variable] = nest.arguments.width(tuple(map(nest.level, nodes)))
         inner.members[step.variable] = met.nodes
         inner.turns[step.variable] = Turn(walk.array, walk.node, turn)
-        among = sought if walk.node is None else {walk.node: turn, **sought}
+        own = walk.node is not None and not nest.tallied(walk.node)
+        among = {walk.node: turn, **sought} if own and walk.node is not None else sought
         if walk.node is not None and nest.hashed(walk.node) and not walk.node.last:
             below = nest.arguments.of_hash(nest.level(walk.node), "below")
             among[walk.node] = text.name("p")

@@ -42,6 +42,8 @@ class Met:
         met = Met({}, {})
         for place, part in enumerate(step.participants):
             node = nest.paths.node(part)
+            if nest.above_tally(node):
+                continue
             kind = met.lists if node.terms and not nest.hashed(node) else met.roots
             kind.setdefault(node, set()).update(at for p, at in step.implied if p == place)
         if nest.tile:

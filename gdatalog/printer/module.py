@@ -25,6 +25,7 @@ HOMES = {
     "groups": (
         "add_bit", "add_new_bit", "add_own", "empty_bits", "empty_slots", "widen_slots",
     ),
+    "tallies": ("clear_tally", "find_tally"),
     "hashing": ("add_key", "slot_of"),
     "hash_tries": ("find_child", "has_child"),
     "lists": (
@@ -75,13 +76,14 @@ def print_plan(
     tile: int = 0,
     given: Sequence[Any] = (),
     counted: bool = False,
+    modular: bool = False,
 ) -> Printed:
     """The function of a plan: for a CPU's thread, or for a `tile` of so many lanes of a GPU.
 
     `given`: the dtypes of the columns of the rows that it is run for. `counted`: it counts what it
-    binds, for a profile.
+    binds, for a profile. `modular`: it counts modulo a number that the run brings along.
     """
-    nest = Nest(join, tries, intersect, tile)
+    nest = Nest(join, tries, intersect, tile, modular)
     counting = Counting(list(all_steps(nest.join.steps))) if counted else None
     nest.counting = counting
     text, known = nest.text, Known(alone=tile == 1)
@@ -103,7 +105,7 @@ def print_plan(
         source = loops_alone(nest, _plan(nest), counters)
     else:
         text.line("state[0], state[1], state[4] = 0, 0, n")
-        source = module_of(nest, arguments, _plan(nest), [*ROWS, *counters])
+        source = module_of(nest, arguments, _plan(nest), [*ROWS, *counters, *nest.prologue])
     return Printed(
         _shape(join, leaf),
         source,

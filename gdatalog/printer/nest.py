@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import Node, Paths, Recoding
 from gdatalog.plan.nodes import (
     Assign,
@@ -30,6 +31,7 @@ from gdatalog.plan.nodes import (
     Seek,
     Slot,
     Step,
+    Tally,
     TrieRef,
 )
 from gdatalog.printer.arguments import Arguments, Level
@@ -42,6 +44,7 @@ from gdatalog.records import replace
 
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
+    from gdatalog.printer.tallies import Table
 
 FULL, STOPPED, FAILED, OVERFLOW = 1, 2, 3, 4  # what a function returns; 0: done
 MOST = "4e18"  # a weight or sum beyond this is left to the executor that counts exactly
@@ -51,9 +54,15 @@ class Nest:
     """One plan on its way to a function."""
 
     def __init__(
-        self, join: JoinPlan, tries: Sequence[TrieLayout], intersect: str, tile: int = 0
+        self,
+        join: JoinPlan,
+        tries: Sequence[TrieLayout],
+        intersect: str,
+        tile: int = 0,
+        modular: bool = False,
     ) -> None:
-        """`tile`: how many lanes walk one subtree together; 0 on a CPU, where there are none."""
+        """`tile`: how many lanes walk one subtree together; 0 on a CPU, where there are none.
+        `modular`: counts are taken modulo an argument."""
         # Atoms whose tries are one and the same (both orders of a symmetric relation) are told
         # as one, so that they share nodes and lists.
         first: dict[int, TrieRef] = {}
@@ -79,6 +88,14 @@ class Nest:
         self.marked: dict[tuple[Node, str], int] = {}  # lists with marks of their own
         self.widths: dict[str, str] = {}  # the dtype of a variable's keys, where known
         self.counting: Counting | None = None  # in the form for profiles
+        self.tables: dict[str, Table] = {}  # of counts, by name
+        self.depths = {
+            step.table: len(step.reads) for step in all_steps(join.steps) if isinstance(step, Tally)
+        }
+        self.prologue: list[str] = []
+        self.modular = modular
+        if modular:
+            self.prologue.append(f"modulus = {self.arguments.given('moduli', 'int64')}[0]")
         self.at_stop = ""  # what is noted before the function ends for somebody's wish
 
     # ------------------------------------------------------------------------------- words
@@ -97,13 +114,25 @@ class Nest:
         """Whether its children are in a hash trie, in no order."""
         return self.tries[node.trie].hashed
 
+    def tallied(self, node: Node) -> bool:
+        """Whether its trie is a table of counts that these loops keep."""
+        return self.tries[node.trie].tallied
+
+    def above_tally(self, node: Node) -> bool:
+        """Whether a node is above the keys of a table: the table is of the values bound here."""
+        return self.tallied(node) and node.depth < self.depths[node.trie.relation]
+
     def values(self, node: Node) -> str:
+        if self.tallied(node):
+            return self.tables[node.trie.relation].values
         return self.arguments.values(self.level(node))
 
     def range_of(self, node: Node, known: Known) -> Range:
         """Where a known node's list stands in its level."""
         if node not in known.ranges:
-            if self.hashed(node):
+            if self.tallied(node):
+                known.ranges[node] = ("0", self.tables[node.trie.relation].length)
+            elif self.hashed(node):
                 spans = self.arguments.of_hash(self.level(node), "spans")
                 at, low, high = self.place_of(node, known), self.text.name("l"), self.text.name("h")
                 self.text.line(f"{low} = np.int64({self.call('at', spans, f'2 * {at}')})")
@@ -219,13 +248,26 @@ class Nest:
             return "1"
         product = known.weights[0]
         for factor in known.weights[1:]:
-            name = self.text.name("w")
-            with self.text.block(f"if float({product}) * float({factor}) > {MOST}"):
-                self.text.line(f"return {OVERFLOW}")
-            self.text.line(f"{name} = {product} * {factor}")
-            product = name
+            product = self.product(product, factor)
         known.weights = [product]
         return product
+
+    def product(self, one: str, other: str) -> str:
+        """Two counts multiplied; the function ends where that leaves 62 bits."""
+        if "1" in (one, other):
+            return other if one == "1" else one
+        name = self.text.name("w")
+        if self.modular:
+            self.text.line(f"{name} = ({one} % modulus) * ({other} % modulus) % modulus")
+            return name
+        with self.text.block(f"if float({one}) * float({other}) > {MOST}"):
+            self.text.line(self.spoil(OVERFLOW))
+        self.text.line(f"{name} = {one} * {other}")
+        return name
+
+    def sum(self, one: str, other: str) -> str:
+        """The sum of two counts."""
+        return f"({one} + {other}) % modulus" if self.modular else f"{one} + {other}"
 
     # ------------------------------------------------------------------------------- steps
 
@@ -282,6 +324,10 @@ class Nest:
                 self.restore(step, known)
             case Branch():
                 print_branch(self, step, known)
+            case Tally():
+                from gdatalog.printer.tallies import print_tally
+
+                print_tally(self, step, known)
             case _:
                 raise Unprintable(f"{type(step).__name__.lower()} is not printed")
 
@@ -318,6 +364,8 @@ class Nest:
         text = self.text
         for part in participants:
             node = self.paths.node(part)
+            if self.above_tally(node):
+                continue
             child = node.child(term)
             if child not in known.positions:
                 if among and node in among:
@@ -331,7 +379,10 @@ class Nest:
                         text.line("continue")
                     known.positions[child] = at
             if self.paths.tries[part.trie].weighted and node.last:
-                weights = self.arguments.of_trie(self.number[node.trie], "weights")
+                if self.tallied(node):
+                    weights = self.tables[node.trie.relation].counts
+                else:
+                    weights = self.arguments.of_trie(self.number[node.trie], "weights")
                 weight = text.name("w")
                 text.line(f"{weight} = np.int64({weights}[{known.positions[child]}])")
                 known.weights.append(weight)
@@ -355,6 +406,10 @@ class Nest:
         known.positions[child] = ""  # its range is all that anybody asks for
 
     def find(self, node: Node, key: str, known: Known) -> str:
+        if self.tallied(node):
+            from gdatalog.printer.tallies import find_tallied
+
+            return find_tallied(self, node, key)
         if self.hashed(node):
             return self.find_hashed(node, key, known)
         values = self.values(node)

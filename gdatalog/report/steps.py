@@ -13,8 +13,9 @@ from gdatalog.plan.format import (
     ending_labels,
     given_label,
     orbit_label,
+    term_label,
 )
-from gdatalog.plan.nodes import Branch, Generate, Given, Join, JoinPlan, RulePlan, Step
+from gdatalog.plan.nodes import Branch, Generate, Given, Join, JoinPlan, RulePlan, Step, Tally
 from gdatalog.records import dataclass, field
 from gdatalog.report.tree import Fact, Kind, Node
 from gdatalog.report.words import about, wrong_by
@@ -60,12 +61,12 @@ def plan_nodes(
         _Join(join, happened, happened is not None and number in happened.told).nodes()
         for number, join in enumerate(plan.joins)
     ]
-    if len(nodes) == 1:
+    if len(nodes) == 1 and not plan.terms:
         return executors[0], (*nodes[0], *ending)
     alternatives = (
         Node(
-            "alternative",
-            alternative_label(number, len(nodes)),
+            "term" if plan.terms else "alternative",
+            term_label(plan.terms[number]) if plan.terms else alternative_label(number, len(nodes)),
             executor.details,
             facts=executor.facts,
             children=children,
@@ -122,6 +123,8 @@ class _Join:
                 return (*found, self._step(step, "level", self._steps(steps[at + 1 :])))
             if isinstance(step, Branch):
                 found.append(self._step(step, "branch", self._alternatives(step)))
+            elif isinstance(step, Tally):
+                found.append(self._step(step, "branch", self._steps(step.steps)))
             else:
                 found.append(self._step(step, "step", ()))
         return tuple(found)

@@ -19,6 +19,7 @@ Kind = Literal[
     "rule",
     "plan of a rule",  # one of several: before recursion, in its rounds, planned again
     "alternative",
+    "term",  # a join of a signed sum
     "given",  # for each new row of a relation
     "level",  # a step that binds a variable to each of several values
     "step",  # any other step

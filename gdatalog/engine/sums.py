@@ -1,0 +1,283 @@
+"""Counts as signed sums: the joins of a sum are run one after the other, and added up exactly.
+
+A join counts in 64 bits. Where a number leaves these, the join is run again modulo a few primes, by
+loops that reduce what they count; the remainders give the exact number, however large it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, isqrt, log2, prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gdatalog.engine.depth import Nest, form_of_bag
+from gdatalog.engine.derived import Rows
+from gdatalog.engine.heads import rows_of_groups
+from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.sources import Sources
+from gdatalog.errors import EvaluationError, Span
+from gdatalog.executors.gather import Gathering
+from gdatalog.executors.lftj import GiveUp, scratch_length
+from gdatalog.executors.sinks import Bag
+from gdatalog.plan.effects import all_steps, participants
+from gdatalog.plan.nodes import JoinPlan, Slot, Tally, Term, TrieRef
+from gdatalog.plan.placement import Shared
+from gdatalog.planner.algebra import Algebra
+from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
+from gdatalog.storage.tallied import Tallied
+from gdatalog.storage.trie import Trie, TrieLevel
+
+if TYPE_CHECKING:
+    from gdatalog.engine.run import Run
+
+MOST = (1 << 63) - 1
+FIRST_PRIME = (1 << 31) - 1  # products of two remainders have 62 bits
+TALLY_SHARE = 4  # tables of counts take such a part of what may still be held, at the most
+
+
+class CountOverflow(EvaluationError):
+    """A count does not fit into 64 bits. `exact` is what it is."""
+
+    def __init__(self, exact: int, span: Span) -> None:
+        super().__init__("a count does not fit into 64 bits", span)
+        self.exact = exact
+
+
+class Unsuited(Exception):
+    """The joins of a sum cannot be run as they were planned."""
+
+
+def algebra_of(knobs: Knobs) -> Algebra:
+    """Whether counts become signed sums; only compiled loops keep tables of counts."""
+    plain = knobs.strategy == "levelwise"
+    if knobs.algebra == "always":
+        return "always plain" if plain else "always"
+    if knobs.algebra == "never":
+        return "never"
+    return "plain" if plain else "auto"
+
+
+@dataclass(slots=True)
+class _Pass:
+    """All joins of a sum run once: exactly, or modulo a number. `tables` are those made by now;
+    None for one with a number that leaves 64 bits."""
+
+    modulus: int | None
+    tables: dict[str, Trie | None] = field(default_factory=dict)
+
+
+class Sum:
+    """One run of a rule that counts by a signed sum."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.plan = run.plan
+        self._bits: dict[str, float] = {}  # of the counts of a table, at the most
+
+    def rows(self) -> Rows:
+        """The row of the rule's head."""
+        run, plan = self.run, self.plan
+        gathering = Gathering(plan.gathers, run.ops, run.scope, run.limits, level=0)
+        try:
+            total = self.total()
+        except Unsuited:
+            assert plan.otherwise is not None
+            other = replace(run, plan=plan.otherwise, report=None)
+            found = other.rows(None)
+            assert isinstance(found, tuple)
+            return found
+        if not -(1 << 63) <= total < 1 << 63:
+            raise CountOverflow(total, plan.gathers[0].span)
+        gathering.add_partials((), [np.array([total], dtype=np.int64)])
+        return rows_of_groups(plan, gathering, run.ops, run.scope)
+
+    def total(self) -> int:
+        """The count, exactly."""
+        plan = self.plan
+        exact = _Pass(None)
+        total, wide = 0, {}
+        for number, term in enumerate(plan.terms):
+            if term.table:
+                exact.tables[term.table] = self._table(number, term, exact)
+                continue
+            count = self._count(number, exact)
+            if count is None:
+                wide[number] = term.coefficient
+            else:
+                total += term.coefficient * count
+        if wide:
+            total += self._wide(wide)
+        return total
+
+    def _wide(self, terms: Mapping[int, int]) -> int:
+        """What terms come to that leave 64 bits: by their remainders modulo some primes."""
+        plan = self.plan
+        bits = {number: self._most_bits(plan.joins[number]) for number in terms}
+        primes = _primes(ceil((max(bits.values()) + 2) / 30.9))
+        remainders: dict[int, list[int]] = {number: [] for number in terms}
+        for prime in primes:
+            own = _Pass(prime)
+            for number, term in enumerate(plan.terms):
+                if term.table:
+                    own.tables[term.table] = self._table(number, term, own)
+                elif number in terms:
+                    count = self._count(number, own)
+                    assert count is not None
+                    remainders[number].append(count % prime)
+        return sum(times * _combined(remainders[at], primes) for at, times in terms.items())
+
+    # ------------------------------------------------------------------------------- one join
+
+    def _count(self, number: int, own: _Pass) -> int | None:
+        """How many bindings a join has; None where a number leaves 64 bits."""
+        found = self._gathered(number, (), own)
+        return None if found is None else sum(map(int, found[1]))
+
+    def _table(self, number: int, term: Term, own: _Pass) -> Trie | None:
+        """A table that later joins read."""
+        assert term.key is not None
+        self._bits[term.table] = self._most_bits(self.plan.joins[number])
+        found = self._gathered(number, (term.key,), own)
+        if found is None:
+            return None
+        (keys,), counts = found
+        order = np.argsort(keys, kind="stable")
+        counts = counts[order]
+        if own.modulus is not None:
+            counts %= own.modulus
+        level = TrieLevel(keys[order], np.array([0, len(keys)], dtype=np.int64))
+        total = sum(map(int, counts)) if own.modulus is None else 0
+        return Trie((level,), min(total, MOST), counts)
+
+    def _gathered(
+        self, number: int, keys: tuple[Slot, ...], own: _Pass
+    ) -> tuple[Columns, Array] | None:
+        """The groups of a join and their counts; None where a number leaves 64 bits."""
+        join, run = self.plan.joins[number], self._reading(number, keys, own)
+        if any(own.tables.get(ref.relation, self) is None for ref in join.tries):
+            return None
+        gathering = Gathering(self.plan.gathers, run.ops, run.scope, run.limits)
+        modular = own.modulus is not None
+        form = replace(form_of_bag(keys, self.plan.gathers), modular=modular)
+        moduli = {"moduli": np.array([own.modulus], dtype=np.int64)} if modular else {}
+        nest = Nest(join, form, run.sources, run.context, moduli, run.report is not None)
+        tallies = any(isinstance(step, Tally) for step in join.steps)
+        left, times = False, 1
+        with run.limits.account.working("tables of counts", self._room(nest) if tallies else 0):
+
+            def breadth_first(allowed: int | None, shared: Shared | None) -> None:
+                nonlocal gathering, left
+                if tallies:
+                    raise Unsuited
+                into = gathering if allowed is None else gathering.copy()
+                try:
+                    run._levelwise(join, Bag(keys, into), allowed, shared)
+                    into.finish()
+                except EvaluationError:
+                    left = True
+                gathering = into
+
+            def depth_first() -> None:
+                nonlocal left, times
+                times = join.orbit
+                try:
+                    blocks = nest.run(self.plan.relation)
+                except GiveUp as reason:
+                    if str(reason):
+                        raise
+                    left = True
+                    return
+                for block in blocks:
+                    gathering.add_partials(block[: len(keys)], list(block[len(keys) :]))
+
+            if modular:
+                depth_first()
+            else:
+                run._run(number, nest, breadth_first, depth_first)
+        if left:
+            return None
+        if not keys:  # each worker's count, which need not fit together
+            every = [int(count) * times for block in gathering.blocks for count in block[-1]]
+            return (), np.array(every, dtype=object)
+        try:
+            groups, (found,) = gathering.finish()
+        except EvaluationError:
+            return None
+        empty = np.zeros(0, dtype=np.int64)
+        return (groups, found) if groups else ((empty,), empty)
+
+    def _room(self, nest: Nest) -> int:
+        """The bytes of the tables that loops keep."""
+        if nest.reason is not None:
+            raise Unsuited(nest.reason)
+        printed, limits = nest.plain, nest.context.limits
+        tries = [nest.tries[at] for at in printed.which]
+        kept = [each for each in printed.arguments if each.kind in ("tally", "tallied")]
+        size = 8 * nest.knobs.workers * sum(scratch_length(each, tries) for each in kept)
+        if size > limits.spare() // TALLY_SHARE:
+            raise Unsuited("tables of counts would not fit into the memory limit")
+        return size
+
+    def _reading(self, number: int, keys: tuple[Slot, ...], own: _Pass) -> Run:
+        """The run of one join, which reads tables beside relations."""
+        kept = {step.table for step in self.plan.joins[number].steps if isinstance(step, Tally)}
+        sources = self.run.sources
+
+        def trie_of(ref: TrieRef) -> Any:
+            if ref.relation in kept:
+                return Tallied(len(ref.columns))
+            table = own.tables.get(ref.relation)
+            return sources.trie_of(ref) if table is None else table
+
+        plan = replace(self.plan, keys=keys)
+        return replace(self.run, plan=plan, sources=Sources(trie_of))
+
+    def _most_bits(self, join: JoinPlan) -> float:
+        """How many bits the count of a join has at the most."""
+        inner: dict[str, set[int]] = {}
+        for step in join.steps:
+            if isinstance(step, Tally):
+                parts = (part for each in all_steps(step.steps) for part in participants(each))
+                inner[step.table] = {part.trie for part in parts}
+        bits: dict[str, float] = {}
+        whole = [0.0] * len(join.tries)
+        for at, ref in enumerate(join.tries):  # tallies read tries that come after them, too
+            if ref.relation not in inner:
+                whole[at] = self._bits_of(ref)
+        for table, tries in inner.items():  # in the order in which they are filled
+            bits[table] = sum(bits.get(join.tries[at].relation, whole[at]) for at in tries)
+        own = set().union(*inner.values())
+        return log2(join.orbit) + sum(
+            bits.get(ref.relation, whole[at]) for at, ref in enumerate(join.tries) if at not in own
+        )
+
+    def _bits_of(self, ref: TrieRef) -> float:
+        if ref.relation in self._bits:
+            return self._bits[ref.relation]
+        return log2(max(1, self.run.sources.trie_of(ref).total))
+
+
+def _primes(count: int) -> list[int]:
+    """So many primes below 2^31, the greatest first."""
+    found: list[int] = []
+    candidate = FIRST_PRIME
+    while len(found) < count:
+        if all(candidate % divisor for divisor in range(3, isqrt(candidate) + 1, 2)):
+            found.append(candidate)
+        candidate -= 2
+    return found
+
+
+def _combined(remainders: list[int], primes: list[int]) -> int:
+    """The number below the product of the primes that leaves these remainders.
+
+    >>> _combined([2, 3], [5, 7])
+    17
+    """
+    whole = prod(primes)
+    parts = zip(remainders, primes, strict=True)
+    return sum(left * (whole // p) * pow(whole // p, -1, p) for left, p in parts) % whole

@@ -1,0 +1,136 @@
+"""Counts by algebra: a rule that counts all bindings of a body, as a signed sum of simpler counts.
+
+The tests `x != y` of the body go by inversion over partitions, negated atoms as differences
+(`quotients.py`); each term is counted by variable elimination (`elimination.py`). It is done where
+it is expected to cost less than to enumerate the bindings.
+
+Sound for a count of all bindings only: the terms range over the distinct bindings of all variables.
+A body that has anything but atoms, tests and negated atoms is not rewritten, nor one that can fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import combinations
+from typing import Literal
+
+from gdatalog.plan.nodes import JoinPlan, Term
+from gdatalog.plan.tuning import Tuning
+from gdatalog.planner.build import PlanBuilder
+from gdatalog.planner.elimination import Elimination, label_of
+from gdatalog.planner.items import (
+    AtomItem,
+    Conjunction,
+    Item,
+    NotItem,
+    TestItem,
+    item_may_fail,
+    variables_of,
+)
+from gdatalog.planner.orbits import partly_restricted
+from gdatalog.planner.orders import Orders
+from gdatalog.planner.quotients import Signed, differences, is_difference, quotients
+from gdatalog.planner.sizes import Params, Statistics
+from gdatalog.planner.symmetry import one_of_each
+from gdatalog.planner.work import work_of
+from gdatalog.records import replace
+
+Algebra = Literal["auto", "always", "never", "plain", "always plain"]
+MOST_NEGATED = 4
+
+
+def signed_sum(
+    items: Conjunction,
+    enumerated: JoinPlan,
+    sizes: Statistics,
+    params: Params | None,
+    orders: Orders,
+    tuning: Tuning,
+    algebra: Algebra,
+) -> tuple[tuple[JoinPlan, ...], tuple[Term, ...]] | None:
+    """The joins of a signed sum, and what each is for; None where `enumerated` is better.
+
+    `algebra`: "auto" by cost, "always" where it can be done, "never"; "plain" and "always plain"
+    are the same without tables that loops keep.
+    """
+    forced = algebra.startswith("always")
+    if algebra == "never" or not _rewritable(items, sizes):
+        return None
+    enough = work_of(enumerated, sizes)
+    if len(variables_of(items)) >= tuning.algebra_walks:
+        # Formulas know nothing of how neighbours are joined to each other.
+        tuning = replace(tuning, walked_from=0)
+        enough = max(enough, _walked(items, sizes, params, orders, tuning))
+    if not forced and enough < tuning.algebra_from:
+        return None
+    best: Elimination | None = None
+    for terms in _sums(items, sizes):
+        found = Elimination(sizes, params, orders, tuning, not algebra.endswith("plain"))
+        least = enough if best is None else best.cost
+        merged = found.isomorphic.merged(terms)
+        for coefficient, term in merged:
+            found.term(coefficient, term, label_of(term))
+            found.cost += tuning.algebra_term
+            if found.cost >= least and not forced:
+                break
+        else:
+            if best is None or found.cost < best.cost:
+                best = found
+    if best is None or (best.cost >= enough and not forced):
+        return None
+    if not best.joins:  # every term is empty, or they cancel
+        return None
+    return tuple(best.joins), tuple(best.terms)
+
+
+def _walked(
+    items: Conjunction, sizes: Statistics, params: Params | None, orders: Orders, tuning: Tuning
+) -> float:
+    """The work of enumeration, as walks along lists estimate it."""
+    body, _ = one_of_each(items, sizes, tuning)
+    builder = PlanBuilder(sizes, (), False, params, orders, tuning)
+    steps = builder.whole(body, frozenset(), True, frozenset(), 1.0)
+    return work_of(JoinPlan(builder.tries(), steps, (), True), sizes)
+
+
+def _rewritable(items: Sequence[Item], sizes: Statistics) -> bool:
+    if not all(isinstance(item, AtomItem | TestItem | NotItem) for item in items):
+        return False
+    if any(map(item_may_fail, items)):
+        return False
+    atoms = [item for item in items if isinstance(item, AtomItem)]
+    full = all(atom.version == "full" and not atom.ranked for atom in atoms)
+    return full and not any(sizes(atom.relation, atom.version).assumed for atom in atoms)
+
+
+def _sums(items: Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:
+    """The signed sums that a count can be: with negated atoms as they are or as differences, and
+    with one solution of each orbit or with all."""
+    for expanded in _expansions(items):
+        bodies: list[Signed] = [(1, items)]
+        if not expanded:
+            bodies += [(orbit, body) for body, orbit in partly_restricted(items, sizes)]
+        for orbit, body in bodies:
+            terms = _terms(body, expanded, sizes)
+            if terms is not None:
+                yield [(orbit * coefficient, term) for coefficient, term in terms]
+
+
+def _expansions(items: Sequence[Item]) -> list[Collection[Item]]:
+    """Which negated atoms become differences: all of them, or none."""
+    negated = [item for item in items if is_difference(item)]
+    if not negated or len(negated) > MOST_NEGATED:
+        return [()]
+    return [subset for size in (0, len(negated)) for subset in combinations(negated, size)]
+
+
+def _terms(
+    items: Conjunction, expanded: Collection[Item], sizes: Statistics
+) -> list[Signed] | None:
+    terms: list[Signed] = []
+    for sign, body in differences(items, expanded):
+        found = quotients(body, sizes)
+        if found is None:
+            return None
+        terms += [(sign * coefficient, quotient) for coefficient, quotient in found]
+    return terms

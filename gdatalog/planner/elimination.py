@@ -1,0 +1,396 @@
+"""One count of bindings by variable elimination: tables of counts, and the join that reads them.
+
+A part of a body that shares one variable with the rest is a function of that variable: its counts
+become a table, made once, that the rest reads as a relation with weights (`hanging`). So paths and
+trees take a pass over each atom.
+
+What is left has cycles. Some variables are bound first, in an outer loop; what they leave of the
+others falls into paths, which tables fill in from their ends: for each x, how many y lead to each z
+(`tallied`). Such a table has an entry for each value of one variable, for one outer binding at a
+time.
+
+Above 300 lines, for the parts of a term and the plans that read them are found together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import combinations
+from math import prod
+
+from gdatalog.plan.nodes import (
+    Branch,
+    Filter,
+    Join,
+    JoinPlan,
+    Seek,
+    Slot,
+    Step,
+    Tally,
+    Term,
+    Version,
+)
+from gdatalog.plan.tuning import Tuning
+from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
+from gdatalog.planner.components import components
+from gdatalog.planner.edges import operator, types_of
+from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, variables_of
+from gdatalog.planner.orders import Orders
+from gdatalog.planner.places import Order
+from gdatalog.planner.quotients import Isomorphic
+from gdatalog.planner.sizes import Assumed, Params, Size, Statistics
+from gdatalog.planner.symmetry import one_of_each
+from gdatalog.planner.work import work_of
+from gdatalog.records import dataclass, field, replace
+
+Names = frozenset[str]
+MOST_CORE = 8  # variables of a cyclic part of which outer loops are looked for
+
+
+@dataclass(slots=True)
+class Elimination:
+    """The joins of one signed sum. `tally`: loops may keep tables."""
+
+    base: Statistics
+    params: Params | None
+    orders: Orders
+    tuning: Tuning
+    tally: bool
+    tables: dict[str, Assumed] = field(default_factory=dict)
+    shapes: dict[Hashable, int] = field(default_factory=dict)
+    joins: list[JoinPlan] = field(default_factory=list)
+    terms: list[Term] = field(default_factory=list)
+    cost: float = 0.0
+    _known: dict[Hashable, str] = field(default_factory=dict)
+    _fresh: int = 0
+
+    def sizes(self, name: str, version: Version) -> Size:
+        return self.tables[name] if name in self.tables else self.base(name, version)
+
+    @property
+    def isomorphic(self) -> Isomorphic:
+        return Isomorphic(self.sizes, self.shapes)
+
+    def term(self, coefficient: int, items: Conjunction, label: str) -> None:
+        """Adds a term of the sum, behind the tables that it reads."""
+        items = self._without_hanging(items)
+        self._add(self._cheapest(items), Term(label, coefficient))
+
+    def _add(self, join: JoinPlan, term: Term) -> None:
+        self.cost += work_of(join, self.sizes)
+        self.joins.append(join)
+        self.terms.append(term)
+
+    def _name(self) -> str:
+        self._fresh += 1
+        return f"~{self._fresh}"
+
+    # --------------------------------------------------------------------------- hanging parts
+
+    def _without_hanging(self, items: Conjunction) -> Conjunction:
+        """The items with each part that hangs at one variable replaced by its table."""
+        while True:
+            found = _hanging(items)
+            if found is None:
+                return items
+            name, part = found
+            table = self._table(name, part)
+            if table is None:
+                return items
+            rest = tuple(item for item in items if item not in set(part))
+            items = (*rest, self._read(table, (name,), types_of(items)))
+
+    def _read(self, table: str, names: Sequence[str], types: Mapping[str, object]) -> AtomItem:
+        """The table as an atom: the column behind the key stands for the rows of each."""
+        self._fresh += 1
+        slots = [Slot(name, types[name]) for name in names]  # type: ignore[arg-type]
+        return AtomItem(table, (*slots, Slot(f"~n{self._fresh}", "int")))
+
+    def _table(self, name: str, part: Sequence[Item]) -> str | None:
+        """The table that says of each value of a variable how many matches a part has."""
+        key = self.isomorphic.key(part, (name,))
+        if key not in self._known:
+            values = self._values(name, part)
+            join = self._plan(part, (name,), frozenset((name,)), values)
+            table = self._known[key] = self._name()
+            self.tables[table] = Assumed(int(values), int(values), 2, each=(int(values),) * 2)
+            slot = Slot(name, types_of(part)[name])
+            self._add(join, Term(label_of(part), 0, table, slot))
+        return self._known[key]
+
+    def _values(self, name: str, items: Sequence[Item]) -> float:
+        """How many values a variable has at the most."""
+        counts = [
+            self.sizes(item.relation, item.version).distinct(frozenset((at,)))
+            for item in items
+            if isinstance(item, AtomItem)
+            for at, arg in enumerate(item.args)
+            if isinstance(arg, Slot) and arg.name == name
+        ]
+        return float(max(1, min(counts, default=1)))
+
+    # ------------------------------------------------------------------------------- one join
+
+    def _builder(self) -> PlanBuilder:
+        return PlanBuilder(self.sizes, (), False, self.params, self.orders, self.tuning)
+
+    def _plan(
+        self,
+        items: Sequence[Item],
+        first: Sequence[str],
+        live: Names,
+        rows: float,
+        tallies: Sequence[_Message] = (),
+    ) -> JoinPlan:
+        """A join that binds some variables first, and fills tables as soon as these are bound."""
+        builder = self._builder()
+        probe = ConjunctionBuilder(builder.apart(), items, frozenset(first), live, True, rows)
+        probe.open_atoms()
+        order = probe.search()
+        ranks = {name: at for at, name in enumerate(first)}
+        ranks |= {name: len(first) + rank for name, rank in order.rank.items()}
+        estimates = {**dict.fromkeys(first, rows), **order.estimates}
+        builder.cost = rows + probe.plan.cost
+        whole = Order(ranks, estimates, order.work)
+        outer: Names = frozenset()
+        steps = ConjunctionBuilder(builder, items, outer, live, True, 1.0, whole).build()
+        made: list[Step] = []
+        for each in tallies:
+            inner = builder.steps(each.items, each.reads, frozenset((each.key,)), True, rows)
+            made.append(Tally(each.table, each.key, tuple(sorted(each.reads)), inner))
+        at = _behind(steps, first)
+        steps = (*steps[:at], *made, *steps[at:])
+        return JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)
+
+    def _cheapest(self, items: Conjunction) -> JoinPlan:
+        """The join of what has no hanging parts any more."""
+        restricted, orbit = one_of_each(items, self.sizes, self.tuning)
+        builder = self._builder()
+        steps = builder.whole(restricted, frozenset(), True, frozenset(), 1.0)
+        best = JoinPlan(builder.tries(), steps, (), True, orbit, builder.cost)
+        core = sorted(_shared(items))
+        if not self.tally or not 4 <= len(core) <= MOST_CORE or len(components(items, ())) > 1:
+            return best
+        least = work_of(best, self.sizes)
+        bodies = [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]
+        for body, times in bodies:
+            for first in _outer(sorted(_shared(body)), body):
+                found = self._tallied(body, first)
+                work = least if found is None else work_of(found, self.sizes)
+                if found is not None and work < least:
+                    best, least = replace(found, orbit=times), work
+        return best
+
+    def _tallied(self, items: Conjunction, first: tuple[str, ...]) -> JoinPlan | None:
+        """The join below an outer loop over some variables; None if no table helps."""
+        known, messages, rest = dict(self.tables), list[_Message](), list(items)
+        outer = frozenset(first)
+        rows = self._outer_rows(first, items)
+        types = types_of(items)
+        keys: dict[Hashable, str] = {}
+        held: set[str] = set()
+        try:
+            while True:
+                found = self._message(rest, outer, keys, held)
+                if found is None:
+                    break
+                name, key, part, shape = found
+                reads = variables_of(part) & outer
+                columns = (*(n for n in first if n in reads), key)
+                if shape not in keys:
+                    keys[shape] = table = self._name()
+                    values = self._values(key, part)
+                    matches = self._matches(part, reads, key, rows)
+                    entries = max(1, int(min(rows * values, matches)))
+                    each = (*(int(self._values(n, part)) for n in columns), 1)
+                    self.tables[table] = Assumed(entries, int(values), len(each), each=each)
+                    messages.append(_Message(table, key, reads, tuple(part)))
+                rest = [i for i in rest if i not in set(part) or name not in i.variables]
+                rest.append(self._read(keys[shape], columns, types))
+                held.add(key)
+            if not messages:
+                return None
+            for name in first:
+                domain = next(a for a in items if isinstance(a, AtomItem) and name in a.variables)
+                if not any(_binds(item, name, self.base, self.tables) for item in rest):
+                    rest.append(self._domain(domain, name))
+            met = types_of([i for i in rest if getattr(i, "relation", "") not in self.tables])
+            for made in messages:
+                if made.key in met:  # who comes to the key by a list finds it in the table
+                    size = self.tables[made.table]
+                    whole = prod(size.each or ())
+                    self.tables[made.table] = replace(size, rows=whole)
+            plan = self._plan(rest, first, frozenset(), rows, messages)
+        finally:
+            self.tables = known | {
+                table: size for table, size in self.tables.items() if table in keys.values()
+            }
+        return plan if _fills_first(plan, first) else None
+
+    def _matches(self, part: Sequence[Item], reads: Names, key: str, rows: float) -> float:
+        """How many matches are expected to be counted into a table, for so many rows."""
+        live = frozenset((key,))
+        probe = ConjunctionBuilder(self._builder(), part, reads, live, True, rows)
+        probe.open_atoms()
+        return max(probe.search().estimates.values(), default=rows)
+
+    def _domain(self, atom: AtomItem, name: str) -> AtomItem:
+        """The values of a variable in an atom, each once."""
+        args = []
+        for arg in atom.args:
+            if isinstance(arg, Slot) and arg.name != name:
+                self._fresh += 1
+                arg = Slot(f"~n{self._fresh}", arg.type)
+            args.append(arg)
+        return replace(atom, args=tuple(args), once=True)
+
+    def _outer_rows(self, first: Sequence[str], items: Sequence[Item]) -> float:
+        if len(first) == 1:
+            return self._values(first[0], items)
+        counts = [
+            float(self.sizes(item.relation, item.version).rows)
+            for item in items
+            if isinstance(item, AtomItem) and item.variables.issuperset(first)
+        ]
+        return max(1.0, min(counts))
+
+    def _message(
+        self, rest: Sequence[Item], outer: Names, keys: Mapping[Hashable, str], held: set[str]
+    ) -> tuple[str, str, list[Item], Hashable] | None:
+        """A variable that hangs at one other below the outer loop, where that one is far from the
+        loop: it, the other, the items that hold it, and their shape."""
+        shared = _shared(rest)
+        near = _adjacent(rest, shared)
+        atoms = [i for i in rest if isinstance(i, AtomItem) and i.relation not in self.tables]
+        around = variables_of(atom for atom in atoms if not atom.variables.isdisjoint(outer))
+        for name in sorted(shared - outer):
+            beside = near[name] - outer
+            if len(beside) != 1 or not (name in around or name in held) or beside <= around:
+                continue
+            (key,) = beside
+            part = [item for item in rest if name in item.variables]
+            ends = outer | {key}
+            part += [i for i in rest if operator(i) and key in i.variables and i.variables <= ends]
+            if key not in types_of(part) or not all(
+                isinstance(i, AtomItem | TestItem) for i in part
+            ):
+                continue
+            reads = sorted(variables_of(part) & outer)
+            shape = self.isomorphic.key(part, (key, *reads)), tuple(reads)
+            if key in held and shape not in keys:
+                continue  # its values are in its table: from there on a plain join will do
+            return name, key, part, shape
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """A table below an outer loop: `items` have so many matches for each value of `key`."""
+
+    table: str
+    key: str
+    reads: Names
+    items: Conjunction
+
+
+def label_of(items: Sequence[Item]) -> str:
+    """Atoms as people read them."""
+    from gdatalog.plan.format import format_expr
+
+    told = []
+    for item in items:
+        if isinstance(item, AtomItem):
+            args = ", ".join(
+                "_" if isinstance(arg, Slot) and arg.name.startswith("~") else format_expr(arg)
+                for arg in item.args
+            )
+            told.append(f"{item.relation.replace('~', chr(39))}({args})")
+        elif isinstance(item, TestItem):
+            told.append(format_expr(item.test))
+        else:
+            told.append("a negation")
+    return ", ".join(told)
+
+
+def _shared(items: Sequence[Item]) -> set[str]:
+    """The variables of more than one item."""
+    once: set[str] = set()
+    more: set[str] = set()
+    for item in items:
+        more |= once & item.variables
+        once |= item.variables
+    return more
+
+
+def _adjacent(items: Sequence[Item], names: set[str]) -> dict[str, Names]:
+    near: dict[str, set[str]] = {name: set() for name in names}
+    for item in items:
+        inside = item.variables & names
+        for name in inside:
+            near[name] |= inside - {name}
+    return {name: frozenset(others) for name, others in near.items()}
+
+
+def _hanging(items: Conjunction) -> tuple[str, list[Item]] | None:
+    """A variable, and the smallest part of the items that hangs at it and at nothing else.
+
+    Both the part and what it hangs at have further variables: a single atom is read as it is.
+    """
+    shared = _shared(items)
+    found: list[tuple[int, str, list[Item]]] = []
+    for whole in components(items, ()):
+        for name in sorted(variables_of(whole) & shared):
+            for part in components(whole, (name,)):
+                inside = variables_of(part) & shared - {name}
+                rest = variables_of(item for item in whole if item not in set(part)) & shared
+                atoms = all(isinstance(item, AtomItem | TestItem) for item in part)
+                if inside and rest - {name} and atoms and name in types_of(part):
+                    found.append((len(inside), name, part))
+    return min(found, key=lambda each: each[:2])[1:] if found else None
+
+
+def _outer(core: Sequence[str], items: Sequence[Item]) -> Iterator[tuple[str, ...]]:
+    """The variables that may be bound by an outer loop."""
+    yield from ((name,) for name in core)
+    near = _adjacent([item for item in items if isinstance(item, AtomItem)], set(core))
+    for a, b in combinations(core, 2):
+        if b in near[a] and max(len(near[a]), len(near[b])) >= len(core) - 1:
+            yield (a, b) if len(near[a]) >= len(near[b]) else (b, a)
+
+
+def _binds(item: Item, name: str, base: Statistics, tables: Mapping[str, object]) -> bool:
+    """Whether an item is an atom of a relation that holds the variable."""
+    return isinstance(item, AtomItem) and name in item.variables and item.relation not in tables
+
+
+def _fills_first(plan: JoinPlan, first: Sequence[str]) -> bool:
+    """Whether the outer loop comes first, tables are read behind it by their keys alone, and the
+    loops of each bind its key from a list, which tells what values there may be."""
+    bound = [step.variable for step in plan.steps if isinstance(step, Join)]
+    filled = [step for step in plan.steps if isinstance(step, Tally)]
+    names = {step.table for step in filled}
+    before = plan.steps[: plan.steps.index(filled[0])]
+    in_order = all(
+        ref.columns == tuple(range(len(ref.columns))) for ref in plan.tries if ref.relation in names
+    )
+    return (
+        tuple(bound[: len(first)]) == tuple(first)
+        and in_order
+        and not any(isinstance(step, Branch) for step in before)
+        and all(any(_binds_key(inner, step) for inner in step.steps) for step in filled)
+    )
+
+
+def _binds_key(step: Step, tally: Tally) -> bool:
+    return isinstance(step, Join) and step.variable == tally.key
+
+
+def _behind(steps: Sequence[Step], first: Sequence[str]) -> int:
+    """The place behind the steps that bind the first variables, and what is tested then."""
+    left, at = set(first), 0
+    while at < len(steps) and (left or isinstance(steps[at], Seek | Filter)):
+        step = steps[at]
+        if isinstance(step, Join):
+            left.discard(step.variable)
+        at += 1
+    return at

@@ -1,0 +1,69 @@
+"""What the loops of a join are expected to do, where plans of different kinds are compared.
+
+The search for an order compares orders of one body, by the values that it tries. Here a level that
+intersects lists costs as much as its shorter list is long, for each binding that comes to it; of a
+vertex that was reached by an edge, a list is as long as a size-biased mean says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdatalog.plan.nest import Node, Paths, measurable, recoding
+from gdatalog.plan.nodes import Branch, Generate, Join, JoinPlan, Step, Tally
+from gdatalog.planner.sizes import Statistics
+
+WORD = 64  # values that a bitset meets at once
+PUSH = 1.5  # what it costs to add to a table of counts, beside a value that is looked at
+
+
+def work_of(join: JoinPlan, sizes: Statistics) -> float:
+    """Values that the loops look at."""
+    return _Work(join, sizes).of(join.steps, 1.0, True)
+
+
+class _Work:
+    def __init__(self, join: JoinPlan, sizes: Statistics) -> None:
+        self.paths = Paths.of(join)
+        self.sizes = sizes
+        self.tables = {step.table for step in join.steps if isinstance(step, Tally)}
+
+    def of(self, steps: Sequence[Step], rows: float, counts: bool) -> float:
+        """For so many rows that come to the steps; `counts`: the last level need not be walked."""
+        total, recoded = 0.0, set[int]()
+        for at, step in enumerate(steps):
+            if isinstance(step, Branch):
+                total += sum(self.of(inner, rows, True) for inner in step.alternatives)
+            elif isinstance(step, Tally):
+                total += PUSH * self.of(step.steps, rows, False)
+            elif isinstance(step, Join):
+                if at not in recoded:
+                    group = recoding(steps, self.paths, at)
+                    recoded.update(() if group is None else group.levels)
+                total += self._level(step, rows, at in recoded, counts and measurable(steps, at))
+                rows = max(step.estimate, 1.0)
+            elif isinstance(step, Generate):
+                total += rows
+        return total
+
+    def _level(self, step: Join, rows: float, bits: bool, counted: bool) -> float:
+        nodes = {self.paths.node(part) for part in step.participants}
+        lists = [n for n in nodes if n.terms and n.trie.relation not in self.tables]
+        if len(lists) < 2:
+            weighs = any(node.trie.weighted for node in nodes)
+            return rows if lists and counted and not weighs else rows + step.estimate
+        length = min(map(self._length, lists))
+        if bits:
+            return rows * (1 + length / WORD) + (0.0 if counted else step.estimate)
+        return rows * (1 + length * (len(lists) - 1)) + (0.0 if counted else step.estimate)
+
+    def _length(self, node: Node) -> float:
+        """How long a list is, where what leads to it was reached by the same relation."""
+        ref = node.trie
+        size = self.sizes(ref.relation, ref.version)
+        columns = ref.columns[: node.depth]
+        if len(columns) != 1:
+            return max(1.0, size.rows / max(1, size.distinct(frozenset(columns))))
+        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
+        powers = size.degrees(columns[0], tests, ref.ranked).powers
+        return float(max(1.0, powers[2] / max(1.0, powers[1])))

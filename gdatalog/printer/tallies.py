@@ -1,0 +1,113 @@
+"""Tables of counts that loops keep: filled for each row that comes to them, then read as tries.
+
+A table is an array of counts, one for each value that its key may have, and a list of the values
+whose count is not 0. It is a worker's own. Filling it anew clears what was counted before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdatalog.plan.nest import Node
+from gdatalog.plan.nodes import Join, Step, Tally
+from gdatalog.printer.arguments import Level
+from gdatalog.printer.expressions import Unprintable
+from gdatalog.printer.leaves import Leaf
+from gdatalog.printer.scope import Known
+from gdatalog.records import dataclass
+
+if TYPE_CHECKING:
+    from gdatalog.printer.nest import Nest
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Its names in a text: counts, values, how many values, and the least key there may be."""
+
+    counts: str
+    values: str
+    length: str
+    low: str
+
+
+def table_of(nest: Nest, name: str) -> Table:
+    return nest.tables[name]
+
+
+def print_tally(nest: Nest, step: Tally, known: Known) -> None:
+    """Fills a table; a row for which it stays empty goes no further."""
+    if nest.tile:
+        raise Unprintable("tables of counts are kept by the CPU's threads")
+    text = nest.text
+    level = _level(nest, step)
+    number = len(nest.tables)
+    table = Table(
+        nest.arguments.scratch(f"tally{number}", "tally", (level,)),
+        nest.arguments.scratch(f"tallied{number}", "tallied", (level,)),
+        f"tallies{number}",
+        nest.arguments.scalar("base", level),
+    )
+    nest.tables[step.table] = table
+    nest.prologue.append(f"{table.length} = np.int64(0)")
+    clear = nest.call("clear_tally", table.counts, table.values, table.length, table.low)
+    text.line(f"{table.length} = {clear}")
+    inner = known.inner()
+    inner.weights = []
+    inner.clip = inner.unit = inner.found = None
+    inner.spread = False
+    split, nest.split = nest.split, True
+    with text.block(f"for {text.name('once')} in range(1)"):
+        nest.run(step.steps, 0, inner, Counts(step.key, table))
+    nest.split = split
+    with text.block(f"if {table.length} == 0"):
+        text.line("continue")
+
+
+def _level(nest: Nest, step: Tally) -> Level:
+    """A level of a trie that holds all values of the key."""
+    for inner in step.steps:
+        if isinstance(inner, Join) and inner.variable == step.key:
+            nodes = [nest.paths.node(part) for part in inner.participants]
+            lists = [node for node in nodes if not nest.tallied(node)]
+            if lists:
+                return nest.level(lists[0])
+    raise Unprintable("no list holds all keys of a table of counts")
+
+
+def find_tallied(nest: Nest, node: Node, key: str) -> str:
+    """Where a key's count is, or -1."""
+    table = nest.tables[node.trie.relation]
+    return nest.call("find_tally", table.counts, table.low, key)
+
+
+class Counts(Leaf):
+    """Adds the rows of a tally to its table."""
+
+    def __init__(self, key: str, table: Table) -> None:
+        self.key = key
+        self.table = table
+
+    def begins(self, nest: Nest, steps: Sequence[Step], at: int, known: Known) -> bool:
+        self.counts = self.key in known.names  # what comes behind the key need not be walked
+        return False
+
+    def emit(self, nest: Nest, known: Known) -> None:
+        self.count(nest, known, "1")
+
+    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
+        text, table = nest.text, self.table
+        added = nest.product(nest.weight(known), amount)
+        if amount != "1":
+            with text.block(f"if {added} == 0"):
+                text.line("continue")
+        place, before = text.name("p"), text.name("c")
+        text.line(f"{place} = {known.names[self.key]} - {table.low}")
+        text.line(f"{before} = {nest.call('at', table.counts, place)}")
+        with text.block(f"if {before} == 0"):
+            text.line(nest.call("put", table.values, table.length, known.names[self.key]))
+            text.line(f"{table.length} += 1")
+        if added != "1" and not nest.modular:
+            with text.block(f"if {before} > 4000000000000000000"):
+                text.line("return 4")
+        text.line(nest.call("put", table.counts, place, nest.sum(before, added)))
