@@ -258,8 +258,20 @@ def test_explain_shows_a_sum_of_terms() -> None:
         told = str(db.explain(text))
         assert "the count of E(a, b), E(b, c), E(c, d)" in told, told
         assert "- " in told and "alternative" not in told
+        assert "'" not in told.split("indexes")[1], "tables are no indexes"
         db._workspace.force(algebra="never")
         assert "the count of" not in str(db.explain(text + " "))
+
+
+@pytest.mark.parametrize("strategy", ["lftj", "levelwise"])
+def test_tables_that_do_not_fit_are_not_kept(strategy: str, plans: list[RulePlan]) -> None:
+    """Keys lie so far apart that no array has an entry for each."""
+    far = [0, 1 << 40, 3 << 41, -(1 << 50), 1 << 62]
+    rows = [(a, b) for a, b in product(far, repeat=2) if a != b]
+    data: Data = {"E": (("int", "int"), rows)}
+    text = "n(count()) <- E(a, b), E(b, c), E(c, d), E(d, a), distinct(a, b, c, d)."
+    assert run(text, data, {"n"}, strategy) == {"n": {(perm(5, 4),)}}
+    assert plans[-1].terms
 
 
 def test_what_can_fail_is_not_rewritten(plans: list[RulePlan]) -> None:

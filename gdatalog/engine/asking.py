@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gdatalog.engine.budget import BYTES_PER_ROW, chunk_rows, levels_of
 from gdatalog.engine.device import Device
-from gdatalog.plan.effects import longest_first
+from gdatalog.plan.effects import relations_read
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
@@ -56,11 +56,9 @@ def memory_asked(plan: RulePlan, at_hand: AtHand, device: Device, memory: int) -
     """
     indexes: dict[tuple[str, TrieRef], AskedIndex] = {}
     made: list[TrieRef] = []  # those that this plan makes before
-    for join in plan.joins:
-        for ref in longest_first(join.tries):
-            if (ref.relation, ref) not in indexes:
-                indexes[ref.relation, ref] = _index(ref, made, at_hand, device)
-                made.append(ref)
+    for ref in relations_read(plan):
+        indexes[ref.relation, ref] = _index(ref, made, at_hand, device)
+        made.append(ref)
     chunk = chunk_rows(plan, *device.room(memory))
     return Asked(tuple(indexes.values()), chunk, chunk * levels_of(plan) * BYTES_PER_ROW)
 

@@ -16,6 +16,7 @@ from gdatalog.plan.nodes import (
     JoinPlan,
     Participant,
     Restore,
+    RulePlan,
     Seek,
     Slot,
     Step,
@@ -210,6 +211,14 @@ def one_row_each(join: JoinPlan) -> bool:
 def widens(join: JoinPlan) -> bool:
     """Whether a binding may become several, or needs a branch looked into."""
     return any(isinstance(step, (Join, Generate, Branch)) for step in join.steps)
+
+
+def relations_read(plan: RulePlan) -> list[TrieRef]:
+    """The tries of relations that a plan reads, each once; not the tables that it makes itself."""
+    made = {term.table for term in plan.terms}
+    made |= {s.table for join in plan.joins for s in all_steps(join.steps) if isinstance(s, Tally)}
+    refs = dict.fromkeys(ref for join in plan.joins for ref in longest_first(join.tries))
+    return [ref for ref in refs if ref.relation not in made]
 
 
 def longest_first(tries: tuple[TrieRef, ...]) -> list[TrieRef]:

@@ -156,7 +156,7 @@ def trie_label(ref: TrieRef) -> str:
     >>> trie_label(TrieRef("E", "old", (1, 0)))
     'old E[1,0]'
     """
-    name = shown_name(ref.relation)
+    name = shown_table(shown_name(ref.relation))
     text = name if ref.version == "full" else f"{ref.version} {name}"
     text = f"ranked {text}" if ref.ranked else text
     if ref.columns != tuple(range(len(ref.columns))):

@@ -57,7 +57,9 @@ def signed_sum(
     if algebra == "never" or not _rewritable(items, sizes):
         return None
     enough = work_of(enumerated, sizes)
-    if len(variables_of(items)) >= tuning.algebra_walks:
+    rows = (sizes(i.relation, i.version).rows for i in items if isinstance(i, AtomItem))
+    many = max(rows, default=0) >= tuning.algebra_rows
+    if many and len(variables_of(items)) >= tuning.algebra_walks:
         # Formulas know nothing of how neighbours are joined to each other.
         tuning = replace(tuning, walked_from=0)
         enough = max(enough, _walked(items, sizes, params, orders, tuning))

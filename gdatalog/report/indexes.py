@@ -7,7 +7,7 @@ from functools import partial
 
 from gdatalog.engine.asking import AskedIndex, memory_asked
 from gdatalog.engine.device import Device
-from gdatalog.plan.effects import longest_first
+from gdatalog.plan.effects import relations_read
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
@@ -53,8 +53,7 @@ def indexes_of(
     found = []
     for plan in plans:
         asked = memory_asked(plan, relation_of, device, memory).indexes
-        refs = dict.fromkeys(ref for join in plan.joins for ref in longest_first(join.tries))
-        for ref, index in zip(refs, asked, strict=True):
+        for ref, index in zip(relations_read(plan), asked, strict=True):
             if ref.columns and (index.bytes != 0 or index.there or not index.rows):
                 relation = relation_of(ref.relation)
                 columns = None if relation is None else relation.columns

@@ -74,12 +74,14 @@ class Recorder:
         tile: int = 0,
         given: Sequence[Any] = (),
         counted: bool = False,
+        modular: bool = False,
     ) -> Printed:
         for what, each in _leaves(join, leaf):
             if self._first((join, what)):
 
                 def make(lanes: int, counted: bool, each: Leaf = each) -> Printed:
-                    return print_plan(join, tries, copy(each), intersect, lanes, given, counted)
+                    how = intersect, lanes, given, counted, modular
+                    return print_plan(join, tries, copy(each), *how)
 
                 self._loops(self._owner(join), what, make)
         raise Unprintable("its text is all that is wanted")
