@@ -230,6 +230,8 @@ def _projected(
 def _partitioned(strategy: Partitioned, ready: Ready) -> Relations | None:
     splits = Splits(ready.stratum, ready.inputs)
     splits.split = Split({key.relation: key.column for key in strategy.keys})
+    if isinstance(ready.plan.placement, Local):
+        splits.shared = ready.plan.placement.shared
     if not strategy.counted:
         return splits.run()
     counts = splits.counts()

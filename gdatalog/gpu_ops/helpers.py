@@ -52,6 +52,8 @@ class Copies:
     def fits(self, tries: Sequence[Trie]) -> bool:
         """Whether there is room for what is not copied yet."""
         missing = {id(trie): trie.nbytes for trie in tries if trie not in self._made}
+        if not missing:
+            return True
         with self.driver.use():
             return sum(missing.values()) <= SHARE * self.driver.free_memory()
 
