@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gdatalog.engine.devices import Turn
 from gdatalog.engine.knobs import Strategy, seconds_of
 from gdatalog.errors import Caution, UsageError
+from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
 from gdatalog.starting import Start
 from gdatalog.storage.load_options import Findings, LoadOptions, Nulls, checked
@@ -35,7 +36,7 @@ class ProgramWarning(UserWarning):
     """What a program may say but probably did not mean."""
 
 
-class Database:
+class Database(PatternQueries):
     """Relations, rules and answers. Made by `connect`.
 
     >>> import gdatalog as gd

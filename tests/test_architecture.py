@@ -29,7 +29,8 @@ BASE = {
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {"storage", "codegen", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
 FACE = ENGINE | {
-    "present", "result", "report", "workspace", "relations", "starting", "database",
+    "present", "result", "report", "workspace", "relations", "starting", "database", "patterns",
+    "pattern_queries",
     "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
@@ -69,6 +70,8 @@ MAY_IMPORT = {
     "workspace": ENGINE,
     "relations": ENGINE | {"result", "workspace"},
     "starting": ENGINE | {"cluster", "workspace"},
+    "patterns": {"records", "errors", "patterns"},
+    "pattern_queries": {"patterns"},
     "database": FACE,
     "opening": FACE,
     "shell": FACE | {"opening", "__init__"},

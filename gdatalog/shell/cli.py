@@ -24,6 +24,8 @@ from gdatalog.engine.knobs import FORMS, STRATEGIES, Strategy, parse_seconds, th
 from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError, meant
 from gdatalog.opening import connect
 from gdatalog.records import dataclass
+from gdatalog.shell.counting import Counting, asks_to_count
+from gdatalog.shell.counting import command as counting
 from gdatalog.shell.editor.terminal import give_back
 from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.options import FORMATS, chosen
@@ -47,6 +49,7 @@ HELP = """Answer Datalog programs; without FILES and -c, interactively.
   gdatalog -c '?- x in {1, 2}, x > 1.'    a program from the command line
   gdatalog a.dl b.dl -F facts -D out      files, together one program
   gdatalog - < rules.dl                   a program from stdin
+  gdatalog count --pattern house e.csv    how often a pattern occurs
 
 \b
 Answers go to stdout: a box on a terminal, else a header line and rows
@@ -241,7 +244,14 @@ def run(args: Sequence[str] | None = None, begun: Begun | None = None) -> int:
     try:
         # Click reads the options, and is done before anything runs: it would take Ctrl-C and
         # broken pipes for its own. After --help and --version it gives no options.
-        options = command.main(args, prog_name="gdatalog", standalone_mode=False)
+        given = sys.argv[1:] if args is None else args
+        if asks_to_count(given):
+            asked = counting.main(given[1:], prog_name="gdatalog count", standalone_mode=False)
+            if isinstance(asked, Counting):
+                asked.run()
+            sys.stdout.flush()
+            return DONE
+        options = command.main(given, prog_name="gdatalog", standalone_mode=False)
         code = start(options, begun) if isinstance(options, Options) else DONE
         sys.stdout.flush()
         return code

@@ -1,0 +1,156 @@
+"""What a database offers for patterns: methods that users read, and tested examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gdatalog.patterns.pattern import Pattern
+    from gdatalog.progress import OnProgress
+    from gdatalog.result import Result
+
+
+class PatternQueries:
+    """Counts and occurrences of patterns: a part of `Database`."""
+
+    @overload
+    def count(
+        self,
+        pattern: Pattern | str,
+        *,
+        edges: str = ...,
+        induced: bool = ...,
+        labels: str = ...,
+        directed: bool | None = ...,
+        timeout: float | None = ...,
+        on_progress: OnProgress | None = ...,
+    ) -> int: ...
+
+    @overload
+    def count(
+        self,
+        pattern: Sequence[Pattern] | list[str] | list[Pattern | str],
+        *,
+        edges: str = ...,
+        induced: bool = ...,
+        labels: str = ...,
+        directed: bool | None = ...,
+        timeout: float | None = ...,
+        on_progress: OnProgress | None = ...,
+    ) -> list[int]: ...
+
+    def count(
+        self,
+        pattern: Any,
+        *,
+        edges: str = "E",
+        induced: bool = False,
+        labels: str = "L",
+        directed: bool | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Any:
+        """How often a pattern occurs in a relation of edges; of several patterns, all at once.
+
+        `pattern` is one of `gdatalog.patterns`, or the name of one. Each occurrence counts once,
+        however many ways its vertices can be named. `induced`: its vertices have no other edges
+        between them. `labels` names the relation of vertices and labels. Edges of an undirected
+        pattern may be there one way or both ways; `directed` says it of a pattern that does not.
+
+        >>> import gdatalog as gd
+        >>> from gdatalog import patterns
+        >>> db = gd.connect()
+        >>> db["E"] = [(1, 2), (2, 3), (3, 4), (4, 1), (1, 3)]
+        >>> db.count(patterns.cycle(4)), db.count(patterns.cycle(4), induced=True)
+        (1, 0)
+        >>> db.count(["clique3", patterns.path(3)])
+        [2, 8]
+        """
+        from gdatalog.patterns.queries import count_patterns, pattern_of
+
+        several = isinstance(pattern, (list, tuple))
+        given = [pattern_of(one, directed) for one in (pattern if several else [pattern])]
+        db: Any = self
+        found = count_patterns(db, given, edges, labels, induced, timeout, on_progress)
+        return found if several else found[0]
+
+    def match(
+        self,
+        pattern: Pattern | str,
+        *,
+        edges: str = "E",
+        induced: bool = False,
+        labels: str = "L",
+        directed: bool | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Result:
+        """The occurrences of a pattern: a row of vertices for each, in any order.
+
+        >>> import gdatalog as gd
+        >>> from gdatalog import patterns
+        >>> db = gd.connect()
+        >>> db["E"] = [(1, 2), (2, 3), (1, 3), (3, 4)]
+        >>> db.match(patterns.clique(3)).fetchall()
+        [(1, 2, 3)]
+        """
+        from gdatalog.patterns.queries import match_pattern, pattern_of
+
+        db: Any = self
+        one = pattern_of(pattern, directed)
+        return match_pattern(db, one, edges, labels, induced, limit, timeout, on_progress)
+
+    def motifs(
+        self,
+        size: int,
+        *,
+        edges: str = "E",
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> dict[str, int]:
+        """How often each connected graph of 3, 4 or 5 vertices is an induced subgraph.
+
+        The graphs have the names of graphlets: `patterns.graphlets(size)` shows them.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> db["E"] = [(1, 2), (2, 3), (1, 3), (3, 4)]
+        >>> db.motifs(3)
+        {'G1': 2, 'G2': 1}
+        """
+        from gdatalog.patterns.queries import count_motifs
+
+        db: Any = self
+        return count_motifs(db, size, edges, timeout, on_progress)
+
+    def orbits(
+        self,
+        size: int,
+        *,
+        edges: str = "E",
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> pd.DataFrame:
+        """Graphlet degrees: how often each vertex stands in each orbit of the connected graphs of
+        2 to `size` (3, 4 or 5) vertices, as induced subgraphs.
+
+        The orbits have the numbers of Przulj (2007): O0 is the degree, O3 counts triangles.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> db["E"] = [(1, 2), (2, 3), (1, 3), (3, 4)]
+        >>> print(db.orbits(3).to_string(index=False))
+         vertex  O0  O1  O2  O3
+              1   2   1   0   1
+              2   2   1   0   1
+              3   3   0   2   1
+              4   1   2   0   0
+        """
+        from gdatalog.patterns.queries import count_orbits
+
+        db: Any = self
+        return count_orbits(db, size, edges, timeout, on_progress)

@@ -1,0 +1,40 @@
+"""Small graphs to look for in larger ones: `db.count(patterns.clique(4))`.
+
+A pattern prints itself as the rule that it is. Families, suites of papers, and those made of
+edges, of networkx' graphs and of DotMotif's texts are the same kind of object.
+
+>>> import gdatalog as gd
+>>> from gdatalog import patterns
+>>> db = gd.connect()
+>>> db["E"] = [(1, 2), (2, 3), (1, 3), (3, 4)]
+>>> db.count(patterns.clique(3)), db.count("house")
+(1, 0)
+"""
+
+from gdatalog.patterns.dotmotif import from_dotmotif
+from gdatalog.patterns.pattern import (
+    Pattern,
+    biclique,
+    clique,
+    cycle,
+    from_edges,
+    from_networkx,
+    path,
+    star,
+)
+from gdatalog.patterns.suites import graphlets, named, suite
+
+__all__ = [
+    "Pattern",
+    "biclique",
+    "clique",
+    "cycle",
+    "from_dotmotif",
+    "from_edges",
+    "from_networkx",
+    "graphlets",
+    "named",
+    "path",
+    "star",
+    "suite",
+]

@@ -1,0 +1,218 @@
+"""Patterns: small graphs whose occurrences a rule finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations, permutations
+from keyword import iskeyword
+from typing import Any
+
+from gdatalog.errors import UsageError
+from gdatalog.patterns.shapes import Shape, restrictions
+from gdatalog.records import dataclass
+
+MOST_VERTICES = 10  # all orders of the vertices are looked through, as far as they may map edges
+
+Label = int | str
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A small graph: `edges` between vertices, which are the variables of a rule.
+
+    `absent`: pairs that must not be edges. `labels`: the label of each vertex that has one.
+    `directed`: whether an edge goes from its first vertex to its second, or both ways.
+
+    >>> from gdatalog import patterns
+    >>> print(patterns.path(3))
+    path3(a, b, c) <- E(a, b), E(b, c), a < c, distinct(a, b, c).
+    """
+
+    name: str
+    edges: tuple[Pair, ...]
+    absent: tuple[Pair, ...] = ()
+    labels: tuple[tuple[str, Label], ...] = ()
+    directed: bool = False
+
+    @property
+    def vertices(self) -> tuple[str, ...]:
+        """In the order in which the edges name them, then the labels."""
+        ends = [v for pair in (*self.edges, *self.absent) for v in pair]
+        return tuple(dict.fromkeys([*ends, *(vertex for vertex, _ in self.labels)]))
+
+    @property
+    def automorphisms(self) -> int:
+        """In how many ways the pattern maps onto itself: what a count of all embeddings counts
+        each occurrence for."""
+        return len(self.shape().automorphisms())
+
+    def shape(self) -> Shape:
+        """The pattern with numbers for vertices."""
+        place = {vertex: at for at, vertex in enumerate(self.vertices)}
+        labels = dict(self.labels)
+        return Shape.of(
+            len(place),
+            [(place[u], place[v]) for u, v in self.edges],
+            [(place[u], place[v]) for u, v in self.absent],
+            [labels.get(vertex) for vertex in place],
+            self.directed,
+        )
+
+    def labelled(self, labels: Mapping[str, Label] | Sequence[Label]) -> Pattern:
+        """The pattern whose vertices have these labels, by name or in the vertices' order.
+
+        >>> from gdatalog import patterns
+        >>> print(patterns.path(2).labelled([0, 1]))
+        path2(a, b) <- E(a, b), L(a, 0), L(b, 1), distinct(a, b).
+        """
+        if not isinstance(labels, Mapping):
+            if len(labels) != len(self.vertices):
+                raise UsageError(f"{self.name} has {len(self.vertices)} vertices to be labelled")
+            labels = dict(zip(self.vertices, labels, strict=True))
+        if unknown := [name for name in labels if name not in self.vertices]:
+            raise UsageError(f"{self.name} has no vertex {unknown[0]!r}")
+        return Pattern(self.name, self.edges, self.absent, tuple(labels.items()), self.directed)
+
+    # ------------------------------------------------------------------------------- as rules
+
+    def body(self, edges: str = "E", labels: str = "L", induced: bool = False) -> list[str]:
+        """What a binding of the vertices fulfils, but for that they differ."""
+        found = [f"{edges}({u}, {v})" for u, v in self.edges]
+        found += [f"{labels}({vertex}, {_literal(label)})" for vertex, label in self.labels]
+        absent = dict.fromkeys(self.absent)
+        if induced:
+            pairs = permutations if self.directed else combinations
+            there = {*self.edges, *(() if self.directed else ((v, u) for u, v in self.edges))}
+            told = {*absent, *(() if self.directed else ((v, u) for u, v in absent))}
+            absent.update((pair, None) for pair in pairs(self.vertices, 2)
+                          if pair not in there and pair not in told)  # fmt: skip
+        found += [f"not {edges}({u}, {v})" for u, v in absent]
+        return found
+
+    def rule(self, edges: str = "E", labels: str = "L", induced: bool = False) -> str:
+        """The rule that gives each occurrence once, whatever the order of its vertices."""
+        body = self.body(edges, labels, induced)
+        names = self.vertices
+        body += [f"{names[u]} < {names[v]}" for u, v in restrictions(self.shape())]
+        head = self.name if self.name.isidentifier() else "pattern"
+        return f"{head}({', '.join(names)}) <- {', '.join([*body, *self._apart()])}."
+
+    def count_rule(
+        self, edges: str = "E", labels: str = "L", induced: bool = False, head: str = "n"
+    ) -> str:
+        """The rule that counts all embeddings: each occurrence for every automorphism."""
+        body = [*self.body(edges, labels, induced), *self._apart()]
+        return f"{head}(count()) <- {', '.join(body)}."
+
+    def _apart(self) -> list[str]:
+        return [f"distinct({', '.join(self.vertices)})"] if len(self.vertices) > 1 else []
+
+    def __str__(self) -> str:
+        return self.rule()
+
+
+def from_edges(
+    edges: str | Iterable[tuple[Any, Any]],
+    *,
+    name: str = "pattern",
+    labels: Mapping[Any, Label] | None = None,
+    directed: bool = False,
+) -> Pattern:
+    """The pattern of these edges: pairs, or a text of pairs of letters.
+
+    >>> from gdatalog import patterns
+    >>> patterns.from_edges("ab bc ca").automorphisms
+    6
+    >>> patterns.from_edges([(0, 1), (1, 2)], directed=True).edges
+    (('v0', 'v1'), ('v1', 'v2'))
+    """
+    pairs = [tuple(pair) for pair in (edges.split() if isinstance(edges, str) else edges)]
+    if any(len(pair) != 2 for pair in pairs):
+        raise UsageError("an edge has two ends", hint='"ab bc ca", or [("a", "b"), ("b", "c")]')
+    named = {vertex: _variable(vertex) for pair in pairs for vertex in pair}
+    for vertex in labels or ():
+        named.setdefault(vertex, _variable(vertex))
+    if len(set(named.values())) < len(named):
+        raise UsageError(f"two vertices would have one name: {', '.join(map(str, named))}")
+    ends = [(named[u], named[v]) for u, v in pairs]
+    if loop := next((u for u, v in ends if u == v), None):
+        raise UsageError(f"a pattern's vertices are distinct: {loop} is no neighbour of its own")
+    if not ends:
+        raise UsageError("a pattern has an edge at least")
+    if len(named) > MOST_VERTICES:
+        raise UsageError(f"a pattern has {MOST_VERTICES} vertices at the most, not {len(named)}")
+    once = dict.fromkeys(pair if directed else _either_way(pair, ends) for pair in ends)
+    told = tuple((named[vertex], label) for vertex, label in (labels or {}).items())
+    return Pattern(name, tuple(once), (), told, directed)
+
+
+def from_networkx(graph: Any, *, name: str = "pattern", label: str = "label") -> Pattern:
+    """The pattern that a networkx graph is; nodes that have a `label` are labelled.
+
+    >>> import networkx as nx
+    >>> from gdatalog import patterns
+    >>> patterns.from_networkx(nx.complete_bipartite_graph(2, 3)).automorphisms
+    12
+    """
+    labels = {node: told[label] for node, told in graph.nodes(data=True) if label in told}
+    directed = bool(graph.is_directed())
+    return from_edges(list(graph.edges()), name=name, labels=labels, directed=directed)
+
+
+# ------------------------------------------------------------------------------------ families
+
+
+def clique(size: int) -> Pattern:
+    """All pairs of so many vertices."""
+    return _made(f"clique{size}", size, combinations(range(size), 2), 2)
+
+
+def path(size: int) -> Pattern:
+    """So many vertices in a row."""
+    return _made(f"path{size}", size, ((at, at + 1) for at in range(size - 1)), 2)
+
+
+def cycle(size: int) -> Pattern:
+    """So many vertices in a ring."""
+    return _made(f"cycle{size}", size, ((at, (at + 1) % size) for at in range(size)), 3)
+
+
+def star(leaves: int) -> Pattern:
+    """A vertex with so many neighbours."""
+    return _made(f"star{leaves}", leaves + 1, ((0, at + 1) for at in range(leaves)), 2)
+
+
+def biclique(left: int, right: int) -> Pattern:
+    """Each of `left` vertices beside each of `right` others."""
+    if left < 1 or right < 1:
+        raise UsageError("each side of a biclique has a vertex at least")
+    pairs = ((a, left + b) for a in range(left) for b in range(right))
+    return _made(f"biclique{left}_{right}", left + right, pairs, 2)
+
+
+def _made(name: str, size: int, pairs: Iterable[tuple[int, int]], least: int) -> Pattern:
+    if not least <= size <= MOST_VERTICES:
+        raise UsageError(f"{name} would have {size} vertices: from {least} to {MOST_VERTICES}")
+    return from_edges([("abcdefghij"[u], "abcdefghij"[v]) for u, v in pairs], name=name)
+
+
+# --------------------------------------------------------------------------------------- texts
+
+
+def _either_way(pair: Pair, pairs: Sequence[Pair]) -> Pair:
+    """The pair as it came first."""
+    turned = pair[1], pair[0]
+    return pair if turned not in pairs or pairs.index(pair) < pairs.index(turned) else turned
+
+
+def _variable(vertex: Any) -> str:
+    told = str(vertex)
+    plain = told.isidentifier() and not told.startswith("_") and not iskeyword(told)
+    return told if plain else "v" + "".join(c if c.isalnum() else "_" for c in told)
+
+
+def _literal(label: Label) -> str:
+    if isinstance(label, str):
+        return '"' + label.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return str(int(label))

@@ -1,0 +1,185 @@
+"""Counts and occurrences of patterns in a relation of edges, as rules of a database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gdatalog.errors import UsageError
+from gdatalog.patterns.pattern import Pattern
+from gdatalog.patterns.shapes import embeddings, spanning
+from gdatalog.patterns.suites import GRAPHLETS, graphlets, named, suite
+from gdatalog.records import dataclass
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gdatalog.database import Database
+    from gdatalog.progress import OnProgress
+    from gdatalog.result import Result
+
+SIZES = 3, 4, 5  # of motifs
+_BOTH_WAYS = "both_ways"  # the edges turned round beside them, where not all are there both ways
+
+
+def count_patterns(
+    db: Database,
+    patterns: Sequence[Pattern],
+    edges: str,
+    labels: str,
+    induced: bool,
+    timeout: float | None,
+    on_progress: OnProgress | None,
+) -> list[int]:
+    """How often each pattern occurs: all by one query, which shares statistics and indexes."""
+    names, rules = _edges_of(db, patterns, edges)
+    for at, (pattern, name) in enumerate(zip(patterns, names, strict=True)):
+        rules.append(pattern.count_rule(name, labels, induced, head=f"count{at}"))
+        rules.append(f"counts({at}, c) <- count{at}(c).")
+    text = "\n".join([*rules, "?- counts(pattern, c)."])
+    found = dict(db.query(text, timeout=timeout, on_progress=on_progress).fetchall())
+    return [found[at] // pattern.automorphisms for at, pattern in enumerate(patterns)]
+
+
+def match_pattern(
+    db: Database,
+    pattern: Pattern,
+    edges: str,
+    labels: str,
+    induced: bool,
+    limit: int | None,
+    timeout: float | None,
+    on_progress: OnProgress | None,
+) -> Result:
+    """Each occurrence once: a row of the vertices."""
+    (name,), rules = _edges_of(db, [pattern], edges)
+    text = "\n".join([*rules, pattern.rule(name, labels, induced)])
+    return db.query(text, limit=limit, timeout=timeout, on_progress=on_progress)
+
+
+def count_motifs(
+    db: Database, size: int, edges: str, timeout: float | None, on_progress: OnProgress | None
+) -> dict[str, int]:
+    """How often each connected graph of so many vertices is an induced subgraph.
+
+    Graphs are counted with whatever edges more there are between their vertices. Those of a graph
+    that has all of these edges are taken off: as many for each as it has spanning subgraphs.
+    """
+    if size not in SIZES:
+        raise UsageError(f"motifs have 3, 4 or 5 vertices, not {size}")
+    patterns = graphlets(size)
+    counts = count_patterns(db, patterns, edges, "", False, timeout, on_progress)
+    shapes = [pattern.shape() for pattern in patterns]
+    order = sorted(range(len(patterns)), key=lambda at: -len(shapes[at].edges))
+    induced: dict[int, int] = {}
+    for at in order:
+        more = sum(induced[other] * spanning(shapes[at], shapes[other]) for other in induced)
+        induced[at] = counts[at] - more
+    return {pattern.name: induced[at] for at, pattern in enumerate(patterns)}
+
+
+def count_orbits(
+    db: Database, size: int, edges: str, timeout: float | None, on_progress: OnProgress | None
+) -> pd.DataFrame:
+    """How often each vertex stands in each orbit of the connected graphs of up to so many
+    vertices, as induced subgraphs.
+
+    As with motifs, but of graphs with a root: an orbit's counts are solved from those of the
+    orbits of graphs with more edges.
+    """
+    if size not in SIZES:
+        raise UsageError(f"orbits are of graphs of 3, 4 or 5 vertices, not {size}")
+    orbits = [one for one in _orbits() if len(one.pattern.vertices) <= size]
+    (name, *_), rules = _edges_of(db, [one.pattern for one in orbits], edges)
+    for one in orbits:
+        body = [*one.pattern.body(name), f"distinct({', '.join(one.pattern.vertices)})"]
+        rules.append(f"orbit{one.number}({one.root}, count()) <- {', '.join(body)}.")
+        rules.append(f"orbits({one.number}, v, c) <- orbit{one.number}(v, c).")
+    text = "\n".join([*rules, "?- orbits(orbit, vertex, count)."])
+    rows = db.query(text, timeout=timeout, on_progress=on_progress).df()
+    table = rows.pivot_table(
+        index="vertex", columns="orbit", values="count", aggfunc="first", fill_value=0
+    ).reindex(columns=[one.number for one in orbits], fill_value=0)
+    found: dict[int, Any] = {}
+    for one in sorted(orbits, key=lambda one: -len(one.pattern.edges)):
+        counts = table[one.number].to_numpy(dtype=np.int64) // one.stabilizer
+        for other in orbits:
+            if other.number in found and (times := one.within(other)):
+                counts = counts - times * found[other.number]
+        found[one.number] = counts
+    import pandas as pd
+
+    columns = {f"O{one.number}": found[one.number] for one in orbits}
+    return pd.DataFrame({"vertex": table.index.to_numpy(), **columns})
+
+
+@dataclass(frozen=True, slots=True)
+class _Orbit:
+    """Vertices of a graphlet that its automorphisms map onto each other: `root` is one."""
+
+    number: int
+    pattern: Pattern
+    root: str
+
+    @property
+    def place(self) -> int:
+        return self.pattern.vertices.index(self.root)
+
+    @property
+    def stabilizer(self) -> int:
+        """The automorphisms that leave the root where it is."""
+        every = self.pattern.shape().automorphisms()
+        return sum(mapping[self.place] == self.place for mapping in every)
+
+    def within(self, other: _Orbit) -> int:
+        """How many spanning subgraphs of the other's graph are this one, root upon root."""
+        small, large = self.pattern.shape(), other.pattern.shape()
+        if small.size != large.size or len(small.edges) >= len(large.edges):
+            return 0
+        maps = (each for each in embeddings(small, large) if each[self.place] == other.place)
+        return sum(1 for _ in maps) // self.stabilizer
+
+
+@cache
+def _orbits() -> tuple[_Orbit, ...]:
+    """O0 to O72."""
+    found: dict[int, _Orbit] = {}
+    for pattern, (_, numbers) in zip(suite("graphlets"), GRAPHLETS, strict=True):
+        for vertex, number in zip(sorted(pattern.vertices), numbers, strict=True):
+            found.setdefault(number, _Orbit(number, pattern, vertex))
+    return tuple(found[number] for number in sorted(found))
+
+
+def pattern_of(given: Pattern | str, directed: bool | None) -> Pattern:
+    """The pattern, or that of a suite with the name; directed or not, if that is said."""
+    found = named(given) if isinstance(given, str) else given
+    if directed is None or directed == found.directed:
+        return found
+    return Pattern(found.name, found.edges, found.absent, found.labels, directed)
+
+
+def _edges_of(db: Database, patterns: Sequence[Pattern], edges: str) -> tuple[list[str], list[str]]:
+    """The relation that each pattern's edges are looked for in, and the rules that make it."""
+    if not all(pattern.directed for pattern in patterns) and not _is_both_ways(db, edges):
+        name = _BOTH_WAYS
+        while name in db or name == edges:
+            name += "_"
+        rules = [f"{name}(x, y) <- {edges}(x, y) ; {edges}(y, x)."]
+        return [edges if pattern.directed else name for pattern in patterns], rules
+    return [edges] * len(patterns), []
+
+
+def _is_both_ways(db: Database, edges: str) -> bool:
+    """Whether each edge of a relation is there both ways."""
+    relation: Any = db[edges]._relation
+    if len(relation.types) != 2 or relation.types[0] != relation.types[1]:
+        told = ", ".join(relation.types)
+        raise UsageError(
+            f"{edges} is no relation of edges: its columns are {told}",
+            hint="edges have two columns of one type",
+        )
+    graph = relation.statistics.graph
+    return bool(graph is None or graph.symmetric)

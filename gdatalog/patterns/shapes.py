@@ -1,0 +1,108 @@
+"""Small graphs by the numbers of their vertices: automorphisms, embeddings, spanning subgraphs.
+
+Vertices are few: searches place one after the other, and leave off where an edge has no image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gdatalog.records import dataclass
+
+Edge = tuple[int, int]
+Mapping = tuple[int, ...]  # where each vertex goes
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A graph of `size` vertices. An undirected edge is there both ways."""
+
+    size: int
+    edges: frozenset[Edge]
+    absent: frozenset[Edge]
+    labels: tuple[int | str | None, ...]
+
+    @staticmethod
+    def of(
+        size: int,
+        edges: Iterable[Edge],
+        absent: Iterable[Edge] = (),
+        labels: Sequence[int | str | None] = (),
+        directed: bool = False,
+    ) -> Shape:
+        def both(pairs: Iterable[Edge]) -> frozenset[Edge]:
+            pairs = list(pairs)
+            return frozenset([*pairs, *(() if directed else ((v, u) for u, v in pairs))])
+
+        return Shape(size, both(edges), both(absent), tuple(labels) or (None,) * size)
+
+    def automorphisms(self) -> list[Mapping]:
+        return list(embeddings(self, self))
+
+
+def embeddings(small: Shape, large: Shape) -> Iterator[Mapping]:
+    """The injective maps of vertices that keep edges, absent pairs and labels."""
+    before = [
+        [
+            (other, pairs)
+            for other in range(at + 1)
+            for pairs in ("edges", "absent")
+            if (at, other) in getattr(small, pairs) or (other, at) in getattr(small, pairs)
+        ]
+        for at in range(small.size)
+    ]
+
+    def fits(at: int, there: int, placed: list[int]) -> bool:
+        if small.labels[at] != large.labels[there]:
+            return False
+        images = [*placed, there]
+        for other, pairs in before[at]:
+            mine, its = getattr(small, pairs), getattr(large, pairs)
+            image = images[other]
+            if (at, other) in mine and (there, image) not in its:
+                return False
+            if (other, at) in mine and (image, there) not in its:
+                return False
+        return True
+
+    def placing(placed: list[int]) -> Iterator[Mapping]:
+        at = len(placed)
+        if at == small.size:
+            yield tuple(placed)
+            return
+        for there in range(large.size):
+            if there not in placed and fits(at, there, placed):
+                yield from placing([*placed, there])
+
+    yield from placing([])
+
+
+def restrictions(shape: Shape) -> list[Edge]:
+    """Pairs (u, v) such that u < v holds for one of each class of embeddings that differ by an
+    automorphism (Grochow and Kellis 2007); what follows from others is left out."""
+    group, found = shape.automorphisms(), []
+    while len(group) > 1:
+        orbits = [{mapping[at] for mapping in group} for at in range(shape.size)]
+        first = max(range(shape.size), key=lambda at: (len(orbits[at]), -at))
+        found += [(first, other) for other in sorted(orbits[first]) if other != first]
+        group = [mapping for mapping in group if mapping[first] == first]
+    return [pair for pair in found if not _follows(pair, found)]
+
+
+def _follows(pair: Edge, pairs: Sequence[Edge]) -> bool:
+    """Whether a chain of other pairs leads from one end to the other."""
+    waiting = [v for u, v in pairs if u == pair[0] and v != pair[1]]
+    seen = set(waiting)
+    while waiting:
+        at = waiting.pop()
+        if at == pair[1]:
+            return True
+        more = {v for u, v in pairs if u == at} - seen
+        seen |= more
+        waiting += more
+    return False
+
+
+def spanning(small: Shape, large: Shape) -> int:
+    """How many subgraphs of the large shape with all of its vertices are the small one."""
+    return sum(1 for _ in embeddings(small, large)) // len(small.automorphisms())
