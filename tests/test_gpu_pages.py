@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import gc
 import random
+from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -17,11 +20,14 @@ from hypothesis import given
 import gdatalog as gd
 from gdatalog.engine import fixpoint
 from gdatalog.engine.ledger import RuleRun
-from gdatalog.gpu_ops.overflow import LARGE, SMALL, Overflow
+from gdatalog.gpu_ops import cupy_copies, walk
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.overflow import SMALL, Lease, Overflow
 from gdatalog.gpu_ops.virtual_pages import VirtualPages
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler
-from tests.cuda_host.driver import HostCopied
+from tests.cuda_host.arrays import ndarray
+from tests.cuda_host.driver import HostCopied, _Pinned
 from tests.cuda_host.pages import HostMemory, array, copy
 from tests.draw import (
     Drawn,
@@ -149,6 +155,48 @@ def run_beyond(text: str, data: oracle.Data, defined: set[str], number: int) -> 
 @given(recursive_programs())
 def test_recursions_beyond_the_device(drawn: Drawn) -> None:
     oracle.agrees_in(run_beyond, drawn)
+
+
+@pytest.mark.parametrize("memory", [12_000, 15_000, 1 << 20])
+def test_rows_of_partitioned_fixpoints_leave_a_device_that_is_full(
+    memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pool that is drained again and again, until all rows are on the host."""
+    text = "tc(x, y) <- E(x, y). tc(x, z) <- tc(x, y), E(y, z). ?- tc(x, y)."
+    with loaded(gd.connect(device="cpu")) as db:
+        expected = set(db.query(text).fetchall())
+    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    device = Gpu(HostDriver(blocks=1), memory)
+    device.walks.tuning = replace(device.walks.tuning, pool_rows=1)
+    with loaded(opened(device.driver, "lftj", memory=memory)) as db:
+        db._workspace.device = device
+        found = db.query(text)
+        assert set(found.fetchall()) == expected and len(found) == len(expected)
+        assert found._relation.store.here == (memory < 1 << 20)
+        if hasattr(device.driver, "beyonds"):
+            assert not device.driver.beyonds
+            assert "a fixpoint for each" in str(db.profile(text))
+
+
+@pytest.mark.parametrize("memory", [8_000, 12_000, 1 << 20])
+def test_rows_of_marked_rounds_leave_a_device_that_is_full(
+    memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but the new ones: a long chain, whose rounds give few rows each."""
+    text = "tc(x, y) <- E(x, y). tc(x, z) <- tc(x, y), E(y, z). ?- tc(x, y)."
+    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    rows = [(at, at + 1) for at in range(60)]
+    driver = HostDriver(blocks=1)
+    with opened(driver, "lftj", memory=memory) as db:
+        db._workspace.force(strategy="lftj", split="never")
+        device = db._workspace.device
+        device.walks.tuning = replace(device.walks.tuning, pool_rows=1)
+        db["E"] = rows
+        found = db.query(text)
+        assert set(found.fetchall()) == {(x, y) for x in range(61) for y in range(x + 1, 61)}
+        assert found._relation.store.here == (memory < 1 << 20)
+        if hasattr(driver, "beyonds"):
+            assert not driver.beyonds
 
 
 # ------------------------------------------------------------------------------------- choices
@@ -320,8 +368,9 @@ def test_pages_keep_what_is_written_wherever_they_lie() -> None:
 # ------------------------------------------------------------------------ arrays of the host's
 
 
-def test_large_arrays_go_to_the_host_where_half_of_the_room_is_taken() -> None:
+def test_large_arrays_go_to_the_host_where_the_room_is_taken() -> None:
     used, room = [1000], 100 * SMALL
+    made: list[int] = []
 
     def allocate(size: int) -> str:
         if full and size >= SMALL:
@@ -329,14 +378,46 @@ def test_large_arrays_go_to_the_host_where_half_of_the_room_is_taken() -> None:
         used[0] += size
         return "device"
 
+    def within(pages: int, size: int, owner: Lease) -> tuple[int, Lease]:
+        assert pages >= size
+        return pages, owner
+
+    def pages(size: int) -> Any:
+        made.append(size)
+        return size
+
     full = False
-    overflow = Overflow(allocate, lambda _: "host", lambda: used[0], room)
+    overflow = Overflow(allocate, pages, within, lambda: used[0], room)
     assert overflow.left == room
-    assert overflow(room // LARGE + 1) == "host"
-    found = [overflow(10 * SMALL) for _ in range(7)]
-    assert found == ["device"] * 5 + ["host"] * 2
-    assert overflow(SMALL - 1) == "device" and overflow.left < room // 2
+    large = overflow(51 * SMALL)
+    assert large != "device" and made == [56 * SMALL]
+    assert overflow(50 * SMALL) == "device" and overflow(13 * SMALL) != "device"
+    assert [overflow(10 * SMALL) for _ in range(6)] == 5 * ["device"] + [(10 * SMALL, ANY)]
+    assert overflow(SMALL - 1) == "device"
     used[0] = 0
     full = True
-    assert overflow(2 * SMALL) == "host"
-    assert overflow.moved == room // LARGE + 1 + 22 * SMALL
+    assert overflow(2 * SMALL) == (2 * SMALL, ANY)
+    assert overflow.moved == 76 * SMALL
+    before = len(made)
+    del large
+    again = overflow(55 * SMALL)  # what the first has left
+    assert again[0] == 56 * SMALL and len(made) == before
+    del again
+    assert overflow(55 * SMALL)[0] == 56 * SMALL and len(made) == before
+
+
+def test_arrays_are_fetched_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a GPU; here by what stands for CUDA."""
+    monkeypatch.setattr(cupy_copies, "BUFFER", 64)
+    source = np.arange(1000, dtype=np.int32)
+    there = ndarray(source)
+    cuda = SimpleNamespace(
+        alloc_pinned_memory=lambda size: _Pinned(np.zeros(size, dtype=np.uint8)),
+        get_current_stream=lambda: SimpleNamespace(ptr=0),
+        Event=lambda **_: SimpleNamespace(record=lambda _: None, synchronize=lambda: None),
+        runtime=SimpleNamespace(
+            memcpyDeviceToHost=2,
+            memcpyAsync=lambda to, start, size, *_: copy(start, to, size),
+        ),
+    )
+    assert cupy_copies.fetched(cuda, there).tolist() == source.tolist()

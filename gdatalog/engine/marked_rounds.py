@@ -3,7 +3,10 @@
 The kernels of all rules test and set the marks while they run (`printer/fresh.py`): what comes out
 of them is new, so that nothing is sorted, no index is made, and a round of few rows takes little
 more than its launches. For rules that read nothing that grows but the new rows; all else, and what
-turns out not to fit, is for `rounds.py`.
+turns out not to fit, is for `rounds.py`. Rows that have been followed go to the host when memory is
+short.
+
+Above 300 lines, because a round's rows, marks and kernels belong together.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from gdatalog.plan.nodes import Compact, JoinPlan, RulePlan
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.records import dataclass
 from gdatalog.spent import so_far
+from gdatalog.storage.elsewhere import lies_here
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
@@ -65,8 +69,15 @@ class Marked:
 
     @property
     def nbytes(self) -> int:
-        held = sum(column.nbytes for block in self.blocks for column in block)
+        there = [block for block in self.blocks if not lies_here(block[0])]
+        held = sum(column.nbytes for block in there for column in block)
         return held + sum(array.nbytes for array in self.beside.values())
+
+    def leave(self, ops: Any) -> None:
+        """Its rows go to the host, but for the new ones."""
+        for at, block in enumerate(self.blocks):
+            if block is not self.new and not lies_here(block[0]):
+                self.blocks[at] = tuple(map(ops.driver.fetched, block))
 
 
 class MarkedRounds(StratumRun):
@@ -233,6 +244,8 @@ class MarkedRounds(StratumRun):
                 table.length += table.count
                 if table.count and name not in passing:
                     table.blocks.append(table.new)
+                if 2 * table.nbytes > limits.spare() + limits.held.get(name, 0):
+                    table.leave(self.ops)  # the next round needs some of what is left
                 limits.charge(name, table.nbytes)
             Round(
                 number,
@@ -275,10 +288,10 @@ class MarkedRounds(StratumRun):
 
     def _relation(self, name: str, table: Marked) -> Relation:
         schema = self.inputs.schemas[name]
-        blocks = Blocks(table.blocks, table.length)
+        blocks = self.at_one_place(Blocks(table.blocks, table.length))
         relation = relation_of(schema.columns, schema.types, [blocks], self.ops)
         self.context.device.hold(relation)
-        self.context.limits.charge(name, relation.nbytes)
+        self.context.limits.charge(name, self._held(relation))
         return relation
 
 

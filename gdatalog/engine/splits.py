@@ -398,9 +398,10 @@ class Splits(StratumRun):
         }
 
     def _relation(self, name: str, blocks: Blocks) -> Relation:
+        """A relation: on the host, if the device had no room for all of it."""
         schema = self.inputs.schemas[name]
-        relation = relation_of(schema.columns, schema.types, [blocks], self.ops)
-        self.context.limits.charge(name, relation.nbytes)
+        relation = relation_of(schema.columns, schema.types, [self.at_one_place(blocks)], self.ops)
+        self.context.limits.charge(name, self._held(relation))
         return relation
 
     def _tell(

@@ -48,7 +48,7 @@ from gdatalog.planner.sizes import Assumed, Params, Size
 from gdatalog.planner.walk import walk
 from gdatalog.records import replace
 from gdatalog.spent import Costs, so_far, spending
-from gdatalog.storage.elsewhere import Known, brought
+from gdatalog.storage.elsewhere import Known, brought, lies_here
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import patiently
@@ -128,6 +128,12 @@ class StratumRun:
         """The bytes of its rows, but of those that a device had no room for."""
         spilled = self.context.device is not CPU and relation.types and relation.store.here
         return 0 if spilled else relation.nbytes
+
+    def at_one_place(self, blocks: Blocks) -> Blocks:
+        """Blocks of which some may have left the device: then all of them are on the host."""
+        if not any(lies_here(column) for block in blocks.blocks for column in block):
+            return blocks
+        return Blocks([tuple(map(brought, block)) for block in blocks.blocks], blocks.count)
 
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
         """What a relation has without any recursive atom: its data, facts, and rules."""

@@ -10,6 +10,9 @@ import numpy as np
 
 from gdatalog.errors import DeviceError
 from gdatalog.gpu_ops.virtual_memory import Refused
+from gdatalog.storage.threads import by_stretches
+
+BUFFER = 1 << 25  # bytes of a pinned buffer
 
 
 class NoMemory(MemoryError):
@@ -64,6 +67,42 @@ class CupyCopier:
     def copied(self) -> CupyCopied:
         with telling("a copy"):
             return CupyCopied(self._cuda, self._stream)
+
+
+def fetched(cuda: Any, array: Any) -> Any:
+    """An array of the GPU as NumPy's: one pinned buffer is filled while threads empty the other."""
+    if array.nbytes < 2 * BUFFER or array.ndim != 1 or not array.flags.c_contiguous:
+        with telling("a copy from the GPU"):
+            return array.get()
+    out = np.empty(len(array), dtype=array.dtype)
+    width, most = array.itemsize, BUFFER // array.itemsize
+    with telling("a copy from the GPU"):
+        stream = cuda.get_current_stream()
+        held = [cuda.alloc_pinned_memory(BUFFER) for _ in range(2)]
+        buffers = [np.frombuffer(one, array.dtype, most) for one in held]
+
+        def begin(start: int) -> Any:
+            size = min(most, len(array) - start) * width
+            source, target = array.data.ptr + start * width, held[start // most % 2].ptr
+            runtime = cuda.runtime
+            runtime.memcpyAsync(target, source, size, runtime.memcpyDeviceToHost, stream.ptr)
+            event = cuda.Event(disable_timing=True)
+            event.record(stream)
+            return event
+
+        event = begin(0)
+        for start in range(0, len(array), most):
+            event.synchronize()
+            end = min(len(array), start + most)
+            if end < len(array):
+                event = begin(end)
+            here, into = buffers[start // most % 2], out[start:end]
+
+            def part(rows: slice, here: Any = here, into: Any = into) -> None:
+                into[rows] = here[rows]
+
+            by_stretches(part, end - start)
+    return out
 
 
 @contextmanager

@@ -17,7 +17,14 @@ import numpy as np
 
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.compile_error import compile_error
-from gdatalog.gpu_ops.cupy_copies import CupyCopied, CupyCopier, NoMemory, is_cudas, telling
+from gdatalog.gpu_ops.cupy_copies import (
+    CupyCopied,
+    CupyCopier,
+    NoMemory,
+    fetched,
+    is_cudas,
+    telling,
+)
 from gdatalog.gpu_ops.driver import Kernel, Pages, Resources
 from gdatalog.gpu_ops.kernel_cache import import_cupy
 from gdatalog.gpu_ops.overflow import Overflow
@@ -191,18 +198,32 @@ class CupyDriver:
     def beyond(self, room: int) -> Iterator[None]:
         cuda = self.xp.cuda
         before, used = self._overflow, self.xp.get_default_memory_pool().used_bytes
-        self._overflow = found = Overflow(cuda.get_allocator(), self._on_host, used, room)
+        found = Overflow(cuda.get_allocator(), self.pages, self._within, used, room)
+        self._overflow = found
         try:
             with cuda.using_allocator(found):
                 yield
         finally:
             self._overflow = before
 
-    def _on_host(self, size: int) -> Any:
-        """Memory of the host, as CuPy's arrays hold it."""
-        pages, cuda = self.pages(size), self.xp.cuda
-        memory = cuda.UnownedMemory(pages.array(0, size, "u1").data.ptr, size, pages, self.number)
-        return cuda.MemoryPointer(memory, 0)
+    @property
+    def is_beyond(self) -> bool:
+        return self._overflow is not None
+
+    def _within(self, pages: Pages, size: int, owner: Any) -> Any:
+        """The memory of pages, as CuPy's arrays hold it."""
+        address, cuda = pages.array(0, size, "u1").data.ptr, self.xp.cuda
+        return cuda.MemoryPointer(cuda.UnownedMemory(address, size, owner, self.number), 0)
+
+    def aside(self, array: Any) -> Any:
+        assert self._overflow is not None
+        memory = self._overflow.on_host(max(1, array.nbytes))
+        found = self.xp.ndarray(array.shape, array.dtype, memory)
+        self.xp.copyto(found, array)
+        return found
+
+    def fetched(self, array: Any) -> Any:
+        return fetched(self.xp.cuda, array)
 
     def free_memory(self) -> int:
         """What the GPU has free, and what CuPy's pool has taken and does not use."""

@@ -21,6 +21,7 @@ from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.slicing import Sizes
 from gdatalog.printer.expressions import printable
+from gdatalog.storage.elsewhere import lies_here
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -135,7 +136,8 @@ class Gpu:
             dtypes = [room.rows[column] for column in sorted(room.rows)]
             found.append([])
             for which, *columns in blocks:
-                kept = self.ops.survivors(which == at)
+                here = lies_here(which)
+                kept = (which == at).nonzero()[0] if here else self.ops.survivors(which == at)
                 parts = zip(columns, dtypes, strict=False)
                 found[at].append(tuple(part[kept].astype(dtype) for part, dtype in parts))
         return found

@@ -119,6 +119,11 @@ class Driver(Protocol):
         """The bytes of a page that can be placed on the device; 0 where none can."""
         ...
 
+    @property
+    def is_beyond(self) -> bool:
+        """Whether this is within `beyond`."""
+        ...
+
     def use(self) -> AbstractContextManager[None]:
         """Within, this thread works on this device."""
         ...
@@ -148,7 +153,15 @@ class Driver(Protocol):
 
     def beyond(self, room: int) -> AbstractContextManager[None]:
         """Within, large arrays lie in the host's memory where `room` bytes of the device have no
-        place for them, and half of these are for what comes and goes."""
+        place for them."""
+        ...
+
+    def aside(self, array: Any) -> Any:
+        """Within `beyond`: a copy of an array that takes no room on the device."""
+        ...
+
+    def fetched(self, array: Any) -> Any:
+        """The array as NumPy's: a large one by pinned buffers, which is several times as fast."""
         ...
 
     def free_memory(self) -> int:

@@ -33,7 +33,6 @@ from gdatalog.printer.counting import ARRAY
 from gdatalog.printer.module import Printed
 from gdatalog.records import dataclass
 from gdatalog.spent import spending
-from gdatalog.storage.elsewhere import brought, lies_here
 from gdatalog.storage.ops import DeviceOps
 
 Block = tuple[Any, ...]
@@ -231,16 +230,19 @@ class _Launch:
         block_rows, count = self._pool()
         most = tuning.most_rows // block_rows
         found: list[Block] = []
+        apart = 0  # so many of them take no room on the device
         while True:
             outputs = [xp.empty(count * block_rows, dtype=DTYPES[a.type]) for a in loops.outputs]
             counts, previous = xp.zeros((2, count), dtype=xp.int32)
             for name in self.rooms:
                 if name.startswith("seen"):  # a launch that ended early has left marks
                     scratch[name].fill(0)
-            held = sum(part.nbytes for block in found for part in block if not lies_here(part))
-            if self.limits.to_host and held > self._affordable_bytes():
-                found, held = [tuple(map(brought, block)) for block in found], 0
-            self.limits.charge("blocks", held + sum(o.nbytes for o in outputs))
+            held = sum(part.nbytes for block in found[apart:] for part in block)
+            size = sum(o.nbytes for o in outputs)
+            if held and self._short(held, size):
+                found[apart:] = [tuple(map(self._aside, block)) for block in found[apart:]]
+                apart, held = len(found), 0
+            self.limits.charge("blocks", held + size)
             numbers = {
                 "capacity": slots, "grain": max(loops.printed.grain, tuning.grain, 1),
                 "limit": self._ticks(), "pieces": PIECES, "blocks": count,
@@ -277,6 +279,21 @@ class _Launch:
             count = (
                 2 * count if rows is None else max(count, min(2 * count, most, self._affordable()))
             )
+
+    def _short(self, held: int, size: int) -> bool:
+        """Whether the blocks that are there have to make room: for the next rows, if these are of
+        partitioned fixpoints, which nobody reads before they end; for what else comes, if rows
+        are to leave the device."""
+        if self.limits.to_host or self.walks.driver.is_beyond:
+            return held > self._affordable_bytes()
+        spare = self.limits.spare() + self.limits.held.get("blocks", 0)
+        return bool(self.rooms) and (held + size > spare or held > self.walks.driver.free_memory())
+
+    def _aside(self, column: Any) -> Any:
+        driver = self.walks.driver
+        fetch = driver.fetched if self.limits.to_host or self.rooms else driver.aside
+        with spending("moving", int(column.nbytes)):
+            return fetch(column)
 
     def _ticks(self) -> int:
         """The time between two looks at whether others wait, by the kernels' clock."""

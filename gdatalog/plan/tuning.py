@@ -77,7 +77,7 @@ class Tuning:
     shared_pieces: int = 8  # ... and so many at most
 
     # Rules whose indexes do not fit a device.
-    cell_bytes: int = 1 << 25  # one more cell costs as much as it does to copy so many bytes
+    cell_bytes: int = 1 << 28  # one more cell costs as much as it does to copy so many bytes
 
     # Views that are updated from the rows that have come.
     news_most: int = 1_000  # so many new rows are always followed

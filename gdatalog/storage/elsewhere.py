@@ -116,7 +116,13 @@ class Elsewhere:
     def brought(self, blocks: Sequence[Columns]) -> list[Columns]:
         """Blocks of columns, copied to the host."""
         with self.use():
-            return [tuple(map(brought, block)) for block in blocks]
+            return [tuple(map(self._brought, block)) for block in blocks]
+
+    def _brought(self, column: Any) -> Array:
+        if lies_here(column):
+            return brought(column)
+        with spending("moving", int(column.nbytes)):  # waits for the kernels that make it, too
+            return np.asarray(self.ops.driver.fetched(column))
 
 
 class Lying:

@@ -392,6 +392,16 @@ class HostDriver:
         finally:
             self.room = before
 
+    @property
+    def is_beyond(self) -> bool:
+        return self.room is not None
+
+    def aside(self, array: Any) -> Any:
+        return array.copy()
+
+    def fetched(self, array: Any) -> Any:
+        return array.get()
+
     def free_memory(self) -> int:
         return self.memory if self.room is None else min(self.memory, self.room)
 
