@@ -406,3 +406,24 @@ def test_arrays_of_best_values_in_files(numbered: bool) -> None:
     assert found[0] == (
         [(2, 1), (4, 3), (5, 2), (9, 0)] if numbered else [(c, c) for c in range(0, 10, 2)]
     )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_of_several_blocks_are_written_by_partition(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    spilled, blocks = SpilledGroups(2, seed), []
+    for dtype in (np.int32, np.int64, np.int32):
+        keys = draw.integers(-9, 9, (2, draw.integers(0, 200))).astype(dtype)
+        blocks.append((*keys, draw.integers(0, 1 << 40, len(keys[0]))))
+    spilled.write(None, blocks, always())
+    found, groups = [], []
+    for part in spilled.partitions():
+        rows = [
+            row for _, columns in part for row in zip(*(c.tolist() for c in columns), strict=True)
+        ]
+        found += rows
+        groups.append({row[:2] for row in rows})
+    assert sorted(found) == sorted(
+        row for b in blocks for row in zip(*(c.tolist() for c in b), strict=True)
+    )
+    assert sum(map(len, groups)) == len(set().union(*groups))  # no group is in two partitions

@@ -33,16 +33,24 @@ class SpilledGroups:
         self.files: list[tuple[int | None, Columns, Array]] = []
 
     def write(self, what: int | None, blocks: Sequence[Columns], spill: Spill) -> None:
-        """Writes the rows of blocks."""
-        columns = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
-        owner = self._partition(columns[: self.width])
-        order = np.argsort(owner, kind="stable")
-        bounds = np.searchsorted(owner[order], np.arange((1 << BITS) + 1))
-        rows = spill.columns([column.dtype for column in columns])
-        for start in range(0, len(order), AT_ONCE):
-            part = order[start : start + AT_ONCE]
-            rows.append([column[part] for column in columns])
-        self.files.append((what, rows.finish(), bounds))
+        """Writes the rows of blocks, those of one partition after the other."""
+        rows = spill.columns(np.result_type(*parts) for parts in zip(*blocks, strict=True))
+        dealt = [self._dealt(block[: self.width]) for block in blocks]
+        bounds = [0]
+        for number in range(1 << BITS):
+            for block, (order, begins) in zip(blocks, dealt, strict=True):
+                low, high = int(begins[number]), int(begins[number + 1])
+                for start in range(low, high, AT_ONCE):
+                    part = order[start : min(high, start + AT_ONCE)]
+                    rows.append([column[part] for column in block])
+            bounds.append(len(rows))
+        self.files.append((what, rows.finish(), np.array(bounds)))
+
+    def _dealt(self, keys: Sequence[Array]) -> tuple[Array, Array]:
+        """The rows by their partitions, and where the rows of each begin."""
+        owner = self._partition(keys)
+        order = np.argsort(owner, kind="stable").astype(np.int32)
+        return order, np.searchsorted(owner[order], np.arange((1 << BITS) + 1))
 
     def _partition(self, keys: Sequence[Array]) -> Array:
         """The partition of each row."""
