@@ -18,6 +18,9 @@ from gdatalog.codegen.helpers.improving import KNOWN
 from gdatalog.codegen.native import Bound
 from gdatalog.cpu_ops.best_values import BestValues
 from gdatalog.engine.growing import Growing
+from gdatalog.engine.hash_indexes import HashIndexes
+from gdatalog.engine.hashed import Hashed
+from gdatalog.engine.keyspace import KeySpace
 from gdatalog.engine.marks import Marks
 from gdatalog.engine.sorted_rows import SortedRows
 from gdatalog.executors.fresh import ENDLESS, FreshWorker
@@ -427,3 +430,39 @@ def test_groups_of_several_blocks_are_written_by_partition(seed: int) -> None:
         row for b in blocks for row in zip(*(c.tolist() for c in b), strict=True)
     )
     assert sum(map(len, groups)) == len(set().union(*groups))  # no group is in two partitions
+
+
+def test_a_hash_set_lies_in_a_file_where_marks_would_be_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also one that was in memory, until it grew."""
+    spill = Spill(least=0, short=0)
+    monkeypatch.setattr(watching(), "account", Account(1 << 10, spill))
+    spare = [1 << 20]
+    made = Growing(("a", "b"), ("int", "int"), cpu_ops, spare=lambda: spare[0])
+    rows = np.stack([np.arange(20_000) * 10_007, np.arange(20_000) * 9973])
+    first = rows[:, :9000]
+    made.add((first[0], first[1]), 9000)
+    made.expect(KeySpace.of(tuple(rows)) or KeySpace((), ()))
+    known = made.loops()
+    assert isinstance(known, Hashed) and known.nbytes > 0
+    spare[0] = 1 << 10
+    assert made.add((rows[0], rows[1]), 20_000).length == 11_000
+    known = made.known
+    assert isinstance(known, Hashed) and is_spilled(known.slots) and known.nbytes == 0
+    assert sum(len(block[0]) for block in known.blocks()) == known.count == 20_000
+    assert made.full().rows[0].sum() == rows[0].sum()
+
+
+def test_hash_indexes_take_a_part_of_the_memory() -> None:
+    """Then they are let go of: plans read sorted indexes."""
+    rows = np.arange(1000, dtype=np.int32)
+    relation = Relation.of_blocks(("a", "b"), ("int", "int"), [(rows, rows)], 1000, True)
+    for spare, there in ((1 << 20, True), (1 << 17, True), (1 << 16, False)):
+        indexes = HashIndexes(2)
+        assert (indexes.trie((0, 1), False, [relation], None, spare) is not None) == there
+    indexes = HashIndexes(2)
+    assert indexes.trie((0, 1), False, [relation], None, 1 << 18) is not None
+    indexes.wait()
+    indexes.take_turn(relation, False, 1 << 17)
+    assert indexes.nbytes == 0

@@ -5,7 +5,7 @@ What tells new rows is chosen by how many there are, and changes as they grow:
 - sorted runs (`sorted_rows.py`): for few rows, rows of any width, and any device;
 - a bit for each row that there could be (`marks.py`), where that has room, or in a file if rows are
   many among those that there could be;
-- a hash set (`hashed.py`), for rows that are few among those that there could be.
+- a hash set (`hashed.py`), for rows that are few among those that there could be; in a file, too.
 
 The last two can be tested and set by the threads of compiled loops while they run.
 
@@ -15,6 +15,7 @@ Above 300 lines, for what tells new rows changes while rows are added.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -238,37 +239,42 @@ class Growing:
         cheap = marks <= max(tuning.bitmap_bytes, tuning.bitmap_bytes_each * count, slots)
         wanted = cheap if self.telling == "auto" else self.telling == "marks"
         spill = watching().account.spill
+        always = spill if spill is not None and spill.always else None
         if self.telling != "sort" and marks <= spare and wanted:
-            return Marks(space, spill if spill is not None and spill.always else None)
-        if self.telling in ("auto", "hash") and slots <= spare and hashing:
-            return Hashed(space, count)
+            return Marks(space, always)
+        hashing = hashing and self.telling in ("auto", "hash")
+        if hashing and slots <= spare:
+            return Hashed(space, count, always)
         if spill is not None and self.telling in ("auto", "marks") and marks <= FILE_EACH * count:
             return Marks(space, spill)
+        if spill is not None and hashing and slots >= spill.least:
+            return Hashed(space, count, spill)
         return self.known if isinstance(self.known, SortedRows) else self._sorted()
 
     def _sorted(self) -> SortedRows:
         return SortedRows(len(self.types), self.ops)
 
-    def _blocks(self) -> list[Columns]:
+    def _blocks(self) -> Iterator[Columns]:
         """All rows, in whatever order they are in."""
         if self._keeps:
-            return [block for run in self.runs.all() for block in run.blocks()]
-        return [self.known.rows()] if self.length else []
+            yield from (block for run in self.runs.all() for block in run.blocks())
+        elif isinstance(self.known, SortedRows):
+            yield from [self.known.rows()] if self.length else []
+        else:
+            yield from self.known.blocks()
 
     def _switch(self, known: Known, found: Sequence[Columns]) -> None:
         """Tells new rows by something else; `found` are rows that are known and not yet here."""
         if known is self.known:
             return
-        blocks = self._blocks()
-        for block in (*blocks, *found):
+        for block in chain(self._blocks(), found):
             for piece in self._pieces(block):
                 known.news(piece)
-        kept, self.known = self._keeps, known
+        kept, before, self.known = self._keeps, self.known, known
         if kept and not self._keeps:
             self.runs = self.runs.fresh()
-        elif self._keeps and not kept:
-            for block in blocks:
-                self.runs.add(self.runs.relation([block]))
+        elif self._keeps and not kept and self.length:
+            self.runs.add(self.runs.relation([before.rows()]))
 
     def _widen(self, rows: Columns, found: Sequence[Columns]) -> None:
         assert not isinstance(self.known, SortedRows)
@@ -286,11 +292,12 @@ class Growing:
             return True
         count = known.count + more
         marks, slots = Marks.bytes_for(known.space), Hashed.bytes_for(count)
-        fits = slots <= self.spare() - known.nbytes
+        fits = known.spill is not None or slots <= self.spare() - known.nbytes
         if fits and (self.telling == "hash" or marks > slots):
             known.grow(more)
             return True
-        self._switch(self._best(known.space, count, False), found)
+        in_a_file = watching().account.spill is not None
+        self._switch(self._best(known.space, count, in_a_file), found)
         return False
 
     # ------------------------------------------------------------------------------------ rows

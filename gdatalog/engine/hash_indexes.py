@@ -49,7 +49,7 @@ class HashIndexes:
         key = columns, behind
         if key not in self.tries:
             rows = [run for run in runs if run is not last or self._complete[behind]]
-            fits = ROW_BYTES * sum(run.length for run in rows) <= spare
+            fits = self._fit(sum(run.length for run in rows), spare)
             trie = HashTrie(columns, self.arity, _function) if fits else None
             self.tries[key] = trie
             for run in rows:
@@ -62,11 +62,16 @@ class HashIndexes:
         if last is not None and not self._complete[behind]:
             for key, trie in self.tries.items():
                 if key[1] == behind and trie is not None:
-                    if ROW_BYTES * last.length > spare:
+                    if not self._fit(last.length, spare):
                         self.tries[key] = None
                     for block in last.blocks():
                         self._add(key, block)
         self._complete[behind] = True
+
+    def _fit(self, more: int, spare: int) -> bool:
+        """Whether all indexes, with so many more rows, take half of the memory that is left at the
+        most: plans read sorted indexes in their place, which may lie in files."""
+        return 2 * ROW_BYTES * more + self.nbytes <= spare
 
     def _add(self, key: tuple[tuple[int, ...], bool], block: Columns) -> None:
         trie = self.tries[key]

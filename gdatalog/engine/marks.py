@@ -6,12 +6,16 @@ thread, between the runs of the loops. Marks that memory has no room for lie in 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from gdatalog.engine.keyspace import KeySpace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
+
+AT_ONCE = 1 << 18  # words that are looked at at a time
 
 
 class Marks:
@@ -38,10 +42,18 @@ class Marks:
 
     def rows(self) -> Columns:
         """All rows, sorted."""
-        filled = np.flatnonzero(self.words)
-        octets = self.words[filled].astype("<i8").view(np.uint8).reshape(-1, 8)
+        return self._rows_of(self.words, 0)
+
+    def blocks(self) -> Iterator[Columns]:
+        """All rows, some at a time."""
+        for start in range(0, len(self.words), AT_ONCE):
+            yield self._rows_of(self.words[start : start + AT_ONCE], start)
+
+    def _rows_of(self, words: Array, start: int) -> Columns:
+        filled = np.flatnonzero(words)
+        octets = words[filled].astype("<i8").view(np.uint8).reshape(-1, 8)
         which, bits = np.nonzero(np.unpackbits(octets, axis=1, bitorder="little"))
-        return self.space.rows((filled[which] << 6) + bits)
+        return self.space.rows((filled[which] + start << 6) + bits)
 
     def news(self, rows: Columns) -> Array:
         """Marks different rows of the space; which of them had no mark."""
