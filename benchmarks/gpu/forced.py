@@ -33,8 +33,9 @@ class NoKnob(Exception):
 class Forced:
     """How a rule is to be run; None: as we would choose.
 
-    `tile`: lanes to a subtree; `time_limit`: nanoseconds after which a task is split; `chunk`: how
-    many rows a level may have; `threads`: of the CPU; `split`: whether a fixpoint that splits may.
+    `tile`: lanes to a subtree; `time_limit`: nanoseconds between two looks at whether tiles wait;
+    `chunk`: how many rows a level may have; `threads`: of the CPU; `split`: whether a fixpoint that
+    splits may.
     """
 
     strategy: Strategy = "lftj"
