@@ -37,6 +37,7 @@ HOST_ONLY = {
     "test_pages_keep_what_is_written_wherever_they_lie",
     "test_pages_that_find_no_room_on_the_device_leave_the_rule_to_the_cpu",
     "test_the_rounds_of_a_fixpoint_move_nothing",
+    "test_what_the_drivers_library_is_called_with",
     "test_who_stops_a_query_does_not_wait_for_its_copies",
     "test_without_room_on_the_host_a_rule_runs_in_cells",
 }

@@ -5,10 +5,13 @@ Its virtual memory has pages of a few bytes: arrays begin and end within them.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import random
+import subprocess
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import ANY
@@ -20,7 +23,7 @@ from hypothesis import given
 import gdatalog as gd
 from gdatalog.engine import fixpoint
 from gdatalog.engine.ledger import RuleRun
-from gdatalog.gpu_ops import cupy_copies, walk
+from gdatalog.gpu_ops import cupy_copies, virtual_memory, walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.overflow import SMALL, Lease, Overflow
 from gdatalog.gpu_ops.virtual_pages import VirtualPages
@@ -361,8 +364,48 @@ def test_pages_keep_what_is_written_wherever_they_lie() -> None:
                 assert pages.placed == before and memory.held == 64 * len(before)
             memory.fail_after.clear()
             assert there.get().tolist() == data.view("i8")[1:124].tolist()
-    pages.close()
+    del pages, there
+    gc.collect()
     assert not memory.ranges and not memory.handles
+
+
+def test_what_the_drivers_library_is_called_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a library that has the same functions, and tells what it was given."""
+    source, library = Path(__file__).parent / "cuda_host" / "fake_driver.c", tmp_path / "fake.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    loaded = ctypes.CDLL(str(library))
+    loaded.said.restype = ctypes.c_char_p
+    monkeypatch.setattr(virtual_memory.ctypes, "CDLL", lambda _: loaded)
+    memory = virtual_memory.opened(1)
+    assert memory is not None and memory.page == 1 << 22
+    size = 1 << 22
+    assert loaded.said().decode().splitlines() == [
+        f"reserve {2 * size} by {size}",
+        f"create {size} at 3 0",
+        f"create {size} at 1 1",
+        f"map {size} of 5",
+        f"map {size} of 6",
+        f"access {2 * size} for 1 1: 3",
+        f"unmap {2 * size}",
+        "release 5",
+        "release 6",
+        f"free {2 * size}",
+    ]
+    loaded.cuCtxSetCurrent(None)  # another thread
+    found = ctypes.c_void_p()
+    with memory.current():
+        loaded.cuCtxGetCurrent(ctypes.byref(found))
+        assert found.value == 0x77
+    loaded.cuCtxGetCurrent(ctypes.byref(found))
+    assert found.value is None
+    assert [memory.created(True), memory.created(False)] == [7, 8]
+    with pytest.raises(MemoryError):
+        memory.created(True)
+    with pytest.raises(virtual_memory.Refused, match="cuNothing: error 0"):
+        memory._call("cuNothing")
+    assert virtual_memory.opened(0) is None  # which has no such attribute
 
 
 # ------------------------------------------------------------------------ arrays of the host's

@@ -73,8 +73,8 @@ class Copier(Protocol):
 
 class Pages(Protocol):
     """A range of addresses that kernels read as any other memory, page by page in the host's memory
-    or in the device's. `page`: the bytes of a page; `count`: how many there are; `placed`: those on
-    the device, by number."""
+    or in the device's. It goes with the last array of it. `page`: the bytes of a page; `count`: how
+    many there are; `placed`: those on the device, by number."""
 
     page: int
     count: int
@@ -94,10 +94,6 @@ class Pages(Protocol):
     def place(self, wanted: Collection[int]) -> None:
         """Has these pages on the device from now on, as far as the driver can do that, and all
         others on the host. Their contents and addresses stay. Waits for all kernels."""
-        ...
-
-    def close(self) -> None:
-        """Lets go of it, where no array of it is used any more."""
         ...
 
 

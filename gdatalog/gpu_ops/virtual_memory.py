@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
@@ -77,6 +78,10 @@ class Memory(Protocol):
         """Waits for all that has been launched."""
         ...
 
+    def current(self) -> AbstractContextManager[None]:
+        """Within, this thread works on the GPU: whoever lets go of pages may be at another."""
+        ...
+
 
 class VirtualMemory:
     """`Memory` by the driver's library, for the GPU of a number."""
@@ -84,6 +89,8 @@ class VirtualMemory:
     def __init__(self, number: int) -> None:
         name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
         self._library = ctypes.CDLL(name)
+        self._context = ctypes.c_void_p()  # CuPy's, which is current
+        self._call("cuCtxGetCurrent", ctypes.byref(self._context))
         self._on_device = _Location(ON_DEVICE, number)
         node = ctypes.c_int()
         self._call("cuDeviceGetAttribute", ctypes.byref(node), HOST_NODE, number)
@@ -150,6 +157,19 @@ class VirtualMemory:
 
     def settle(self) -> None:
         self._call("cuCtxSynchronize")
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        before = ctypes.c_void_p()
+        self._call("cuCtxGetCurrent", ctypes.byref(before))
+        if before.value == self._context.value:
+            yield
+            return
+        self._call("cuCtxSetCurrent", self._context)
+        try:
+            yield
+        finally:
+            self._call("cuCtxSetCurrent", before)
 
     def _properties(self, location: _Location) -> _Properties:
         return _Properties(kind=PINNED, location=location)

@@ -43,8 +43,7 @@ class VirtualPages:
         self._host: list[int] = []
         self._placed: dict[int, int] = {}  # the GPU's memory of a page, by its number
         args = memory, self._address, self.count, self._host, self._placed
-        self._ended = finalize(self, _let_go, *args)
-        self._ended.atexit = False
+        finalize(self, _let_go, *args).atexit = False
         for _ in range(self.count):
             self._host.append(memory.created(False))
         memory.map(self._address, self._host)
@@ -97,9 +96,6 @@ class VirtualPages:
         self._memory.unmap(there, 1)
         self._memory.map(there, [handle])
 
-    def close(self) -> None:
-        self._ended()
-
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """The places of numbers that follow each other, as (first, behind the last).
@@ -115,15 +111,16 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
 def _let_go(
     memory: Memory, address: int, count: int, host: list[int], placed: dict[int, int]
 ) -> None:
-    memory.settle()
-    if len(host) == count:
-        with suppress(Refused):  # all of it is mapped, unless that was refused
-            memory.unmap(address, count)
-    for handle in (*host, *placed.values()):
-        memory.release(handle)
-    host.clear()
-    placed.clear()
-    memory.free(address, count * memory.page)
+    with memory.current():
+        memory.settle()
+        if len(host) == count:
+            with suppress(Refused):  # all of it is mapped, unless that was refused
+                memory.unmap(address, count)
+        for handle in (*host, *placed.values()):
+            memory.release(handle)
+        host.clear()
+        placed.clear()
+        memory.free(address, count * memory.page)
 
 
 class PinnedPages:
@@ -149,6 +146,3 @@ class PinnedPages:
 
     def place(self, wanted: Collection[int]) -> None:
         """All of it stays on the host."""
-
-    def close(self) -> None:
-        """Its memory goes with the last array of it."""

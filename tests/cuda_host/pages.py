@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,9 @@ class HostMemory:
 
     def settle(self) -> None:
         """Kernels have ended when their launch does."""
+
+    def current(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def copy(source: int, target: int, size: int) -> None:
