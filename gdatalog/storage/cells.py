@@ -188,14 +188,13 @@ def _inferred(cells: Any, place: Place) -> Typed:
         blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
         sample = cells.filter(pc.invert(blank))[:100].to_pylist()
     for kind in _possible(sample):
+        if kind in ("int", "float") and _has_identifier(cells):
+            break
         values = _fast(cells, kind)
         if values is None:
             values = _patient(cells, kind, place)
-        if values is None:
-            continue
-        if kind in ("int", "float") and _has_identifier(cells):
-            break
-        return kind, values
+        if values is not None:
+            return kind, values
     return "symbol", encoded(cells)
 
 

@@ -42,6 +42,8 @@ def tables_of_large(
 ) -> Iterator[Table] | None:
     """The rows of a file, some at a time; None if it is to be read whole."""
     path = file.path
+    if options.nulls == "drop" and declared is None:
+        return None  # types come from the rows that are left of all
     try:
         size = os.path.getsize(path) if os.path.isfile(path) else 0
         packed = path.lower().endswith(PACKED)
