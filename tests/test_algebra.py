@@ -106,7 +106,8 @@ def drawn_count(number: int) -> tuple[str, Data]:
     ]  # fmt: skip
     body += random.sample(extras, random.choice([0, 0, 0, 1, 1, 2]))
     random.shuffle(body)
-    head = random.choice(["n(count())", "n(count())", "n(2 * count() + 1)"])
+    key = random.choice(names)
+    head = random.choice(["n(count())", "n(count())", "n(2 * count() + 1)", f"n({key}, count())"])
     return f"{head} <- {', '.join(body)}.", data
 
 
@@ -248,6 +249,15 @@ def test_loops_that_come_later_count() -> None:
         assert db.query(text).fetchall() == before
         db.insert("E", [(1, 1), (3, 3)])
         assert db.query(text).fetchall() == after != before
+
+
+def test_counts_by_a_key() -> None:
+    edges = [(a, b) for a, b in product(range(12), repeat=2) if a != b and (a * b) % 5 < 2]
+    both = sorted({*edges, *((b, a) for a, b in edges)})
+    for body in ("E(a, b), E(b, c), E(c, d), E(d, a)", "E(b, a), E(a, c), E(c, d), E(d, x)"):
+        names = sorted(set(body) & set("abcdx"))
+        text = f"f(a, count()) <- {body}, distinct({', '.join(names)})."
+        agrees(text, {"E": (("int", "int"), both)}, {"f"})
 
 
 def test_explain_shows_a_sum_of_terms() -> None:

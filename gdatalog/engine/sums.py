@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gdatalog.engine.run import Run
 
 MOST = (1 << 63) - 1
+EXACT = 2.0**62
 FIRST_PRIME = (1 << 31) - 1  # products of two remainders have 62 bits
 TALLY_SHARE = 4  # tables of counts take such a part of what may still be held, at the most
 
@@ -82,14 +83,20 @@ class Sum:
         """The row of the rule's head."""
         run, plan = self.run, self.plan
         gathering = Gathering(plan.gathers, run.ops, run.scope, run.limits, level=0)
+        total = 0
         try:
-            total = self.total()
+            if plan.keys:
+                gathering.add_partials(*self._by_key())
+            else:
+                total = self.total()
         except Unsuited:
             assert plan.otherwise is not None
             other = replace(run, plan=plan.otherwise, report=None)
             found = other.rows(None)
             assert isinstance(found, tuple)
             return found
+        if plan.keys:
+            return rows_of_groups(plan, gathering, run.ops, run.scope)
         if not -(1 << 63) <= total < 1 << 63:
             raise CountOverflow(total, plan.gathers[0].span)
         gathering.add_partials((), [np.array([total], dtype=np.int64)])
@@ -112,6 +119,27 @@ class Sum:
         if wide:
             total += self._wide(wide)
         return total
+
+    def _by_key(self) -> tuple[Columns, list[Array]]:
+        """The values of the key that have a match, and the count of each."""
+        exact = _Pass(None)
+        keys: list[Array] = []
+        counts: list[Array] = []
+        most = 0.0
+        for number, term in enumerate(self.plan.terms):
+            if term.table:
+                exact.tables[term.table] = self._table(number, term, exact)
+                continue
+            found = self._gathered(number, self.plan.keys, exact)
+            most += 0 if found is None else abs(term.coefficient) * float(max(found[1], default=0))
+            if found is None or most > EXACT:
+                raise Unsuited("counts of a group leave 64 bits")
+            keys.append(found[0][0])
+            counts.append(term.coefficient * found[1])
+        values, places = np.unique(np.concatenate(keys), return_inverse=True)
+        totals = np.zeros(len(values), dtype=np.int64)
+        np.add.at(totals, places.reshape(-1), np.concatenate(counts))
+        return (values[totals > 0],), [totals[totals > 0]]
 
     def _wide(self, terms: Mapping[int, int]) -> int:
         """What terms come to that leave 64 bits: by their remainders modulo some primes."""

@@ -47,11 +47,13 @@ def signed_sum(
     orders: Orders,
     tuning: Tuning,
     algebra: Algebra,
+    keys: tuple[str, ...] = (),
 ) -> tuple[tuple[JoinPlan, ...], tuple[Term, ...]] | None:
     """The joins of a signed sum, and what each is for; None where `enumerated` is better.
 
     `algebra`: "auto" by cost, "always" where it can be done, "never"; "plain" and "always plain"
-    are the same without tables that loops keep.
+    are the same without tables that loops keep. `keys`: the variables whose values are counted each
+    by itself: none, or one.
     """
     forced = algebra.startswith("always")
     if algebra == "never" or not _rewritable(items, sizes):
@@ -62,14 +64,14 @@ def signed_sum(
     if many and len(variables_of(items)) >= tuning.algebra_walks:
         # Formulas know nothing of how neighbours are joined to each other.
         tuning = replace(tuning, walked_from=0)
-        enough = max(enough, _walked(items, sizes, params, orders, tuning))
+        enough = max(enough, _walked(items, sizes, params, orders, tuning, keys))
     if not forced and enough < tuning.algebra_from:
         return None
     best: Elimination | None = None
-    for terms in _sums(items, sizes):
-        found = Elimination(sizes, params, orders, tuning, not algebra.endswith("plain"))
+    for terms in _sums(items, sizes, keys):
+        found = Elimination(sizes, params, orders, tuning, not algebra.endswith("plain"), keys)
         least = enough if best is None else best.cost
-        merged = found.isomorphic.merged(terms)
+        merged = found.isomorphic.merged(terms, keys)
         for coefficient, term in merged:
             found.term(coefficient, term, label_of(term))
             found.cost += tuning.algebra_term
@@ -86,12 +88,17 @@ def signed_sum(
 
 
 def _walked(
-    items: Conjunction, sizes: Statistics, params: Params | None, orders: Orders, tuning: Tuning
+    items: Conjunction,
+    sizes: Statistics,
+    params: Params | None,
+    orders: Orders,
+    tuning: Tuning,
+    keys: tuple[str, ...],
 ) -> float:
     """The work of enumeration, as walks along lists estimate it."""
-    body, _ = one_of_each(items, sizes, tuning)
+    body = items if keys else one_of_each(items, sizes, tuning)[0]
     builder = PlanBuilder(sizes, (), False, params, orders, tuning)
-    steps = builder.whole(body, frozenset(), True, frozenset(), 1.0)
+    steps = builder.whole(body, frozenset(keys), True, frozenset(), 1.0)
     return work_of(JoinPlan(builder.tries(), steps, (), True), sizes)
 
 
@@ -105,15 +112,15 @@ def _rewritable(items: Sequence[Item], sizes: Statistics) -> bool:
     return full and not any(sizes(atom.relation, atom.version).assumed for atom in atoms)
 
 
-def _sums(items: Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:
+def _sums(items: Conjunction, sizes: Statistics, keys: tuple[str, ...]) -> Iterator[list[Signed]]:
     """The signed sums that a count can be: with negated atoms as they are or as differences, and
     with one solution of each orbit or with all."""
     for expanded in _expansions(items):
         bodies: list[Signed] = [(1, items)]
-        if not expanded:
+        if not expanded and not keys:
             bodies += [(orbit, body) for body, orbit in partly_restricted(items, sizes)]
         for orbit, body in bodies:
-            terms = _terms(body, expanded, sizes)
+            terms = _terms(body, expanded, sizes, keys)
             if terms is not None:
                 yield [(orbit * coefficient, term) for coefficient, term in terms]
 
@@ -127,11 +134,11 @@ def _expansions(items: Sequence[Item]) -> list[Collection[Item]]:
 
 
 def _terms(
-    items: Conjunction, expanded: Collection[Item], sizes: Statistics
+    items: Conjunction, expanded: Collection[Item], sizes: Statistics, keys: tuple[str, ...]
 ) -> list[Signed] | None:
     terms: list[Signed] = []
     for sign, body in differences(items, expanded):
-        found = quotients(body, sizes)
+        found = quotients(body, sizes, *keys)
         if found is None:
             return None
         terms += [(sign * coefficient, quotient) for coefficient, quotient in found]

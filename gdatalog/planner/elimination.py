@@ -44,18 +44,21 @@ from gdatalog.planner.work import work_of
 from gdatalog.records import dataclass, field, replace
 
 Names = frozenset[str]
+NONE: Names = frozenset()
 MOST_CORE = 8  # variables of a cyclic part of which outer loops are looked for
 
 
 @dataclass(slots=True)
 class Elimination:
-    """The joins of one signed sum. `tally`: loops may keep tables."""
+    """The joins of one signed sum. `tally`: loops may keep tables. `keys`: the variables whose
+    values each have a sum of their own, one at the most."""
 
     base: Statistics
     params: Params | None
     orders: Orders
     tuning: Tuning
     tally: bool
+    keys: tuple[str, ...] = ()
     tables: dict[str, Assumed] = field(default_factory=dict)
     shapes: dict[Hashable, int] = field(default_factory=dict)
     joins: list[JoinPlan] = field(default_factory=list)
@@ -73,8 +76,10 @@ class Elimination:
 
     def term(self, coefficient: int, items: Conjunction, label: str) -> None:
         """Adds a term of the sum, behind the tables that it reads."""
+        types = types_of(items)
         items = self._without_hanging(items)
-        self._add(self._cheapest(items), Term(label, coefficient))
+        key = next((Slot(name, types[name]) for name in self.keys), None)
+        self._add(self._cheapest(items), Term(label, coefficient, key=key))
 
     def _add(self, join: JoinPlan, term: Term) -> None:
         self.cost += work_of(join, self.sizes)
@@ -90,7 +95,7 @@ class Elimination:
     def _without_hanging(self, items: Conjunction) -> Conjunction:
         """The items with each part that hangs at one variable replaced by its table."""
         while True:
-            found = _hanging(items)
+            found = _hanging(items, frozenset(self.keys))
             if found is None:
                 return items
             name, part = found
@@ -164,6 +169,8 @@ class Elimination:
 
     def _cheapest(self, items: Conjunction) -> JoinPlan:
         """The join of what has no hanging parts any more."""
+        if self.keys:
+            return self._keyed(items)
         restricted, orbit = one_of_each(items, self.sizes, self.tuning)
         builder = self._builder()
         steps = builder.whole(restricted, frozenset(), True, frozenset(), 1.0)
@@ -180,6 +187,16 @@ class Elimination:
                 if found is not None and work < least:
                     best, least = replace(found, orbit=times), work
         return best
+
+    def _keyed(self, items: Conjunction) -> JoinPlan:
+        """The same for each value of the key, which is bound first."""
+        (key,) = self.keys
+        best = self._plan(items, self.keys, frozenset(self.keys), self._values(key, items))
+        connected = self.tally and len(components(items, ())) == 1
+        found = self._tallied(items, self.keys) if connected else None
+        if found is None or work_of(best, self.sizes) <= work_of(found, self.sizes):
+            return best
+        return found
 
     def _tallied(self, items: Conjunction, first: tuple[str, ...]) -> JoinPlan | None:
         """The join below an outer loop over some variables; None if no table helps."""
@@ -220,7 +237,7 @@ class Elimination:
                     size = self.tables[made.table]
                     whole = prod(size.each or ())
                     self.tables[made.table] = replace(size, rows=whole)
-            plan = self._plan(rest, first, frozenset(), rows, messages)
+            plan = self._plan(rest, first, frozenset(self.keys), rows, messages)
         finally:
             self.tables = known | {
                 table: size for table, size in self.tables.items() if table in keys.values()
@@ -331,12 +348,13 @@ def _adjacent(items: Sequence[Item], names: set[str]) -> dict[str, Names]:
     return {name: frozenset(others) for name, others in near.items()}
 
 
-def _hanging(items: Conjunction) -> tuple[str, list[Item]] | None:
-    """A variable, and the smallest part of the items that hangs at it and at nothing else.
+def _hanging(items: Conjunction, keys: Names = NONE) -> tuple[str, list[Item]] | None:
+    """A variable, and the smallest part of the items that hangs at it and at nothing else; no key
+    is in it.
 
     Both the part and what it hangs at have further variables: a single atom is read as it is.
     """
-    shared = _shared(items)
+    shared = _shared(items) | keys
     found: list[tuple[int, str, list[Item]]] = []
     for whole in components(items, ()):
         for name in sorted(variables_of(whole) & shared):
@@ -344,7 +362,8 @@ def _hanging(items: Conjunction) -> tuple[str, list[Item]] | None:
                 inside = variables_of(part) & shared - {name}
                 rest = variables_of(item for item in whole if item not in set(part)) & shared
                 atoms = all(isinstance(item, AtomItem | TestItem) for item in part)
-                if inside and rest - {name} and atoms and name in types_of(part):
+                kept = rest - {name} or (name in keys and len(part) < len(whole))
+                if inside and inside.isdisjoint(keys) and kept and atoms and name in types_of(part):
                     found.append((len(inside), name, part))
     return min(found, key=lambda each: each[:2])[1:] if found else None
 

@@ -74,12 +74,13 @@ def is_difference(item: Item) -> bool:
     return len(inner) == 1 and isinstance(inner[0], AtomItem)
 
 
-def quotients(items: Sequence[Item], sizes: Statistics) -> list[Signed] | None:
-    """The signed sum without any `!=` of two variables; None if there are too many variables."""
+def quotients(items: Sequence[Item], sizes: Statistics, key: str = "") -> list[Signed] | None:
+    """The signed sum without any `!=` of two variables; None if there are too many variables. In
+    all terms there is the variable `key`, if it is one."""
     items = without_implied(tuple(dict.fromkeys(items)), sizes)
     tests = {frozenset(ends(item)) for item in items if _unequal(item)}
     rest = tuple(item for item in items if not _unequal(item))
-    tested = sorted(frozenset().union(*tests))
+    tested = sorted(frozenset().union(*tests), key=lambda name: (name != key, name))
     if len(tested) > MOST_TESTED:
         return None
     apart = _kept_apart(rest, tested, sizes)
@@ -211,12 +212,12 @@ class Isomorphic:
     sizes: Statistics
     shapes: dict[Hashable, int]
 
-    def merged(self, terms: Iterable[Signed]) -> list[Signed]:
+    def merged(self, terms: Iterable[Signed], fixed: Sequence[str] = ()) -> list[Signed]:
         """The terms, with isomorphic ones added up; those that cancel are left out."""
         first: dict[Hashable, Conjunction] = {}
         sums: dict[Hashable, int] = {}
         for coefficient, items in terms:
-            key = self.key(items)
+            key = self.key(items, fixed)
             first.setdefault(key, items)
             sums[key] = sums.get(key, 0) + coefficient
         return [(sums[key], items) for key, items in first.items() if sums[key]]

@@ -134,12 +134,12 @@ def plan_rule(
                 items, orbit = one_of_each(items, sizes, tuning)
             join = plan_join(items, (), live, bag, given=given)
             plans = [replace(join, orbit=orbit)]
-            alone = len(groups) == 1 and given is None and not keys and len(gathers) == 1
+            alone = len(groups) == 1 and given is None and len(keys) < 2 and len(gathers) == 1
             if alone and gathers[0].kind == "count" and algebra != "never":
                 args = alternatives[0], join, sizes, params, orders or Orders(), tuning, algebra
-                found = signed_sum(*args)
+                found = signed_sum(*args, tuple(key.name for key in keys))
                 if found is not None:
-                    counted = head, (), gathers, ((0,),), ((),)
+                    counted = head, keys, gathers, ((0,),), ((),)
                     otherwise = RulePlan(rule.head.name, (plans[0],), *counted, span=rule.span)
                     plans, terms = list(found[0]), found[1]
         else:
