@@ -29,8 +29,9 @@ def partly_restricted(
     """Items with fewer solutions, and how many of the given ones' each stands for, after each of
     the steps by which restrictions are found. The automorphisms of the later steps are still there.
 
-    In an orbit of more than two variables the first has the greatest value: below a vertex of
-    high degree most paths are short. By degree where the body is one graph's edges and `!=`.
+    The first orbit has more than two variables. Of such the first has the greatest value: below a
+    vertex of high degree most paths are short. By degree where the body is one graph's edges and
+    `!=`.
     """
     edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
     tests = [item for item in items if operator(item) == "!="]
@@ -54,6 +55,8 @@ def partly_restricted(
     orbit = 1
     for name, ways in found.moves:
         others = [other for other in ways if other != name]
+        if not restricted and len(others) < 2:
+            return  # half of the bindings, for terms that are less alike
         pairs = [(other, name) if len(others) > 1 else (name, other) for other in others]
         restricted += [comparison("<", a, b, "int" if by_degree else types[a]) for a, b in pairs]
         orbit *= len(ways)
