@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, permutations
+from math import comb
 from pathlib import Path
 
 import networkx as nx
@@ -194,8 +195,27 @@ def test_motifs_and_orbits_of_five_vertices() -> None:
 def test_several_at_once() -> None:
     with opened({(1, 2), (2, 3), (3, 1), (3, 4)}) as db:
         assert db.count(["clique3", patterns.path(3)]) == [1, 5]
-        db["both_ways"] = [(1,)]  # a name that a rule would take
-        assert db.count("clique3") == 1
+        assert db.count([]) == []
+
+
+@pytest.mark.parametrize("name", ["both_ways", "counts", "counts0", "matches", "clique3", "orbits"])
+def test_names_that_a_rule_would_take(name: str) -> None:
+    with opened({(1, 2), (2, 3), (3, 1), (3, 4)}) as db:
+        db[name] = [(0, 800, 1)]
+        assert db.count("clique3") == 1 and db.match("clique3").fetchall() == [(1, 2, 3)]
+        assert db.orbits(3)["O3"].tolist() == [1, 1, 1, 0]
+        edges = [(1, 2), (2, 3), (1, 3)]
+        db[name] = edges
+        assert db.count("clique3", edges=name) == 1
+
+
+def test_counts_beyond_64_bits() -> None:
+    """A star of nine leaves has 9! automorphisms; and several counts at once."""
+    hub = {(0, at) for at in range(1, 201)}
+    with opened(hub) as db:
+        assert db.count(["star9", "path3"]) == [comb(200, 9), comb(200, 2)]
+    with opened({(0, at) for at in range(1, 20_001)}) as db:
+        assert db.count("star6") == comb(20_000, 6)
 
 
 # -------------------------------------------------------------------------------- other texts
@@ -211,14 +231,17 @@ def test_dotmotif() -> None:
         }
         oneway(x, y); oneway(y, z)
         x <- z
+        x ~> z
         x.label = 3
-        y.label = 'blue'
+        y.label = 'blue; # or not'
         """,
         name="ring",
     )
     assert told.directed and told.edges == (("x", "y"), ("y", "z"), ("z", "x"))
-    assert told.absent == (("y", "x"), ("z", "y"))
-    assert dict(told.labels) == {"x": 3, "y": "blue"}
+    assert told.absent == (("y", "x"), ("z", "y"), ("x", "z"))
+    assert dict(told.labels) == {"x": 3, "y": "blue; # or not"}
+    odd = patterns.from_dotmotif("_a -> in; _a !> in; in -> min")
+    assert str(odd).startswith("pattern(v_a, vin, vmin) <- E(v_a, vin), E(vin, vmin), not E(v_a,")
     for text, problem in (
         ("A -> B; A.size > 3", "no statement of a motif: A.size > 3"),
         ("A -> B; C !> B", "C is on no edge"),
@@ -234,6 +257,10 @@ def test_networkx() -> None:
     told = patterns.from_networkx(graph)
     assert told.directed and told.vertices == ("vleft_one", "v2", "v3")
     assert 'L(v2, "a \\"b\\"")' in str(told)
+    with opened({(1, 2)}) as db:
+        db["L"] = [(1, "a\nb"), (2, "c")]
+        assert db.count(patterns.path(2).labelled(["a\nb", "c"])) == 1
+        assert db.count(patterns.from_edges([("exists", "min")], name="not")) == 1
 
 
 @pytest.mark.parametrize(
@@ -249,6 +276,8 @@ def test_networkx() -> None:
         (lambda: patterns.suite("t-dsf"), "no suite"),
         (lambda: patterns.path(3).labelled({"z": 1}), "no vertex 'z'"),
         (lambda: patterns.path(3).labelled([1]), "3 vertices"),
+        (lambda: str(patterns.path(2).labelled([1.5, 2])), "whole number"),
+        (lambda: patterns.named("clique99999999999"), "from 2 to 10"),
     ],
 )
 def test_what_is_no_pattern(make: object, problem: str) -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 MOST = (1 << 63) - 1
 EXACT = 2.0**62
 FIRST_PRIME = (1 << 31) - 1  # products of two remainders have 62 bits
+TABLES = "tables of counts by value"
 TALLY_SHARE = 4  # tables of counts take such a part of what may still be held, at the most
 
 
@@ -85,16 +86,22 @@ class Sum:
         """The row of the rule's head."""
         run, plan = self.run, self.plan
         gathering = Gathering(plan.gathers, run.ops, run.scope, run.limits, level=0)
-        total = 0
+        total: int | None = 0
         try:
-            if plan.keys:
-                gathering.add_partials(*self._by_key())
-            else:
-                total = self.total()
-        except Unsuited:
+            with run.limits.account.restoring(MemoryError, Unsuited):
+                if plan.keys:
+                    gathering.add_partials(*self._by_key())
+                else:
+                    total = self.total()
+        except (MemoryError, Unsuited):
+            if plan.otherwise is None:
+                raise
+            total = None
+        finally:
+            run.limits.charge(TABLES, 0)
+        if total is None:  # what the attempt held has gone by now
             assert plan.otherwise is not None
-            other = replace(run, plan=plan.otherwise, report=None)
-            found = other.rows(None)
+            found = replace(run, plan=plan.otherwise, report=None).rows(None)
             assert isinstance(found, tuple)
             return found
         if plan.keys:
@@ -119,6 +126,7 @@ class Sum:
             else:
                 total += term.coefficient * count
         if wide:
+            exact.tables.clear()
             total += self._wide(wide)
         return total
 
@@ -181,7 +189,20 @@ class Sum:
             counts %= own.modulus
         level = TrieLevel(keys[order], np.array([0, len(keys)], dtype=np.int64))
         total = sum(map(int, counts)) if own.modulus is None else 0
+        self._charge(own, keys.nbytes + counts.nbytes)
         return Trie((level,), min(total, MOST), counts)
+
+    def _charge(self, own: _Pass, more: int = 0) -> None:
+        """Charges the tables of a pass, and no longer what they were made of."""
+        limits = self.run.limits
+        for what in ("blocks", "aggregates"):
+            limits.charge(what, 0)
+        held = sum(
+            trie.levels[0].values.nbytes + (0 if trie.weights is None else trie.weights.nbytes)
+            for trie in own.tables.values()
+            if trie is not None
+        )
+        limits.charge(TABLES, held + more)
 
     def _gathered(
         self, number: int, keys: tuple[Slot, ...], own: _Pass

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations, permutations
-from keyword import iskeyword
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations, permutations, product
 from typing import Any
 
 from gdatalog.errors import UsageError
@@ -12,6 +13,11 @@ from gdatalog.patterns.shapes import Shape, restrictions
 from gdatalog.records import dataclass
 
 MOST_VERTICES = 10  # all orders of the vertices are looked through, as far as they may map edges
+
+# Names that a rule may read as something else.
+_WORDS = {"true", "false", "not", "inf", "null", "nil", "in", "exists", "distinct", "match"}
+_WORDS |= {"count", "sum", "min", "max", "mean", "any_value", "count_distinct", "bnot", "lnot"}
+_WORDS |= {"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru"}
 
 Label = int | str
 Pair = tuple[str, str]
@@ -90,13 +96,18 @@ class Pattern:
         found += [f"not {edges}({u}, {v})" for u, v in absent]
         return found
 
-    def rule(self, edges: str = "E", labels: str = "L", induced: bool = False) -> str:
-        """The rule that gives each occurrence once, whatever the order of its vertices."""
+    def rule(
+        self, edges: str = "E", labels: str = "L", induced: bool = False, head: str = ""
+    ) -> str:
+        """The rule that gives each occurrence once, whatever the order of its vertices.
+
+        `head`: the relation that it gives; else it has the pattern's name.
+        """
         body = self.body(edges, labels, induced)
         names = self.vertices
         body += [f"{names[u]} < {names[v]}" for u, v in restrictions(self.shape())]
-        head = self.name if self.name.isidentifier() else "pattern"
-        return f"{head}({', '.join(names)}) <- {', '.join([*body, *self._apart()])}."
+        body += self._apart()
+        return f"{head or variable(self.name)}({', '.join(names)}) <- {', '.join(body)}."
 
     def count_rule(
         self, edges: str = "E", labels: str = "L", induced: bool = False, head: str = "n"
@@ -130,9 +141,9 @@ def from_edges(
     pairs = [tuple(pair) for pair in (edges.split() if isinstance(edges, str) else edges)]
     if any(len(pair) != 2 for pair in pairs):
         raise UsageError("an edge has two ends", hint='"ab bc ca", or [("a", "b"), ("b", "c")]')
-    named = {vertex: _variable(vertex) for pair in pairs for vertex in pair}
+    named = {vertex: variable(vertex) for pair in pairs for vertex in pair}
     for vertex in labels or ():
-        named.setdefault(vertex, _variable(vertex))
+        named.setdefault(vertex, variable(vertex))
     if len(set(named.values())) < len(named):
         raise UsageError(f"two vertices would have one name: {', '.join(map(str, named))}")
     ends = [(named[u], named[v]) for u, v in pairs]
@@ -165,36 +176,39 @@ def from_networkx(graph: Any, *, name: str = "pattern", label: str = "label") ->
 
 def clique(size: int) -> Pattern:
     """All pairs of so many vertices."""
-    return _made(f"clique{size}", size, combinations(range(size), 2), 2)
+    return _made(f"clique{size}", size, 2, lambda: combinations(range(size), 2))
 
 
 def path(size: int) -> Pattern:
     """So many vertices in a row."""
-    return _made(f"path{size}", size, ((at, at + 1) for at in range(size - 1)), 2)
+    return _made(f"path{size}", size, 2, lambda: ((at, at + 1) for at in range(size - 1)))
 
 
 def cycle(size: int) -> Pattern:
     """So many vertices in a ring."""
-    return _made(f"cycle{size}", size, ((at, (at + 1) % size) for at in range(size)), 3)
+    return _made(f"cycle{size}", size, 3, lambda: ((at, (at + 1) % size) for at in range(size)))
 
 
 def star(leaves: int) -> Pattern:
     """A vertex with so many neighbours."""
-    return _made(f"star{leaves}", leaves + 1, ((0, at + 1) for at in range(leaves)), 2)
+    return _made(f"star{leaves}", leaves + 1, 2, lambda: ((0, at + 1) for at in range(leaves)))
 
 
 def biclique(left: int, right: int) -> Pattern:
     """Each of `left` vertices beside each of `right` others."""
     if left < 1 or right < 1:
         raise UsageError("each side of a biclique has a vertex at least")
-    pairs = ((a, left + b) for a in range(left) for b in range(right))
-    return _made(f"biclique{left}_{right}", left + right, pairs, 2)
+    name = f"biclique{left}_{right}"
+    sides = range(left), range(left, left + right)
+    return _made(name, left + right, 2, lambda: product(*sides))
 
 
-def _made(name: str, size: int, pairs: Iterable[tuple[int, int]], least: int) -> Pattern:
+def _made(
+    name: str, size: int, least: int, pairs: Callable[[], Iterable[tuple[int, int]]]
+) -> Pattern:
     if not least <= size <= MOST_VERTICES:
         raise UsageError(f"{name} would have {size} vertices: from {least} to {MOST_VERTICES}")
-    return from_edges([("abcdefghij"[u], "abcdefghij"[v]) for u, v in pairs], name=name)
+    return from_edges([("abcdefghij"[u], "abcdefghij"[v]) for u, v in pairs()], name=name)
 
 
 # --------------------------------------------------------------------------------------- texts
@@ -206,13 +220,16 @@ def _either_way(pair: Pair, pairs: Sequence[Pair]) -> Pair:
     return pair if turned not in pairs or pairs.index(pair) < pairs.index(turned) else turned
 
 
-def _variable(vertex: Any) -> str:
+def variable(vertex: Any) -> str:
+    """The variable of a rule that stands for a vertex."""
     told = str(vertex)
-    plain = told.isidentifier() and not told.startswith("_") and not iskeyword(told)
-    return told if plain else "v" + "".join(c if c.isalnum() else "_" for c in told)
+    plain = re.fullmatch(r"[A-Za-z]\w*", told, re.ASCII) and told not in _WORDS
+    return told if plain else "v" + re.sub(r"\W", "_", told, flags=re.ASCII)
 
 
 def _literal(label: Label) -> str:
     if isinstance(label, str):
-        return '"' + label.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return json.dumps(label)
+    if int(label) != label:
+        raise UsageError(f"a label is a whole number or a text, not {label!r}")
     return str(int(label))

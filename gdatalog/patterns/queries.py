@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.errors import UsageError
+from gdatalog.errors import EvaluationError, UsageError
 from gdatalog.patterns.pattern import Pattern
 from gdatalog.patterns.shapes import embeddings, spanning
 from gdatalog.patterns.suites import GRAPHLETS, graphlets, named, suite
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gdatalog.result import Result
 
 SIZES = 3, 4, 5  # of motifs
-_BOTH_WAYS = "both_ways"  # the edges turned round beside them, where not all are there both ways
 
 
 def count_patterns(
@@ -35,12 +34,24 @@ def count_patterns(
     on_progress: OnProgress | None,
 ) -> list[int]:
     """How often each pattern occurs: all by one query, which shares statistics and indexes."""
-    names, rules = _edges_of(db, patterns, edges)
+    if not patterns:
+        return []
+    names, rules = _edges_of(db, patterns, edges, labels)
+    head = _unused(db, "counts", edges, labels)
     for at, (pattern, name) in enumerate(zip(patterns, names, strict=True)):
-        rules.append(pattern.count_rule(name, labels, induced, head=f"count{at}"))
-        rules.append(f"counts({at}, c) <- count{at}(c).")
-    text = "\n".join([*rules, "?- counts(pattern, c)."])
-    found = dict(db.query(text, timeout=timeout, on_progress=on_progress).fetchall())
+        rules.append(pattern.count_rule(name, labels, induced, head=f"{head}{at}"))
+        rules.append(f"{head}({at}, c) <- {head}{at}(c).")
+    text = "\n".join([*rules, f"?- {head}(pattern, c)."])
+    try:
+        found = dict(db.query(text, timeout=timeout, on_progress=on_progress).fetchall())
+    except EvaluationError as error:
+        exact = getattr(error, "exact", None)  # beyond 64 bits
+        if exact is None:
+            raise
+        if len(patterns) == 1:
+            return [exact // patterns[0].automorphisms]
+        args = edges, labels, induced, timeout, on_progress
+        return [count_patterns(db, [each], *args)[0] for each in patterns]
     return [found[at] // pattern.automorphisms for at, pattern in enumerate(patterns)]
 
 
@@ -55,8 +66,9 @@ def match_pattern(
     on_progress: OnProgress | None,
 ) -> Result:
     """Each occurrence once: a row of the vertices."""
-    (name,), rules = _edges_of(db, [pattern], edges)
-    text = "\n".join([*rules, pattern.rule(name, labels, induced)])
+    (name,), rules = _edges_of(db, [pattern], edges, labels)
+    head = _unused(db, "matches", edges, labels)
+    text = "\n".join([*rules, pattern.rule(name, labels, induced, head)])
     return db.query(text, limit=limit, timeout=timeout, on_progress=on_progress)
 
 
@@ -93,12 +105,13 @@ def count_orbits(
     if size not in SIZES:
         raise UsageError(f"orbits are of graphs of 3, 4 or 5 vertices, not {size}")
     orbits = [one for one in _orbits() if len(one.pattern.vertices) <= size]
-    (name, *_), rules = _edges_of(db, [one.pattern for one in orbits], edges)
+    (name, *_), rules = _edges_of(db, [one.pattern for one in orbits], edges, "")
+    head = _unused(db, "orbits", edges)
     for one in orbits:
         body = [*one.pattern.body(name), f"distinct({', '.join(one.pattern.vertices)})"]
-        rules.append(f"orbit{one.number}({one.root}, count()) <- {', '.join(body)}.")
-        rules.append(f"orbits({one.number}, v, c) <- orbit{one.number}(v, c).")
-    text = "\n".join([*rules, "?- orbits(orbit, vertex, count)."])
+        rules.append(f"{head}{one.number}({one.root}, count()) <- {', '.join(body)}.")
+        rules.append(f"{head}({one.number}, v, c) <- {head}{one.number}(v, c).")
+    text = "\n".join([*rules, f"?- {head}(orbit, vertex, count)."])
     rows = db.query(text, timeout=timeout, on_progress=on_progress).df()
     table = rows.pivot_table(
         index="vertex", columns="orbit", values="count", aggfunc="first", fill_value=0
@@ -161,15 +174,22 @@ def pattern_of(given: Pattern | str, directed: bool | None) -> Pattern:
     return Pattern(found.name, found.edges, found.absent, found.labels, directed)
 
 
-def _edges_of(db: Database, patterns: Sequence[Pattern], edges: str) -> tuple[list[str], list[str]]:
+def _edges_of(
+    db: Database, patterns: Sequence[Pattern], edges: str, labels: str
+) -> tuple[list[str], list[str]]:
     """The relation that each pattern's edges are looked for in, and the rules that make it."""
     if not all(pattern.directed for pattern in patterns) and not _is_both_ways(db, edges):
-        name = _BOTH_WAYS
-        while name in db or name == edges:
-            name += "_"
+        name = _unused(db, "both_ways", edges, labels)
         rules = [f"{name}(x, y) <- {edges}(x, y) ; {edges}(y, x)."]
         return [edges if pattern.directed else name for pattern in patterns], rules
     return [edges] * len(patterns), []
+
+
+def _unused(db: Database, name: str, *others: str) -> str:
+    """A name that no relation begins with."""
+    while any(known.startswith(name) for known in (*db, *others)):
+        name += "_"
+    return name
 
 
 def _is_both_ways(db: Database, edges: str) -> bool:

@@ -125,7 +125,7 @@ def term_label(term: Term) -> str:
 
 
 def shown_table(name: str) -> str:
-    return name.replace("~", "'")
+    return "'" + name[1:] if name.startswith("~") else name
 
 
 def given_label(given: Given) -> str:

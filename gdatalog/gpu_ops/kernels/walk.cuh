@@ -81,7 +81,8 @@ DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
     if (work.fresh) work.task.high = EVERYTHING;
     mark_task(work);
     if (run.limit > 0) {
-        work.asked = ticks();
+        // One lane's clock: by it all lanes decide together when to look again.
+        work.asked = from_rank(t, ticks(), 0);
         work.read = (u32)work.asked;
         work.turns = 0u;
         work.every = 1u;
