@@ -195,3 +195,22 @@ def test_no_variable_has_the_name_of_a_type() -> None:
     text = Text()
     names = [text.name("i") for _ in range(70)]
     assert len(set(names)) == 70 and not {"i32", "i64"} & set(names)
+
+
+@pytest.mark.parametrize("seed", [7, 11])
+def test_lanes_look_at_the_clock_together(seed: int) -> None:
+    """They take a task at slightly different times, about as long after the last look as decides
+    whether the next one comes sooner."""
+    driver = HostDriver(seed=seed, blocks=1)
+    driver.step, driver.yields = 400, 0.5
+    edges = [(a, 7 * a * b % 200) for a in range(200) for b in range(1, 14)]
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = edges
+        text = "p(x, y) <- E(x, y), E(y, x)."
+        expected = sorted(db.query(text).fetchall())
+        device = Gpu(driver)
+        db._workspace.force(strategy="lftj", tile=8)
+        db._workspace.device = device
+        for limit in (5_500_000, 6_500_000, 7_500_000, 8_500_000):
+            device.walks.tuning = replace(device.walks.tuning, limit=limit, grain=64)
+            assert sorted(db.query(text).fetchall()) == expected
