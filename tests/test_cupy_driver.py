@@ -448,7 +448,7 @@ def test_cupy_has_what_is_asked_of_it() -> None:
 
     for path in (
         "RawModule", "get_default_memory_pool", "cuda.Device.attributes", "cuda.Device.__enter__",
-        "cuda.alloc_pinned_memory", "cuda.PinnedMemoryPointer.ptr",
+        "cuda.alloc_pinned_memory", "cuda.PinnedMemory", "cuda.PinnedMemoryPointer.ptr",
         "cuda.Event.record", "cuda.Event.synchronize", "cuda.runtime.eventQuery",
         "cuda.get_current_stream", "cuda.Stream.wait_event", "cuda.Stream.ptr",
         "cuda.Stream.synchronize", "cuda.compiler.CompileException.get_message",

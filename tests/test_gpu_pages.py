@@ -9,6 +9,7 @@ import ctypes
 import gc
 import random
 import subprocess
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,10 +24,13 @@ from hypothesis import given
 import gdatalog as gd
 from gdatalog.engine import fixpoint
 from gdatalog.engine.ledger import RuleRun
-from gdatalog.gpu_ops import cupy_copies, virtual_memory, walk
+from gdatalog.gpu_ops import cupy_copies, cupy_driver, virtual_memory, walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.overflow import SMALL, Lease, Overflow
+from gdatalog.gpu_ops.paged import Paged
+from gdatalog.gpu_ops.virtual_memory import Refused
 from gdatalog.gpu_ops.virtual_pages import VirtualPages
+from gdatalog.storage.trie import Trie, TrieLevel
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.arrays import ndarray
@@ -369,6 +373,113 @@ def test_pages_keep_what_is_written_wherever_they_lie() -> None:
     assert not memory.ranges and not memory.handles
 
 
+def of_sixteen_pages(memory: HostMemory, copies: Any = copy) -> VirtualPages:
+    return VirtualPages(memory, 1000, copies, array, partial(HostCopied, HostDriver().copies, 0))
+
+
+@pytest.mark.parametrize("name", ["map", "settle", "copy"])
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_pages_are_whole_wherever_a_swap_is_refused(name: str, times: int) -> None:
+    """Once, or what mends it as well; what lies aside goes in any case."""
+    memory = HostMemory(64)
+
+    def copied(source: int, target: int, size: int) -> None:
+        memory._call("copy")
+        copy(source, target, size)
+
+    pages = of_sixteen_pages(memory, copied)
+    data = np.arange(1000, dtype=np.uint8)
+    pages.write(0, data)
+    there = pages.array(8, 123, "i8")
+    failed = 0
+    for first in range(12):
+        pages.place((1, 2, 5))
+        begin = memory.called[name] + first
+        memory.refused[name] = range(begin, begin + times)
+        for wanted in (2, 3, 4, 9), (0, 1, 2):
+            try:
+                pages.place(wanted)
+            except Refused:
+                failed += 1
+                assert len(memory.ranges) == 1
+                assert memory.held == 64 * len(pages.placed)
+            else:
+                assert pages.placed == set(wanted)
+                assert there.get().tolist() == data.view("i8")[1:124].tolist()
+        memory.refused.clear()
+        pages.place(pages.placed)
+        assert there.get().tolist() == data.view("i8")[1:124].tolist()
+    assert failed >= 2
+    memory.refused[name] = range(memory.called[name], 1 << 20)
+    with pytest.raises(Refused):
+        pages.place((7, 8, 9))
+    del pages, there
+    gc.collect()
+    assert not memory.ranges and not memory.handles
+
+
+def test_pages_that_are_refused_are_given_back_at_once() -> None:
+    memory = HostMemory(64)
+    memory.fail_after[False] = 5
+    with pytest.raises(MemoryError) as held:
+        of_sixteen_pages(memory)
+    assert not memory.ranges and not memory.handles
+    memory.fail_after.clear()
+    memory.refused["map"] = (0,)
+    with pytest.raises(Refused) as other:
+        of_sixteen_pages(memory)
+    assert not memory.ranges and not memory.handles
+    del held, other
+
+
+def test_what_other_queries_have_left_makes_room_for_an_index() -> None:
+    def trie(size: int) -> Trie:
+        values = np.arange(size, dtype=np.int32)
+        offsets = np.array([0, size], dtype=np.int32)
+        return Trie([TrieLevel(values, offsets, np)], size, None)
+
+    class Bounded(HostMemory):
+        def created(self, on_device: bool) -> int:
+            if len(self.handles) >= 50:
+                raise MemoryError
+            return super().created(on_device)
+
+    driver = HostDriver()
+    driver.virtual = Bounded(128)
+    in_place = Paged(driver)
+    one, other = trie(500), trie(700)
+    in_place.of(one, lambda: None)
+    in_place.of(other, lambda: None)
+    assert in_place.made(one) is None and in_place.made(other) is not None
+
+
+def test_a_gpu_that_is_full_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = {"pool", "others"}
+
+    class Memory:
+        page = 1 << 21
+
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def current(self) -> Any:
+            return nullcontext()
+
+        def try_out(self) -> None:
+            if full:
+                raise MemoryError
+
+    monkeypatch.setattr(virtual_memory, "VirtualMemory", Memory)
+    driver = cupy_driver.CupyDriver.__new__(cupy_driver.CupyDriver)
+    driver._looked, driver._virtual, driver.number = False, None, 0
+    pool = SimpleNamespace(free_all_blocks=lambda: full.discard("pool"))
+    driver.xp = SimpleNamespace(get_default_memory_pool=lambda: pool)
+    assert driver.page == 0 and not driver._looked
+    full.add("pool")
+    full.remove("others")
+    assert driver.page == 1 << 21 and not full
+
+
 def test_what_the_drivers_library_is_called_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -405,6 +516,16 @@ def test_what_the_drivers_library_is_called_with(
         memory.created(True)
     with pytest.raises(virtual_memory.Refused, match="cuNothing: error 0"):
         memory._call("cuNothing")
+    said = len(loaded.said())
+    memory.settle()
+    with pytest.raises(virtual_memory.Refused, match="cuMemMap"):
+        memory.map(1 << 30, [7, 99])
+    assert loaded.said()[said:].decode().splitlines() == [
+        "settle 0x77",
+        f"map {size} of 7",
+        f"map {size} of 99",
+        f"unmap {size}",
+    ]
     assert virtual_memory.opened(0) is None  # which has no such attribute
 
 
@@ -447,6 +568,73 @@ def test_large_arrays_go_to_the_host_where_the_room_is_taken() -> None:
     assert again[0] == 56 * SMALL and len(made) == before
     del again
     assert overflow(55 * SMALL)[0] == 56 * SMALL and len(made) == before
+
+
+class Range:
+    """Pages of the host, of so many bytes, of which there are `most` together."""
+
+    held = high = size = 0
+    most = 1 << 60
+
+    def __init__(self, size: int) -> None:
+        if Range.held + size > Range.most:
+            raise MemoryError
+        self.size = size
+        Range.held += size
+        Range.high = max(Range.high, Range.held)
+
+    def __del__(self) -> None:
+        Range.held -= self.size
+
+
+@pytest.fixture
+def overflow(monkeypatch: pytest.MonkeyPatch) -> Overflow:
+    """Of a device that has no room at all."""
+    for name in ("held", "high", "most"):
+        monkeypatch.setattr(Range, name, getattr(Range, name))
+
+    def allocate(size: int) -> Any:
+        raise MemoryError
+
+    return Overflow(allocate, Range, lambda _pages, _size, lease: lease, lambda: 0, 0)
+
+
+def test_idle_ranges_hold_no_more_than_arrays_do(overflow: Overflow) -> None:
+    """A column that grows round by round."""
+    held, most, size = None, 0, SMALL
+    while size < 1 << 40:
+        before, held = held, overflow(size)
+        live = sum(lease.pages.size for lease in (before, held) if lease is not None)
+        most = max(most, live)
+        del before
+        size = size * 11 // 10
+    assert Range.high <= 2 * most
+    del held
+    assert Range.held > 0
+    overflow.close()
+    assert Range.held == 0
+
+
+def test_arrays_outlive_what_has_given_them_memory(overflow: Overflow) -> None:
+    held = [overflow(size * SMALL) for size in (3, 4, 5)]
+    held.pop()
+    overflow.close()
+    assert Range.held == 7 * SMALL
+    held.pop()
+    assert Range.held == 3 * SMALL
+    held.pop()
+    assert Range.held == 0
+
+
+def test_idle_ranges_go_where_the_host_is_full(overflow: Overflow) -> None:
+    Range.most = 10 * SMALL
+    held = [overflow(size * SMALL) for size in (3, 3)]
+    del held[0]
+    held.append(overflow(6 * SMALL))
+    assert Range.held == 9 * SMALL
+    with pytest.raises(MemoryError):
+        overflow(2 * SMALL)
+    assert held.pop().pages.size == 6 * SMALL
 
 
 def test_arrays_are_fetched_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:

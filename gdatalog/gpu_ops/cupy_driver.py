@@ -27,7 +27,7 @@ from gdatalog.gpu_ops.cupy_copies import (
 )
 from gdatalog.gpu_ops.driver import Kernel, Pages, Resources
 from gdatalog.gpu_ops.kernel_cache import import_cupy
-from gdatalog.gpu_ops.overflow import Overflow
+from gdatalog.gpu_ops.overflow import Overflow, Relieved
 from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
 from gdatalog.gpu_ops.virtual_pages import WORD, PinnedPages, VirtualPages
 
@@ -127,8 +127,8 @@ class CupyDriver:
         try:
             with cuda.Device(self.number), telling(f"a query on {self.name}"):
                 allocator = cuda.get_allocator()  # RMM's perhaps, or one of ours already
-                if not isinstance(allocator, _Relieved):
-                    allocator = _Relieved(allocator, self)
+                if not isinstance(allocator, Relieved):
+                    allocator = Relieved(allocator, lambda: self.relief())
                 with cuda.using_allocator(allocator):
                     yield
         except MemoryError as problem:
@@ -167,14 +167,25 @@ class CupyDriver:
     @property
     def page(self) -> int:
         if not self._looked:
-            self._virtual, self._looked = opened(self.number), True
+            self._look()
         return 0 if self._virtual is None else self._virtual.page
+
+    def _look(self) -> None:
+        """Whether there is virtual memory. A GPU that is full is looked at again, later."""
+        for _ in range(2):
+            try:
+                self._virtual, self._looked = opened(self.number), True
+                break
+            except MemoryError:
+                self.release()  # CuPy's pool may have all that is free
 
     def pages(self, size: int) -> Pages:
         cuda = self.xp.cuda
         with telling("pages of an index"):
             if not self.page or self._virtual is None:
-                held, done = cuda.alloc_pinned_memory(size), CupyCopied(cuda, None)
+                # Not of CuPy's pool, which rounds sizes up to a power of two and keeps them.
+                held = cuda.PinnedMemoryPointer(cuda.PinnedMemory(size), 0)
+                done = CupyCopied(cuda, None)
                 return PinnedPages(held, size, self._at, done)
             copied = partial(CupyCopied, cuda, None)
             return VirtualPages(self._virtual, size, self._copy, self._at, copied)
@@ -205,6 +216,7 @@ class CupyDriver:
                 yield
         finally:
             self._overflow = before
+            found.close()
 
     @property
     def is_beyond(self) -> bool:
@@ -280,18 +292,3 @@ class CupyDriver:
     def synchronize(self) -> None:
         with telling("a kernel"):
             self.xp.cuda.get_current_stream().synchronize()
-
-
-class _Relieved:
-    """An allocator that asks for relief where memory is short, and tries once more."""
-
-    def __init__(self, allocator: Callable[[int], Any], driver: CupyDriver) -> None:
-        self._allocator = allocator
-        self._driver = driver
-
-    def __call__(self, size: int) -> Any:
-        try:
-            return self._allocator(size)
-        except MemoryError:
-            self._driver.relief()
-        return self._allocator(size)

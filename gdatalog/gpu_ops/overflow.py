@@ -1,7 +1,8 @@
 """An allocator that gives arrays the host's memory where a device has no room for them.
 
 Kernels read and write such arrays over the link: sequential passes (sorts, merges) run as fast as
-that. Memory of the host is slow to make, so what an array leaves serves the next one.
+that. Memory of the host is slow to make, so what an array leaves serves the next one of its size.
+Idle ranges of other sizes go before a new one is made, once they hold more than the arrays do.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Overflow:
         self.moved = 0  # bytes of arrays that were given the host's memory
         self._allocate, self._pages, self._within, self._used = allocate, pages, within, used
         self._before = used()
-        self._free: dict[int, list[Pages]] = {}  # by their bytes
+        self._held = 0  # bytes of all pages, those that are idle too
+        self._idle: list[tuple[int, Pages]] = []  # with their bytes; the oldest first
+        self._open = True
 
     @property
     def left(self) -> int:
@@ -65,7 +68,58 @@ class Overflow:
         self.moved += size
         step = 1 << max(0, size.bit_length() - STEPS)
         rounded = -(-size // step) * step
-        free = self._free.setdefault(rounded, [])
-        lease = Lease(free.pop() if free else self._pages(rounded))
-        finalize(lease, free.append, lease.pages).atexit = False
+        lease = Lease(self._range(rounded))
+        finalize(lease, self._leave, rounded, lease.pages).atexit = False
         return self._within(lease.pages, size, lease)
+
+    def close(self) -> None:
+        """Keeps no idle pages any more. Arrays that are left keep theirs."""
+        self._open = False
+        self._idle.clear()
+
+    def _leave(self, size: int, pages: Pages) -> None:
+        """By a finalizer, at any time."""
+        if self._open:
+            self._idle.append((size, pages))
+
+    def _range(self, size: int) -> Pages:
+        for at in reversed(range(len(self._idle))):
+            if self._idle[at][0] == size:
+                return self._idle.pop(at)[1]
+        idle = sum(each for each, _ in self._idle)
+        live = self._held - idle + size
+        while idle > live:
+            idle -= self._drop()
+        try:
+            return self._new(size)
+        except MemoryError:
+            if not self._idle:
+                raise
+        while self._idle:
+            self._drop()
+        return self._new(size)  # here: the error would keep what had been made of the first try
+
+    def _new(self, size: int) -> Pages:
+        made = self._pages(size)
+        self._held += size
+        return made
+
+    def _drop(self) -> int:
+        """Lets go of the pages that have been idle for the longest time."""
+        size, _ = self._idle.pop(0)
+        self._held -= size
+        return size
+
+
+class Relieved:
+    """An allocator that asks for relief where memory is short, and tries once more."""
+
+    def __init__(self, allocate: Callable[[int], Any], relief: Callable[[], None]) -> None:
+        self._allocate, self._relief = allocate, relief
+
+    def __call__(self, size: int) -> Any:
+        try:
+            return self._allocate(size)
+        except MemoryError:
+            self._relief()
+        return self._allocate(size)

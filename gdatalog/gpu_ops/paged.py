@@ -57,11 +57,7 @@ class Paged:
         found = self._kept.get(trie)
         if found is None:
             layout = layout_of(trie)
-            try:
-                pages = self.driver.pages(max(1, layout.size))
-            except MemoryError:
-                self.forget()  # what other queries have left
-                pages = self.driver.pages(max(1, layout.size))
+            pages = self._pages(max(1, layout.size))
             with spending("moving", layout.size):
                 self._write(layout, pages, poll)
             self.moved += layout.size
@@ -72,17 +68,27 @@ class Paged:
         """Has these pages of a trie on the device, and no others."""
         size = paged.pages.page * len(set(wanted) - paged.pages.placed)
         with spending("moving", size):
-            try:
-                paged.pages.place(wanted)
-            except MemoryError:
-                self.driver.relief()
-                self.driver.release()  # pages are not of the memory that arrays are made of
-                paged.pages.place(wanted)
+            self._place(paged.pages, wanted)
         self.moved += size
+
+    def _place(self, pages: Pages, wanted: Collection[int]) -> None:
+        try:
+            return pages.place(wanted)
+        except MemoryError:
+            self.driver.relief()
+            self.driver.release()  # pages are not of the memory that arrays are made of
+        pages.place(wanted)
 
     def forget(self) -> None:
         """Lets go of all that nobody uses."""
         self._kept.clear()
+
+    def _pages(self, size: int) -> Pages:
+        try:
+            return self.driver.pages(size)
+        except MemoryError:
+            self.forget()  # what other queries have left
+        return self.driver.pages(size)  # here: the error would keep what it holds
 
     # ------------------------------------------------------------------------------- writing
 

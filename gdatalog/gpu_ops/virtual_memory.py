@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol
 
 PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
@@ -25,6 +25,11 @@ class Refused(Exception):
     def __init__(self, name: str, status: int) -> None:
         super().__init__(f"{name}: error {status}")
         self.status = status
+
+
+def unless_refused() -> AbstractContextManager[None]:
+    """Within, what gives pages back may fail: what comes after it is given back all the same."""
+    return suppress(Refused, MemoryError)
 
 
 class _Location(ctypes.Structure):
@@ -63,7 +68,7 @@ class Memory(Protocol):
         ...
 
     def map(self, address: int, handles: Sequence[int]) -> None:
-        """Has these pages at an address, one after the other."""
+        """Has these pages at an address, one after the other; none of them where it fails."""
         ...
 
     def unmap(self, address: int, pages: int) -> None: ...
@@ -75,7 +80,7 @@ class Memory(Protocol):
         ...
 
     def settle(self) -> None:
-        """Waits for all that has been launched."""
+        """Waits for all that has been launched on the GPU."""
         ...
 
     def current(self) -> AbstractContextManager[None]:
@@ -89,8 +94,8 @@ class VirtualMemory:
     def __init__(self, number: int) -> None:
         name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
         self._library = ctypes.CDLL(name)
-        self._context = ctypes.c_void_p()  # CuPy's, which is current
-        self._call("cuCtxGetCurrent", ctypes.byref(self._context))
+        self._context = ctypes.c_void_p()  # CuPy's, whichever is current
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), number)
         self._on_device = _Location(ON_DEVICE, number)
         node = ctypes.c_int()
         self._call("cuDeviceGetAttribute", ctypes.byref(node), HOST_NODE, number)
@@ -137,13 +142,21 @@ class VirtualMemory:
 
     def map(self, address: int, handles: Sequence[int]) -> None:
         page, zero = ctypes.c_size_t(self.page), ctypes.c_size_t(0)
-        for at, handle in enumerate(handles):
-            there = ctypes.c_uint64(address + at * self.page)
-            self._call("cuMemMap", there, page, zero, ctypes.c_uint64(handle), ctypes.c_uint64(0))
-        access = _Access(self._on_device, READ_WRITE)
-        size = ctypes.c_size_t(len(handles) * self.page)
-        one = ctypes.c_size_t(1)
-        self._call("cuMemSetAccess", ctypes.c_uint64(address), size, ctypes.byref(access), one)
+        done = 0
+        try:
+            for at, handle in enumerate(handles):
+                there, none = ctypes.c_uint64(address + at * self.page), ctypes.c_uint64(0)
+                self._call("cuMemMap", there, page, zero, ctypes.c_uint64(handle), none)
+                done += 1
+            access = _Access(self._on_device, READ_WRITE)
+            size = ctypes.c_size_t(len(handles) * self.page)
+            one = ctypes.c_size_t(1)
+            self._call("cuMemSetAccess", ctypes.c_uint64(address), size, ctypes.byref(access), one)
+        except BaseException:
+            if done:
+                with unless_refused():
+                    self.unmap(address, done)
+            raise
 
     def unmap(self, address: int, pages: int) -> None:
         size = ctypes.c_size_t(pages * self.page)
@@ -156,7 +169,8 @@ class VirtualMemory:
         self._call("cuMemAddressFree", ctypes.c_uint64(address), ctypes.c_size_t(size))
 
     def settle(self) -> None:
-        self._call("cuCtxSynchronize")
+        with self.current():
+            self._call("cuCtxSynchronize")
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -187,10 +201,12 @@ class VirtualMemory:
 
 
 def opened(number: int) -> VirtualMemory | None:
-    """The virtual memory of a GPU; None where it cannot be used."""
+    """The virtual memory of a GPU; None where it cannot be used. A `MemoryError` says that the GPU
+    is full now."""
     try:
         memory = VirtualMemory(number)
-        memory.try_out()
-    except (OSError, Refused, MemoryError):
+        with memory.current():
+            memory.try_out()
+    except (OSError, Refused):
         return None
     return memory

@@ -8,7 +8,7 @@ there is no virtual memory, a range is pinned memory of the host, and no page is
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any
 from weakref import finalize
@@ -16,7 +16,7 @@ from weakref import finalize
 import numpy as np
 
 from gdatalog.gpu_ops.driver import Copied
-from gdatalog.gpu_ops.virtual_memory import PAGE, Memory, Refused
+from gdatalog.gpu_ops.virtual_memory import PAGE, Memory, unless_refused
 
 WORD = 8  # bytes: pages are copied word by word
 
@@ -42,11 +42,18 @@ class VirtualPages:
         self._address = memory.reserved(self.count * self.page)
         self._host: list[int] = []
         self._placed: dict[int, int] = {}  # the GPU's memory of a page, by its number
-        args = memory, self._address, self.count, self._host, self._placed
-        finalize(self, _let_go, *args).atexit = False
-        for _ in range(self.count):
-            self._host.append(memory.created(False))
-        memory.map(self._address, self._host)
+        self._mapped: set[int] = set()  # the numbers of all pages, unless a swap has failed
+        args = memory, self._address, self.count, self._host, self._placed, self._mapped
+        gone = finalize(self, _let_go, *args)
+        gone.atexit = False
+        try:
+            for _ in range(self.count):
+                self._host.append(memory.created(False))
+            memory.map(self._address, self._host)
+        except BaseException:
+            gone()  # the error keeps `self`
+            raise
+        self._mapped.update(range(self.count))
 
     @property
     def placed(self) -> frozenset[int]:
@@ -62,39 +69,68 @@ class VirtualPages:
     def place(self, wanted: Collection[int]) -> None:
         leaving = sorted(self._placed.keys() - set(wanted))
         coming = sorted(set(wanted) - self._placed.keys())
-        if not leaving and not coming:
+        holes: set[int] = set()
+        if len(self._mapped) < self.count:
+            holes = set(range(self.count)) - self._mapped
+        if not leaving and not coming and not holes:
             return
         memory, page = self._memory, self.page
         memory.settle()  # kernels may still read pages that move
+        for number in holes:
+            self._map(number, self._own(number))
         for number in leaving:
             self._swap(number, self._host[number])
             memory.release(self._placed.pop(number))
         if not coming:
             return
         made: list[int] = []
+        copied = 0  # how many of these are mapped aside
         aside = memory.reserved(len(coming) * page)
         try:
             for _ in coming:
                 made.append(memory.created(True))
             memory.map(aside, made)
+            copied = len(made)
             for first, last in _runs(coming):
                 begin = self._address + coming[first] * page
                 self._copy(begin, aside + first * page, (last - first) * page)
             memory.settle()
-            memory.unmap(aside, len(made))
+            memory.unmap(aside, copied)
+            copied = 0
             while made:
                 handle, number = made[-1], coming[len(made) - 1]
                 self._swap(number, handle)
                 self._placed[number] = made.pop()
         finally:
+            if copied:
+                with unless_refused():
+                    memory.settle()
+                with unless_refused():
+                    memory.unmap(aside, copied)
             for handle in made:
-                memory.release(handle)
-            memory.free(aside, len(coming) * page)
+                with unless_refused():
+                    memory.release(handle)
+            with unless_refused():
+                memory.free(aside, len(coming) * page)
+
+    def _own(self, number: int) -> int:
+        """The memory that is to be mapped for a page."""
+        return self._placed.get(number, self._host[number])
+
+    def _map(self, number: int, handle: int) -> None:
+        self._memory.map(self._address + number * self.page, [handle])
+        self._mapped.add(number)
 
     def _swap(self, number: int, handle: int) -> None:
-        there = self._address + number * self.page
-        self._memory.unmap(there, 1)
-        self._memory.map(there, [handle])
+        """Both have what is written there: the one that was mapped stays where this fails."""
+        self._memory.unmap(self._address + number * self.page, 1)
+        self._mapped.remove(number)
+        try:
+            self._map(number, handle)
+        except BaseException:
+            with unless_refused():  # the next `place` tries it once more
+                self._map(number, self._own(number))
+            raise
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -109,18 +145,28 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _let_go(
-    memory: Memory, address: int, count: int, host: list[int], placed: dict[int, int]
+    memory: Memory,
+    address: int,
+    count: int,
+    host: list[int],
+    placed: dict[int, int],
+    mapped: set[int],
 ) -> None:
-    with memory.current():
-        memory.settle()
-        if len(host) == count:
-            with suppress(Refused):  # all of it is mapped, unless that was refused
-                memory.unmap(address, count)
+    """Each thing by itself: what is refused keeps nothing else."""
+    numbers, page = sorted(mapped), memory.page
+    with ExitStack() as stack:
+        with unless_refused():
+            stack.enter_context(memory.current())
+        with unless_refused():
+            memory.settle()
+        for first, behind in _runs(numbers) if numbers else ():
+            with unless_refused():
+                memory.unmap(address + numbers[first] * page, behind - first)
         for handle in (*host, *placed.values()):
-            memory.release(handle)
-        host.clear()
-        placed.clear()
-        memory.free(address, count * memory.page)
+            with unless_refused():
+                memory.release(handle)
+        with unless_refused():
+            memory.free(address, count * page)
 
 
 class PinnedPages:

@@ -13,7 +13,7 @@ typedef struct {
 } Properties;
 typedef struct { Location location; int flags; } Access;
 
-static void *current = (void *)0x77;
+static void *current = (void *)0x66; /* another GPU's */
 static uint64_t next = 5;
 static char told[4096];
 static int length = 0;
@@ -23,7 +23,11 @@ static int length = 0;
 const char *said(void) { return told; }
 int cuCtxGetCurrent(void **found) { *found = current; return 0; }
 int cuCtxSetCurrent(void *context) { current = context; return 0; }
-int cuCtxSynchronize(void) { return 0; }
+int cuDevicePrimaryCtxRetain(void **found, int device) {
+    *found = (void *)0x77;
+    return device != 1;
+}
+int cuCtxSynchronize(void) { TELL("settle %p\n", current); return current ? 0 : 201; }
 int cuDeviceGetAttribute(int *found, int attribute, int device) {
     *found = attribute == 134 ? -1 : 0;
     return device != 1;
@@ -51,7 +55,7 @@ int cuMemCreate(uint64_t *found, size_t size, const Properties *asked, uint64_t 
 int cuMemRelease(uint64_t handle) { TELL("release %d\n", (int)handle); return 0; }
 int cuMemMap(uint64_t at, size_t size, size_t offset, uint64_t handle, uint64_t flags) {
     TELL("map %zu of %d\n", size, (int)handle);
-    return offset || flags || !at;
+    return offset || flags || !at || handle == 99;
 }
 int cuMemSetAccess(uint64_t at, size_t size, const Access *asked, size_t count) {
     TELL("access %zu for %d %d: %d\n", size, asked->location.type, asked->location.id,

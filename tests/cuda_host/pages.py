@@ -6,12 +6,14 @@ What was mapped goes with `unmap`, and nonsense stands in its place.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
+from gdatalog.gpu_ops.virtual_memory import Refused
 from tests.cuda_host.arrays import ndarray
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -19,16 +21,24 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 class HostMemory:
     """`gpu_ops.virtual_memory.Memory`. `fail_after`: so many pages are made, for the device or the
-    host, and no more."""
+    host, and no more. `refused`: the calls of a function, from 0 on, that CUDA refuses."""
 
     def __init__(self, page: int) -> None:
         self.page = page
         self.fail_after: dict[bool, int] = {}
+        self.refused: dict[str, Collection[int]] = {}
+        self.called: Counter[str] = Counter()
         self.made = {False: 0, True: 0}  # pages that have ever been made; True: on the device
         self.ranges: dict[int, Bytes] = {}
         self.handles: dict[int, tuple[bool, Bytes]] = {}
         self.mapped: dict[int, int] = {}  # handles, by address
         self._next = 1
+
+    def _call(self, name: str) -> None:
+        number = self.called[name]
+        self.called[name] += 1
+        if number in self.refused.get(name, ()):
+            raise Refused(name, 1)
 
     @property
     def held(self) -> int:
@@ -55,6 +65,7 @@ class HostMemory:
         raise AssertionError("no such address")
 
     def map(self, address: int, handles: Sequence[int]) -> None:
+        self._call("map")
         for number, handle in enumerate(handles):
             there = address + number * self.page
             assert there not in self.mapped
@@ -78,6 +89,7 @@ class HostMemory:
 
     def settle(self) -> None:
         """Kernels have ended when their launch does."""
+        self._call("settle")
 
     def current(self) -> AbstractContextManager[None]:
         return nullcontext()
