@@ -24,6 +24,7 @@ from hypothesis import given
 import gdatalog as gd
 from gdatalog.engine import fixpoint
 from gdatalog.engine.ledger import RuleRun
+from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops import cupy_copies, cupy_driver, virtual_memory, walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.overflow import SMALL, Lease, Overflow
@@ -162,6 +163,18 @@ def run_beyond(text: str, data: oracle.Data, defined: set[str], number: int) -> 
 @given(recursive_programs())
 def test_recursions_beyond_the_device(drawn: Drawn) -> None:
     oracle.agrees_in(run_beyond, drawn)
+
+
+def test_nothing_that_runs_share_stays_in_the_hosts_memory() -> None:
+    device = Gpu(HostDriver())
+    with device.beyond(Limits(memory=1 << 20)):
+        assert device.driver.is_beyond
+        device.walks.ring(64)
+        device.walks.upload(np.arange(2000))
+        device.ops._uploaded(np.arange(20))
+        assert device.walks._uploaded and device.ops._tables
+    assert device.walks._ring is None and not device.walks._uploaded
+    assert not device.ops._tables
 
 
 @pytest.mark.parametrize("memory", [12_000, 15_000, 1 << 20])

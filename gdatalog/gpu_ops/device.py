@@ -177,6 +177,8 @@ class Gpu:
             finally:
                 self.kept.unbounded = False
                 self.kept.relieve()
+                self.walks.forget_arrays()  # these may lie in the host's memory
+                self.ops.forget_tables()
 
     def close(self) -> None:
         """Lets go of kernels, tries and rows; rows that are nowhere else are brought home."""

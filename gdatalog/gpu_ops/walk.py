@@ -147,8 +147,13 @@ class Walks:
         """Lets go of what lies on the device."""
         self._kernels.clear()
         self._loops.clear()
+        self.forget_arrays()
+        self.ends = None
+
+    def forget_arrays(self) -> None:
+        """Lets go of what one plan's run leaves for the next one."""
         self._uploaded.clear()
-        self.ends = self._ring = None
+        self._ring = None
 
 
 class _Launch:
