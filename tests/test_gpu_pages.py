@@ -23,6 +23,7 @@ from hypothesis import given
 
 import gdatalog as gd
 from gdatalog.engine import fixpoint
+from gdatalog.engine import pages as in_place
 from gdatalog.engine.ledger import RuleRun
 from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops import cupy_copies, cupy_driver, virtual_memory, walk
@@ -341,6 +342,18 @@ def test_without_room_on_the_host_a_rule_runs_in_cells(expected: dict[str, set[A
         assert found == expected["triangles"] and way(report) == "pages"
 
 
+def test_indexes_that_the_host_has_no_room_for_twice_are_cut_into_cells(
+    expected: dict[str, set[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = paged(HostDriver(), 128)
+    with forced(1100), loaded(in_pages(driver)) as db:
+        for room, expects in ((1000, "cells"), (1 << 20, "pages")):
+            monkeypatch.setattr(in_place, "default_limit", lambda room=room: room)
+            found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
+            assert found == expected["triangles"] and way(report) == expects
+            assert bool(driver.virtual.ranges) == (expects == "pages")
+
+
 @pytest.mark.parametrize("after", [0, 3])
 def test_pages_that_find_no_room_on_the_device_leave_the_rule_to_the_cpu(
     after: int, expected: dict[str, set[Any]]
@@ -459,11 +472,11 @@ def test_what_other_queries_have_left_makes_room_for_an_index() -> None:
 
     driver = HostDriver()
     driver.virtual = Bounded(128)
-    in_place = Paged(driver)
+    paged_tries = Paged(driver)
     one, other = trie(500), trie(700)
-    in_place.of(one, lambda: None)
-    in_place.of(other, lambda: None)
-    assert in_place.made(one) is None and in_place.made(other) is not None
+    paged_tries.of(one, lambda: None)
+    paged_tries.of(other, lambda: None)
+    assert paged_tries.made(one) is None and paged_tries.made(other) is not None
 
 
 def test_a_gpu_that_is_full_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,13 @@ indexes lie on the device meanwhile, and whether cells would move less.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gdatalog.account import default_limit
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.host_tries import HostTries, root_of
 from gdatalog.engine.ledger import RuleRun
@@ -102,6 +103,8 @@ def paging(
     made = context.device.paged()
     own = {id(trie): trie for ref in join.tries if (trie := tries.of[ref]).levels}
     layouts: dict[Hashable, Layout] = {index: layout_of(trie) for index, trie in own.items()}
+    if not _fits_the_host(own.values(), layouts.values()):
+        return None
     heats = _heats(join, tries, context, layouts, lambda _: None)
     found = placed(heats, room if made.page else 0)
     paged = Paging(join, tries, context, layouts, found)
@@ -110,6 +113,12 @@ def paging(
     written = sum(layouts[index].size for index, trie in own.items() if made.made(trie) is None)
     cost = found.cost + written + paged.told.placed
     return paged if cost < cells.moved + context.tuning.cell_bytes * len(cells.turns) else None
+
+
+def _fits_the_host(tries: Iterable[Trie], layouts: Iterable[Layout]) -> bool:
+    """Whether the machine has memory for both. Its pages cannot go to temporary files."""
+    there = sum(trie.nbytes for trie in tries)
+    return there + sum(layout.size for layout in layouts) <= default_limit()
 
 
 # ------------------------------------------------------------------------------- expectations
