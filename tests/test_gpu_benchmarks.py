@@ -400,6 +400,7 @@ def test_what_is_asked_of_two_gpus(
     assert several_gpus.main(["--devices", "cuda:", "cpu", "--no-dask"]) == 2
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_cells_beside_memory(capsys: pytest.CaptureFixture[str]) -> None:
     def connect(device: str, memory_limit: int | None = None) -> gd.Database:

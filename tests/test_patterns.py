@@ -210,12 +210,9 @@ def test_names_that_a_rule_would_take(name: str) -> None:
 
 
 def test_counts_beyond_64_bits() -> None:
-    """A star of nine leaves has 9! automorphisms; and several counts at once."""
-    hub = {(0, at) for at in range(1, 201)}
-    with opened(hub) as db:
-        assert db.count(["star9", "path3"]) == [comb(200, 9), comb(200, 2)]
-    with opened({(0, at) for at in range(1, 20_001)}) as db:
-        assert db.count("star6") == comb(20_000, 6)
+    """Of one of several patterns, too."""
+    with opened({(0, at) for at in range(1, 60_001)}) as db:
+        assert db.count(["star5", "path3"]) == [comb(60_000, 5), comb(60_000, 2)]
 
 
 # -------------------------------------------------------------------------------- other texts
