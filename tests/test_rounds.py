@@ -80,8 +80,9 @@ def test_what_tells_new_rows(kinds: list[str], step: int, kind: str, threads: in
     [(1 << 25, "20MB", "Marks"), (0, "20MB", "Hashed"), (0, "1700KB", "SortedRows")],
 )
 def test_memory_decides(kinds: list[str], cheap: int, limit: str, last: str) -> None:
-    """Where a hash set has no room any more, rows are sorted from then on."""
-    with database(memory_limit=limit) as db:
+    """Where a hash set has no room any more, and may not lie in a file, rows are sorted from then
+    on."""
+    with database(memory_limit=limit, temp_directory="") as db:
         db._workspace.tune(bitmap_bytes=cheap, bitmap_bytes_each=0)
         db["E"] = edges(1_000 if cheap == 0 else 1)
         db.run(CLOSURE)
