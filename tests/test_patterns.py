@@ -301,6 +301,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == "clique3\t1\npath3\t5\n"
     assert run([*asked, "--induced", "-j", "1", str(graph)]) == 0
     assert capsys.readouterr().out == "clique3\t1\npath3\t2\n"
+    graph.write_text("a,b\n1,2\n1,2\n2,3\n")
+    assert run([*asked, str(graph)]) == 0
+    assert capsys.readouterr().err.startswith("warning: E: 1 of 3 rows is a duplicate")
     assert run([*asked, str(tmp_path / "none.csv")]) == 1
     assert "there is no such file" in capsys.readouterr().err
     assert run(["count", "--pattern", "hous", str(graph)]) == 2

@@ -10,6 +10,7 @@ import click
 from gdatalog.engine.knobs import parse_seconds, threads_of
 from gdatalog.opening import connect
 from gdatalog.records import dataclass
+from gdatalog.shell.messages import say
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.shell.stopping import heeding
 
@@ -81,6 +82,7 @@ class Counting:
             timeout=None if self.timeout is None else parse_seconds(self.timeout),
             threads=threads,
         )
+        db._workspace.on_caution = lambda caution: say(caution.format())
         watch = db._workspace.watch
         with db, heeding(watch), ProgressLine(sys.stderr, watch)("count"):
             db.load("E", self.file)
