@@ -79,6 +79,17 @@ def strategy_of(given: object) -> Strategy:
     raise UsageError(f"there is no strategy {given!r}", hint=hint)
 
 
+def parse_threads(text: str | None) -> int | None:
+    """How many threads a text asks for; None: one for each core.
+
+    >>> parse_threads("2"), parse_threads("auto"), parse_threads(None)
+    (2, None, None)
+    """
+    if text is None or text == "auto":
+        return None
+    return threads_of(int(text) if text.isdecimal() else text)
+
+
 def threads_of(given: object) -> int:
     """How many threads are meant; 0, which is one for each core, by None.
 

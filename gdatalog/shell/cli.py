@@ -20,7 +20,7 @@ import click
 from gdatalog import __version__
 from gdatalog.database import Database
 from gdatalog.engine.files import Folders
-from gdatalog.engine.knobs import FORMS, STRATEGIES, Strategy, parse_seconds, threads_of
+from gdatalog.engine.knobs import FORMS, STRATEGIES, Strategy, parse_seconds, parse_threads
 from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError, meant
 from gdatalog.opening import connect
 from gdatalog.records import dataclass
@@ -190,18 +190,13 @@ def connected(args: Sequence[str]) -> Database:
 
 
 def _connect(options: Options) -> Database:
-    given = options.threads
-    if given is None or given == "auto":
-        threads = None
-    else:
-        threads = threads_of(int(given) if given.isdecimal() else given)
     line = ProgressLine(sys.stderr, Watch(), CONNECTING)
     with line("connecting to the cluster") if options.cluster is not None else nullcontext():
         return connect(
             device=options.device,
             memory_limit=options.memory_limit,
             temp_directory=options.temp_directory,
-            threads=threads,
+            threads=parse_threads(options.threads),
             timeout=None if options.timeout is None else parse_seconds(options.timeout),
             cluster=options.cluster,
             untrusted=options.untrusted,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from gdatalog.engine.knobs import parse_seconds, threads_of
+from gdatalog.engine.knobs import parse_seconds, parse_threads
 from gdatalog.opening import connect
 from gdatalog.records import dataclass
 from gdatalog.shell.messages import say
@@ -71,16 +71,11 @@ class Counting:
         from gdatalog.patterns import named
 
         patterns = [named(name) for name in self.patterns]
-        given = self.threads
-        if given is None or given == "auto":
-            threads = None
-        else:
-            threads = threads_of(int(given) if given.isdecimal() else given)
         db = connect(
             device=self.device,
             memory_limit=self.memory_limit,
             timeout=None if self.timeout is None else parse_seconds(self.timeout),
-            threads=threads,
+            threads=parse_threads(self.threads),
         )
         db._workspace.on_caution = lambda caution: say(caution.format())
         watch = db._workspace.watch
