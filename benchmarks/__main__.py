@@ -28,6 +28,7 @@ SUITES = (
     "distinct",
     "branches",
     "foreign_keys",
+    "social_network",
     "scans",
     "sparse_keys",
     "cores",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import memory, paths, patterns, points_to, recursion
+from benchmarks import memory, paths, patterns, points_to, recursion, social_network
 from benchmarks.columns import read_columns, write_columns
 from benchmarks.graphs import Graph, directed_rmat, rmat, short, uniform, weights, wu
 from benchmarks.machine import LOAD, same_machine, wait_until_quiet
@@ -129,6 +129,20 @@ def test_columns_come_back_as_they_were_written(tmp_path: Path) -> None:
         "L": ["x"],
     }
     assert back["E"]["b"].dtype == np.int32 and back["E"]["b"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("work", social_network.WORKS, ids=lambda work: work.what)
+def test_rules_and_sql_of_a_network_agree(work: social_network.Work, sparse: bool) -> None:
+    data = social_network.network(2_000, sparse=sparse)
+    rows = sum(len(next(iter(columns.values()))) for columns in data.values())
+    assert 1_500 < rows < 3_000
+    ours, peer = Gdatalog(work.rule, strategy="auto"), DuckDB(work.sql)
+    db = ours.build(ours.load(data))
+    expected = peer.answer(peer.build(peer.load(data)))
+    for way in ("auto", "always", "never"):
+        db._workspace.force(algebra=way)
+        assert ours.answer(db) == expected > 0, way
 
 
 # ------------------------------------------------------------------------------------- recursion
