@@ -8,7 +8,7 @@ Above 300 lines, for exact and modular counts share how a join and its tables ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil, isqrt, log2, prod
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from gdatalog.engine.sources import Sources
 from gdatalog.errors import EvaluationError, Span
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.lftj import GiveUp, scratch_length
+from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import Bag
 from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nodes import JoinPlan, Slot, Tally, Term, TrieRef
@@ -141,7 +142,7 @@ class Sum:
                 exact.tables[term.table] = self._table(number, term, exact)
                 continue
             found = self._gathered(number, self.plan.keys, exact)
-            most += 0 if found is None else abs(term.coefficient) * float(max(found[1], default=0))
+            most += 0 if found is None else abs(term.coefficient) * float(found[1].max(initial=0))
             if found is None or most > EXACT:
                 raise Unsuited("counts of a group leave 64 bits")
             keys.append(found[0][0])
@@ -183,14 +184,15 @@ class Sum:
         if found is None:
             return None
         (keys,), counts = found
-        order = np.argsort(keys, kind="stable")
-        counts = counts[order]
+        if not _ascends(keys):
+            order = np.argsort(keys, kind="stable")
+            keys, counts = keys[order], counts[order]
         if own.modulus is not None:
             counts %= own.modulus
-        level = TrieLevel(keys[order], np.array([0, len(keys)], dtype=np.int64))
-        total = sum(map(int, counts)) if own.modulus is None else 0
+        level = TrieLevel(keys, np.array([0, len(keys)], dtype=np.int64))
+        total = min(MOST, _total(counts)) if own.modulus is None else 0
         self._charge(own, keys.nbytes + counts.nbytes)
-        return Trie((level,), min(total, MOST), counts)
+        return Trie((level,), total, counts)
 
     def _charge(self, own: _Pass, more: int = 0) -> None:
         """Charges the tables of a pass, and no longer what they were made of."""
@@ -212,6 +214,7 @@ class Sum:
         if any(own.tables.get(ref.relation, self) is None for ref in join.tries):
             return None
         gathering = Gathering(self.plan.gathers, run.ops, run.scope, run.limits)
+        once: tuple[Columns, Array] | None = None
         modular = own.modulus is not None
         form = replace(form_of_bag(keys, self.plan.gathers), modular=modular)
         moduli = {"moduli": np.array([own.modulus], dtype=np.int64)} if modular else {}
@@ -233,7 +236,7 @@ class Sum:
                 gathering = into
 
             def depth_first() -> None:
-                nonlocal left, times
+                nonlocal left, times, once
                 times = join.orbit
                 try:
                     blocks = nest.run(self.plan.relation)
@@ -242,7 +245,8 @@ class Sum:
                         raise
                     left = True
                     return
-                for block in blocks:
+                once = _once_each(blocks, run.limits) if len(keys) == 1 else None
+                for block in blocks if once is None else ():
                     gathering.add_partials(block[: len(keys)], list(block[len(keys) :]))
 
             if modular:
@@ -251,6 +255,8 @@ class Sum:
                 run._run(number, nest, breadth_first, depth_first)
         if left:
             return None
+        if once is not None:
+            return once
         if not keys:  # each worker's count, which need not fit together
             every = [int(count) * times for block in gathering.blocks for count in block[-1]]
             return (), np.array(every, dtype=object)
@@ -310,6 +316,30 @@ class Sum:
         if ref.relation in self._bits:
             return self._bits[ref.relation]
         return log2(max(1, self.run.sources.trie_of(ref).total))
+
+
+def _once_each(blocks: Sequence[tuple[Array, ...]], limits: Limits) -> tuple[Columns, Array] | None:
+    """The ascending keys of blocks and their counts; None where a key comes more than once."""
+    if not blocks:
+        return None
+    size = sum(column.nbytes for block in blocks for column in block)
+    with limits.account.working(TABLES, 2 * size):
+        keys, counts = (np.concatenate(column) for column in zip(*blocks, strict=True))
+        if not _ascends(keys):
+            order = np.argsort(keys, kind="stable")  # of few ascending stretches
+            keys, counts = keys[order], counts[order]
+    return ((keys,), counts) if _ascends(keys) else None
+
+
+def _ascends(keys: Array) -> bool:
+    return bool((keys[1:] > keys[:-1]).all())
+
+
+def _total(counts: Array) -> int:
+    """The sum, exactly."""
+    if len(counts) and float(counts.max()) * len(counts) >= EXACT:
+        return sum(map(int, counts))
+    return int(counts.sum())
 
 
 def _primes(count: int) -> list[int]:

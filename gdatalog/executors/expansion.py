@@ -207,7 +207,9 @@ class Expansion:
             if all(level is levels[0] for level in levels):  # skipped for identical tries
                 found = Roots(levels[0], [None] * len(levels))
             else:
-                values, positions = self.ops.intersect([level.values for level in levels])
+                lists = [level.values for level in levels]
+                self.walk.limits.look((len(lists) - 1) * min(map(len, lists)))
+                values, positions = self.ops.intersect(lists)
                 bounds = self.ops.xp.arange(2) * len(values)
                 found = Roots(self.ops.level_of(values, bounds), positions)
             self.walk.roots[id(step)] = found

@@ -18,7 +18,7 @@ class Tuning:
 
     # The executor of a join. Loops pay from the device's `worth` on.
     overrun: float = 10  # breadth-first stops after so many times the rows from which loops pay
-    overrun_counted: int = 100_000  # breadth-first runs of fewer rows do not count towards that
+    overrun_counted: int = 50_000  # breadth-first runs of fewer rows do not count towards that
     index_scans: int = 32  # a column that was scanned so often gets an index
     narrowed_from: int = 100_000  # larger relations are filtered by a join before they are indexed
     narrowed_share: float = 0.5  # the share of a relation's rows that a filter may leave

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.plan.nest import Node, Paths, measurable, recoding
-from gdatalog.plan.nodes import Branch, Generate, Join, JoinPlan, Step, Tally
+from gdatalog.plan.nodes import Branch, Generate, Join, JoinPlan, Seek, Step, Tally
 from gdatalog.planner.sizes import Statistics
 
 WORD = 64  # values that a bitset meets at once
+SOUGHT = 3.0  # what it costs to look a value up in a list, beside one that is walked
 PUSH = 1.5  # what it costs to add to a table of counts, beside a value that is looked at
 
 
@@ -42,6 +43,8 @@ class _Work:
                     recoded.update(() if group is None else group.levels)
                 total += self._level(step, rows, at in recoded, counts and measurable(steps, at))
                 rows = max(step.estimate, 1.0)
+            elif isinstance(step, Seek):
+                total += SOUGHT * rows * len(step.participants)
             elif isinstance(step, Generate):
                 total += rows
         return total
