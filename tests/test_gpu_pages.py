@@ -178,7 +178,7 @@ def test_nothing_that_runs_share_stays_in_the_hosts_memory() -> None:
     assert not device.ops._tables
 
 
-@pytest.mark.parametrize("memory", [12_000, 15_000, 1 << 20])
+@pytest.mark.parametrize("memory", [12_000, 15_000, 1 << 30])
 def test_rows_of_partitioned_fixpoints_leave_a_device_that_is_full(
     memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,13 +193,13 @@ def test_rows_of_partitioned_fixpoints_leave_a_device_that_is_full(
         db._workspace.device = device
         found = db.query(text)
         assert set(found.fetchall()) == expected and len(found) == len(expected)
-        assert found._relation.store.here == (memory < 1 << 20)
+        assert found._relation.store.here == (memory < 1 << 30)
         if hasattr(device.driver, "beyonds"):
             assert not device.driver.beyonds
             assert "a fixpoint for each" in str(db.profile(text))
 
 
-@pytest.mark.parametrize("memory", [8_000, 12_000, 1 << 20])
+@pytest.mark.parametrize("memory", [8_000, 12_000, 1 << 30])
 def test_rows_of_marked_rounds_leave_a_device_that_is_full(
     memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +215,7 @@ def test_rows_of_marked_rounds_leave_a_device_that_is_full(
         db["E"] = rows
         found = db.query(text)
         assert set(found.fetchall()) == {(x, y) for x in range(61) for y in range(x + 1, 61)}
-        assert found._relation.store.here == (memory < 1 << 20)
+        assert found._relation.store.here == (memory < 1 << 30)
         if hasattr(driver, "beyonds"):
             assert not driver.beyonds
 
