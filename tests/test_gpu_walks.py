@@ -6,6 +6,7 @@ the threads take turns: so nearly every walk is cut off, goes on elsewhere, and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.gpu_ops import loops, walk
+from gdatalog.gpu_ops import loops, scratch, walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.tiles import TILES
 from gdatalog.parser import parse
@@ -38,6 +39,23 @@ LIMITS = (0, -1, 300)  # at every chance, never, after a few atomics
 INTERSECT = ("auto", "auto", "plain")
 
 
+def borrowed(monkeypatch: pytest.MonkeyPatch) -> list[scratch.Scratch]:
+    """All tiles run, and have a buffer of one value: they borrow longer ones, of which there is
+    one of each length. Gives what launches have."""
+    found: list[scratch.Scratch] = []
+
+    def short(needs: Sequence[scratch.Need], tiles: int, room: int) -> scratch.Scratch:
+        least = sum(need.width if need.buffer else need.nbytes for need in needs)
+        found.append(scratch.laid_out(needs, tiles, 2 * tiles * least))
+        alone = tuple(replace(parts, count=1) for parts in found[-1].classes)
+        found[-1] = replace(found[-1], classes=alone)
+        return found[-1]
+
+    monkeypatch.setattr(scratch, "LEAST", 1)
+    monkeypatch.setattr(walk, "laid_out", short)
+    return found
+
+
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     """The answers, depth-first."""
     driver = HostDriver(seed=number % 1000, blocks=1 + number % 2, races=number % 4 == 1)
@@ -50,6 +68,8 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     )
     with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "BLOCK_ROWS", (32, 256)[number % 2])
+        if number % 5 == 2:
+            borrowed(patch)
         db._workspace.device = device
         db._workspace.force(
             strategy="lftj",
@@ -130,6 +150,49 @@ def test_patterns(pattern: str, mirror: bool) -> None:
         expected = oracle.evaluate(parse(text), {n: set(rows) for n, rows in edges.items()}, types)
         found = run(text, data, {"n"}, number)
         assert canonical(found["n"]) == canonical(expected["n"]), (text, edges, number)
+
+
+@pytest.mark.parametrize("tile", [4, 32])
+def test_tiles_borrow_longer_buffers(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two levels, while others wait for them: for a count, and for rows where there is no room
+    for all of them."""
+    found = borrowed(monkeypatch)
+    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    edges = [(x, y) for x in range(14) for y in range(x + 1, 14) if (x * y) % 7]
+    clique = "E(a, b), E(a, c), E(b, c), E(a, d), E(b, d), E(c, d), E(a, e), E(b, e), E(c, e)"
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = edges
+        texts = [f"n({head}) <- {clique}, E(d, e)." for head in ("count()", "a, b, c, d, e")]
+        expected = [sorted(db.query(text).fetchall()) for text in texts]
+        for seed in range(3):
+            device = Gpu(HostDriver(seed=seed, blocks=2, races=True))
+            device.walks.tuning = replace(device.walks.tuning, limit=0, pool_rows=64)
+            db._workspace.device = device
+            db._workspace.force(strategy="lftj", tile=tile, intersect="plain")
+            assert [sorted(db.query(text).fetchall()) for text in texts] == expected
+    assert all(len(scratch.classes) > 1 and scratch.tiles > 1 for scratch in found)
+
+
+def test_scratch_is_laid_out_within_its_room() -> None:
+    needs = [scratch.Need("one", 5000, 4, True), scratch.Need("other", 70_000, 8, True)]
+    fixed = scratch.Need("words", 100, 8, False)
+    for room in (1 << 22, 1 << 24, 1 << 26, 1 << 34):
+        found = scratch.laid_out([*needs, fixed], 2000, room)
+        rooms, words = found.rooms(["one", "other"])
+        ends = {need.name: found.length(need.name) for need in (*needs, fixed)}
+        assert sum(ends[need.name] * need.width for need in (*needs, fixed)) <= 1.2 * room
+        if not found.classes:
+            assert room == 1 << 34 and found.own == {"one": 5000, "other": 70_000, "words": 100}
+            continue
+        assert dict(found.classes[-1].lengths) == {"one": 5000, "other": 70_000}
+        parts = rooms.reshape(2, len(found.classes), 4).tolist()
+        for name, classes in zip(("one", "other"), parts, strict=True):
+            begins = [found.tiles * found.own[name]]
+            begins += [begin + length * count for length, count, begin, _ in classes]
+            assert [begin for _, _, begin, _ in classes] == begins[:-1]
+            assert begins[-1] == ends[name]
+        assert sum(-(-count // 32) for row in parts for _, count, _, _ in row) == words
+    assert scratch.laid_out([fixed], 2000, 80_000).tiles == 100
 
 
 def test_what_lanes_have_left_of_a_unit_is_shared() -> None:

@@ -46,6 +46,12 @@ finish:
 """
 
 
+_FINISH = """\
+finish:
+    return_rooms(t, lent, borrowed, 0);
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Loops:
     """`arrays`: the kernel's array arguments behind those that all walks have, in order; `sized`:
@@ -58,6 +64,7 @@ class Loops:
     scratch: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
     lanes: int
+    buffers: tuple[str, ...]  # of `scratch`: those that tiles may borrow longer ones of
 
 
 def element(kind: str) -> str:
@@ -86,8 +93,9 @@ def loops_of(printed: Printed) -> Loops:
     columns = [element(argument.type) for argument in outputs]
     counters = printed.counters
     kept = [counter for counter in counters if counter.kept in printed.source]
+    buffers = tuple(argument.name for argument in scratch if argument.kind == "buffer")
     translation = Translation(
-        inputs | results | own, columns, lanes, counters=counters, undone=kept
+        inputs | results | own, columns, lanes, buffers, counters=counters, undone=kept
     )
     scalars = [f"{kind}{at.trie}_{at.depth}" for kind, at in printed.scalars]
     prologue = [f"{name} = sizes[{at}]" for at, name in enumerate(scalars)]
@@ -106,6 +114,8 @@ def loops_of(printed: Printed) -> Loops:
     parameters += [_parameter(kind, name, sized) for name, kind in results.items()]
     parameters += [_parameter(kind, name, sized, "_all") for name, kind in own.items()]
     parameters += [f"ARRAY({kind}) out{at}" for at, kind in enumerate(columns)]
+    if buffers:
+        parameters += ["ARRAY(const i64) rooms", "ARRAY(i64) lent", "i64 classes"]
     give = [f"    {_register(kind)} give{at} = 0;" for at, kind in enumerate(columns)]
     give += ["    i64 give_place = 0;"] if translation.fresh else []
     lines = [
@@ -117,11 +127,12 @@ def loops_of(printed: Printed) -> Loops:
         *_top(translation.root, inputs),
         *_tails(translation),
         "    if (tile_of_grid<LANES>() >= tiles) return;",
-        *(_slice(name, kind) for name, kind in own.items()),
+        *(_slice(name, kind, buffers) for name, kind in own.items()),
+        *_nothing_borrowed(buffers),
         *translation.declarations(), *give, "    bool gives = false;",
         _START.rstrip("\n"),
         *body,
-        _END.rstrip("\n"),
+        _END.replace("finish:\n", _FINISH) if buffers else _END,
         *_counted(counters),
         "}", "",
     ]  # fmt: skip
@@ -133,12 +144,14 @@ def loops_of(printed: Printed) -> Loops:
         tuple(scratch),
         tuple(outputs),
         lanes,
+        buffers,
     )
 
 
 def _wanted(translation: Translation) -> list[str]:
     """What of the kernels' files not all loops need."""
     wanted = {
+        "borrow.cuh": bool(translation.buffers),
         "worklist.cuh": translation.lists > 0,
         "spread.cuh": translation.spreads,
         "fresh.cuh": translation.fresh,
@@ -173,10 +186,17 @@ def _parameter(kind: str, name: str, sized: frozenset[str], suffix: str = "") ->
     return f"ARRAY({kind}) {name}{suffix}{length}"
 
 
-def _slice(name: str, kind: str) -> str:
+def _slice(name: str, kind: str, buffers: Sequence[str]) -> str:
     """A tile's own part of its scratch."""
     part = f"slice({name}_all, tile_of_grid<LANES>() * {name}_n, {name}_n)"
+    if name in buffers:
+        return f"    const Array<{kind}> {name}_own = {part};\n    Array<{kind}> {name} = {name}_own;"
     return f"    Array<{kind}> {name} = {part};"
+
+
+def _nothing_borrowed(buffers: Sequence[str]) -> list[str]:
+    none = ", ".join("-1" for _ in buffers)
+    return [f"    i64 borrowed[{len(buffers)}] = {{{none}}};"] if buffers else []
 
 
 def _register(kind: str) -> str:

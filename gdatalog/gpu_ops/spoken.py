@@ -55,6 +55,7 @@ class Spoken:
     arrays: Mapping[str, Type]
     outputs: Sequence[Type]
     lanes: int
+    buffers: Sequence[str] = ()  # that tiles may borrow longer ones of, outer levels' first
     types: Types = field(init=False)
     root: str | None = None  # the root whose search begins in shared memory
     lists: int = 0  # how many lists of rows a tile has
@@ -116,6 +117,8 @@ class Spoken:
         if name == "whole_lists":
             self._length(args[0])
         if name in STATE:
+            if name == "next_task" and self.buffers:  # who waits has nothing that others wait for
+                return f"(return_rooms(t, lent, borrowed, 0), {STATE[name].format(*texts)})"
             if name == "open_list":
                 self.lists = max(self.lists, int(texts[0]) + 1)
             return STATE[name].format(*texts)

@@ -120,6 +120,11 @@ class Translation(Spoken):
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
                 for at, value in enumerate(values):
                     self._line(f"{name}[{at}] = {self._expr(value)};")
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Name(id="intersect"), args=args) as call,
+            ) if self._buffer(args) is not None:
+                self._intersect(name, call, args)
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 comment = self.comments.get(node.lineno, "")
                 known = self._renamed.get(name) or STATE_NAMES.get(name, name)
@@ -151,6 +156,27 @@ class Translation(Spoken):
                 self._return(status)
             case _:
                 raise AssertionError(ast.unparse(node))
+
+    def _buffer(self, args: Sequence[ast.expr]) -> int | None:
+        """Which buffer an intersection writes that does not have one of its lists already."""
+        first, into = (arg.id if isinstance(arg, ast.Name) else "" for arg in (args[0], args[-1]))
+        return self.buffers.index(into) if into in self.buffers and into != first else None
+
+    def _intersect(self, length: str, call: ast.Call, args: Sequence[ast.expr]) -> None:
+        """An intersection into the tile's own part of a buffer; what does not fit there goes to a
+        longer part that the tile borrows."""
+        number = self._buffer(args)
+        assert number is not None
+        name, common = self.buffers[number], self._expr(call)
+        self._line(f"return_rooms(t, lent, borrowed, {number});")
+        self._line(f"{name} = {name}_own;")
+        self._line(f"{length} = {common[:-1]}, {name}_n);")
+        with self._braces(f"if ({length} > {name}_n)"):
+            given = f"t, run, rooms, classes, lent, borrowed, {number}, {length}"
+            self._line(f"const i64 place = borrow({given});")
+            self._line("if (place < 0) goto finish;")
+            self._line(f"{name} = slice({name}_all, place, {length});")
+            self._line(f"{length} = {common};")
 
     def _several(self, names: Sequence[ast.expr], values: Sequence[ast.expr]) -> None:
         """Assignments that are meant at once."""

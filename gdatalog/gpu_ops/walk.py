@@ -28,6 +28,7 @@ from gdatalog.gpu_ops.control import (
 )
 from gdatalog.gpu_ops.driver import Driver, Kernel
 from gdatalog.gpu_ops.loops import Loops, loops_of
+from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import ARRAY
 from gdatalog.printer.module import Printed
@@ -185,7 +186,9 @@ class _Launch:
         self.tally: Any = beside.get(ARRAY)  # what has been counted goes there
         if self.tally is not None:
             self.given[ARRAY] = self.xp.asarray(self.tally)
-        self.tiles, self.grid = self._grid()
+        self.scratch = self._scratch()
+        self.tiles = self.scratch.tiles
+        self.grid = -(-self.tiles * loops.lanes // THREADS)
 
     def _inputs(self, constants: Mapping[str, Any]) -> dict[str, Any]:
         """What the kernel reads: tries, constants, tables."""
@@ -207,16 +210,17 @@ class _Launch:
             return self.rooms[argument.name]
         return max(1, room_of(argument, self.tries))
 
-    def _grid(self) -> tuple[int, int]:
-        """How many tiles walk, in how many blocks: all that are resident and have room."""
-        lanes = self.loops.lanes
+    def _scratch(self) -> Scratch:
+        """How many tiles walk, all that are resident and have room, and what they have."""
+        loops = self.loops
         blocks = self.walks.tuning.blocks or self.kernel.resident(THREADS)
-        tiles = blocks * (THREADS // lanes) if self.loops.printed.parallel else 1
-        each = sum(self._room(a) * np.dtype(DTYPES[a.type]).itemsize for a in self.loops.scratch)
-        if each:
-            spare = min(self.walks.driver.free_memory(), self.limits.spare()) // 2
-            tiles = max(1, min(tiles, spare // each))
-        return tiles, -(-tiles * lanes // THREADS)
+        tiles = blocks * (THREADS // loops.lanes) if loops.printed.parallel else 1
+        needs = [
+            Need(a.name, self._room(a), np.dtype(DTYPES[a.type]).itemsize, a.name in loops.buffers)
+            for a in loops.scratch
+        ]
+        spare = min(self.walks.driver.free_memory(), self.limits.spare())
+        return laid_out(needs, tiles, spare // 2 if loops.outputs else spare - spare // 8)
 
     # ------------------------------------------------------------------------------ launches
 
@@ -226,9 +230,11 @@ class _Launch:
         slots = capacity(self.tiles)
         ring = self.walks.ring(slots * SLOT_WORDS)
         scratch = {
-            a.name: xp.empty(self.tiles * self._room(a), dtype=DTYPES[a.type])
+            a.name: xp.empty(self.scratch.length(a.name), dtype=DTYPES[a.type])
             for a in loops.scratch
         }
+        rooms, lent = self.scratch.rooms(loops.buffers)
+        borrowing = [xp.asarray(rooms), None, len(self.scratch.classes)] if loops.buffers else []
         held = sum(scratch[name].nbytes for name in self.rooms)
         self.limits.charge("lists of tiles", held)
         ends = xp.empty(1, dtype=xp.int64) if self.walks.ends is None else self.walks.ends
@@ -259,9 +265,11 @@ class _Launch:
                 if name in self.given or name in scratch:
                     args.append(self.given[name] if name in self.given else scratch[name])
                     if name in loops.sized:
-                        each = len(args[-1]) // (self.tiles if name in scratch else 1)
-                        args.append(each)
+                        args.append(self.scratch.own.get(name, len(args[-1])))
             args += outputs
+            if borrowing:
+                borrowing[1] = xp.zeros(lent, dtype=xp.int64)
+            args += borrowing
             self.kernel.launch(self.grid, THREADS, args)
             self.walks.driver.wait(self.limits.poll, control, int(Word.STOP), int(Reason.STOPPED))
             words = self.walks.driver.xp.asnumpy(control)

@@ -348,13 +348,18 @@ DEVICE void walk_shorter(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 b
     walk_either(t, second, read_only(va), alo, ahi, read_only(vb), blo, bhi, each);
 }
 
-// Writes the common values, ascending; gives how many. `out` may be the first list's array: what
-// is written never overtakes what is read. It is not the second one's.
+// Writes the common values, ascending, as many as there is `room` for; gives how many there are.
+// `out` may be the first list's array: what is written never overtakes what is read. It is not the
+// second one's.
 template <int N, class A, class B, class O>
-DEVICE i64 intersect(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, O out) {
+DEVICE i64 intersect(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, O out,
+                     i64 room = (i64)1 << 62) {
     i64 n = 0;
     if (N == 1) {
-        each_common(va, alo, ahi, vb, blo, bhi, [&](i64 value, i64, i64) { out[n++] = value; });
+        each_common(va, alo, ahi, vb, blo, bhi, [&](i64 value, i64, i64) {
+            if (n < room) out[n] = value;
+            n++;
+        });
         return n;
     }
     const bool in_place = same_array(va, out);
@@ -362,7 +367,8 @@ DEVICE i64 intersect(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, 
     walk_shorter(t, va, alo, ahi, vb, blo, bhi, [&](i64, bool yes, i64 key, i64) {
         const u32 votes = ballot(t, yes);
         if (in_place) sync(t);  // a ballot does not order what was read before it
-        if (yes) out[n + before(t, votes)] = key;
+        const i64 place = n + before(t, votes);
+        if (yes && place < room) out[place] = key;
         n += bits_of(votes);
         if (in_place) sync(t);
     });

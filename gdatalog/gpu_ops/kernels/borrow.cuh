@@ -1,0 +1,71 @@
+// Longer room for lists, which tiles borrow for those that their own buffers are too short for.
+//
+// A buffer is an array that each tile has a short part of. Behind these lie classes of longer
+// parts, the last as long as any list may be. Of each buffer a tile has one longer part at a time.
+//
+// Nobody waits for ever: buffers are numbered from the outer levels of a plan to the inner ones.
+// Who waits for a part of one buffer has no part of it, nor of those of inner levels; who has parts
+// of the innermost level waits for nobody. Parts are given back before a tile asks for a task, and
+// when it ends.
+#pragma once
+#include "walk.cuh"
+
+// What `rooms` says of a class of a buffer: how many elements a part has, how many parts there are,
+// where the first one begins, and the word of `lent` with its bit.
+enum { ROOM_LENGTH = 0, ROOM_COUNT = 1, ROOM_BEGIN = 2, ROOM_WORD = 3, ROOM_WORDS = 4 };
+enum { LENT_BITS = 32 };  // parts of a word of `lent`
+
+// Gives back what a tile has of the buffers from number `from` on.
+template <int N, int BUFFERS, class L>
+DEVICE void return_rooms(Tile<N> t, L lent, i64 (&borrowed)[BUFFERS], int from) {
+    for (int at = 0; at < BUFFERS; ++at) {
+        if (at < from || borrowed[at] < 0) continue;
+        sync(t);  // all lanes have read what is there
+        if (t.rank == 0) {
+            const i64 bit = (i64)1 << (borrowed[at] % LENT_BITS);
+            add_acquire_release(lent, borrowed[at] / LENT_BITS, -bit);
+        }
+        borrowed[at] = -1;
+    }
+}
+
+// One part of a class, if there is any: its number.
+template <class L>
+DEVICE i64 claim(L lent, i64 word, i64 count, i64 begin) {
+    const i64 words = (count + LENT_BITS - 1) / LENT_BITS;
+    for (i64 turn = 0; turn < words; ++turn) {
+        const i64 at = (begin + turn) % words, left = count - at * LENT_BITS;
+        const u64 most = left < LENT_BITS ? ((u64)1 << left) - 1 : 0xffffffffull;
+        const u64 free = ~(u64)load_relaxed(lent, word + at) & most;
+        if (free == 0) continue;
+        const u64 bit = free & (~free + 1);
+        if ((u64)atomic_or(lent, word + at, (i64)bit) & bit) continue;
+        load_acquire(lent, word + at);  // who had it has read what was there
+        i64 number = at * LENT_BITS;
+        while (bit >> (number % LENT_BITS + 1)) ++number;
+        return number;
+    }
+    return -1;
+}
+
+// Where a part of buffer `number` begins that has `wanted` elements; negative if the launch ends.
+template <int N, int BUFFERS, class R, class L>
+DEVICE i64 borrow(Tile<N> t, const Run& run, R rooms, i64 classes, L lent,
+                  i64 (&borrowed)[BUFFERS], int number, i64 wanted) {
+    const i64 first = number * classes * ROOM_WORDS;
+    i64 kind = first;
+    while (kind < first + (classes - 1) * ROOM_WORDS && +rooms[kind + ROOM_LENGTH] < wanted)
+        kind += ROOM_WORDS;
+    const i64 word = rooms[kind + ROOM_WORD], count = rooms[kind + ROOM_COUNT];
+    i64 part = -1;
+    while (true) {
+        if (t.rank == 0) part = claim(lent, word, count, tile_of_grid<N>());
+        part = from_rank(t, part, 0);
+        if (part >= 0 || leaves(t, run)) break;
+        pause(SHORTEST_PAUSE);
+    }
+    if (part < 0) return -1;
+    sync(t);
+    borrowed[number] = word * LENT_BITS + part;
+    return rooms[kind + ROOM_BEGIN] + part * rooms[kind + ROOM_LENGTH];
+}
