@@ -27,7 +27,7 @@ KEY = 8  # bytes of a value or an offset, at the most
 SURELY = 1 << 24  # bytes for which any device has room
 # Of what a device has for a rule: the rest is for scratch, and for rows and groups if there are
 # any. Twice the room takes a quarter of the cells.
-SLICES, SLICES_ALONE = 0.6, 0.9
+SLICES, SLICES_ALONE = 0.6, 0.8
 
 
 Living = tuple[ReferenceType[Trie], ...]
