@@ -18,7 +18,7 @@ from gdatalog.engine import stratum
 from gdatalog.engine.sums import CountOverflow, _combined, _primes
 from gdatalog.parser import parse
 from gdatalog.plan.check import check_rule_plan
-from gdatalog.plan.nodes import RulePlan, Tally
+from gdatalog.plan.nodes import Branch, RulePlan, Tally
 from gdatalog.planner.quotients import _partitions
 from tests.draw_patterns import Pattern, drawn_pattern
 from tests.interpreted import interpreted
@@ -107,6 +107,15 @@ def drawn_count(number: int) -> tuple[str, Data]:
     body += random.sample(extras, random.choice([0, 0, 0, 1, 1, 2]))
     random.shuffle(body)
     key = random.choice(names)
+    if random.random() < 0.2:
+        groups = [
+            f"(L({key}, g) ; !L({key}, _))", f"(E({some[1]}, h) ; F({some[1]}, i), L(i, _))",
+            f"(L({key}, j) ; F({key}, j))", f"(F({key}, k), k < {some[0]} ; {key} < {some[1]})",
+        ]  # fmt: skip
+        body += random.sample(groups, random.choice([1, 2]))
+        outside = random.choice(["", "", f"L({key}, _), "])
+        head = f"n({key}, c)" if outside else "n(2 * c + 1)"
+        return f"{head} <- {outside}c = count : {{ {', '.join(body)} }}.", data
     head = random.choice(["n(count())", "n(count())", "n(2 * count() + 1)", f"n({key}, count())"])
     return f"{head} <- {', '.join(body)}.", data
 
@@ -288,3 +297,53 @@ def test_what_can_fail_is_not_rewritten(plans: list[RulePlan]) -> None:
     text = "n(count()) <- E(a, b), E(b, c), a != c, a / b = 0."
     agrees(text, {"E": (("int", "int"), [(1, 2), (2, 3), (3, 1)])}, {"n"})
     assert plans and not any(plan.terms for plan in plans)
+
+
+# ------------------------------------------------------------------------------ groups with `;`
+
+STARS = "c = count : { P(m), (L(m, x) ; !L(m, _)), (R(m, y) ; !R(m, _)), (L(m, z) ; R(m, u)) }"
+
+
+@pytest.mark.parametrize("strategy", ["auto", "lftj", "levelwise"])
+def test_groups_of_a_count_are_counted_for_each_binding(
+    strategy: str, plans: list[RulePlan]
+) -> None:
+    data: Data = {
+        "P": (("int",), [(m,) for m in range(6)]),
+        "L": (("int", "int"), [(m, x) for m in range(1, 5) for x in range(m)]),
+        "R": (("int", "int"), [(m, x) for m in range(3, 6) for x in range(m)]),
+    }
+    agrees(f"n(c) <- {STARS}.", data, {"n"})
+    (join,) = plans[-1].joins
+    branches = [step for step in join.steps if isinstance(step, Branch)]
+    assert [len(branch.alternatives) for branch in branches] == [2, 2, 2]
+    assert plans[-1].gathers and run(f"n(c) <- {STARS}.", data, {"n"}, strategy)
+
+
+def test_groups_that_bind_the_same_are_one_set() -> None:
+    data: Data = {
+        "P": (("int",), [(1,), (2,)]),
+        "L": (("int", "int"), [(1, 1), (1, 2)]),
+        "R": (("int", "int"), [(1, 2), (1, 3)]),
+    }
+    text = "n(c) <- c = count : { P(m), (L(m, x) ; R(m, x)) }."
+    agrees(text, data, {"n"})
+    assert run(text, data, {"n"}, "auto") == {"n": {(3,)}}
+
+
+@pytest.mark.parametrize("strategy", ["lftj", "levelwise"])
+def test_groups_beyond_64_bits(strategy: str) -> None:
+    groups = ", ".join(f"(E(c, x{at}) ; E(y{at}, c), E(c, z{at}))" for at in range(14))
+    body = f"E(c, w), {groups}"
+    both = [*STAR, *((b, a) for a, b in STAR)]
+    with gd.connect(device="cpu", threads=2) as db:
+        db["E"] = both
+        db._workspace.force(strategy=strategy)
+        with interpreted(), pytest.raises(gd.EvaluationError, match="64 bits"):
+            db.query(f"n(c) <- c = count : {{ {body} }}.").fetchall()
+
+
+def test_rules_of_one_relation_may_each_count() -> None:
+    data: Data = {"E": (("int", "int"), [(1, 2), (2, 3), (2, 4)])}
+    text = "n(c + 1) <- c = count : { E(x, y), E(y, z) }. n(c) <- c = sum y : { E(_, y) }. n(7)."
+    agrees(text, data, {"n"})

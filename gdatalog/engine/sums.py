@@ -25,7 +25,7 @@ from gdatalog.executors.lftj import GiveUp, scratch_length
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import Bag
 from gdatalog.plan.effects import all_steps, participants
-from gdatalog.plan.nodes import JoinPlan, Slot, Tally, Term, TrieRef
+from gdatalog.plan.nodes import Branch, JoinPlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.algebra import Algebra
 from gdatalog.records import dataclass, field, replace
@@ -308,8 +308,16 @@ class Sum:
         for table, tries in inner.items():  # in the order in which they are filled
             bits[table] = sum(bits.get(join.tries[at].relation, whole[at]) for at in tries)
         own = set().union(*inner.values())
-        return log2(join.orbit) + sum(
-            bits.get(ref.relation, whole[at]) for at, ref in enumerate(join.tries) if at not in own
+        branches = (step for step in all_steps(join.steps) if isinstance(step, Branch))
+        several = sum(log2(len(step.alternatives)) for step in branches)
+        return (
+            several
+            + log2(join.orbit)
+            + sum(
+                bits.get(ref.relation, whole[at])
+                for at, ref in enumerate(join.tries)
+                if at not in own
+            )
         )
 
     def _bits_of(self, ref: TrieRef) -> float:

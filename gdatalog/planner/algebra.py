@@ -21,6 +21,7 @@ from gdatalog.planner.elimination import Elimination, label_of
 from gdatalog.planner.items import (
     AtomItem,
     Conjunction,
+    EitherItem,
     Item,
     NotItem,
     TestItem,
@@ -103,7 +104,7 @@ def _walked(
 
 
 def _rewritable(items: Sequence[Item], sizes: Statistics) -> bool:
-    if not all(isinstance(item, AtomItem | TestItem | NotItem) for item in items):
+    if not all(isinstance(item, AtomItem | TestItem | NotItem | EitherItem) for item in items):
         return False
     if any(map(item_may_fail, items)):
         return False

@@ -39,6 +39,7 @@ from gdatalog.planner.components import Connected, check_depth, components, is_s
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
+    EitherItem,
     Equation,
     GenerateItem,
     Item,
@@ -320,7 +321,7 @@ class ConjunctionBuilder:
                     self._done(item, Filter(Apply("=", (item.left, item.right), "bool")))
                     return True
                 return not item.may_fail and self._assign(item, may_fail=False)
-            case NotItem():
+            case NotItem() | EitherItem():
                 if item.variables <= self.bound and not item_may_fail(item):
                     self._compute(item)
                     return True
@@ -478,11 +479,11 @@ class ConjunctionBuilder:
         return isinstance(item, NotItem) and item.variables <= self.bound
 
     def _compute(self, item: Item) -> None:
-        if isinstance(item, NotItem):
-            reads = item.variables
-            parts = item.alternatives
-            inner = tuple(self.plan.steps(p, reads, frozenset(), False, self.rows) for p in parts)
-            self._done(item, Branch("not exists", tuple(sorted(reads)), inner))
+        if isinstance(item, NotItem | EitherItem):
+            bag = isinstance(item, EitherItem)
+            parts, reads = item.alternatives, item.variables
+            inner = tuple(self.plan.steps(p, reads, frozenset(), bag, self.rows) for p in parts)
+            self._done(item, Branch("count" if bag else "not exists", tuple(sorted(reads)), inner))
             return
         assert isinstance(item, AggregateItem)
         name = item.slot.name

@@ -34,7 +34,7 @@ from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.components import components
 from gdatalog.planner.edges import operator, types_of
-from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, variables_of
+from gdatalog.planner.items import AtomItem, Conjunction, Item, NotItem, TestItem, variables_of
 from gdatalog.planner.orders import Orders
 from gdatalog.planner.places import Order
 from gdatalog.planner.quotients import Isomorphic
@@ -325,7 +325,7 @@ def label_of(items: Sequence[Item]) -> str:
         elif isinstance(item, TestItem):
             told.append(format_expr(item.test))
         else:
-            told.append("a negation")
+            told.append("a negation" if isinstance(item, NotItem) else "alternatives")
     return ", ".join(told)
 
 

@@ -167,6 +167,15 @@ class NotItem:
 
 
 @dataclass(frozen=True, slots=True)
+class EitherItem:
+    """Below a count: a binding counts once for each match of each alternative. No two of these
+    bind the same variables of their own, so that they have no match in common."""
+
+    alternatives: tuple[Conjunction, ...]
+    variables: frozenset[str]  # those from outside
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateItem:
     """A variable that holds an aggregate over the bindings of a group."""
 
@@ -197,7 +206,16 @@ class RestoreItem:
         return frozenset(self.ranks) | {value.name for value in self.values}
 
 
-Item = AtomItem | Equation | TestItem | GenerateItem | NotItem | AggregateItem | RestoreItem
+Item = (
+    AtomItem
+    | Equation
+    | TestItem
+    | GenerateItem
+    | NotItem
+    | EitherItem
+    | AggregateItem
+    | RestoreItem
+)
 Conjunction = tuple[Item, ...]
 
 
@@ -214,7 +232,7 @@ def item_may_fail(item: Item) -> bool:
     match item:
         case Equation() | GenerateItem():
             return item.may_fail
-        case NotItem():
+        case NotItem() | EitherItem():
             return any(item_may_fail(part) for inner in item.alternatives for part in inner)
         case AggregateItem():
             return item.kind in ("sum", "mean") or fails_inside(item)

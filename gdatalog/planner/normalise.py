@@ -2,6 +2,8 @@
 
 `;` is distributed over `,` comparisons are taken apart, negated
 tests become tests, aggregates and what can fail get variables of their own.
+
+Above 300 lines, for every literal and expression has its case here.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
     Conjunction,
+    EitherItem,
     Equation,
     GenerateItem,
     Item,
@@ -26,6 +29,7 @@ from gdatalog.planner.items import (
     Term,
     TestItem,
     either,
+    item_may_fail,
     variables_of,
 )
 from gdatalog.planner.walk import Node, contains_head_aggregate, variables, walk
@@ -230,8 +234,9 @@ class Normaliser:
         bindings = []
         targets: tuple[Term, ...] = ()
         outside, self.negative = self.negative, False
-        for parts in alternatives_of(expr.body):
-            items = [item for part in parts for item in self._literal(part)]
+        body, apart = self._set_apart(expr)
+        for parts in alternatives_of(body):
+            items = [*(item for part in parts for item in self._literal(part)), *apart]
             if not targets:
                 targets = tuple(self.head(target, items) for target in expr.targets)
             else:
@@ -254,6 +259,37 @@ class Normaliser:
             )
         )  # fmt: skip
         return slot
+
+    def _set_apart(self, expr: s.Aggregate) -> tuple[s.Literal, list[Item]]:
+        """What is aggregated, without the groups with `;` that are counted by themselves for each
+        binding of the rest; and these."""
+        body = expr.body
+        if expr.kind not in ("count", "sum", "mean") or not isinstance(body, s.And):
+            return body, []
+        groups = [item for item in body.items if isinstance(item, s.Or)]
+        rest = tuple(item for item in body.items if not isinstance(item, s.Or))
+        if not groups or not rest or any(len(alternatives_of(item)) > 1 for item in rest):
+            return body, []
+        bound = self._shared(expr) - frozenset(expr.exports)
+        bound |= {
+            arg.name
+            for item in rest
+            if isinstance(item, s.Atom)
+            for arg in item.args
+            if isinstance(arg, s.Var)
+        }
+        found: list[Item] = []
+        for group in groups:
+            shared, alternatives = self._shared(group), tuple(self.body(group))
+            own = {
+                frozenset(name for name in variables_of(items) - shared if name[0] != "~")
+                for items in alternatives
+            }
+            either = EitherItem(alternatives, shared)
+            if len(own) < len(alternatives) or not shared <= bound or item_may_fail(either):
+                return body, []
+            found.append(either)
+        return (s.And(rest) if len(rest) > 1 else rest[0]), found
 
     def type_of(self, name: str) -> TypeName:
         return self.types[name] if name in self.types else self.fresh[name]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.plan.nodes import Branch, Reduction, Slot
+from gdatalog.plan.nodes import Apply, Branch, Expr, Gather, Reduction, Slot, slots
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
+    Conjunction,
+    Equation,
     GenerateItem,
     Item,
     fails_inside,
@@ -65,6 +67,44 @@ def next_due(
         return None
     place, _, first = min(found, key=lambda each: each[:2])
     return first if place <= before else None
+
+
+def as_gather(
+    items: Sequence[Item], head: Sequence[Expr]
+) -> tuple[list[Conjunction], tuple[Gather, ...], tuple[Expr, ...]] | None:
+    """A body that is one count or sum, without anything outside, as if it stood in the head: its
+    alternatives, what is gathered of them, and the head; None for other bodies."""
+    whole = [item for item in items if isinstance(item, AggregateItem)]
+    if len(whole) != 1 or whole[0].kind not in ("count", "sum") or whole[0].reads:
+        return None
+    (item,) = whole
+    known: dict[str, Expr] = {item.slot.name: item.slot}
+    left = [each for each in items if each is not item]
+    while left:
+        found = [
+            (each, slot, value)
+            for each in left
+            if isinstance(each, Equation) and not each.may_fail
+            for slot, value in each.ways()
+            if slot.name not in known and slots(value) <= known.keys()
+        ]
+        if not found:
+            return None
+        each, slot, value = found[0]
+        known[slot.name] = with_values(value, known)
+        left.remove(each)
+    gather = Gather(item.kind, item.targets, item.slot.name, item.slot.type, item.span)
+    return list(item.alternatives), (gather,), tuple(with_values(term, known) for term in head)
+
+
+def with_values(expr: Expr, known: Mapping[str, Expr]) -> Expr:
+    """An expression with other expressions in place of variables."""
+    if isinstance(expr, Slot):
+        return known.get(expr.name, expr)
+    if isinstance(expr, Apply):
+        args = tuple(with_values(arg, known) for arg in expr.args)
+        return Apply(expr.function, args, expr.type, expr.span)
+    return expr
 
 
 def aggregate_branch(plan: PlanBuilder, item: AggregateItem, result: Slot, rows: float) -> Branch:

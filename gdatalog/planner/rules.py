@@ -31,6 +31,7 @@ from gdatalog.planner.items import (
 )
 from gdatalog.planner.normalise import Normaliser, count_variables
 from gdatalog.planner.orders import Orders
+from gdatalog.planner.reductions import as_gather
 from gdatalog.planner.scans import given_of, scan_of, scanning
 from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import one_of_each
@@ -86,12 +87,16 @@ def plan_rule(
     alternatives = normal.body(rule.body)
     head_items: list[Item] = []
     computed = _computed_per_group(rule)
-    head = tuple(
+    head: tuple[Expr, ...] = tuple(
         normal.expression(arg, head_items) if arg in computed else normal.head(arg, head_items)
         for arg in rule.head.args
     )
     gathers = tuple(normal.gathers)
     alternatives = [(*items, *head_items) for items in alternatives]
+    plain = first and not gathers and len(alternatives) == 1
+    closed = as_gather(alternatives[0], head) if plain else None
+    if closed is not None:
+        alternatives, gathers, head = closed
     followed: list[Given | None] = []
     if first:
         alternatives = [items for items in alternatives if not any(_deltas(items, recursive, old))]
