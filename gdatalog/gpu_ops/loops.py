@@ -189,9 +189,10 @@ def _parameter(kind: str, name: str, sized: frozenset[str], suffix: str = "") ->
 def _slice(name: str, kind: str, buffers: Sequence[str]) -> str:
     """A tile's own part of its scratch."""
     part = f"slice({name}_all, tile_of_grid<LANES>() * {name}_n, {name}_n)"
+    array = f"    Array<{kind}> {name}"
     if name in buffers:
-        return f"    const Array<{kind}> {name}_own = {part};\n    Array<{kind}> {name} = {name}_own;"
-    return f"    Array<{kind}> {name} = {part};"
+        return f"    const Array<{kind}> {name}_own = {part};\n{array} = {name}_own;"
+    return f"{array} = {part};"
 
 
 def _nothing_borrowed(buffers: Sequence[str]) -> list[str]:
