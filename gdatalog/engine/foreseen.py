@@ -12,6 +12,7 @@ from gdatalog.engine.device import HOST
 from gdatalog.engine.host_tries import (
     HostTries,
     known_of,
+    levels_of,
     room_for_slices,
     root_of,
     scheduled,
@@ -77,7 +78,8 @@ def foreseen(
             for number, (ref, term) in enumerate(zip(join.tries, roots(join), strict=True))
             if ref.columns
         ]
-        found = schedule(uses, sizes, orders(join), room, context.tuning.cell_bytes)
+        overhead = context.tuning.cell_bytes
+        found = schedule(uses, sizes, orders(join), room, overhead, levels_of(join))
         paged = _in_pages(join, relations, sum(bytes_of.values()), whole, room)
         if _by_pages(found, paged, context):
             pages = (pages or InPages()).with_join(paged.told)

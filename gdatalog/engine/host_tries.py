@@ -13,8 +13,8 @@ from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.sources import Sources
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.cells import needed, orders, roots
-from gdatalog.plan.nodes import Constant, Expr, JoinPlan, Parameter, RulePlan, Slot, TrieRef
-from gdatalog.plan.schedule import schedule
+from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Parameter, RulePlan, Slot, TrieRef
+from gdatalog.plan.schedule import Level, schedule
 from gdatalog.plan.slicing import Numbers, Schedule, Sizes, Slice, Turn, Use
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
@@ -139,7 +139,8 @@ def scheduled(
         if ref.columns:
             index = id(tries.of[ref])
             uses.append(Use(index, root_of(term, context), number in whole))
-    return _remembered(tries, uses, sizes, orders(join), room - labels, context.tuning.cell_bytes)
+    ordered, overhead = orders(join), context.tuning.cell_bytes
+    return _remembered(tries, uses, sizes, ordered, room - labels, overhead, levels_of(join))
 
 
 def _remembered(
@@ -149,22 +150,35 @@ def _remembered(
     ordered: frozenset[tuple[str, str, bool]],
     room: int,
     overhead: int,
+    levels: tuple[Level, ...],
 ) -> Schedule | str:
     """A schedule, found again for the same tries and as much room: the search for it takes
     longer than some joins."""
     used = [trie for trie in tries.by_index.values() if trie.levels]
     if not used or room <= 0:
-        return schedule(uses, sizes, ordered, room, overhead)
+        return schedule(uses, sizes, ordered, room, overhead, levels)
     known = _SCHEDULES.setdefault(used[0], {})
-    key = tuple(uses), ordered, room, overhead
+    key = tuple(uses), ordered, room, overhead, levels
     found = known.get(key)
     if found is not None and all(trie() is not None for trie in found[0]):
         return found[1]
     if len(known) >= MOST_KNOWN:
         known.clear()
-    result = schedule(uses, sizes, ordered, room, overhead)
+    result = schedule(uses, sizes, ordered, room, overhead, levels)
     known[key] = tuple(map(ReferenceType, used)), result
     return result
+
+
+def levels_of(join: JoinPlan) -> tuple[Level, ...]:
+    """What each level is expected to find, and which variables are bound below it."""
+    found: list[Level] = []
+    deeper: frozenset[str] = frozenset()
+    for step in reversed(join.steps):
+        if isinstance(step, Join):
+            if deeper:
+                found.append((step.estimate, deeper))
+            deeper |= {step.variable}
+    return tuple(found)
 
 
 def root_of(term: Expr | None, context: ExecutionContext) -> str | int | None:

@@ -235,8 +235,7 @@ class _Launch:
         }
         rooms, lent = self.scratch.rooms(loops.buffers)
         borrowing = [xp.asarray(rooms), None, len(self.scratch.classes)] if loops.buffers else []
-        held = sum(scratch[name].nbytes for name in self.rooms)
-        self.limits.charge("lists of tiles", held)
+        self.limits.charge("lists of tiles", sum(array.nbytes for array in scratch.values()))
         ends = xp.empty(1, dtype=xp.int64) if self.walks.ends is None else self.walks.ends
         block_rows, count = self._pool()
         most = tuning.most_rows // block_rows

@@ -167,7 +167,9 @@ def sliced(join: JoinPlan, labels: Sequence[str], variables: Collection[str]) ->
     }
     found = replace(join, tries=tries)
     found = replace(found, steps=_without_reuse(found.steps, Paths.of(found), {}))
-    return bounded(found, [name for name in variables if name not in free])
+    # A list of other tries goes beyond the slice: each value would be looked up there in vain.
+    beyond = {s.variable for s in found.steps if isinstance(s, Join) and not _at_roots(s)}
+    return bounded(found, [name for name in variables if name in beyond or name not in free])
 
 
 def _without_reuse(
@@ -244,11 +246,10 @@ def _tested(join: JoinPlan, tests: Mapping[str, Tests]) -> JoinPlan:
     """The join of the bindings whose variables pass tests by constants."""
     if not any(tests.values()):
         return join
-    reused = {
-        step.reuse.variable
-        for step in all_steps(join.steps)
-        if isinstance(step, Join) and step.reuse is not None
-    }
+    readers: dict[str, list[Join]] = {}  # of a level's list
+    for step in all_steps(join.steps):
+        if isinstance(step, Join) and step.reuse is not None:
+            readers.setdefault(step.reuse.variable, []).append(step)
     last = max((at for at, step in enumerate(join.steps) if isinstance(step, Join)), default=-1)
     steps: list[Step] = []
     for slot in () if join.given is None else join.given.slots:
@@ -257,12 +258,24 @@ def _tested(join: JoinPlan, tests: Mapping[str, Tests]) -> JoinPlan:
         own = tests.get(step.variable, ()) if isinstance(step, Join) else ()
         if not isinstance(step, Join) or not own:
             steps.append(step)
-        elif step.variable not in reused and (at == last or _at_roots(step)):
+        elif step.variable in readers:
+            cuts = [Cut(op, end) for op, end in own if _unread(step.variable, op, readers)]
+            steps.append(replace(step, cuts=(*step.cuts, *cuts)))
+            steps += _filters(step.variable, own)
+        elif at == last or _at_roots(step):
             steps.append(replace(step, cuts=(*step.cuts, *(Cut(op, end) for op, end in own))))
-        else:
-            # Of a list that others read as it is, or whose places are numbers of bits.
+        else:  # of a list whose places are numbers of bits, perhaps
             steps += [step, *_filters(step.variable, own)]
     return replace(join, steps=tuple(steps))
+
+
+def _unread(variable: str, op: str, readers: Mapping[str, Sequence[Join]]) -> bool:
+    """Whether nobody who starts from a variable's list wants what such a test of it leaves out:
+    all want values on the same side of the variable's own."""
+    return all(
+        any(cut.op[0] == op[0] and cut.bound == Slot(variable, reader.type) for cut in reader.cuts)
+        for reader in readers[variable]
+    )
 
 
 def _at_roots(step: Join) -> bool:

@@ -27,6 +27,12 @@ FEW_SHARES = (1, 2, 4, 8, 16, 32, 64)
 # What running one more cell costs, as bytes that could be copied meanwhile: 4 to 12 ms of an H200
 # (108 cells of triangles, 240 of K4), at 50 GB/s.
 OVERHEAD = 1 << 28
+# What it costs to find a binding again in another cell, likewise: 0.6 ns of an H100.
+FOUND_AGAIN = 32
+
+# So many bindings of a level, and the variables of deeper levels: the cells that tell these apart
+# all look through the same bindings.
+Level = tuple[float, frozenset[str]]
 
 
 def schedule(
@@ -35,13 +41,15 @@ def schedule(
     orders: Collection[tuple[str, str, bool]],
     room: int,
     overhead: int = OVERHEAD,
+    levels: Sequence[Level] = (),
 ) -> Schedule | str:
-    """The cells that move the fewest bytes over slices that fit into `room`, two cells' at a time.
+    """The cells that cost least, in bytes moved and in work done again, over slices that fit into
+    `room`, two cells' at a time.
 
     `orders`: (u, v, strict) where u < v, or u <= v, holds for the keys of all bindings. In words
     for a user, if there are no such cells.
     """
-    return _Planner(uses, sizes, orders, room, overhead).found()
+    return _Planner(uses, sizes, orders, room, overhead, levels).found()
 
 
 class _Planner:
@@ -52,9 +60,10 @@ class _Planner:
         orders: Collection[tuple[str, str, bool]],
         room: int,
         overhead: int,
+        levels: Sequence[Level],
     ) -> None:
         self.uses, self.sizes, self.orders = uses, sizes, orders
-        self.room, self.overhead = room, overhead
+        self.room, self.overhead, self.levels = room, overhead, levels
         # The indexes that each variable is the first column of.
         self.indexes: dict[str, list[Hashable]] = {}
         for use in uses:
@@ -90,7 +99,8 @@ class _Planner:
         for shares in product(choices, repeat=len(self.names)):
             cells = prod(shares)
             if cells <= MOST_CELLS and self._expected_held(shares) <= self.room:
-                every.append((self._expected(shares) + self.overhead * cells, shares))
+                cost = self._expected(shares) + self._again(shares) + self.overhead * cells
+                every.append((cost, shares))
         every.sort()
         for ahead in (True, False):
             for _, shares in islice(every, MOST_TRIED):
@@ -147,6 +157,12 @@ class _Planner:
             moved += times * self.whole[name]
             times *= share
         return moved
+
+    def _again(self, shares: Sequence[int]) -> float:
+        """What it costs to find bindings again for each range of deeper variables."""
+        of = dict(zip(self.names, shares, strict=True))
+        times = ((found, prod(of.get(name, 1) for name in deeper)) for found, deeper in self.levels)
+        return sum(FOUND_AGAIN * found * (many - 1) for found, many in times)
 
     # ---------------------------------------------------------------------------------- cells
 
