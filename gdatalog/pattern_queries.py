@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,3 +154,39 @@ class PatternQueries:
 
         db: Any = self
         return count_orbits(db, size, edges, timeout, on_progress)
+
+    def frequent(
+        self,
+        k_edges: int,
+        support: int,
+        *,
+        edges: str = "E",
+        labels: str | None = "L",
+        measure: Literal["mni", "instances"] = "mni",
+        directed: bool = False,
+        max_rows: int | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> pd.DataFrame:
+        """The patterns of up to so many edges that are frequent in a graph, with their labels.
+
+        `labels` names the relation of vertices and labels; None: vertices have none. The support
+        is what `measure` says. "mni": how many vertices stand in the position of the pattern that
+        has fewest. "instances": how often the pattern occurs, as `count` counts it.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> db["E"] = [(1, 2), (2, 3), (3, 4), (4, 5)]
+        >>> db["L"] = [(1, "x"), (2, "y"), (3, "x"), (4, "y"), (5, "x")]
+        >>> print(db.frequent(2, 2).drop(columns="pattern").to_string(index=False))
+         edges  support           drawing
+             1        2       (a:x)-(b:y)
+             2        2 (b:x)-(a:y)-(c:x)
+        """
+        from gdatalog.patterns.queries import frequent_patterns
+
+        db: Any = self
+        graph = edges, labels, directed
+        return frequent_patterns(
+            db, k_edges, support, measure, *graph, max_rows, timeout, on_progress
+        )

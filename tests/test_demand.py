@@ -468,6 +468,16 @@ def test_a_failure_may_be_avoided_and_is_never_added() -> None:
             db.query(text, {"x": 0})
 
 
+def test_views_that_share_views_are_looked_at_once() -> None:
+    """Each of 60 reads the one before it twice: there are 2^60 ways down to the first."""
+    views = [f"v{at + 1}(x, y) <- v{at}(x, y), v{at}(y, x)." for at in range(60)]
+    with database() as db:
+        db["v0"] = [(at, at) for at in range(200_000)]
+        db["s"] = [(at,) for at in range(0, 200_000, 2)]
+        text = "\n".join([*views, "?- s(x), v60(x, y)."])
+        assert len(db.query(text, timeout=60)) == 100_000
+
+
 def test_texts_are_rewritten_once() -> None:
     with database() as db:
         text = PATH + "?- path($start, y)."

@@ -12,6 +12,7 @@ edges, of networkx' graphs and of DotMotif's texts are the same kind of object.
 """
 
 from gdatalog.patterns.dotmotif import from_dotmotif
+from gdatalog.patterns.frequent import frequent_rules
 from gdatalog.patterns.pattern import (
     Pattern,
     biclique,
@@ -29,6 +30,7 @@ __all__ = [
     "biclique",
     "clique",
     "cycle",
+    "frequent_rules",
     "from_dotmotif",
     "from_edges",
     "from_networkx",

@@ -1,4 +1,4 @@
-"""Counts and occurrences of patterns in a relation of edges, as rules of a database."""
+"""Counts and occurrences of patterns, and frequent ones, as rules of a database."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.errors import EvaluationError, UsageError
-from gdatalog.patterns.pattern import Pattern
-from gdatalog.patterns.shapes import embeddings, spanning
+from gdatalog.patterns.drawing import drawn
+from gdatalog.patterns.frequent import NAMES, Measure, frequent_rules
+from gdatalog.patterns.growing import grown
+from gdatalog.patterns.pattern import MOST_VERTICES, Label, Pattern
+from gdatalog.patterns.shapes import Shape, embeddings, spanning
 from gdatalog.patterns.suites import GRAPHLETS, graphlets, named, suite
 from gdatalog.records import dataclass
 
@@ -127,6 +130,67 @@ def count_orbits(
 
     columns = {f"O{one.number}": found[one.number] for one in orbits}
     return pd.DataFrame({"vertex": table.index.to_numpy(), **columns})
+
+
+def frequent_patterns(
+    db: Database,
+    k_edges: int,
+    support: int,
+    measure: Measure,
+    edges: str,
+    labels: str | None,
+    directed: bool,
+    max_rows: int | None,
+    timeout: float | None,
+    on_progress: OnProgress | None,
+) -> pd.DataFrame:
+    """A row for each pattern of up to so many edges, those with fewer edges first."""
+    if not 1 <= k_edges < MOST_VERTICES:
+        raise UsageError(f"frequent patterns have 1 to {MOST_VERTICES - 1} edges, not {k_edges}")
+    if support < 1:
+        raise UsageError(f"the support is 1 at least, not {support}")
+    if measure not in ("mni", "instances"):
+        raise UsageError(f'the measure is "mni" or "instances", not {measure!r}')
+    if labels is not None:
+        _check_labels(db, edges, labels)
+    edge = _shaped(grown(1, directed)[0], (), directed)
+    (name,), rules = _edges_of(db, [edge], edges, labels or "")
+    head = _unused(db, "frequent", edges, labels or "")
+    rules.append(frequent_rules(k_edges, support, measure, name, labels, directed, head))
+    found = db.query("\n".join(rules), max_rows=max_rows, timeout=timeout, on_progress=on_progress)
+    shapes = [shape for size in range(1, k_edges + 1) for shape in grown(size, directed)]
+    groups = {at: shape.automorphisms() for at, shape in enumerate(shapes)}
+    rows = []
+    for at, *filled, count in found.fetchall():
+        told = tuple(filled[: shapes[at].size])
+        images = [tuple(told[place] for place in mapping) for mapping in groups[at]]
+        if told != min(images):
+            continue  # the same pattern with its vertices in another order
+        if measure == "instances":  # so far all embeddings
+            count //= images.count(told)
+        if count >= support:
+            pattern = _shaped(shapes[at], () if labels is None else told, directed)
+            rows.append((pattern, len(pattern.edges), count, drawn(pattern)))
+    rows.sort(key=lambda row: (row[1], -row[2], row[3]))
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=["pattern", "edges", "support", "drawing"])
+
+
+def _check_labels(db: Database, edges: str, labels: str) -> None:
+    vertices, given = (db[name]._relation.types for name in (edges, labels))
+    if len(given) != 2 or given[0] != vertices[0] or given[1] not in ("int", "symbol"):
+        raise UsageError(
+            f"{labels} is no relation of vertices and labels: its columns are {', '.join(given)}",
+            hint=f"a vertex ({vertices[0]}), and its label: an int or a symbol; labels=None: none",
+        )
+
+
+def _shaped(shape: Shape, labels: Sequence[Label], directed: bool) -> Pattern:
+    ends = sorted(shape.edges if directed else {(min(e), max(e)) for e in shape.edges})
+    edges = tuple((NAMES[u], NAMES[v]) for u, v in ends)
+    told = tuple(zip(NAMES, labels, strict=False))
+    return Pattern("pattern", edges, (), told, directed)
 
 
 @dataclass(frozen=True, slots=True)

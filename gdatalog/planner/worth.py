@@ -41,6 +41,7 @@ class Worth:
     world: World
     rules: dict[str, list[CheckedRule]] = field(default_factory=dict)
     home: dict[str, Stratum] = field(default_factory=dict)
+    domains: dict[tuple[str, int], float | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for stratum in self.checked.strata:
@@ -104,6 +105,8 @@ class Worth:
             return float(size.distinct(frozenset((column,))))
         if name not in self.rules or (name, column) in seen:
             return None
+        if (name, column) in self.domains:
+            return self.domains[name, column]
         seen = {*seen, (name, column)}
         most: float | None = None
         for rule in self.rules[name]:
@@ -111,6 +114,8 @@ class Worth:
             found = self._of(arg, literals(rule.body), seen)
             if found is not None:
                 most = max(most or 0.0, found)
+        if not self.home[name].recursive:  # else it depends on what is being looked at
+            self.domains[name, column] = most
         return most
 
     def _of(self, arg: Expr, body: Sequence[Literal], seen: Seen) -> float | None:

@@ -24,8 +24,7 @@ from gdatalog.engine.knobs import FORMS, STRATEGIES, Strategy, parse_seconds, pa
 from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError, meant
 from gdatalog.opening import connect
 from gdatalog.records import dataclass
-from gdatalog.shell.counting import Counting, asks_to_count
-from gdatalog.shell.counting import command as counting
+from gdatalog.shell.counting import PatternCommand, pattern_command
 from gdatalog.shell.editor.terminal import give_back
 from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.options import FORMATS, chosen
@@ -240,9 +239,10 @@ def run(args: Sequence[str] | None = None, begun: Begun | None = None) -> int:
         # Click reads the options, and is done before anything runs: it would take Ctrl-C and
         # broken pipes for its own. After --help and --version it gives no options.
         given = sys.argv[1:] if args is None else args
-        if asks_to_count(given):
-            asked = counting.main(given[1:], prog_name="gdatalog count", standalone_mode=False)
-            if isinstance(asked, Counting):
+        if about := pattern_command(given):
+            name = f"gdatalog {about.name}"
+            asked = about.main(given[1:], prog_name=name, standalone_mode=False)
+            if isinstance(asked, PatternCommand):
                 asked.run()
             sys.stdout.flush()
             return DONE

@@ -1,18 +1,22 @@
-"""The command `gdatalog count`: how often patterns occur in a file of edges."""
+"""The commands `gdatalog count` and `gdatalog frequent`: patterns in a file of edges."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import click
 
+from gdatalog.database import Database
 from gdatalog.engine.knobs import parse_seconds, parse_threads
 from gdatalog.opening import connect
 from gdatalog.records import dataclass
 from gdatalog.shell.messages import say
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.shell.stopping import heeding
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 HELP = """Count patterns in a file of edges, each occurrence once.
 
@@ -26,40 +30,89 @@ those of papers: house, q10, P1 to P7, G0 to G29, cuts5_1 to cuts7_11.
 """
 
 
-def asks_to_count(args: Sequence[str]) -> bool:
-    """Whether a command line is this command's: else `count` is the name of a file.
+FREQUENT = """Find the patterns that are frequent in a file of edges.
 
-    >>> asks_to_count(["count", "--pattern", "house", "graph.csv"]), asks_to_count(["count"])
-    (True, False)
+\b
+  gdatalog frequent --edges 3 --support 100 --labels labels.csv graph.csv
+  gdatalog frequent --edges 2 --support 5 --measure instances graph.csv
+
+\b
+A line for each: its support, a tab, how it looks. Labels are columns of
+vertices and labels. The support is how many vertices stand in the position
+that has fewest ("mni"), or how often the pattern occurs ("instances").
+"""
+
+_TELLING = {"count": "--pattern", "frequent": "--support"}
+
+
+def pattern_command(args: Sequence[str]) -> click.Command | None:
+    """The command that a command line asks for: else its first word is the name of a file.
+
+    >>> pattern_command(["count", "--pattern", "house", "graph.csv"]).name
+    'count'
+    >>> pattern_command(["count"]), pattern_command(["count.dl", "--pattern"])
+    (None, None)
     """
-    rest = args[1:]
-    told = any(arg.partition("=")[0] in ("--pattern", "--help", "-h") for arg in rest)
-    return args[:1] == ["count"] and told
+    telling = {_TELLING.get(args[0]), "--help", "-h"} if args and args[0] in _TELLING else set()
+    told = any(arg.partition("=")[0] in telling for arg in args[1:])
+    return {"count": count, "frequent": frequent}[args[0]] if told else None
 
 
-@click.command(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("file")
+_OPTIONS = (
+    click.argument("file"),
+    click.option("--labels", metavar="FILE", help="A file of vertices and their labels."),
+    click.option("--directed", is_flag=True, help="Edges go from the first column to the second."),
+    click.option("--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda, cuda:N."),
+    click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB."),
+    click.option("--timeout", metavar="SECONDS", help="How long it may take."),
+    click.option("-j", "threads", metavar="N", help="Threads; else one for each core."),
+)  # fmt: skip
+
+
+def _on_a_graph(command: F) -> F:
+    """Options of a command that reads a file of edges."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command("count", help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--pattern", "patterns", metavar="NAME", multiple=True, required=True,
               help="What to count; may be given several times.")  # fmt: skip
-@click.option("--labels", metavar="FILE", help="A file of vertices and their labels.")
 @click.option("--induced", is_flag=True, help="Only where no other edges are between them.")
-@click.option("--directed", is_flag=True, help="Edges go from their first column to the second.")
-@click.option("--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda, cuda:N.")
-@click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB.")
-@click.option("--timeout", metavar="SECONDS", help="How long it may take.")
-@click.option("-j", "threads", metavar="N", help="Threads; else one for each core.")
-def command(**given: object) -> Counting:
-    return Counting(**given)  # type: ignore[arg-type]
+@_on_a_graph
+def count(patterns: tuple[str, ...], induced: bool, **given: Any) -> PatternCommand:
+    def answer(db: Database, directed: bool, labels: str | None) -> Iterable[tuple[object, object]]:
+        from gdatalog.patterns import named
+
+        asked = [named(name) for name in patterns]
+        counts = db.count(asked, induced=induced, directed=directed)
+        return zip([pattern.name for pattern in asked], counts, strict=True)
+
+    return PatternCommand("count", answer, **given)
+
+
+@click.command("frequent", help=FREQUENT, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--edges", type=int, required=True, help="Patterns have so many edges at the most.")
+@click.option("--support", type=int, required=True, help="What is frequent.")
+@click.option("--measure", type=click.Choice(["mni", "instances"]), default="mni")
+@_on_a_graph
+def frequent(edges: int, support: int, measure: Any, **given: Any) -> PatternCommand:
+    def answer(db: Database, directed: bool, labels: str | None) -> Iterable[tuple[object, object]]:
+        table = db.frequent(edges, support, measure=measure, labels=labels, directed=directed)
+        return zip(table["support"], table["drawing"], strict=True)
+
+    return PatternCommand("frequent", answer, **given)
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class PatternCommand:
     """What the command line says."""
 
+    name: str
+    answer: Callable[[Database, bool, str | None], Iterable[tuple[object, object]]]
     file: str
-    patterns: tuple[str, ...]
     labels: str | None
-    induced: bool
     directed: bool
     device: str
     memory_limit: str | None
@@ -67,10 +120,7 @@ class Counting:
     threads: str | None
 
     def run(self) -> None:
-        """Prints a line for each pattern: its name, a tab, how often it occurs."""
-        from gdatalog.patterns import named
-
-        patterns = [named(name) for name in self.patterns]
+        """Prints a line for each pattern: two columns, with a tab between them."""
         db = connect(
             device=self.device,
             memory_limit=self.memory_limit,
@@ -79,10 +129,10 @@ class Counting:
         )
         db._workspace.on_caution = lambda caution: say(caution.format())
         watch = db._workspace.watch
-        with db, heeding(watch), ProgressLine(sys.stderr, watch)("count"):
+        with db, heeding(watch), ProgressLine(sys.stderr, watch)(self.name):
             db.load("E", self.file)
             if self.labels is not None:
                 db.load("L", self.labels)
-            counts = db.count(patterns, induced=self.induced, directed=self.directed)
-        for pattern, count in zip(patterns, counts, strict=True):
-            print(f"{pattern.name}\t{count}")
+            rows = self.answer(db, self.directed, None if self.labels is None else "L")
+        for row in rows:
+            print(*row, sep="\t")
