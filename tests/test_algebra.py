@@ -116,7 +116,14 @@ def drawn_count(number: int) -> tuple[str, Data]:
         outside = random.choice(["", "", f"L({key}, _), "])
         head = f"n({key}, c)" if outside else "n(2 * c + 1)"
         return f"{head} <- {outside}c = count : {{ {', '.join(body)} }}.", data
-    head = random.choice(["n(count())", "n(count())", "n(2 * count() + 1)", f"n({key}, count())"])
+    x, y = random.sample(names, 2)
+    heads = [
+        "n(count())", "n(count())", "n(2 * count() + 1)", f"n({key}, count())",
+        f"n({x}, {y}, count())", f"n({y}, {x}, {key}, count())", f"n(sum({x}))",
+        f"n({key}, sum({x} - 2 * {y}))", f"n({x}, sum({x}), count(), sum({y}))",
+        f"n({x} + {y}, sum({key}))",
+    ]  # fmt: skip
+    head = random.choice(heads)
     return f"{head} <- {', '.join(body)}.", data
 
 
@@ -161,10 +168,12 @@ def test_drawn_patterns(pattern: Pattern) -> None:
 
 def test_drawn_counts_are_sums(plans: list[RulePlan]) -> None:
     """Of what is drawn enough goes through every rewriting."""
-    for number in range(40):
+    for number in range(80):
         run(*drawn_count(number), {"n"}, "auto")
     sums = [plan for plan in plans if plan.terms]
-    assert len(sums) >= 20
+    assert len(sums) >= 30
+    assert sum(len(plan.keys) > 1 for plan in sums) >= 5
+    assert sum(any(gather.kind == "sum" for gather in plan.gathers) for plan in sums) >= 5
     assert sum(any(term.table for term in plan.terms) for plan in sums) >= 5
     steps = [[step for join in plan.joins for step in join.steps] for plan in sums]
     assert sum(any(isinstance(step, Tally) for step in every) for every in steps) >= 5
@@ -267,6 +276,29 @@ def test_counts_by_a_key() -> None:
         names = sorted(set(body) & set("abcdx"))
         text = f"f(a, count()) <- {body}, distinct({', '.join(names)})."
         agrees(text, {"E": (("int", "int"), both)}, {"f"})
+
+
+@pytest.mark.parametrize("strategy", ["lftj", "levelwise"])
+def test_sums_that_leave_64_bits_are_errors(strategy: str) -> None:
+    most = (1 << 63) - 1
+    text = "n(a, sum(w)) <- E(a, b), E(b, c), a != c, W(c, w)."
+    for last, fits in ((most - 2, True), (most - 1, False)):
+        with gd.connect(device="cpu", threads=2) as db:
+            db["E"] = [(1, 2), (2, 1), (2, 3), (2, 4)]
+            db["W"] = [(1, 5), (3, 2), (4, last)]
+            db._workspace.force(algebra="always", strategy=strategy)
+            with interpreted():
+                if fits:
+                    assert sorted(db.query(text).fetchall()) == [(1, most)]
+                else:
+                    with pytest.raises(gd.EvaluationError, match="64 bits|overflow|fit"):
+                        db.query(text).fetchall()
+
+
+def test_groups_whose_terms_cancel_are_not_there() -> None:
+    data: Data = {"E": (("int", "int"), [(1, 2), (2, 1), (2, 2)]), "W": (("int", "int"), [(1, 0)])}
+    for head in ("n(a, c, count())", "n(a, sum(c))", "n(sum(c))", "n(a, sum(w), count())"):
+        agrees(f"{head} <- E(a, b), E(b, c), a != c, b != a, W(c, w).", data, {"n"})
 
 
 def test_explain_shows_a_sum_of_terms() -> None:

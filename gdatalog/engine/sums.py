@@ -25,7 +25,7 @@ from gdatalog.executors.lftj import GiveUp, scratch_length
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import Bag
 from gdatalog.plan.effects import all_steps, participants
-from gdatalog.plan.nodes import Branch, JoinPlan, Slot, Tally, Term, TrieRef
+from gdatalog.plan.nodes import Branch, Gather, JoinPlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.algebra import Algebra
 from gdatalog.records import dataclass, field, replace
@@ -37,6 +37,7 @@ from gdatalog.storage.trie import Trie, TrieLevel
 if TYPE_CHECKING:
     from gdatalog.engine.run import Run
 
+COUNT = (Gather("count", (), "~count", "int"),)
 MOST = (1 << 63) - 1
 EXACT = 2.0**62
 FIRST_PRIME = (1 << 31) - 1  # products of two remainders have 62 bits
@@ -88,13 +89,16 @@ class Sum:
         run, plan = self.run, self.plan
         gathering = Gathering(plan.gathers, run.ops, run.scope, run.limits, level=0)
         total: int | None = 0
+        grouped = False
         try:
             with run.limits.account.restoring(MemoryError, Unsuited):
-                if plan.keys:
-                    gathering.add_partials(*self._by_key())
+                if plan.keys or len(plan.gathers) > 1 or plan.gathers[0].kind != "count":
+                    grouped = True
+                    self._by_group(gathering)
                 else:
                     total = self.total()
         except (MemoryError, Unsuited):
+            grouped = False
             if plan.otherwise is None:
                 raise
             total = None
@@ -105,7 +109,7 @@ class Sum:
             found = replace(run, plan=plan.otherwise, report=None).rows(None)
             assert isinstance(found, tuple)
             return found
-        if plan.keys:
+        if grouped:
             return rows_of_groups(plan, gathering, run.ops, run.scope)
         if not -(1 << 63) <= total < 1 << 63:
             raise CountOverflow(total, plan.gathers[0].span)
@@ -131,26 +135,37 @@ class Sum:
             total += self._wide(wide)
         return total
 
-    def _by_key(self) -> tuple[Columns, list[Array]]:
-        """The values of the key that have a match, and the count of each."""
+    def _by_group(self, gathering: Gathering) -> None:
+        """What there is of each group that has a match."""
+        plan, run = self.plan, self.run
         exact = _Pass(None)
-        keys: list[Array] = []
-        counts: list[Array] = []
-        most = 0.0
-        for number, term in enumerate(self.plan.terms):
+        width = len(plan.keys)
+        signed: list[Columns] = []
+        for number, term in enumerate(plan.terms):
             if term.table:
                 exact.tables[term.table] = self._table(number, term, exact)
                 continue
-            found = self._gathered(number, self.plan.keys, exact)
-            most += 0 if found is None else abs(term.coefficient) * float(found[1].max(initial=0))
-            if found is None or most > EXACT:
-                raise Unsuited("counts of a group leave 64 bits")
-            keys.append(found[0][0])
-            counts.append(term.coefficient * found[1])
-        values, places = np.unique(np.concatenate(keys), return_inverse=True)
-        totals = np.zeros(len(values), dtype=np.int64)
-        np.add.at(totals, places.reshape(-1), np.concatenate(counts))
-        return (values[totals > 0],), [totals[totals > 0]]
+            found = self._partials(number, plan.keys, plan.gathers, exact)
+            blocks = () if found is None else found[0]
+            most = max((_most(part) for block in blocks for part in block[width:]), default=0.0)
+            if found is None or most * abs(term.coefficient) >= EXACT:
+                raise Unsuited("numbers of a group leave 64 bits")
+            for block in blocks:
+                signed.append(
+                    (*block[:width], *(term.coefficient * part for part in block[width:]))
+                )
+        whole = Gathering(plan.gathers, run.ops, run.scope, run.limits)
+        for block in signed:
+            whole.add_partials(block[:width], block[width:])
+        try:
+            merged = whole.merged()
+        except EvaluationError:
+            raise Unsuited("numbers of a group leave 64 bits") from None
+        whole.give_back()
+        if merged:  # the last column is how many matches there are, of a sum, too
+            rows = [column[merged[-1] > 0] for column in merged]
+            if len(rows[-1]):
+                gathering.add_partials(tuple(rows[:width]), rows[width:])
 
     def _wide(self, terms: Mapping[int, int]) -> int:
         """What terms come to that leave 64 bits: by their remainders modulo some primes."""
@@ -210,62 +225,67 @@ class Sum:
         self, number: int, keys: tuple[Slot, ...], own: _Pass
     ) -> tuple[Columns, Array] | None:
         """The groups of a join and their counts; None where a number leaves 64 bits."""
+        found = self._partials(number, keys, COUNT, own)
+        if found is None:
+            return None
+        blocks, times = found
+        if not keys:  # each worker's count, which need not fit together
+            every = [int(count) * times for block in blocks for count in block[-1]]
+            return (), np.array(every, dtype=object)
+        once = _once_each(blocks, self.run.limits)
+        if once is not None:
+            return once
+        gathering = Gathering(COUNT, self.run.ops, self.run.scope, self.run.limits)
+        for block in blocks:
+            gathering.add_partials(block[: len(keys)], list(block[len(keys) :]))
+        try:
+            groups, (counts,) = gathering.finish()
+        except EvaluationError:
+            return None
+        empty = np.zeros(0, dtype=np.int64)
+        return (groups, counts) if groups else ((empty,), empty)
+
+    def _partials(
+        self, number: int, keys: tuple[Slot, ...], gathers: tuple[Gather, ...], own: _Pass
+    ) -> tuple[list[Columns], int] | None:
+        """Blocks of groups and what is gathered of them in part, and how many times each counts;
+        None where a number leaves 64 bits."""
         join, run = self.plan.joins[number], self._reading(number, keys, own)
         if any(own.tables.get(ref.relation, self) is None for ref in join.tries):
             return None
-        gathering = Gathering(self.plan.gathers, run.ops, run.scope, run.limits)
-        once: tuple[Columns, Array] | None = None
         modular = own.modulus is not None
-        form = replace(form_of_bag(keys, self.plan.gathers), modular=modular)
+        form = replace(form_of_bag(keys, gathers), modular=modular)
         moduli = {"moduli": np.array([own.modulus], dtype=np.int64)} if modular else {}
         nest = Nest(join, form, run.sources, run.context, moduli, run.report is not None)
         tallies = any(isinstance(step, Tally) for step in join.steps)
-        left, times = False, 1
+        found: tuple[list[Columns], int] | None = None
+
+        def breadth_first(allowed: int | None, shared: Shared | None) -> None:
+            nonlocal found
+            if tallies:
+                raise Unsuited
+            gathering = Gathering(gathers, run.ops, run.scope, run.limits)
+            try:
+                run._levelwise(join, Bag(keys, gathering), allowed, shared)
+                merged = gathering.merged()
+            except EvaluationError:
+                return
+            found = ([merged] if merged else []), 1
+
+        def depth_first() -> None:
+            nonlocal found
+            try:
+                found = nest.run(self.plan.relation), join.orbit
+            except GiveUp as reason:
+                if str(reason):
+                    raise
+
         with run.limits.account.working("tables of counts", self._room(nest) if tallies else 0):
-
-            def breadth_first(allowed: int | None, shared: Shared | None) -> None:
-                nonlocal gathering, left
-                if tallies:
-                    raise Unsuited
-                into = gathering if allowed is None else gathering.copy()
-                try:
-                    run._levelwise(join, Bag(keys, into), allowed, shared)
-                    into.finish()
-                except EvaluationError:
-                    left = True
-                gathering = into
-
-            def depth_first() -> None:
-                nonlocal left, times, once
-                times = join.orbit
-                try:
-                    blocks = nest.run(self.plan.relation)
-                except GiveUp as reason:
-                    if str(reason):
-                        raise
-                    left = True
-                    return
-                once = _once_each(blocks, run.limits) if len(keys) == 1 else None
-                for block in blocks if once is None else ():
-                    gathering.add_partials(block[: len(keys)], list(block[len(keys) :]))
-
             if modular:
                 depth_first()
             else:
                 run._run(number, nest, breadth_first, depth_first)
-        if left:
-            return None
-        if once is not None:
-            return once
-        if not keys:  # each worker's count, which need not fit together
-            every = [int(count) * times for block in gathering.blocks for count in block[-1]]
-            return (), np.array(every, dtype=object)
-        try:
-            groups, (found,) = gathering.finish()
-        except EvaluationError:
-            return None
-        empty = np.zeros(0, dtype=np.int64)
-        return (groups, found) if groups else ((empty,), empty)
+        return found
 
     def _room(self, nest: Nest) -> int:
         """The bytes of the tables that loops keep."""
@@ -337,6 +357,11 @@ def _once_each(blocks: Sequence[tuple[Array, ...]], limits: Limits) -> tuple[Col
             order = np.argsort(keys, kind="stable")  # of few ascending stretches
             keys, counts = keys[order], counts[order]
     return ((keys,), counts) if _ascends(keys) else None
+
+
+def _most(numbers: Array) -> float:
+    """The greatest, or what is as far from 0."""
+    return max(float(numbers.max(initial=0)), -float(numbers.min(initial=0)))
 
 
 def _ascends(keys: Array) -> bool:

@@ -352,6 +352,11 @@ class Gathering:
                 at += self._parts(spec)
             self.blocks = [(*(key[first] for key in keys), *out)]
 
+    def merged(self) -> Columns:
+        """The keys of all groups and their partial columns."""
+        self._merge()
+        return self.blocks[0] if self.blocks else ()
+
     @property
     def groups(self) -> int:
         """How many groups there are, or partial ones."""

@@ -1,11 +1,12 @@
 """Counts by algebra: a rule that counts all bindings of a body, as a signed sum of simpler counts.
+Sums of ints, and counts for each value of some variables, are signed sums in the same way.
 
 The tests `x != y` of the body go by inversion over partitions, negated atoms as differences
 (`quotients.py`); each term is counted by variable elimination (`elimination.py`). It is done where
 it is expected to cost less than to enumerate the bindings.
 
-Sound for a count of all bindings only: the terms range over the distinct bindings of all variables.
-A body that has anything but atoms, tests and negated atoms is not rewritten, nor one that can fail.
+Sound for counts and sums over all bindings only: the terms range over the distinct bindings of all variables.
+A body that generates values or has aggregates is not rewritten, nor one that can fail.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gdatalog.planner.items import (
     AtomItem,
     Conjunction,
     EitherItem,
+    Equation,
     Item,
     NotItem,
     TestItem,
@@ -38,6 +40,7 @@ from gdatalog.records import replace
 
 Algebra = Literal["auto", "always", "never", "plain", "always plain"]
 MOST_NEGATED = 4
+_COUNTED = AtomItem | TestItem | NotItem | EitherItem | Equation
 
 
 def signed_sum(
@@ -49,13 +52,15 @@ def signed_sum(
     tuning: Tuning,
     algebra: Algebra,
     keys: tuple[str, ...] = (),
+    targets: tuple[str, ...] = (),
 ) -> tuple[tuple[JoinPlan, ...], tuple[Term, ...]] | None:
     """The joins of a signed sum, and what each is for; None where `enumerated` is better.
 
     `algebra`: "auto" by cost, "always" where it can be done, "never"; "plain" and "always plain"
-    are the same without tables that loops keep. `keys`: the variables whose values are counted each
-    by itself: none, or one.
+    are the same without tables that loops keep. `keys`: the variables whose values are counted
+    each by itself. `targets`: those whose values are added up, where it is a sum.
     """
+    live = tuple(dict.fromkeys((*keys, *targets)))
     forced = algebra.startswith("always")
     if algebra == "never" or not _rewritable(items, sizes):
         return None
@@ -65,14 +70,14 @@ def signed_sum(
     if many and len(variables_of(items)) >= tuning.algebra_walks:
         # Formulas know nothing of how neighbours are joined to each other.
         tuning = replace(tuning, walked_from=0)
-        enough = max(enough, _walked(items, sizes, params, orders, tuning, keys))
+        enough = max(enough, _walked(items, sizes, params, orders, tuning, live))
     if not forced and enough < tuning.algebra_from:
         return None
     best: Elimination | None = None
-    for terms in _sums(items, sizes, keys):
-        found = Elimination(sizes, params, orders, tuning, not algebra.endswith("plain"), keys)
+    for terms in _sums(items, sizes, live):
+        found = Elimination(sizes, params, orders, tuning, not algebra.endswith("plain"), live)
         least = enough if best is None else best.cost
-        merged = found.isomorphic.merged(terms, keys)
+        merged = found.isomorphic.merged(terms, live)
         for coefficient, term in merged:
             found.term(coefficient, term, label_of(term))
             found.cost += tuning.algebra_term
@@ -94,17 +99,17 @@ def _walked(
     params: Params | None,
     orders: Orders,
     tuning: Tuning,
-    keys: tuple[str, ...],
+    live: tuple[str, ...],
 ) -> float:
     """The work of enumeration, as walks along lists estimate it."""
-    body = items if keys else one_of_each(items, sizes, tuning)[0]
+    body = items if live else one_of_each(items, sizes, tuning)[0]
     builder = PlanBuilder(sizes, (), False, params, orders, tuning)
-    steps = builder.whole(body, frozenset(keys), True, frozenset(), 1.0)
+    steps = builder.whole(body, frozenset(live), True, frozenset(), 1.0)
     return work_of(JoinPlan(builder.tries(), steps, (), True), sizes)
 
 
 def _rewritable(items: Sequence[Item], sizes: Statistics) -> bool:
-    if not all(isinstance(item, AtomItem | TestItem | NotItem | EitherItem) for item in items):
+    if not all(isinstance(item, _COUNTED) for item in items):
         return False
     if any(map(item_may_fail, items)):
         return False
@@ -113,15 +118,15 @@ def _rewritable(items: Sequence[Item], sizes: Statistics) -> bool:
     return full and not any(sizes(atom.relation, atom.version).assumed for atom in atoms)
 
 
-def _sums(items: Conjunction, sizes: Statistics, keys: tuple[str, ...]) -> Iterator[list[Signed]]:
+def _sums(items: Conjunction, sizes: Statistics, live: tuple[str, ...]) -> Iterator[list[Signed]]:
     """The signed sums that a count can be: with negated atoms as they are or as differences, and
     with one solution of each orbit or with all."""
     for expanded in _expansions(items):
         bodies: list[Signed] = [(1, items)]
-        if not expanded and not keys:
+        if not expanded and not live:
             bodies += [(orbit, body) for body, orbit in partly_restricted(items, sizes)]
         for orbit, body in bodies:
-            terms = _terms(body, expanded, sizes, keys)
+            terms = _terms(body, expanded, sizes, live)
             if terms is not None:
                 yield [(orbit * coefficient, term) for coefficient, term in terms]
 
@@ -135,11 +140,11 @@ def _expansions(items: Sequence[Item]) -> list[Collection[Item]]:
 
 
 def _terms(
-    items: Conjunction, expanded: Collection[Item], sizes: Statistics, keys: tuple[str, ...]
+    items: Conjunction, expanded: Collection[Item], sizes: Statistics, live: tuple[str, ...]
 ) -> list[Signed] | None:
     terms: list[Signed] = []
     for sign, body in differences(items, expanded):
-        found = quotients(body, sizes, *keys)
+        found = quotients(body, sizes, live)
         if found is None:
             return None
         terms += [(sign * coefficient, quotient) for coefficient, quotient in found]

@@ -50,15 +50,15 @@ MOST_CORE = 8  # variables of a cyclic part of which outer loops are looked for
 
 @dataclass(slots=True)
 class Elimination:
-    """The joins of one signed sum. `tally`: loops may keep tables. `keys`: the variables whose
-    values each have a sum of their own, one at the most."""
+    """The joins of one signed sum. `tally`: loops may keep tables. `live`: the variables that
+    all terms bind: keys, whose values each have a sum of their own, and what is added up."""
 
     base: Statistics
     params: Params | None
     orders: Orders
     tuning: Tuning
     tally: bool
-    keys: tuple[str, ...] = ()
+    live: tuple[str, ...] = ()
     tables: dict[str, Assumed] = field(default_factory=dict)
     shapes: dict[Hashable, int] = field(default_factory=dict)
     joins: list[JoinPlan] = field(default_factory=list)
@@ -76,10 +76,8 @@ class Elimination:
 
     def term(self, coefficient: int, items: Conjunction, label: str) -> None:
         """Adds a term of the sum, behind the tables that it reads."""
-        types = types_of(items)
         items = self._without_hanging(items)
-        key = next((Slot(name, types[name]) for name in self.keys), None)
-        self._add(self._cheapest(items), Term(label, coefficient, key=key))
+        self._add(self._cheapest(items), Term(label, coefficient))
 
     def _add(self, join: JoinPlan, term: Term) -> None:
         self.cost += work_of(join, self.sizes)
@@ -95,7 +93,7 @@ class Elimination:
     def _without_hanging(self, items: Conjunction) -> Conjunction:
         """The items with each part that hangs at one variable replaced by its table."""
         while True:
-            found = _hanging(items, frozenset(self.keys))
+            found = _hanging(items, frozenset(self.live))
             if found is None:
                 return items
             name, part = found
@@ -169,8 +167,8 @@ class Elimination:
 
     def _cheapest(self, items: Conjunction) -> JoinPlan:
         """The join of what has no hanging parts any more."""
-        if self.keys:
-            return self._keyed(items)
+        if self.live:
+            return self._by_value(items)
         restricted, orbit = one_of_each(items, self.sizes, self.tuning)
         builder = self._builder()
         steps = builder.whole(restricted, frozenset(), True, frozenset(), 1.0)
@@ -188,15 +186,18 @@ class Elimination:
                     best, least = replace(found, orbit=times), work
         return best
 
-    def _keyed(self, items: Conjunction) -> JoinPlan:
-        """The same for each value of the key, which is bound first."""
-        (key,) = self.keys
-        best = self._plan(items, self.keys, frozenset(self.keys), self._values(key, items))
-        connected = self.tally and len(components(items, ())) == 1
-        found = self._tallied(items, self.keys) if connected else None
-        if found is None or work_of(best, self.sizes) <= work_of(found, self.sizes):
-            return best
-        return found
+    def _by_value(self, items: Conjunction) -> JoinPlan:
+        """The same for values of live variables. One alone may be bound first."""
+        builder = self._builder()
+        steps = builder.whole(items, frozenset(self.live), True, frozenset(), 1.0)
+        found = [JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)]
+        if len(self.live) == 1 and self.live[0] in types_of(items):
+            values = self._values(self.live[0], items)
+            found.append(self._plan(items, self.live, frozenset(self.live), values))
+            connected = self.tally and len(components(items, ())) == 1
+            tallied = self._tallied(items, self.live) if connected else None
+            found += [] if tallied is None else [tallied]
+        return min(found, key=lambda join: work_of(join, self.sizes))
 
     def _tallied(self, items: Conjunction, first: tuple[str, ...]) -> JoinPlan | None:
         """The join below an outer loop over some variables; None if no table helps."""
@@ -237,7 +238,7 @@ class Elimination:
                     size = self.tables[made.table]
                     whole = prod(size.each or ())
                     self.tables[made.table] = replace(size, rows=whole)
-            plan = self._plan(rest, first, frozenset(self.keys), rows, messages)
+            plan = self._plan(rest, first, frozenset(self.live), rows, messages)
         finally:
             self.tables = known | {
                 table: size for table, size in self.tables.items() if table in keys.values()

@@ -10,18 +10,20 @@ A negated atom is a difference in the same way: all bindings less those where th
 
 Quotients that are isomorphic are one term. An isomorphism keeps relations, directions, constants
 and tests: it renames variables.
+
+Above 300 lines, for the terms of a sum are made and merged here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from gdatalog.plan.nodes import Apply, Slot
 from gdatalog.planner.automorphisms import Literal, literals_of
 from gdatalog.planner.edges import edge_of, ends, operator
-from gdatalog.planner.items import AtomItem, Conjunction, Item, NotItem, TestItem
+from gdatalog.planner.items import AtomItem, Conjunction, Equation, Item, NotItem, TestItem
 from gdatalog.planner.sizes import Statistics
 from gdatalog.planner.symmetry import without_implied
 from gdatalog.records import dataclass, fields, is_dataclass, replace
@@ -74,24 +76,33 @@ def is_difference(item: Item) -> bool:
     return len(inner) == 1 and isinstance(inner[0], AtomItem)
 
 
-def quotients(items: Sequence[Item], sizes: Statistics, key: str = "") -> list[Signed] | None:
-    """The signed sum without any `!=` of two variables; None if there are too many variables. In
-    all terms there is the variable `key`, if it is one."""
+def quotients(
+    items: Sequence[Item], sizes: Statistics, kept: Collection[str] = ()
+) -> list[Signed] | None:
+    """The signed sum without any `!=` of two variables; None if there are too many variables. All
+    terms bind the variables that are `kept`."""
     items = without_implied(tuple(dict.fromkeys(items)), sizes)
     tests = {frozenset(ends(item)) for item in items if _unequal(item)}
     rest = tuple(item for item in items if not _unequal(item))
-    tested = sorted(frozenset().union(*tests), key=lambda name: (name != key, name))
+    tested = sorted(frozenset().union(*tests), key=lambda name: (name not in kept, name))
     if len(tested) > MOST_TESTED:
         return None
     apart = _kept_apart(rest, tested, sizes)
+    slots = {slot.name: slot for test in filter(_unequal, items) for slot in _sides(test)}
     found: list[Signed] = []
     for number, (coefficient, names) in enumerate(_partitions(tested, tests, apart)):
         if number == MOST_QUOTIENTS:
             return None
         quotient = _merged(rest, names, sizes)
         if quotient is not None:
-            found.append((coefficient, quotient))
+            equal = [Equation(slots[a], slots[b]) for a, b in names.items() if a in kept]
+            found.append((coefficient, (*quotient, *equal)))
     return found
+
+
+def _sides(item: Item) -> list[Slot]:
+    assert isinstance(item, TestItem) and isinstance(item.test, Apply)
+    return [arg for arg in item.test.args if isinstance(arg, Slot)]
 
 
 def _unequal(item: Item) -> bool:

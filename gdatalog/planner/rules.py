@@ -1,4 +1,7 @@
-"""From a checked rule to its plan: one join for each alternative, then aggregates and the head."""
+"""From a checked rule to its plan: one join for each alternative, then aggregates and the head.
+
+Above 300 lines, for what an aggregate asks of alternatives is decided where they are planned.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from gdatalog.parser.syntax import Chain, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
 from gdatalog.plan.nodes import (
     Expr,
+    Gather,
     Given,
     JoinPlan,
     Restore,
@@ -139,10 +143,10 @@ def plan_rule(
                 items, orbit = one_of_each(items, sizes, tuning)
             join = plan_join(items, (), live, bag, given=given)
             plans = [replace(join, orbit=orbit)]
-            alone = len(groups) == 1 and given is None and len(keys) < 2 and len(gathers) == 1
-            if alone and gathers[0].kind == "count" and algebra != "never":
+            alone = len(groups) == 1 and given is None and all(map(_adds_up, gathers))
+            if alone and algebra != "never":
                 args = alternatives[0], join, sizes, params, orders or Orders(), tuning, algebra
-                found = signed_sum(*args, tuple(key.name for key in keys))
+                found = signed_sum(*args, tuple(key.name for key in keys), tuple(targets))
                 if found is not None:
                     counted = head, keys, gathers, ((0,),), ((),)
                     otherwise = RulePlan(rule.head.name, (plans[0],), *counted, span=rule.span)
@@ -171,6 +175,11 @@ def plan_rule(
         otherwise,
         rule.span,
     )
+
+
+def _adds_up(gather: Gather) -> bool:
+    """Whether an aggregate of a signed sum is the sum of its aggregates, exactly."""
+    return gather.kind == "count" or (gather.kind == "sum" and gather.type == "int")
 
 
 def _computed_per_group(rule: CheckedRule) -> list[SyntaxExpr]:
