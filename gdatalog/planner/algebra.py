@@ -5,8 +5,8 @@ The tests `x != y` of the body go by inversion over partitions, negated atoms as
 (`quotients.py`); each term is counted by variable elimination (`elimination.py`). It is done where
 it is expected to cost less than to enumerate the bindings.
 
-Sound for counts and sums over all bindings only: the terms range over the distinct bindings of all variables.
-A body that generates values or has aggregates is not rewritten, nor one that can fail.
+Sound for counts and sums over all bindings only: the terms range over the distinct bindings of all
+variables. A body that generates values or has aggregates is not rewritten, nor one that can fail.
 """
 
 from __future__ import annotations
