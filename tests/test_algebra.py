@@ -379,3 +379,18 @@ def test_rules_of_one_relation_may_each_count() -> None:
     data: Data = {"E": (("int", "int"), [(1, 2), (2, 3), (2, 4)])}
     text = "n(c + 1) <- c = count : { E(x, y), E(y, z) }. n(c) <- c = sum y : { E(_, y) }. n(7)."
     agrees(text, data, {"n"})
+
+
+def test_weights_that_are_all_one_are_left_out() -> None:
+    """Also where later rows make a column a key no longer."""
+    text = "n(count()) <- A(x, _), B(x, y), C(y, _)."
+    with gd.connect(device="cpu", threads=2) as db:
+        db._workspace.force(strategy="lftj")
+        db["A"] = [(x, x + 1) for x in range(9)]
+        db["B"] = [(x, y) for x in range(9) for y in range(x)]
+        db["C"] = [(y, 0) for y in range(5)]
+        with interpreted():
+            assert db.query(text).fetchall() == [(30,)]
+            db.insert("A", [(8, 1), (8, 2)])
+            db.insert("C", [(4, 1)])
+            assert db.query(text).fetchall() == [(46,)]

@@ -163,7 +163,19 @@ class Nest:
                 grown[at] if at in self.growing else layout for at, layout in enumerate(layouts)
             )
         form = self.form if self.grouped is None else replace(self.form, grouped=self.grouped)
-        return _print(self.join, form, layouts, self.knobs.intersect, lanes, given, counted)
+        join = self.join if lanes or self.growing else self._lean
+        return _print(join, form, layouts, self.knobs.intersect, lanes, given, counted)
+
+    @property
+    def _lean(self) -> JoinPlan:
+        """The join, of which no index has weights that are all 1: columns that it leaves out, and
+        that those it has determine, need not be counted."""
+        refs = zip(self.join.tries, self.tries, strict=True)
+        lean = (
+            replace(ref, weighted=ref.weighted and not (isinstance(trie, Trie) and trie.once))
+            for ref, trie in refs
+        )
+        return replace(self.join, tries=tuple(lean))
 
     @property
     def reason(self) -> str | None:

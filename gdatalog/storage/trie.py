@@ -275,6 +275,12 @@ class Trie:
             self._total = self._total()
         return self._total
 
+    @property
+    def once(self) -> bool:
+        """Whether one row stands under each node of the last level."""
+        trie = self if self.whole is None else self.whole
+        return bool(trie.levels) and trie.total == len(trie.levels[-1])
+
     def __getstate__(self) -> tuple[object, ...]:
         known = [None if part is None else brought(part) for part in (self.weights, self.labels)]
         return self.levels, self.total, *known
