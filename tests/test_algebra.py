@@ -19,7 +19,7 @@ from gdatalog.engine.sums import CountOverflow, _combined, _primes
 from gdatalog.parser import parse
 from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import Branch, RulePlan, Tally
-from gdatalog.planner.quotients import _partitions
+from gdatalog.planner.quotients import partitions
 from tests.draw_patterns import Pattern, drawn_pattern
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
@@ -28,6 +28,10 @@ from tests.test_engine_oracle import Data, Relations, answers
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
+WAYS = [
+    ("auto", "quotients"), ("lftj", "suffixes"), ("levelwise", "quotients"),
+    ("levelwise", "suffixes"),
+]  # fmt: skip
 PATTERNS = int(os.environ.get("GDATALOG_PROGRAMS", "300"))
 
 
@@ -47,9 +51,11 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RulePlan]]:
     yield made
 
 
-def run(text: str, data: Data, defined: set[str], strategy: str) -> Relations:
+def run(
+    text: str, data: Data, defined: set[str], strategy: str, algebra: str = "always"
+) -> Relations:
     with gd.connect(device="cpu", threads=2) as db:
-        db._workspace.force(algebra="always", strategy=strategy)
+        db._workspace.force(algebra=algebra, strategy=strategy)
         with interpreted():
             return answers(db, text, data, defined)
 
@@ -134,13 +140,14 @@ def agrees(text: str, data: Data, names: set[str]) -> None:
         expected = evaluate(parse(text), rows, types)
     except (TooLong, Failure):
         return
-    for strategy in ("auto", "lftj", "levelwise"):
+    for strategy, algebra in WAYS:
         try:
-            found = run(text, data, names, strategy)
+            found = run(text, data, names, strategy, algebra)
         except gd.SafetyError:
             return  # two negations share a variable of their own
         for name in names:
-            assert canonical(found[name]) == canonical(expected[name]), (strategy, text, data)
+            told = strategy, algebra, text, data
+            assert canonical(found[name]) == canonical(expected[name]), told
 
 
 def share(count: int) -> settings:
@@ -169,7 +176,7 @@ def test_drawn_patterns(pattern: Pattern) -> None:
 def test_drawn_counts_are_sums(plans: list[RulePlan]) -> None:
     """Of what is drawn enough goes through every rewriting."""
     for number in range(80):
-        run(*drawn_count(number), {"n"}, "auto")
+        run(*drawn_count(number), {"n"}, "auto", "quotients")
     sums = [plan for plan in plans if plan.terms]
     assert len(sums) >= 30
     assert sum(len(plan.keys) > 1 for plan in sums) >= 5
@@ -179,6 +186,17 @@ def test_drawn_counts_are_sums(plans: list[RulePlan]) -> None:
     assert sum(any(isinstance(step, Tally) for step in every) for every in steps) >= 5
 
 
+def test_drawn_counts_end_in_lists(plans: list[RulePlan]) -> None:
+    """Of what is drawn enough is counted by inclusion and exclusion."""
+    for number in range(120):
+        run(*drawn_count(number), {"n"}, "auto", "suffixes")
+    found = [join for plan in plans if plan.terms for join in plan.joins]
+    ends = [join.steps[-1] for join in found if join.steps]
+    terms = [len(step.terms) for step in ends if isinstance(step, Branch)]
+    assert sum(each > 1 for each in terms) >= 5 and sum(each == 1 for each in terms) >= 1
+    assert any(join.orbit > 1 for join in found)
+
+
 # --------------------------------------------------------------------------------------- parts
 
 
@@ -186,7 +204,7 @@ def test_partitions_give_falling_factorials() -> None:
     for size, values in product((2, 3, 5), (2, 4, 7)):
         names = "abcdef"[:size]
         pairs = {frozenset(pair) for pair in combinations(names, 2)}
-        terms = list(_partitions(names, pairs, set()))
+        terms = list(partitions(names, pairs, set()))
         assert sum(sign * values ** (size - len(same)) for sign, same in terms) == perm(
             values, size
         )
@@ -194,7 +212,7 @@ def test_partitions_give_falling_factorials() -> None:
 
 def test_partitions_give_chromatic_polynomials() -> None:
     cycle = {frozenset(pair) for pair in ("ab", "bc", "cd", "ad")}
-    terms = list(_partitions("abcd", cycle, set()))
+    terms = list(partitions("abcd", cycle, set()))
     assert sum(sign * 5 ** (4 - len(same)) for sign, same in terms) == 4**4 + 4
 
 
@@ -210,11 +228,13 @@ def test_remainders_give_the_number() -> None:
 STAR = [(0, at) for at in range(1, 41)]
 
 
-def counted(body: str, rows: list[tuple[int, int]], strategy: str = "auto") -> int:
+def counted(
+    body: str, rows: list[tuple[int, int]], strategy: str = "auto", algebra: str = "always"
+) -> int:
     """The exact count, which may have more than 64 bits."""
     with gd.connect(device="cpu", threads=2) as db:
         db["E"] = rows
-        db._workspace.force(algebra="always", strategy=strategy)
+        db._workspace.force(algebra=algebra, strategy=strategy)
         with interpreted():
             try:
                 return int(db.query(f"n(count()) <- {body}.").fetchall()[0][0])
@@ -238,6 +258,19 @@ def test_terms_beyond_64_bits_of_a_small_sum(strategy: str) -> None:
     body = ", ".join(f"E(c, x{at})" for at in range(6))
     body += ", distinct(x0, x1, x2, x3, x4, x5)"
     assert counted(body, both, strategy) == perm(40, 6)
+
+
+@pytest.mark.parametrize("strategy", ["auto", "lftj", "levelwise"])
+@pytest.mark.parametrize("more", [6, 7])
+def test_products_of_lists_beyond_64_bits(more: int, strategy: str) -> None:
+    """Falling factorials times weights, on either side of 2^63."""
+    both = [*STAR, *((b, a) for a, b in STAR)]
+    names = [f"x{at}" for at in range(5)]
+    body = ", ".join(f"E(c, {name})" for name in [*names, *(f"_{at}" for at in range(more))])
+    body += f", distinct({', '.join(names)})"
+    expected = 40**more * perm(40, 5)
+    assert (expected >= 1 << 63) is (more == 7)
+    assert counted(body, both, strategy, "suffixes") == expected
 
 
 def test_paths_beyond_64_bits() -> None:

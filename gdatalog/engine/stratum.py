@@ -41,7 +41,7 @@ from gdatalog.errors import NOWHERE, MemoryLimitError
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef, Version
 from gdatalog.planner.adornments import as_called
-from gdatalog.planner.algebra import Algebra
+from gdatalog.planner.algebra import NEVER, Algebra
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_over, plan_rule
 from gdatalog.planner.sizes import Assumed, Params, Size
@@ -237,7 +237,7 @@ class StratumRun:
         """Whether counts may be signed sums: these are run as a whole, by the CPU."""
         context = self.context
         if self.stratum.recursive or context.device is not CPU or context.cluster is not None:
-            return "never"
+            return NEVER
         return algebra_of(context.knobs)
 
     def _least_scanned(self) -> int | None:

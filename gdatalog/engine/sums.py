@@ -59,12 +59,7 @@ class Unsuited(Exception):
 
 def algebra_of(knobs: Knobs) -> Algebra:
     """Whether counts become signed sums; only compiled loops keep tables of counts."""
-    plain = knobs.strategy == "levelwise"
-    if knobs.algebra == "always":
-        return "always plain" if plain else "always"
-    if knobs.algebra == "never":
-        return "never"
-    return "plain" if plain else "auto"
+    return Algebra(knobs.algebra, knobs.strategy != "levelwise")
 
 
 @dataclass(slots=True)
@@ -328,16 +323,17 @@ class Sum:
         for table, tries in inner.items():  # in the order in which they are filled
             bits[table] = sum(bits.get(join.tries[at].relation, whole[at]) for at in tries)
         own = set().union(*inner.values())
-        branches = (step for step in all_steps(join.steps) if isinstance(step, Branch))
-        several = sum(log2(len(step.alternatives)) for step in branches)
-        return (
-            several
-            + log2(join.orbit)
-            + sum(
-                bits.get(ref.relation, whole[at])
-                for at, ref in enumerate(join.tries)
-                if at not in own
-            )
+        several = log2(join.orbit)
+        for step in all_steps(join.steps):
+            if isinstance(step, Branch) and step.terms:  # whose first term is the greatest
+                for number in step.terms[0][1]:
+                    inside = all_steps(step.alternatives[number])
+                    tries = {part.trie for each in inside for part in participants(each)}
+                    several += sum(whole[at] for at in tries)
+            elif isinstance(step, Branch):
+                several += log2(len(step.alternatives))
+        return several + sum(
+            bits.get(ref.relation, whole[at]) for at, ref in enumerate(join.tries) if at not in own
         )
 
     def _bits_of(self, ref: TrieRef) -> float:

@@ -6,7 +6,7 @@ own level added; what lies further up is gathered through the parents when it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gdatalog.executors.ops import Ops
 from gdatalog.storage.table import Array
@@ -92,6 +92,19 @@ def times(ops: Ops, counts: Array, weight: Array | None) -> Array:
     """Counts multiplied; an error if that does not fit into 64 bits."""
     product: Array = counts if weight is None else ops.times(counts, weight)
     return product
+
+
+def signed_sum(
+    ops: Ops, counts: Sequence[Array], terms: Sequence[tuple[int, tuple[int, ...]]]
+) -> Array:
+    """A signed sum of products of counts; an error if one does not fit into 64 bits."""
+    total: Array = ops.xp.zeros_like(counts[0])
+    for coefficient, (first, *others) in terms:
+        product = counts[first]
+        for number in others:
+            product = times(ops, product, counts[number])
+        total = total + coefficient * product
+    return total
 
 
 def weighing(ops: Ops, frontier: Frontier, weight: Array) -> Frontier:

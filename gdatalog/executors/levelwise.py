@@ -25,7 +25,7 @@ from gdatalog.errors import EvaluationError
 from gdatalog.executors.comparisons import Comparisons
 from gdatalog.executors.expansion import Expansion
 from gdatalog.executors.failure import describe_failure
-from gdatalog.executors.frontier import Frontier, Key, weighing
+from gdatalog.executors.frontier import Frontier, Key, signed_sum, weighing
 from gdatalog.executors.generation import Generation
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.lists import Roots
@@ -356,10 +356,17 @@ class Levelwise:
             assert step.reduction is not None
             return reduce_branch(self, step, step.reduction, outer, base)
         if step.mode == "count":
+            counts = []
             totals = Totals(base, outer.size, ops)
-            for inner in step.alternatives:
+            for number, inner in enumerate(step.alternatives):
+                if number and step.terms:
+                    counts.append(totals.totals)
+                    totals = Totals(base, outer.size, ops)
                 self.run(inner, 0, outer, totals)
-            return Outcome.of_counts(ops, totals.totals)
+            if not step.terms:
+                return Outcome.of_counts(ops, totals.totals)
+            counts.append(totals.totals)
+            return Outcome.of_counts(ops, signed_sum(ops, counts, step.terms))
         # A failure inside must be seen even where a witness is known already.
         prune = not any(map(may_fail, step.alternatives))
         hits = Hits(base, outer.size, ops, prune)

@@ -92,6 +92,9 @@ def _check_steps(
             levels[step.variable] = step
         if isinstance(step, Branch):
             _demand((step.reduction is not None) == (step.mode == "aggregate"), f"{step.mode}?")
+            used = {number for _, numbers in step.terms for number in numbers}
+            whole = set(range(len(step.alternatives)))
+            _demand(not used or (used == whole and step.mode == "count"), f"terms of {step}")
             for inner in step.alternatives:
                 # A branch sees what it reads, and nothing else.
                 _check_steps(join, inner, set(step.reads), depths)

@@ -97,8 +97,8 @@ def _lines(steps: Sequence[Step], labels: Labels, indent: int, remark: Remark) -
             indent += 1
         if isinstance(step, Branch):
             for number, inner in enumerate(step.alternatives):
-                if number:
-                    yield pad + "or"
+                if number or step.terms:
+                    yield pad + (f"#{number + 1}" if step.terms else "or")
                 yield from _lines(inner, labels, indent + 1, remark)
         if isinstance(step, Tally):
             yield from _lines(step.steps, labels, indent + 1, remark)
@@ -109,6 +109,20 @@ def _lines(steps: Sequence[Step], labels: Labels, indent: int, remark: Remark) -
 
 def alternative_label(number: int, count: int) -> str:
     return f"alternative {number + 1} of {count}"
+
+
+def polynomial(terms: Sequence[tuple[int, tuple[int, ...]]]) -> str:
+    """A signed sum of products of the counts of alternatives.
+
+    >>> polynomial([(1, (0, 0)), (-2, (1,))])
+    '#1 #1 - 2 #2'
+    """
+    text = ""
+    for coefficient, numbers in terms:
+        sign = (" - " if text else "-") if coefficient < 0 else (" + " if text else "")
+        times = "" if abs(coefficient) == 1 else f"{abs(coefficient)} "
+        text += sign + times + " ".join(f"#{number + 1}" for number in numbers)
+    return text
 
 
 def term_label(term: Term) -> str:
@@ -244,6 +258,8 @@ class Labels:
                 if step.reuse is None:
                     return cut
                 return (*cut, f"from the list of {step.reuse.variable}")
+            case Branch() if step.terms:
+                return ("as a sum: " + polynomial(step.terms),)
             case Assign() if step.may_fail:
                 return ("which may fail",)
             case Restore() if len(step.ranks) > 1:

@@ -7,12 +7,13 @@ found here holds on any device; printers turn it into loops.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from gdatalog.plan.effects import all_steps, participants
+from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import (
     Apply,
     Assign,
+    Branch,
     Expr,
     Filter,
     Generate,
@@ -128,35 +129,59 @@ class Recoding:
     def first(self) -> int:
         return self.levels[0]
 
+    def joins(self, steps: Sequence[Step], paths: Paths) -> list[Join]:
+        """The levels, those that branches count included."""
+        names = frozenset(
+            step.variable for at in self.levels if isinstance(step := steps[at], Join)
+        )
+        found: list[Join] = []
+        for at in self.levels:
+            step = steps[at]
+            if isinstance(step, Join):
+                found.append(step)
+            elif isinstance(step, Branch):
+                for inside in step.alternatives:
+                    place = counted_within(inside, names, paths, self.within)
+                    if place is not None:
+                        level = inside[place]
+                        assert isinstance(level, Join)
+                        found.append(level)
+        return found
 
-def recoding(steps: Sequence[Step], paths: Paths, at: int) -> Recoding | None:
-    """The longest run of levels from `at` on that can be recoded within one list."""
+
+def recoding(
+    steps: Sequence[Step], paths: Paths, at: int, branches: bool = True
+) -> Recoding | None:
+    """The longest run of levels from `at` on that can be recoded within one list; the last may be
+    those of branches that count, where `branches` are recoded."""
     first = steps[at]
     if not isinstance(first, Join):
         return None
     best: Recoding | None = None
+    most = 0
     for part in first.participants:
         within = paths.node(part)
         if within.depth == 0 or not within.last or within.trie.weighted:
             continue
-        levels = _levels_within(steps, paths, at, within)
-        if _rows_meet(steps, paths, levels, within) and (
-            best is None or len(levels) > len(best.levels)
-        ):
-            best = Recoding(within, tuple(levels))
+        found = Recoding(within, tuple(_levels_within(steps, paths, at, within, branches)))
+        joins = found.joins(steps, paths)
+        if _rows_meet(joins, paths, within) and len(joins) > most:
+            best, most = found, len(joins)
     return best
 
 
-def _rows_meet(steps: Sequence[Step], paths: Paths, levels: Sequence[int], within: Node) -> bool:
+def _rows_meet(joins: Sequence[Join], paths: Paths, within: Node) -> bool:
     """Whether at some level several rows are met: else making them does not pay."""
     return any(
-        len({paths.node(part) for part in participants(steps[at])} - {within}) > 1
-        and len([p for p in participants(steps[at]) if paths.node(p).terms]) > 2
-        for at in levels
+        len({paths.node(part) for part in join.participants} - {within}) > 1
+        and len([p for p in join.participants if paths.node(p).terms]) > 2
+        for join in joins
     )
 
 
-def _levels_within(steps: Sequence[Step], paths: Paths, at: int, within: Node) -> list[int]:
+def _levels_within(
+    steps: Sequence[Step], paths: Paths, at: int, within: Node, branches: bool
+) -> list[int]:
     levels: list[int] = []
     names: set[str] = set()
     for place in range(at, len(steps)):
@@ -165,23 +190,49 @@ def _levels_within(steps: Sequence[Step], paths: Paths, at: int, within: Node) -
             continue
         if isinstance(step, Seek) and _only_roots(step, names, paths):
             continue
-        if not isinstance(step, Join):
+        if branches and isinstance(step, Branch) and step.mode == "count":
+            counted = (counted_within(i, names, paths, within) for i in step.alternatives)
+            if any(inside is not None for inside in counted):
+                levels.append(place)
             break
-        nodes = [paths.node(part) for part in step.participants]
-        if within not in nodes or not all(
-            _adjacency(node, names, paths, part)
-            for node, part in zip(nodes, step.participants, strict=True)
-            if node != within
-        ):
-            break
-        if not all(isinstance(cut.bound, Slot) for cut in step.cuts):
+        if not isinstance(step, Join) or not _is_within(step, names, paths, within):
             break
         levels.append(place)
         names.add(step.variable)
     return levels
 
 
-def _only_roots(step: Seek, names: set[str], paths: Paths) -> bool:
+def _is_within(step: Join, names: Collection[str], paths: Paths, within: Node) -> bool:
+    """Whether a level's candidates lie in a list, and its other lists are rows of bits."""
+    nodes = [paths.node(part) for part in step.participants]
+    return (
+        within in nodes
+        and all(
+            _adjacency(node, names, paths, part)
+            for node, part in zip(nodes, step.participants, strict=True)
+            if node != within
+        )
+        and all(isinstance(cut.bound, Slot) for cut in step.cuts)
+    )
+
+
+def counted_within(
+    steps: Sequence[Step], names: Collection[str], paths: Paths, within: Node
+) -> int | None:
+    """The place of the only level of a branch that counts, if its values are bits of a list;
+    `names` are the variables whose rows of bits there are."""
+    for at, step in enumerate(steps):
+        if isinstance(step, Seek):
+            children = {paths.child(part) for part in step.participants}
+            if not _only_roots(step, names, paths) and children != {within}:
+                return None
+            continue
+        fits = isinstance(step, Join) and measurable(steps, at)
+        return at if fits and _is_within(step, names, paths, within) else None  # type: ignore[arg-type]
+    return None
+
+
+def _only_roots(step: Seek, names: Collection[str], paths: Paths) -> bool:
     """Whether a step only looks a level's value up at roots, as rows of bits do anyway."""
     return (
         isinstance(step.value, Slot)
@@ -190,7 +241,7 @@ def _only_roots(step: Seek, names: set[str], paths: Paths) -> bool:
     )
 
 
-def _adjacency(node: Node, names: set[str], paths: Paths, part: Participant) -> bool:
+def _adjacency(node: Node, names: Collection[str], paths: Paths, part: Participant) -> bool:
     """A participant that a row of bits stands for, or that is looked up at the root."""
     if node.depth == 0:
         return True

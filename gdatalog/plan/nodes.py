@@ -247,12 +247,15 @@ class Branch:
     exists, not exists: the row goes on if there is a match, or if there is none. count: the
     row weighs as many times as there are matches. aggregate: the row gets a value.
     `reads` are the variables from outside that matter; rows equal in those share the work.
+    With `terms`, a count is a signed sum of products: each is a coefficient, and by their numbers
+    the alternatives whose matches are multiplied. The first term is no less than any other.
     """
 
     mode: Literal["exists", "not exists", "count", "aggregate"]
     reads: tuple[str, ...]
     alternatives: tuple[tuple[Step, ...], ...]
     reduction: Reduction | None = None
+    terms: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 Sums of ints, and counts for each value of some variables, are signed sums in the same way.
 
 The tests `x != y` of the body go by inversion over partitions, negated atoms as differences
-(`quotients.py`); each term is counted by variable elimination (`elimination.py`). It is done where
-it is expected to cost less than to enumerate the bindings.
+(`quotients.py`); each term is counted by variable elimination (`elimination.py`). Or they stay, but
+for those of some last variables, which are counted by the sizes of lists (`suffix.py`). It is done
+where it is expected to cost less than to enumerate the bindings.
 
 Sound for counts and sums over all bindings only: the terms range over the distinct bindings of all
 variables. A body that generates values or has aggregates is not rewritten, nor one that can fail.
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
-from typing import Literal
 
 from gdatalog.plan.nodes import JoinPlan, Term
 from gdatalog.plan.tuning import Tuning
@@ -36,11 +36,22 @@ from gdatalog.planner.quotients import Signed, differences, is_difference, quoti
 from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import one_of_each
 from gdatalog.planner.work import work_of
-from gdatalog.records import replace
+from gdatalog.records import dataclass, replace
 
-Algebra = Literal["auto", "always", "never", "plain", "always plain"]
 MOST_NEGATED = 4
 _COUNTED = AtomItem | TestItem | NotItem | EitherItem | Equation
+
+
+@dataclass(frozen=True, slots=True)
+class Algebra:
+    """Whether counts become sums: "auto" by cost, "always" where it can be done; "quotients" and
+    "suffixes" the same, of one kind only. `tables`: loops may keep tables of counts."""
+
+    mode: str
+    tables: bool = True
+
+
+NEVER = Algebra("never")
 
 
 def signed_sum(
@@ -56,13 +67,12 @@ def signed_sum(
 ) -> tuple[tuple[JoinPlan, ...], tuple[Term, ...]] | None:
     """The joins of a signed sum, and what each is for; None where `enumerated` is better.
 
-    `algebra`: "auto" by cost, "always" where it can be done, "never"; "plain" and "always plain"
-    are the same without tables that loops keep. `keys`: the variables whose values are counted
-    each by itself. `targets`: those whose values are added up, where it is a sum.
+    `keys`: the variables whose values are counted each by itself. `targets`: those whose values are
+    added up, where it is a sum.
     """
     live = tuple(dict.fromkeys((*keys, *targets)))
-    forced = algebra.startswith("always")
-    if algebra == "never" or not _rewritable(items, sizes):
+    forced = algebra.mode not in ("auto", "never")
+    if algebra.mode == "never" or not _rewritable(items, sizes):
         return None
     enough = work_of(enumerated, sizes)
     rows = (sizes(i.relation, i.version).rows for i in items if isinstance(i, AtomItem))
@@ -74,8 +84,8 @@ def signed_sum(
     if not forced and enough < tuning.algebra_from:
         return None
     best: Elimination | None = None
-    for terms in _sums(items, sizes, live):
-        found = Elimination(sizes, params, orders, tuning, not algebra.endswith("plain"), live)
+    for terms in _sums(items, sizes, live) if algebra.mode != "suffixes" else ():
+        found = Elimination(sizes, params, orders, tuning, algebra.tables, live)
         least = enough if best is None else best.cost
         merged = found.isomorphic.merged(terms, live)
         for coefficient, term in merged:
@@ -85,6 +95,12 @@ def signed_sum(
                 break
         else:
             if best is None or found.cost < best.cost:
+                best = found
+    if not live and algebra.mode != "quotients":
+        for terms in _wholes(items):
+            found = Elimination(sizes, params, orders, tuning, algebra.tables)
+            whole = all(found.whole(times, term, label_of(term)) for times, term in terms)
+            if whole and (best is None or found.cost < best.cost):
                 best = found
     if best is None or (best.cost >= enough and not forced):
         return None
@@ -129,6 +145,13 @@ def _sums(items: Conjunction, sizes: Statistics, live: tuple[str, ...]) -> Itera
             terms = _terms(body, expanded, sizes, live)
             if terms is not None:
                 yield [(orbit * coefficient, term) for coefficient, term in terms]
+
+
+def _wholes(items: Conjunction) -> Iterator[list[Signed]]:
+    """The signed sums of bodies that keep their `!=`, with negated atoms as differences."""
+    negated = [item for item in items if isinstance(item, NotItem)]
+    if all(map(is_difference, negated)) and len(negated) <= MOST_NEGATED:
+        yield differences(items, negated)
 
 
 def _expansions(items: Sequence[Item]) -> list[Collection[Item]]:

@@ -163,13 +163,16 @@ class Symmetries:
         return found
 
     def restrictions(
-        self, distinct: Callable[[str, str], bool], near: Callable[[str, str], bool]
+        self,
+        distinct: Callable[[str, str], bool],
+        near: Callable[[str, str], bool],
+        alike: Collection[str] = (),
     ) -> Restrictions:
         """What singles one solution of each orbit out.
 
         Only orbits whose variables have pairwise different values will do. The largest come
         first, and among those the ones whose restrictions are between neighbours (`near`), so
-        that most lists are cut.
+        that most lists are cut. What only permutes `alike` variables stays.
         """
         fixed: list[str] = []
         pairs: list[Pair] = []
@@ -179,7 +182,7 @@ class Symmetries:
             best: tuple[tuple[int, int], str, dict[str, dict[str, str]]] | None = None
             seen: set[str] = set(fixed)
             for name in self.variables:
-                if name in seen:
+                if name in seen or name in alike:
                     continue
                 ways = self.orbit(name, fixed)
                 seen.update(ways)

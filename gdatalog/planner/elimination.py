@@ -39,6 +39,7 @@ from gdatalog.planner.orders import Orders
 from gdatalog.planner.places import Order
 from gdatalog.planner.quotients import Isomorphic
 from gdatalog.planner.sizes import Assumed, Params, Size, Statistics
+from gdatalog.planner.suffix import Suffixes
 from gdatalog.planner.symmetry import one_of_each
 from gdatalog.planner.work import work_of
 from gdatalog.records import dataclass, field, replace
@@ -78,6 +79,14 @@ class Elimination:
         """Adds a term of the sum, behind the tables that it reads."""
         items = self._without_hanging(items)
         self._add(self._cheapest(items), Term(label, coefficient))
+
+    def whole(self, coefficient: int, items: Conjunction, label: str) -> bool:
+        """Adds a body with its `!=`, of which the last variables are counted by the sizes of lists;
+        False if it cannot be counted so."""
+        found = Suffixes(items, self.base, self.params, self.orders, self.tuning).best()
+        if found is not None:
+            self._add(found[1], Term(label, coefficient))
+        return found is not None
 
     def _add(self, join: JoinPlan, term: Term) -> None:
         self.cost += work_of(join, self.sizes)

@@ -377,7 +377,8 @@ def best_order(pattern: Pattern, rows: float, tuning: Tuning) -> Order:
         if alone is not None:
             return alone
     search = Search(pattern, None, tuning)
-    sampler = Sampler(pattern) if search.exact and search.variables > 2 else None
+    always = tuning.walked_from == 0
+    sampler = Sampler(pattern, always) if search.exact and search.variables > 2 else None
     if sampler is None or not sampler.usable:
         return search.order(rows)
     # So many rows of the data take long enough that formulas need not be asked.

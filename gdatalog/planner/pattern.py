@@ -58,9 +58,10 @@ class PatternAtom:
             self.known[at] = found
         return found
 
-    def lists(self, at: int) -> Lists | None:
-        """The other variable's values for each of one's, where they are at hand."""
-        return self.size.lists(self.columns[at], self.tests, self.ranked)
+    def lists(self, at: int, ranked: bool = True) -> Lists | None:
+        """The other variable's values for each of one's, where they are at hand; of ranks those of
+        ranks, or of values."""
+        return self.size.lists(self.columns[at], self.tests, self.ranked and ranked)
 
 
 @dataclass(slots=True, eq=False)

@@ -82,15 +82,15 @@ def quotients(
     """The signed sum without any `!=` of two variables; None if there are too many variables. All
     terms bind the variables that are `kept`."""
     items = without_implied(tuple(dict.fromkeys(items)), sizes)
-    tests = {frozenset(ends(item)) for item in items if _unequal(item)}
-    rest = tuple(item for item in items if not _unequal(item))
+    tests = {frozenset(ends(item)) for item in items if unequal(item)}
+    rest = tuple(item for item in items if not unequal(item))
     tested = sorted(frozenset().union(*tests), key=lambda name: (name not in kept, name))
     if len(tested) > MOST_TESTED:
         return None
     apart = _kept_apart(rest, tested, sizes)
-    slots = {slot.name: slot for test in filter(_unequal, items) for slot in _sides(test)}
+    slots = {slot.name: slot for test in filter(unequal, items) for slot in _sides(test)}
     found: list[Signed] = []
-    for number, (coefficient, names) in enumerate(_partitions(tested, tests, apart)):
+    for number, (coefficient, names) in enumerate(partitions(tested, tests, apart)):
         if number == MOST_QUOTIENTS:
             return None
         quotient = _merged(rest, names, sizes)
@@ -105,7 +105,7 @@ def _sides(item: Item) -> list[Slot]:
     return [arg for arg in item.test.args if isinstance(arg, Slot)]
 
 
-def _unequal(item: Item) -> bool:
+def unequal(item: Item) -> bool:
     if operator(item) != "!=":
         return False
     assert isinstance(item, TestItem) and isinstance(item.test, Apply)
@@ -147,7 +147,7 @@ def _merged(rest: Conjunction, names: Mapping[str, str], sizes: Statistics) -> C
     return tuple(found)
 
 
-def _partitions(
+def partitions(
     names: Sequence[str], tests: set[Names], apart: set[Names]
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """The partitions whose coefficient is not 0: it, and by what each variable is replaced."""

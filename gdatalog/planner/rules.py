@@ -22,7 +22,7 @@ from gdatalog.plan.nodes import (
     Version,
 )
 from gdatalog.plan.tuning import DEFAULT, Tuning
-from gdatalog.planner.algebra import Algebra, signed_sum
+from gdatalog.planner.algebra import NEVER, Algebra, signed_sum
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.checked import CheckedRule, Schema
 from gdatalog.planner.compact import compact_rows
@@ -60,7 +60,7 @@ def plan_rule(
     scans: int | None = None,
     orders: Orders | None = None,
     tuning: Tuning = DEFAULT,
-    algebra: Algebra = "never",
+    algebra: Algebra = NEVER,
 ) -> RulePlan:
     """The plan of a rule whose relations of the same stratum are `recursive`.
 
@@ -144,7 +144,7 @@ def plan_rule(
             join = plan_join(items, (), live, bag, given=given)
             plans = [replace(join, orbit=orbit)]
             alone = len(groups) == 1 and given is None and all(map(_adds_up, gathers))
-            if alone and algebra != "never":
+            if alone and algebra != NEVER:
                 args = alternatives[0], join, sizes, params, orders or Orders(), tuning, algebra
                 found = signed_sum(*args, tuple(key.name for key in keys), tuple(targets))
                 if found is not None:

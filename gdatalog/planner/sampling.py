@@ -44,7 +44,8 @@ class Lengths:
 class Sampler:
     """Samples of one pattern's sets of variables."""
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: Pattern, values: bool = False) -> None:
+        """`values`: where lists of ranks are not at hand, walks may go along those of values."""
         self.pattern = pattern
         self.held = 0  # the variables that atoms hold
         self._lists: dict[tuple[int, int], Lists] = {}
@@ -56,12 +57,13 @@ class Sampler:
             [atom for atom in pattern.atoms if atom.mask >> at & 1]
             for at in range(len(pattern.names))
         ]
-        self.usable = self._prepare()
+        self.usable = self._prepare(True) or (values and self._prepare(False))
 
-    def _prepare(self) -> bool:
+    def _prepare(self, ranked: bool) -> bool:
         """Finds the lists to walk along; False if too many are not at hand."""
         pattern = self.pattern
         held = 0
+        self._lists.clear()
         for atom in pattern.atoms:
             held |= atom.mask
         computed = sum(1 << at for at in {target for target, _ in pattern.equations})
@@ -71,10 +73,10 @@ class Sampler:
         for atom in pattern.atoms:
             if atom.fixed or not 1 <= len(atom.columns) <= 2 or not atom.size.rows:
                 return False
-            lists = {at: atom.lists(at) for at in atom.columns}
+            lists = {at: atom.lists(at, ranked) for at in atom.columns}
             there = {(id(atom), at): some for at, some in lists.items() if some is not None}
             self._lists.update(there)
-            if len(there) == len(lists) or (there and atom.ranked):
+            if len(there) == len(lists) or (there and atom.ranked and ranked):
                 continue
             if len(atom.columns) == 2 or atom.size.set() is None:
                 return False

@@ -34,7 +34,12 @@ class _Work:
         total, recoded = 0.0, set[int]()
         for at, step in enumerate(steps):
             if isinstance(step, Branch):
-                total += sum(self.of(inner, rows, True) for inner in step.alternatives)
+                for inner in step.alternatives:
+                    level = inner[-1] if at in recoded else None
+                    if isinstance(level, Join):
+                        total += self._level(level, rows, True, True)
+                    else:
+                        total += self.of(inner, rows, True)
             elif isinstance(step, Tally):
                 total += PUSH * self.of(step.steps, rows, False)
             elif isinstance(step, Join):

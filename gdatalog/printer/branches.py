@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Branch
 from gdatalog.printer.accumulate import Accumulators, accumulable
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import BranchCount, Found, Gathered
+from gdatalog.printer.recode import count_bits
 from gdatalog.printer.scope import Known
 
 if TYPE_CHECKING:
@@ -52,16 +54,46 @@ def _exists(nest: Nest, step: Branch, known: Known) -> None:
 
 def _count(nest: Nest, step: Branch, known: Known) -> None:
     text = nest.text
-    count = text.name("count")
-    text.line(f"{count} = np.int64(0)")
+    counts: list[str] = []
     for inside in step.alternatives:
+        if step.terms or not counts:
+            counts.append(text.name("count"))
+            text.line(f"{counts[-1]} = np.int64(0)")
         inner = _inside(known)
         inner.found = None
+        leaf = BranchCount(counts[-1])
+        if inner.group is not None and count_bits(nest, inside, leaf, inner):
+            continue
+        inner.group = None
         with text.block(f"for {text.name('once')} in range(1)"):
-            nest.run(inside, 0, inner, BranchCount(count))
+            nest.run(inside, 0, inner, leaf)
+    count = _signed_sum(nest, step, counts) if step.terms else counts[0]
     with text.block(f"if {count} == 0"):
         text.line("continue")
     known.weights.append(count)
+
+
+def _signed_sum(nest: Nest, step: Branch, counts: Sequence[str]) -> str:
+    """The terms, added up. None is greater than the first, so only that may leave 64 bits."""
+    text, total = nest.text, nest.text.name("count")
+    for number, (coefficient, (first, *others)) in enumerate(step.terms):
+        product = counts[first]
+        for other in others:
+            if number == 0 or nest.modular:
+                product = nest.product(product, counts[other])
+            else:
+                product = f"{product} * {counts[other]}"
+        if abs(coefficient) != 1:
+            product = f"{abs(coefficient)} * ({product})"
+        if number == 0:
+            assert coefficient > 0
+            text.line(f"{total} = np.int64({product})")
+        elif nest.modular:
+            signed = product if coefficient > 0 else f"(modulus - {product} % modulus)"
+            text.line(f"{total} = {nest.sum(total, signed)}")
+        else:
+            text.line(f"{total} {'+' if coefficient > 0 else '-'}= {product}")
+    return total
 
 
 def _aggregate(nest: Nest, step: Branch, known: Known) -> None:

@@ -32,7 +32,7 @@ def print_join(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
         print_bits(nest, steps, at, known, leaf)
         return
     if nest.recodes(known) and nest.split:
-        group = recoding(steps, nest.paths, at)
+        group = recoding(steps, nest.paths, at, not nest.tile)
         if group is not None and nest.recodable(group):
             print_recoded(nest, steps, group, known, leaf)
             return
@@ -90,7 +90,7 @@ def _tasks(
         offsets = nest.arguments.offsets(nest.level(child))
         text.line(f"base = np.int64({offsets}[{walk.low}])")
         text.line(f"total = np.int64({offsets}[max({walk.low}, {walk.high})]) - base")
-    recoded = recoding(steps, nest.paths, at + 1) if child is not None else None
+    recoded = recoding(steps, nest.paths, at + 1, not nest.tile) if child is not None else None
     aligned = (
         nest.tile > 0
         and recoded is not None

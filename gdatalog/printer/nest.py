@@ -287,6 +287,8 @@ class Nest:
                 return
             leaf.passes(self, step, known)
             self.narrow(step, known)
+            if known.group is not None and at == known.group.recoding.levels[-1]:
+                known.group = None
             self.bound(step, known)
             at += 1
         if not leaf.begins(self, steps, at, known):

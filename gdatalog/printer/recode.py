@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.effects import all_steps, participants
-from gdatalog.plan.nest import Node, Recoding, measurable, unequal
+from gdatalog.plan.nest import Node, Recoding, counted_within, measurable, unequal
 from gdatalog.plan.nodes import Cut, Generate, Join, Participant, Slot, Step
 from gdatalog.printer.lists import cut_range
 from gdatalog.printer.scope import Bits, Constraint, Group, Known, Range
@@ -205,15 +205,29 @@ def _bind(
     nest.run(steps, at + 1, known, leaf)
 
 
+def count_bits(nest: Nest, steps: Sequence[Step], leaf: Leaf, known: Known) -> bool:
+    """Counts a branch whose only level is bits of the group at hand; False if it is not."""
+    group = known.group
+    assert group is not None
+    within = group.recoding.within
+    at = counted_within(steps, group.positions.keys(), nest.paths, within)
+    if at is None:
+        return False
+    step = steps[at]
+    assert isinstance(step, Join)
+    for passed in steps[:at]:
+        nest.bound(passed, known)
+    leaf.count(nest, known, *_measure(nest, steps, at, _constraints(nest, step, group), known))
+    return True
+
+
 # ---------------------------------------------------------------------------------- the group
 
 
 def _adjacencies(nest: Nest, steps: Sequence[Step], group: Recoding) -> list[Node]:
     """A node for each trie that rows are made of."""
     found: dict[object, Node] = {}
-    for at in group.levels:
-        step = steps[at]
-        assert isinstance(step, Join)
+    for step in group.joins(steps, nest.paths):
         for part in step.participants:
             node = nest.paths.node(part)
             if node != group.within and node.terms:
@@ -233,12 +247,10 @@ def _rowed(nest: Nest, steps: Sequence[Step], group: Recoding) -> frozenset[Node
     """The nodes whose lists only levels of the group meet, as rows."""
     inside: set[Node] = set()
     outside: set[Node] = set()
-    for at, step in enumerate(steps):
-        nodes = {nest.paths.node(part) for part in participants(step)}
-        (inside if at in group.levels else outside).update(nodes)
+    levels = {id(step) for step in group.joins(steps, nest.paths)}
     for step in all_steps(tuple(steps)):
-        if step not in steps:
-            outside.update(nest.paths.node(part) for part in participants(step))
+        nodes = {nest.paths.node(part) for part in participants(step)}
+        (inside if id(step) in levels else outside).update(nodes)
     return frozenset(inside - outside)
 
 
@@ -266,9 +278,7 @@ def _constraints(nest: Nest, step: Join, group: Group) -> frozenset[Constraint]:
 def _least(nest: Nest, steps: Sequence[Step], group: Recoding) -> int:
     """How many values the list must have for there to be a match: levels that must ascend."""
     longest: dict[str, int] = {}
-    for at in group.levels:
-        step = steps[at]
-        assert isinstance(step, Join)
+    for step in group.joins(steps, nest.paths):
         below = [1]
         for part in step.participants:
             node = nest.paths.node(part)

@@ -130,10 +130,10 @@ class _Join:
         return tuple(found)
 
     def _alternatives(self, branch: Branch) -> tuple[Node, ...]:
-        if len(branch.alternatives) == 1:
+        if len(branch.alternatives) == 1 and not branch.terms:
             return self._steps(branch.alternatives[0])
         return tuple(
-            Node("or", "or" if number else "either", children=self._steps(inner))
+            Node("or", _which(branch, number), children=self._steps(inner))
             for number, inner in enumerate(branch.alternatives)
         )
 
@@ -161,6 +161,13 @@ class _Join:
             () if wrong is None else (wrong,),
             children=children,
         )
+
+
+def _which(branch: Branch, number: int) -> str:
+    """What an alternative is called."""
+    if branch.terms:
+        return f"#{number + 1}"
+    return "or" if number else "either"
 
 
 def with_dedup(executor: Executor, join: JoinPlan) -> Executor:
