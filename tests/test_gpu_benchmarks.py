@@ -415,9 +415,10 @@ def test_cells_beside_memory(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--small", "--times", "1", "--share", "0.3", "--only", "triangles"]
     assert cells.main([*asked, "--way", "pages"], connect) == 0
     assert re.search(r" reading some \d.* in place with ", capsys.readouterr().out)
-    recursion = ["--small", "--times", "1", "--share", "0.1", "--only", "closure"]
-    assert cells.main(recursion, connect) == 0
-    assert " with relations in the host's memory with " in capsys.readouterr().out
+    recursion = ["--small", "--times", "1", "--share", "0.1", "--only"]
+    for name in ("closure", "same generation"):
+        assert cells.main([*recursion, name], connect) == 0
+        assert " on the CPU with " in capsys.readouterr().out
     asked += ["--way", "cells"]
     assert cells.main(asked, connect) == 0
     link, made, told, met = capsys.readouterr().out.splitlines()

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import cells, fixpoint, host_tries
+from gdatalog.engine import cells, host_tries
 from gdatalog.engine.ledger import Ledger, RuleRun
 from gdatalog.errors import DeviceError, Interrupted
 from gdatalog.gpu_ops import kept, slices, walk
@@ -27,7 +27,6 @@ from gdatalog.storage import threads
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.slices import pieces_of, sizes_of
-from gdatalog.storage.spill import Spill
 from gdatalog.storage.trie import Trie
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
@@ -316,73 +315,6 @@ def test_what_cannot_be_cut_is_the_cpus(expected: dict[str, set[Any]]) -> None:
         assert found == expected["triangles"]
         assert report.left is not None and "one value of" in report.left
         assert report.in_cells is None
-
-
-CLOSURE = "tc(x, y) <- E(x, y). tc(x, z) <- tc(x, y), E(y, z)."
-SAME = "sg(x, y) <- E(p, x), E(p, y). sg(x, y) <- E(a, x), sg(a, b), E(b, y)."
-
-
-LEFT = "on the CPU: its relations do not fit cuda:0"
-
-
-BEYOND = "its relations do not fit cuda:0: some lie in the host's memory"
-
-
-@pytest.mark.parametrize("strategy", ["auto", "levelwise"])
-@pytest.mark.parametrize("text", [CLOSURE, SAME])
-@pytest.mark.parametrize("foreseen", [True, False])
-def test_a_recursion_that_does_not_fit_lies_in_the_hosts_memory(
-    text: str, foreseen: bool, strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By what its indexes are expected to take, or when the device has no room any more."""
-    text += f" ?- {text[:2]}(x, y)."
-    with loaded(gd.connect(device="cpu")) as db:
-        expected = set(db.query(text).fetchall())
-    driver = HostDriver()
-    with loaded(opened(driver, strategy, memory=1 << 20 if foreseen else 9000)) as db:
-        db._workspace.tune(device_from=0, bitmap_rounds_from=0)
-        if foreseen:
-            monkeypatch.setattr(fixpoint, "too_large", lambda *_: True)
-        explained = db.explain(text)
-        assert (BEYOND in str(explained)) == foreseen
-        profile = db.profile(text)
-        assert BEYOND in str(profile) and LEFT not in str(profile)
-        assert profile.peak <= (1 << 20 if foreseen else 9000)
-        if hasattr(driver, "beyonds"):
-            assert driver.beyonds == 1 and driver.room is None
-        answer = db.query(text)
-        assert answer._relation.store.here and answer._relation.store.elsewhere is None
-        assert set(answer.fetchall()) == expected
-        assert db._workspace.device.kept.nbytes == 0
-        assert set(db.query("t(x, z) <- E(x, y), E(y, z), x < 3.").fetchall())
-
-
-@pytest.mark.parametrize("text", [CLOSURE, SAME])
-def test_a_recursion_that_the_host_has_no_pages_for_is_the_cpus(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text += f" ?- {text[:2]}(x, y)."
-    with loaded(gd.connect(device="cpu")) as db:
-        expected = set(db.query(text).fetchall())
-    with loaded(opened(HostDriver())) as db:
-        monkeypatch.setattr(db._workspace.device, "trie", _no_memory)
-        profile = db.profile(text)
-        assert LEFT in str(profile)
-        places = [dict(r.facts) for r in profile.tree.find("rule")]
-        assert all(place.get("device", "cpu") == "cpu" for place in places)
-        assert set(db.query(text).fetchall()) == expected
-
-
-def _no_memory(*_: Any) -> None:
-    raise NoMemory("an index")
-
-
-def test_a_recursion_on_a_device_writes_no_files() -> None:
-    with loaded(opened(HostDriver())) as db:
-        db._workspace.spill = Spill(least=0, run=8, short=0, always=True)
-        found = set(db.query(f"{CLOSURE} ?- tc(x, y).").fetchall())
-    with loaded(gd.connect(device="cpu")) as db:
-        assert found == set(db.query(f"{CLOSURE} ?- tc(x, y).").fetchall())
 
 
 # ------------------------------------------------------------------------------------- faults

@@ -41,8 +41,9 @@ class ExecutionContext:
     @property
     def memory(self) -> int:
         """The memory limit, in bytes."""
-        assert self.limits.memory is not None
-        return self.limits.memory
+        memory = self.limits.account.memory
+        assert memory is not None
+        return memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog import cpu_ops
@@ -139,11 +138,6 @@ class Device(Protocol):
         """Where the host's tries lie that are read in place."""
         ...
 
-    def beyond(self, limits: Limits) -> AbstractContextManager[None]:
-        """Within, large arrays that have no room here lie in the host's memory, where kernels read
-        and write them; the memory limit is the host's."""
-        ...
-
     def close(self) -> None:
         """Lets go of all that is kept."""
         ...
@@ -239,9 +233,6 @@ class Cpu:
 
     def paged(self) -> Paged:
         raise AssertionError("the host's tries are here")
-
-    def beyond(self, limits: Limits) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def close(self) -> None:
         """A relation keeps its tries itself."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gdatalog.account import default_limit
 from gdatalog.engine.best import Best
-from gdatalog.engine.beyond import beyond_device
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import relation_of
 from gdatalog.engine.device import CPU
@@ -63,8 +63,8 @@ Found = TypeVar("Found", Relations, Relations | None)
 
 
 def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = False) -> Ready:
-    """How a recursive stratum is evaluated: with relations in the host's memory, where they do not
-    fit the device. `counted` as for `plan_stratum`."""
+    """How a recursive stratum is evaluated: on the CPU, where it does not fit the device. `counted`
+    as for `plan_stratum`."""
     ready, context = _planned(stratum, inputs, counted), inputs.context
     if context.device is CPU or context.cluster is not None:
         return ready
@@ -72,7 +72,8 @@ def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = Fals
 
     def on_host() -> Ready:
         here = replace(inputs, context=replace(context, device=CPU))
-        found = _planned(stratum, here, counted)
+        with context.limits.account.other_limit(default_limit()):
+            found = _planned(stratum, here, counted)
         rewrites = (*found.plan.rewrites, OnTheHost(context.device.name))
         return replace(found, plan=replace(found.plan, rewrites=rewrites))
 
@@ -80,10 +81,9 @@ def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = Fals
         return None if name in own else ready.inputs.relation(name)
 
     plans = [plan for _, plan in ready.planned]
-    ready = replace(ready, on_host=on_host)
     if too_large(plans, finished, context.device, context.limits):
-        return beyond_device(ready)
-    return ready
+        return on_host()
+    return replace(ready, on_host=on_host)
 
 
 def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:

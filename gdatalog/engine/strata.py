@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from gdatalog.engine.beyond import beyond_device, if_it_fits, is_beyond, run_beyond
+from gdatalog.account import default_limit
 from gdatalog.engine.choose import FallbackMet, allowing
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.copies import copied, copy_of
@@ -172,19 +172,23 @@ def _run(ready: Ready) -> Relations:
 
 
 def run_here(ready: Ready) -> Relations:
-    """A stratum's relations. Where they do not fit the device, what has no room there lies in the
-    host's memory; where that fails too, the CPU runs it."""
-    if ready.on_host is None:
-        return _by_strategies(ready)
-    context, on_host = ready.inputs.context, ready.on_host
-    found = None if is_beyond(ready) else if_it_fits(ready, _by_strategies)
-    if found is None:
-        ready = ready if is_beyond(ready) else beyond_device(ready)
-        found = if_it_fits(ready, partial(run_beyond, run=_by_strategies))
-    if found is None:
+    """A stratum's relations; by the CPU, where they turn out not to fit the device."""
+    context = ready.inputs.context
+    ledger, account = context.ledger, context.limits.account
+    if ready.on_host is not None:
+        runs, strata = len(ledger.runs), len(ledger.strata)
+        try:
+            with account.restoring(MemoryError):
+                return _by_strategies(ready)
+        except MemoryError:
+            del ledger.runs[runs:], ledger.strata[strata:]
+        # Behind the handler, since the error holds what the device has.
         context.device.make_room(context.limits)
-        found = _by_strategies(on_host())
-    return found
+        ready = ready.on_host()
+    if not any(isinstance(rewrite, OnTheHost) for rewrite in ready.plan.rewrites):
+        return _by_strategies(ready)
+    with account.other_limit(default_limit()):  # it was the device's
+        return _by_strategies(ready)
 
 
 def _by_strategies(ready: Ready) -> Relations:

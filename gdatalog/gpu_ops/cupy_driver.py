@@ -27,7 +27,6 @@ from gdatalog.gpu_ops.cupy_copies import (
 )
 from gdatalog.gpu_ops.driver import Kernel, Pages, Resources
 from gdatalog.gpu_ops.kernel_cache import import_cupy
-from gdatalog.gpu_ops.overflow import Overflow, Relieved
 from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
 from gdatalog.gpu_ops.virtual_pages import WORD, PinnedPages, VirtualPages
 
@@ -75,6 +74,20 @@ class CupyKernel:
         return found
 
 
+class _Relieved:
+    """An allocator that asks for relief where memory is short, and tries once more."""
+
+    def __init__(self, allocate: Callable[[int], Any], relief: Callable[[], None]) -> None:
+        self._allocate, self._relief = allocate, relief
+
+    def __call__(self, size: int) -> Any:
+        try:
+            return self._allocate(size)
+        except MemoryError:
+            self._relief()
+        return self._allocate(size)
+
+
 def bare(source: str) -> str:
     """A source without its comments, which are of one rule only: others have the same code.
 
@@ -109,7 +122,6 @@ class CupyDriver:
         self._virtual: VirtualMemory | None = None
         self._looked = False  # whether there is virtual memory
         self._words: Any = None  # the kernel that copies words
-        self._overflow: Overflow | None = None
         with self.use():
             device = self.xp.cuda.Device(number)
             found = device.attributes
@@ -127,8 +139,8 @@ class CupyDriver:
         try:
             with cuda.Device(self.number), telling(f"a query on {self.name}"):
                 allocator = cuda.get_allocator()  # RMM's perhaps, or one of ours already
-                if not isinstance(allocator, Relieved):
-                    allocator = Relieved(allocator, lambda: self.relief())
+                if not isinstance(allocator, _Relieved):
+                    allocator = _Relieved(allocator, lambda: self.relief())
                 with cuda.using_allocator(allocator):
                     yield
         except MemoryError as problem:
@@ -205,44 +217,11 @@ class CupyDriver:
         length = -(-size // WORD)
         self._words(self._at(source, length, "u8", None), self._at(target, length, "u8", None))
 
-    @contextmanager
-    def beyond(self, room: int) -> Iterator[None]:
-        cuda = self.xp.cuda
-        before, used = self._overflow, self.xp.get_default_memory_pool().used_bytes
-        found = Overflow(cuda.get_allocator(), self.pages, self._within, used, room)
-        self._overflow = found
-        try:
-            with cuda.using_allocator(found):
-                yield
-        finally:
-            self._overflow = before
-            found.close()
-
-    @property
-    def is_beyond(self) -> bool:
-        return self._overflow is not None
-
-    def _within(self, pages: Pages, size: int, owner: Any) -> Any:
-        """The memory of pages, as CuPy's arrays hold it."""
-        address, cuda = pages.array(0, size, "u1").data.ptr, self.xp.cuda
-        return cuda.MemoryPointer(cuda.UnownedMemory(address, size, owner, self.number), 0)
-
-    def aside(self, array: Any) -> Any:
-        assert self._overflow is not None
-        memory = self._overflow.on_host(max(1, array.nbytes))
-        found = self.xp.ndarray(array.shape, array.dtype, memory)
-        self.xp.copyto(found, array)
-        return found
-
     def fetched(self, array: Any) -> Any:
         return fetched(self.xp.cuda, array)
 
     def free_memory(self) -> int:
         """What the GPU has free, and what CuPy's pool has taken and does not use."""
-        left = None if self._overflow is None else self._overflow.left
-        return self._free_memory() if left is None else min(left, self._free_memory())
-
-    def _free_memory(self) -> int:
         pool = self.xp.get_default_memory_pool()
         free = int(self.xp.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
         most = int(pool.get_limit())

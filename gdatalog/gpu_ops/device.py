@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from gdatalog.account import default_limit
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.loop_run import LoopRun
 from gdatalog.gpu_ops.driver import Driver
@@ -165,20 +163,6 @@ class Gpu:
 
     def paged(self) -> Paged:
         return self.in_place
-
-    @contextmanager
-    def beyond(self, limits: Limits) -> Iterator[None]:
-        self.make_room(limits)
-        room = min(self.driver.free_memory(), limits.spare())
-        with limits.account.other_limit(default_limit()), self.driver.beyond(room):
-            self.kept.unbounded = True
-            try:
-                yield
-            finally:
-                self.kept.unbounded = False
-                self.kept.relieve()
-                self.walks.forget_arrays()  # these may lie in the host's memory
-                self.ops.forget_tables()
 
     def close(self) -> None:
         """Lets go of kernels, tries and rows; rows that are nowhere else are brought home."""

@@ -115,11 +115,6 @@ class Driver(Protocol):
         """The bytes of a page that can be placed on the device; 0 where none can."""
         ...
 
-    @property
-    def is_beyond(self) -> bool:
-        """Whether this is within `beyond`."""
-        ...
-
     def use(self) -> AbstractContextManager[None]:
         """Within, this thread works on this device."""
         ...
@@ -145,15 +140,6 @@ class Driver(Protocol):
 
     def pages(self, size: int) -> Pages:
         """A range of so many bytes, all of it in the host's memory at first."""
-        ...
-
-    def beyond(self, room: int) -> AbstractContextManager[None]:
-        """Within, large arrays lie in the host's memory where `room` bytes of the device have no
-        place for them."""
-        ...
-
-    def aside(self, array: Any) -> Any:
-        """Within `beyond`: a copy of an array that takes no room on the device."""
         ...
 
     def fetched(self, array: Any) -> Any:

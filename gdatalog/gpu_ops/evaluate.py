@@ -150,11 +150,6 @@ class Expressions(Rows):
             self._tables[id(table)] = known
         return known[1]
 
-    def forget_tables(self) -> None:
-        """Lets go of the host's tables that lie on the device."""
-        self._tables.clear()
-        self._ranks.clear()
-
     def _constant(self, key: int) -> Array:
         found = self._constants.get(key)
         if found is None:

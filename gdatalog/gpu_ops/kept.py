@@ -13,7 +13,6 @@ from itertools import count
 from typing import TypeVar
 from weakref import WeakKeyDictionary, ref
 
-from gdatalog.account import UNLIMITED
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.graph import DeviceGraph
@@ -50,7 +49,6 @@ class Kept:
         self.driver = driver
         self.ops = ops
         self.limit = limit
-        self.unbounded = False  # what has no room on the device lies in the host's memory
         self._held: WeakKeyDictionary[RowStore, _Indexes] = WeakKeyDictionary()
         self._clock = count()
         self._relieving = False
@@ -82,8 +80,6 @@ class Kept:
 
     def budget(self) -> int:
         """How many bytes may be kept."""
-        if self.unbounded:
-            return UNLIMITED
         share = int(SHARE * (self.driver.free_memory() + self.nbytes))
         return share if self.limit is None else min(share, self.limit)
 

@@ -148,13 +148,8 @@ class Walks:
         """Lets go of what lies on the device."""
         self._kernels.clear()
         self._loops.clear()
-        self.forget_arrays()
-        self.ends = None
-
-    def forget_arrays(self) -> None:
-        """Lets go of what one plan's run leaves for the next one."""
         self._uploaded.clear()
-        self._ring = None
+        self._ring = self.ends = None
 
 
 class _Launch:
@@ -240,7 +235,7 @@ class _Launch:
         block_rows, count = self._pool()
         most = tuning.most_rows // block_rows
         found: list[Block] = []
-        apart = 0  # so many of them take no room on the device
+        apart = 0  # so many of them have left the device
         while True:
             outputs = [xp.empty(count * block_rows, dtype=DTYPES[a.type]) for a in loops.outputs]
             counts, previous = xp.zeros((2, count), dtype=xp.int32)
@@ -250,7 +245,7 @@ class _Launch:
             held = sum(part.nbytes for block in found[apart:] for part in block)
             size = sum(o.nbytes for o in outputs)
             if held and self._short(held, size):
-                found[apart:] = [tuple(map(self._aside, block)) for block in found[apart:]]
+                found[apart:] = [tuple(map(self._fetched, block)) for block in found[apart:]]
                 apart, held = len(found), 0
             self.limits.charge("blocks", held + size)
             numbers = {
@@ -296,16 +291,14 @@ class _Launch:
         """Whether the blocks that are there have to make room: for the next rows, if these are of
         partitioned fixpoints, which nobody reads before they end; for what else comes, if rows
         are to leave the device."""
-        if self.limits.to_host or self.walks.driver.is_beyond:
+        if self.limits.to_host:
             return held > self._affordable_bytes()
         spare = self.limits.spare() + self.limits.held.get("blocks", 0)
         return bool(self.rooms) and (held + size > spare or held > self.walks.driver.free_memory())
 
-    def _aside(self, column: Any) -> Any:
-        driver = self.walks.driver
-        fetch = driver.fetched if self.limits.to_host or self.rooms else driver.aside
+    def _fetched(self, column: Any) -> Any:
         with spending("moving", int(column.nbytes)):
-            return fetch(column)
+            return self.walks.driver.fetched(column)
 
     def _ticks(self) -> int:
         """The time between two looks at whether others wait, by the kernels' clock."""

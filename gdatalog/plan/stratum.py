@@ -211,18 +211,7 @@ class OnTheHost:
         return f"on the CPU: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class BeyondDevice:
-    """The relations of a recursion do not fit this device: large arrays that have no room there lie
-    in the host's memory, where kernels read and write them."""
-
-    device: str
-
-    def __str__(self) -> str:
-        return f"its relations do not fit {self.device}: some lie in the host's memory"
-
-
-Rewrite = DictionaryCodes | LinearRule | OnTheHost | BeyondDevice
+Rewrite = DictionaryCodes | LinearRule | OnTheHost
 
 
 # ------------------------------------------------------------------------------------ plans

@@ -6,8 +6,8 @@ import ctypes
 import random
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -290,8 +290,6 @@ class HostDriver:
         self.patience = 20_000_000
         self.seconds = 60.0
         self.memory = 1 << 30
-        self.room: int | None = None
-        self.beyonds = 0  # how often large arrays were to lie on the host
         self.relief = lambda: None  # nothing is ever short here
         self.spins = True
         self.polls = 0
@@ -383,27 +381,11 @@ class HostDriver:
         copied = partial(HostCopied, self.copies, 0)
         return VirtualPages(self.virtual, size, pages.copy, pages.array, copied)
 
-    @contextmanager
-    def beyond(self, room: int) -> Iterator[None]:
-        self.beyonds += 1
-        before, self.room = self.room, room
-        try:
-            yield
-        finally:
-            self.room = before
-
-    @property
-    def is_beyond(self) -> bool:
-        return self.room is not None
-
-    def aside(self, array: Any) -> Any:
-        return array.copy()
-
     def fetched(self, array: Any) -> Any:
         return array.get()
 
     def free_memory(self) -> int:
-        return self.memory if self.room is None else min(self.memory, self.room)
+        return self.memory
 
     def release(self) -> None:
         """NumPy's memory is let go of at once."""

@@ -1,0 +1,136 @@
+"""Recursions on a device that is full, and is not there: rows leave it, or the CPU runs them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+import gdatalog as gd
+from gdatalog.engine import fixpoint
+from gdatalog.gpu_ops import walk
+from gdatalog.gpu_ops.cupy_driver import NoMemory
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.storage.spill import Spill
+from tests import test_engine_oracle as oracle
+from tests.cuda_host import HostDriver, needs_compiler
+from tests.draw import Drawn, recursive_programs
+from tests.test_gpu_cells import loaded, opened
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+
+CLOSURE = "tc(x, y) <- E(x, y). tc(x, z) <- tc(x, y), E(y, z). ?- tc(x, y)."
+SAME = "sg(x, y) <- E(p, x), E(p, y). sg(x, y) <- E(a, x), sg(a, b), E(b, y). ?- sg(x, y)."
+LEFT = "on the CPU: its relations do not fit cuda:0"
+
+
+def on_cpu(text: str) -> set[Any]:
+    with loaded(gd.connect(device="cpu")) as db:
+        return set(db.query(text).fetchall())
+
+
+def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+    """The answers; the number chooses the room."""
+    driver, memory = HostDriver(seed=number % 17), (4000, 40_000, 1 << 20)[number % 3]
+    with pytest.MonkeyPatch.context() as patch, opened(driver, "auto", memory=memory) as db:
+        if number % 2:
+            patch.setattr(fixpoint, "too_large", lambda *_: True)
+        db._workspace.tune(device_from=0, bitmap_rounds_from=0)
+        return oracle.answers(db, text, data, defined)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(recursive_programs())
+def test_recursive_programs(drawn: Drawn) -> None:
+    oracle.agrees_in(run, drawn)
+
+
+@pytest.mark.parametrize("strategy", ["auto", "levelwise"])
+@pytest.mark.parametrize("text", [CLOSURE, SAME])
+@pytest.mark.parametrize("foreseen", [True, False])
+def test_a_recursion_that_does_not_fit_is_the_cpus(
+    text: str, foreseen: bool, strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what its indexes are expected to take, or when the device has no room any more. The CPU
+    has the machine's memory for it, and need not write files."""
+    driver = HostDriver()
+    with loaded(opened(driver, strategy, memory=9000)) as db:
+        db._workspace.tune(device_from=0, bitmap_rounds_from=0)
+        if foreseen:
+            monkeypatch.setattr(fixpoint, "too_large", lambda *_: True)
+        assert (LEFT in str(db.explain(text))) == foreseen
+        profile = db.profile(text)
+        assert LEFT in str(profile)
+        places = [dict(rule.facts).get("device") for rule in profile.tree.find("rule")]
+        assert set(places) - {None} == {"cpu"}
+        assert profile.peak <= 9000 and db._workspace.spill.written == 0
+        if hasattr(driver, "launches"):
+            assert (driver.launches == 0) == foreseen
+        answer = db.query(text)
+        assert answer._relation.store.here and answer._relation.store.elsewhere is None
+        assert set(answer.fetchall()) == on_cpu(text)
+        assert db._workspace.device.kept.nbytes == 0
+        assert set(db.query("t(x, z) <- E(x, y), E(y, z), x < 3.").fetchall())
+
+
+@pytest.mark.parametrize("text", [CLOSURE, SAME])
+def test_a_recursion_whose_indexes_find_no_memory_is_the_cpus(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*_: Any) -> None:
+        raise NoMemory("an index")
+
+    with loaded(opened(HostDriver())) as db:
+        monkeypatch.setattr(db._workspace.device, "trie", no_memory)
+        assert LEFT in str(db.profile(text))
+        assert set(db.query(text).fetchall()) == on_cpu(text)
+
+
+def test_a_recursion_on_a_device_writes_no_files() -> None:
+    with loaded(opened(HostDriver())) as db:
+        db._workspace.spill = Spill(least=0, run=8, short=0, always=True)
+        assert set(db.query(CLOSURE).fetchall()) == on_cpu(CLOSURE)
+
+
+@pytest.mark.parametrize("memory", [12_000, 15_000, 1 << 30])
+def test_rows_of_partitioned_fixpoints_leave_a_device_that_is_full(
+    memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pool that is drained again and again, until all rows are on the host."""
+    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    device, expected = Gpu(HostDriver(blocks=1), memory), on_cpu(CLOSURE)
+    device.walks.tuning = replace(device.walks.tuning, pool_rows=1)
+    with loaded(opened(device.driver, "lftj", memory=memory)) as db:
+        db._workspace.device = device
+        found = db.query(CLOSURE)
+        assert set(found.fetchall()) == expected and len(found) == len(expected)
+        assert found._relation.store.here == (memory < 1 << 30)
+        if hasattr(device.driver, "launches"):
+            profile = str(db.profile(CLOSURE))
+            assert "a fixpoint for each" in profile and LEFT not in profile
+
+
+@pytest.mark.parametrize("memory", [8_000, 12_000, 1 << 30])
+def test_rows_of_marked_rounds_leave_a_device_that_is_full(
+    memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but the new ones: a long chain, whose rounds give few rows each."""
+    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    driver = HostDriver(blocks=1)
+    with opened(driver, "lftj", memory=memory) as db:
+        db._workspace.force(strategy="lftj", split="never")
+        device = db._workspace.device
+        device.walks.tuning = replace(device.walks.tuning, pool_rows=1)
+        db["E"] = [(at, at + 1) for at in range(60)]
+        found = db.query(CLOSURE)
+        assert set(found.fetchall()) == {(x, y) for x in range(61) for y in range(x + 1, 61)}
+        assert found._relation.store.here == (memory < 1 << 30)
+        if hasattr(driver, "launches"):
+            assert LEFT not in str(db.profile(CLOSURE))
