@@ -368,7 +368,8 @@ def run_rule(
             if found is None and resident is not None:
                 from gdatalog.engine.cells import rows_in_cells
 
-                found = rows_in_cells(plan, resident, context, limit, report, did)
+                whole = plan.otherwise or plan
+                found = rows_in_cells(whole, resident, context, limit, report, did)
         except NotOnDevice as refused:
             reason = str(refused)
             if lasting is not None:

@@ -234,11 +234,11 @@ class StratumRun:
         return plan
 
     def _algebra(self) -> Algebra:
-        """Whether counts may be signed sums: these are run as a whole, by the CPU."""
+        """Whether counts may be signed sums: these are run as a whole, by one machine."""
         context = self.context
-        if self.stratum.recursive or context.device is not CPU or context.cluster is not None:
+        if self.stratum.recursive or context.cluster is not None:
             return NEVER
-        return algebra_of(context.knobs)
+        return algebra_of(context.knobs, context.device is CPU)
 
     def _least_scanned(self) -> int | None:
         """How many rows a relation has, at least, that is scanned; None where nothing is."""
@@ -323,7 +323,9 @@ class StratumRun:
                 found = context.cluster.rule(plan, here, inputs, limit, report, did)
             if strategy is not None:
                 context = replace(context, knobs=replace(context.knobs, strategy=strategy))
-            resident, in_cells = self._resident(plan, parts)
+            resident, in_cells = self._resident(plan.otherwise or plan, parts)
+            if in_cells and plan.otherwise is not None:  # sums read whole indexes
+                plan = plan.otherwise
             found = found or run_rule(
                 plan, sources, context, limit, report, lasting, on_host, did, resident, in_cells
             )
@@ -336,7 +338,7 @@ class StratumRun:
         """The tries of the host for a rule that may run in cells on a device, and whether it is
         expected that it has to."""
         device, limits = self.context.device, self.context.limits
-        if device is CPU or self.stratum.recursive or not self._all_finished(plan):
+        if device is CPU or self.stratum.recursive or plan.terms or not self._all_finished(plan):
             return None, False
         from gdatalog.engine.host_tries import too_large
 

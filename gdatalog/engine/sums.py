@@ -16,10 +16,12 @@ import numpy as np
 
 from gdatalog.engine.depth import Nest, form_of_bag
 from gdatalog.engine.derived import Rows
+from gdatalog.engine.device import CPU
 from gdatalog.engine.heads import rows_of_groups
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.sources import Sources
 from gdatalog.errors import EvaluationError, Span
+from gdatalog.executors.failure import NotOnDevice
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.lftj import GiveUp, scratch_length
 from gdatalog.executors.limits import Limits
@@ -29,6 +31,7 @@ from gdatalog.plan.nodes import Branch, Gather, JoinPlan, Slot, Tally, Term, Tri
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.algebra import Algebra
 from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.storage.tallied import Tallied
@@ -57,9 +60,10 @@ class Unsuited(Exception):
     """The joins of a sum cannot be run as they were planned."""
 
 
-def algebra_of(knobs: Knobs) -> Algebra:
-    """Whether counts become signed sums; only compiled loops keep tables of counts."""
-    return Algebra(knobs.algebra, knobs.strategy != "levelwise")
+def algebra_of(knobs: Knobs, here: bool) -> Algebra:
+    """Whether counts become signed sums; only the compiled loops of the CPU, which is `here`, keep
+    tables of counts."""
+    return Algebra(knobs.algebra, here and knobs.strategy != "levelwise")
 
 
 @dataclass(slots=True)
@@ -108,7 +112,7 @@ class Sum:
             return rows_of_groups(plan, gathering, run.ops, run.scope)
         if not -(1 << 63) <= total < 1 << 63:
             raise CountOverflow(total, plan.gathers[0].span)
-        gathering.add_partials((), [np.array([total], dtype=np.int64)])
+        gathering.add_partials((), [run.ops.xp.full(1, total)])
         return rows_of_groups(plan, gathering, run.ops, run.scope)
 
     def total(self) -> int:
@@ -126,6 +130,8 @@ class Sum:
             else:
                 total += term.coefficient * count
         if wide:
+            if self.run.context.device is not CPU:
+                raise NotOnDevice("its counts leave 64 bits")
             exact.tables.clear()
             total += self._wide(wide)
         return total
@@ -199,10 +205,12 @@ class Sum:
             keys, counts = keys[order], counts[order]
         if own.modulus is not None:
             counts %= own.modulus
-        level = TrieLevel(keys, np.array([0, len(keys)], dtype=np.int64))
+        xp = self.run.ops.xp
+        offsets = np.array([0, len(keys)], dtype=np.int64)
+        level = TrieLevel(xp.asarray(keys), xp.asarray(offsets), xp)
         total = min(MOST, _total(counts)) if own.modulus is None else 0
         self._charge(own, keys.nbytes + counts.nbytes)
-        return Trie((level,), total, counts)
+        return Trie((level,), total, xp.asarray(counts))
 
     def _charge(self, own: _Pass, more: int = 0) -> None:
         """Charges the tables of a pass, and no longer what they were made of."""
@@ -225,9 +233,10 @@ class Sum:
             return None
         blocks, times = found
         if not keys:  # each worker's count, which need not fit together
-            every = [int(count) * times for block in blocks for count in block[-1]]
+            every = [int(count) * times for block in blocks for count in brought(block[-1])]
             return (), np.array(every, dtype=object)
-        once = _once_each(blocks, self.run.limits)
+        here = self.run.context.device is CPU
+        once = _once_each(blocks, self.run.limits) if here else None
         if once is not None:
             return once
         gathering = Gathering(COUNT, self.run.ops, self.run.scope, self.run.limits)
@@ -238,7 +247,7 @@ class Sum:
         except EvaluationError:
             return None
         empty = np.zeros(0, dtype=np.int64)
-        return (groups, counts) if groups else ((empty,), empty)
+        return (tuple(map(brought, groups)), brought(counts)) if groups else ((empty,), empty)
 
     def _partials(
         self, number: int, keys: tuple[Slot, ...], gathers: tuple[Gather, ...], own: _Pass
@@ -357,7 +366,7 @@ def _once_each(blocks: Sequence[tuple[Array, ...]], limits: Limits) -> tuple[Col
 
 def _most(numbers: Array) -> float:
     """The greatest, or what is as far from 0."""
-    return max(float(numbers.max(initial=0)), -float(numbers.min(initial=0)))
+    return max(float(numbers.max()), -float(numbers.min()), 0.0) if len(numbers) else 0.0
 
 
 def _ascends(keys: Array) -> bool:

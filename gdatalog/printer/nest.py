@@ -260,9 +260,10 @@ class Nest:
         if self.modular:
             self.text.line(f"{name} = ({one} % modulus) * ({other} % modulus) % modulus")
             return name
-        with self.text.block(f"if float({one}) * float({other}) > {MOST}"):
-            self.text.line(self.spoil(OVERFLOW))
-        self.text.line(f"{name} = {one} * {other}")
+        if self.tile:
+            self.text.line(f"{name} = 0")
+        with self.unless(f"float({one}) * float({other}) > {MOST}", OVERFLOW):
+            self.text.line(f"{name} = {one} * {other}")
         return name
 
     def sum(self, one: str, other: str) -> str:

@@ -89,7 +89,8 @@ def _rule(
     if on_host is not None:
         left = on_host.reason
     elif left is None and not stratum.recursive and plan.joins:
-        beyond = foreseen(plan, known, inputs.context)
+        whole = plan.otherwise or plan
+        beyond = Foreseen() if whole.terms else foreseen(whole, known, inputs.context)
         left = beyond.left
     spread = _spread(stratum, plan, inputs, known)
     return PlannedRule(rule, plan, left, spread, beyond.cells, beyond.pages)
