@@ -128,7 +128,7 @@ def _by_pages(cells: Schedule | str, paged: _Paged, context: ExecutionContext) -
         return how == "pages"
     if isinstance(cells, str):
         return True
-    return paged.cost < cells.moved + context.tuning.cell_bytes * len(cells.turns)
+    return paged.cost < cells.cost(context.tuning.cell_bytes)
 
 
 def _in_pages(

@@ -112,7 +112,7 @@ def paging(
         return paged
     written = sum(layouts[index].size for index, trie in own.items() if made.made(trie) is None)
     cost = found.cost + written + paged.told.placed
-    return paged if cost < cells.moved + context.tuning.cell_bytes * len(cells.turns) else None
+    return paged if cost < cells.cost(context.tuning.cell_bytes) else None
 
 
 def _fits_the_host(tries: Iterable[Trie], layouts: Iterable[Layout]) -> bool:

@@ -200,7 +200,8 @@ class _Planner:
             else:
                 turns.append(Turn(Cell(cell), mine))
         moved = bytes_moved(turns, self.room, self.sizes)
-        return Schedule(ranges, tuple(turns), skipped, moved)
+        again = self._again([len(ranges.get(name, ())) or 1 for name in self.names])
+        return Schedule(ranges, tuple(turns), skipped, moved, again)
 
     def _empty(self, cell: Mapping[str, Stretch], slices: Sequence[Slice]) -> bool:
         for low, high, strict in self.orders:

@@ -62,13 +62,19 @@ class Schedule:
 
     `ranges`: those of each cut variable, outermost first. `skipped`: how many cells have no
     binding, by comparisons of variables or because a slice is empty. `moved`: the bytes that are
-    copied over all cells.
+    copied over all cells. `again`: what finding bindings in several cells costs, as bytes that
+    could be copied meanwhile.
     """
 
     ranges: Mapping[str, tuple[Stretch, ...]]
     turns: tuple[Turn, ...]
     skipped: int
     moved: int
+    again: float
+
+    def cost(self, overhead: int) -> float:
+        """What the cells cost, as bytes, if running one costs `overhead`."""
+        return self.moved + self.again + overhead * len(self.turns)
 
 
 class Shelf:
