@@ -69,6 +69,12 @@ def graph(name: str) -> tuple[int, Array, Array]:
     return len(degrees), u, v
 
 
+def labels(name: str) -> Array:
+    """The label of each vertex of a graph that has some."""
+    with np.load(io.BytesIO(lzma.decompress(_path(graph_path(name)).read_bytes()))) as packed:
+        return packed["labels"].astype(np.int64)
+
+
 def both_ways(u: Array, v: Array) -> Columns:
     """A graph's edges in either direction."""
     return np.concatenate([u, v]), np.concatenate([v, u])
