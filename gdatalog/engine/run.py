@@ -76,10 +76,10 @@ class Run:
         self.limits.looked += TURN
         if any(may_fail(join.steps) for join in plan.joins):
             limit = None  # a failure that comes after the last wanted row is one as well
-        if plan.terms:
-            from gdatalog.engine.sums import Sum
+        if plan.terms or plan.within:
+            from gdatalog.engine.sums import Sum, over_tables
 
-            return Sum(self).rows()
+            return Sum(self).rows() if plan.terms else over_tables(self, limit)
         if plan.gathers:
             return self._aggregated()
         if not plan.head and limit is None and not any(may_fail(j.steps) for j in plan.joins):

@@ -306,6 +306,7 @@ class StratumRun:
             and not self.stratum.recursive
             and len(plan.joins) == 1
             and not plan.terms
+            and not plan.within
         ):
             with spending("indexing"):
                 (join,) = plan.joins

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.engine.depth import Nest, form_of_bag
-from gdatalog.engine.derived import Rows
+from gdatalog.engine.derived import Derived, Rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.heads import rows_of_groups
 from gdatalog.engine.knobs import Knobs
@@ -114,6 +114,18 @@ class Sum:
             raise CountOverflow(total, plan.gathers[0].span)
         gathering.add_partials((), [run.ops.xp.full(1, total)])
         return rows_of_groups(plan, gathering, run.ops, run.scope)
+
+    def table(self) -> Trie:
+        """The counts by the key, as a table."""
+        gathering = Gathering(self.plan.gathers, self.run.ops, self.run.scope, self.run.limits)
+        self._by_group(gathering)
+        groups, (counts,) = gathering.finish()
+        keys = groups[0] if groups else counts
+        if not _ascends(keys):
+            order = np.argsort(keys, kind="stable")
+            keys, counts = keys[order], counts[order]
+        level = TrieLevel(keys, np.array([0, len(keys)], dtype=np.int64))
+        return Trie((level,), min(MOST, _total(counts)), counts)
 
     def total(self) -> int:
         """The count, exactly."""
@@ -349,6 +361,31 @@ class Sum:
         if ref.relation in self._bits:
             return self._bits[ref.relation]
         return log2(max(1, self.run.sources.trie_of(ref).total))
+
+
+def over_tables(run: Run, limit: int | None) -> Derived:
+    """The rows of a rule whose joins read counts by one key, which are made before."""
+    plan, sources = run.plan, run.sources
+    tables: dict[str, Trie] = {}
+    try:
+        with run.limits.account.restoring(MemoryError, Unsuited):
+            for inner in plan.within:
+                own = replace(run, plan=inner, report=None, did=None)
+                tables[inner.relation] = Sum(own).table()
+    except (MemoryError, Unsuited):
+        run.limits.charge(TABLES, 0)
+        assert plan.otherwise is not None
+        return replace(run, plan=plan.otherwise, report=None).rows(limit)
+
+    def trie_of(ref: TrieRef) -> Trie:
+        return tables[ref.relation] if ref.relation in tables else sources.trie_of(ref)
+
+    run.limits.charge(TABLES, sum(2 * table.levels[0].values.nbytes for table in tables.values()))
+    rest = replace(run, plan=replace(plan, within=()), sources=replace(sources, trie_of=trie_of))
+    try:
+        return rest.rows(limit)
+    finally:
+        run.limits.charge(TABLES, 0)
 
 
 def _once_each(blocks: Sequence[tuple[Array, ...]], limits: Limits) -> tuple[Columns, Array] | None:

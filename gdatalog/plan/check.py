@@ -37,6 +37,8 @@ class PlanError(AssertionError):
 def check_rule_plan(rule: RulePlan) -> None:
     for join in rule.joins:
         check_join_plan(join)
+    for inner in rule.within:
+        check_rule_plan(inner)
     _demand(len(rule.terms) in (0, len(rule.joins)), "each join of a sum has a term")
     numbers = [number for group in rule.groups for number in group]
     if rule.gathers:

@@ -215,10 +215,11 @@ def widens(join: JoinPlan) -> bool:
 
 def relations_read(plan: RulePlan) -> list[TrieRef]:
     """The tries of relations that a plan reads, each once; not the tables that it makes itself."""
-    made = {term.table for term in plan.terms}
+    made = {term.table for term in plan.terms} | {inner.relation for inner in plan.within}
     made |= {s.table for join in plan.joins for s in all_steps(join.steps) if isinstance(s, Tally)}
     refs = dict.fromkeys(ref for join in plan.joins for ref in longest_first(join.tries))
-    return [ref for ref in refs if ref.relation not in made]
+    inner = (ref for rule in plan.within for ref in relations_read(rule))
+    return list(dict.fromkeys((*inner, *(ref for ref in refs if ref.relation not in made))))
 
 
 def longest_first(tries: tuple[TrieRef, ...]) -> list[TrieRef]:

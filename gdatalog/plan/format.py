@@ -67,6 +67,8 @@ def format_expr(expr: Expr, inside: bool = False) -> str:
 def format_rule(rule: RulePlan, remark: Remark = lambda step: "") -> str:
     """The whole rule: each join, then what becomes of its bindings."""
     lines = []
+    for inner in rule.within:
+        lines += [table_label(inner), *("  " + line for line in format_rule(inner).split("\n"))]
     for number, join in enumerate(rule.joins):
         if rule.terms:
             lines.append(term_label(rule.terms[number]))
@@ -123,6 +125,11 @@ def polynomial(terms: Sequence[tuple[int, tuple[int, ...]]]) -> str:
         times = "" if abs(coefficient) == 1 else f"{abs(coefficient)} "
         text += sign + times + " ".join(f"#{number + 1}" for number in numbers)
     return text
+
+
+def table_label(rule: RulePlan) -> str:
+    """A count by one key that joins read."""
+    return f"table {shown_table(rule.relation)} of counts by {rule.keys[0].name}"
 
 
 def term_label(term: Term) -> str:

@@ -349,7 +349,8 @@ class RulePlan:
     bindings; what is gathered is grouped by `keys`, and `head` is computed of keys and
     gathers. `combines`: min and max of this relation combine over all rules and facts. With
     `terms`, one for each join, the only gather is the signed sum of the joins' counts; `otherwise`
-    is the plan that enumerates the bindings.
+    is the plan that enumerates the bindings. `within`: counts by one key, each a signed sum, that
+    the joins read as tables by their names.
     """
 
     relation: str
@@ -362,6 +363,7 @@ class RulePlan:
     terms: tuple[Term, ...] = ()
     otherwise: RulePlan | None = field(default=None, compare=False, repr=False)
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+    within: tuple[RulePlan, ...] = ()
 
     @property
     def recursive_on(self) -> frozenset[str]:

@@ -64,8 +64,9 @@ def signed_sum(
     algebra: Algebra,
     keys: tuple[str, ...] = (),
     targets: tuple[str, ...] = (),
-) -> tuple[tuple[JoinPlan, ...], tuple[Term, ...]] | None:
-    """The joins of a signed sum, and what each is for; None where `enumerated` is better.
+) -> tuple[tuple[JoinPlan, ...], tuple[Term, ...], float] | None:
+    """The joins of a signed sum, what each is for, and what they cost; None where `enumerated` is
+    better.
 
     `keys`: the variables whose values are counted each by itself. `targets`: those whose values are
     added up, where it is a sum.
@@ -106,7 +107,7 @@ def signed_sum(
         return None
     if not best.joins:  # every term is empty, or they cancel
         return None
-    return tuple(best.joins), tuple(best.terms)
+    return tuple(best.joins), tuple(best.terms), best.cost
 
 
 def _walked(

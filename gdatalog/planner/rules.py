@@ -26,6 +26,7 @@ from gdatalog.planner.algebra import NEVER, Algebra, signed_sum
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.checked import CheckedRule, Schema
 from gdatalog.planner.compact import compact_rows
+from gdatalog.planner.correlated import pays, tabled
 from gdatalog.planner.items import (
     AtomItem,
     Conjunction,
@@ -101,6 +102,23 @@ def plan_rule(
     closed = as_gather(alternatives[0], head) if plain else None
     if closed is not None:
         alternatives, gathers, head = closed
+    tables = None
+    if plain and closed is None and algebra.tables and not recursive:
+        tables = tabled(
+            alternatives[0],
+            lambda body, live: plan_join(body, (), live, True),
+            *(sizes, params, orders or Orders(), tuning, algebra),
+        )
+    if tables is not None:
+        other = plan_rule(
+            rule, schemas, param_types, sizes, params=params, orders=orders, tuning=tuning
+        )
+        reads = variables_of_exprs(head)
+        join = plan_join(tables.items, head, reads, False, sizes=tables.sizes)
+        plan = RulePlan(rule.head.name, (join,), head, span=rule.span)
+        plan = replace(plan, within=tables.rules, otherwise=other)
+        if algebra.mode != "auto" or pays(plan, other, tables):
+            return plan
     followed: list[Given | None] = []
     if first:
         alternatives = [items for items in alternatives if not any(_deltas(items, recursive, old))]

@@ -13,6 +13,7 @@ from gdatalog.plan.format import (
     ending_labels,
     given_label,
     orbit_label,
+    table_label,
     term_label,
 )
 from gdatalog.plan.nodes import Branch, Generate, Given, Join, JoinPlan, RulePlan, Step, Tally
@@ -52,6 +53,9 @@ class Executor:
     facts: tuple[tuple[str, Fact], ...] = ()
 
 
+_NONE = (Executor(),)
+
+
 def plan_nodes(
     plan: RulePlan, executors: Sequence[Executor], happened: Happened | None = None
 ) -> tuple[Executor, tuple[Node, ...]]:
@@ -61,8 +65,12 @@ def plan_nodes(
         _Join(join, happened, happened is not None and number in happened.told).nodes()
         for number, join in enumerate(plan.joins)
     ]
+    tables = tuple(
+        Node("term", table_label(inner), children=plan_nodes(inner, _NONE * len(inner.joins))[1])
+        for inner in plan.within
+    )
     if len(nodes) == 1 and not plan.terms:
-        return executors[0], (*nodes[0], *ending)
+        return executors[0], (*tables, *nodes[0], *ending)
     alternatives = (
         Node(
             "term" if plan.terms else "alternative",
@@ -73,7 +81,7 @@ def plan_nodes(
         )
         for number, (executor, children) in enumerate(zip(executors, nodes, strict=True))
     )
-    return Executor(), (*alternatives, *ending)
+    return Executor(), (*tables, *alternatives, *ending)
 
 
 @dataclass(slots=True)
