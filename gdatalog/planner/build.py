@@ -90,6 +90,7 @@ class PlanBuilder:
         self.untouched: dict[AtomItem, int] = {}  # the tries of atoms that a branch takes over
         self.fresh = 0
         self.cost = 0.0  # values tried, as far as is expected
+        self.whole_lists = False  # comparisons cut lists; tries hold all rows
 
     def whole(
         self, items: Sequence[Item], live: Names, bag: bool, given: Names, rows: float
@@ -224,7 +225,8 @@ class ConjunctionBuilder:
         """Tests within an atom go into its trie; columns that nothing asks for are left out."""
         atoms = [item for item in self.items if isinstance(item, AtomItem)]
         tests = [item for item in self.items if isinstance(item, TestItem)]
-        self.within = [item for item in tests if within_atom(item.test, atoms)]
+        whole = self.plan.whole_lists
+        self.within = [item for item in tests if not whole and within_atom(item.test, atoms)]
         seen_to = {*self.within, *atoms}
         self.waiting = Pending(item for item in self.items if item not in seen_to)
         variables = (item.variables for item in (*self.waiting, *atoms))
@@ -243,7 +245,8 @@ class ConjunctionBuilder:
     ) -> tuple[AtomState, list[tuple[int, Expr]]]:
         size = self.plan.sizes(item.relation, item.version)
         number = self.plan.untouched.pop(item, len(self.plan.atoms))
-        atom, known = open_atom(item, number, size, self.comparisons, self.bound, uses, self.bag)
+        tests = Comparisons(()) if self.plan.whole_lists else self.comparisons
+        atom, known = open_atom(item, number, size, tests, self.bound, uses, self.bag)
         self.plan.atoms[number : number + 1] = [atom]
         self.atoms.append(atom)
         for name in atom.columns:
@@ -256,11 +259,8 @@ class ConjunctionBuilder:
         """Makes the next step; False when there is none left to make."""
         if self.waiting.any_ready(self._ready):
             return True
-        generators = [
-            item
-            for item in self.waiting.others
-            if isinstance(item, GenerateItem) and item.sources <= self.bound
-        ]
+        givers = (item for item in self.waiting.others if isinstance(item, GenerateItem))
+        generators = [item for item in givers if item.sources <= self.bound]
         name = self.open.first()
         others = [*([] if name is None else [name]), *(item.slot.name for item in generators)]
         before = min(map(self._rank, others), default=inf)

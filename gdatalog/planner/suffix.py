@@ -138,11 +138,26 @@ class Suffixes:
         before = [item for item in items if item.variables.isdisjoint(last)]
         own = [item for item in items if item not in set(between) and item not in set(before)]
         parts, terms = _blocks(own, between, last, self._symmetric)
+        plans = [self._joined(before, parts, terms, last, whole) for whole in (False, True)]
+        found = [replace(plan, orbit=orbit) for plan in plans if plan is not None]
+        return min(found, key=lambda plan: work_of(plan, self.sizes), default=None)
+
+    def _joined(
+        self,
+        before: Sequence[Item],
+        parts: Sequence[Conjunction],
+        terms: tuple[tuple[int, tuple[int, ...]], ...],
+        last: Names,
+        whole: bool,
+    ) -> JoinPlan | None:
+        """`whole`: comparisons cut lists of all edges, where tries would hold a part of these: then
+        more lists lie within one."""
         reads = [variables_of(part) - last for part in parts]
-        builder = PlanBuilder(self.sizes, (), False, self.params, self.orders, self.tuning)
         live = frozenset().union(*reads)
-        whole = without_implied(without_looser(tuple(before)), self.sizes)
-        steps = ConjunctionBuilder(builder, whole, frozenset(), live, True, 1.0).build()
+        builder = PlanBuilder(self.sizes, (), False, self.params, self.orders, self.tuning)
+        builder.whole_lists = whole
+        items = without_implied(without_looser(tuple(before)), self.sizes)
+        steps = ConjunctionBuilder(builder, items, frozenset(), live, True, 1.0).build()
         rows = next((s.estimate for s in reversed(steps) if isinstance(s, Join)), 1.0)
         counts = []
         for part, read in zip(parts, reads, strict=True):
@@ -151,7 +166,7 @@ class Suffixes:
                 return None
             counts.append(inside)
         branch = Branch("count", tuple(sorted(live)), tuple(counts), terms=terms)
-        return JoinPlan(builder.tries(), (*steps, branch), (), True, orbit, builder.cost)
+        return JoinPlan(builder.tries(), (*steps, branch), (), True, cost=builder.cost)
 
     def _restricted(self, last: Names) -> tuple[Conjunction, Names, int]:
         """The items with restrictions, none of them among the last variables; these, by rank where

@@ -35,9 +35,9 @@ class _Work:
         for at, step in enumerate(steps):
             if isinstance(step, Branch):
                 for inner in step.alternatives:
-                    level = inner[-1] if at in recoded else None
-                    if isinstance(level, Join):
-                        total += self._level(level, rows, True, True)
+                    levels = [each for each in inner if isinstance(each, Join)]
+                    if at in recoded and len(levels) == 1:
+                        total += self._level(levels[0], rows, True, True)
                     else:
                         total += self.of(inner, rows, True)
             elif isinstance(step, Tally):
