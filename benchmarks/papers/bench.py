@@ -168,7 +168,9 @@ def markdown(rows: Sequence[Row]) -> Iterator[str]:
     for table in dict.fromkeys(row.table for row in rows):
         mine = [row for row in rows if row.table == table]
         cells = [_cells(row) for row in mine]
-        names = dict.fromkeys(name for one in cells for name, cell in one.items() if cell)
+        more = dict.fromkeys(name for row in mine for name in row.more)
+        every = ["work", "answer", "checked by", *more, "cold s", "warm s", "MiB"]
+        names = [name for name in every if any(one.get(name) for one in cells)]
         yield f"\n## {table}\n"
         yield f"| {' | '.join(names)} |"
         yield f"| --- |{' ---: |' * (len(names) - 1)}"
