@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.engine.device import shared_by
+from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.grouped import Grouped, grouped_of
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.sources import Sources
@@ -230,8 +230,8 @@ class Nest:
             self.seen = counted(self.printed, [self.join], counts)
             return found
         except MemoryLimitError:
-            if context.knobs.strategy != "auto":
-                raise
+            if context.knobs.strategy != "auto" or context.device is not CPU:
+                raise  # a device leaves it to cells, or to the CPU
             # The other executor lets go of equal rows as it goes.
             context.limits.charge("blocks", 0)
             raise GiveUp("rows of compiled loops did not fit into the memory limit") from None

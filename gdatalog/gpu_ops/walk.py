@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.lftj import DTYPES, SHARED, GiveUp, Outside, room_of, scalar_of
 from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.control import (
@@ -283,9 +284,21 @@ class _Launch:
             for word in (Word.STATUS, Word.STOP, Word.POOL):
                 control[word] = 0
             # A unit may have more rows than all of the pool; else there need not be more room.
-            count = (
-                2 * count if rows is None else max(count, min(2 * count, most, self._affordable()))
+            before, count = (
+                count,
+                (
+                    2 * count
+                    if rows is None
+                    else max(count, min(2 * count, most, self._affordable()))
+                ),
             )
+            kept = 0 if rows is None else len(rows[0])
+            if self.rooms and count == before and 2 * kept < count * block_rows:
+                # Tiles that are in the middle of a unit give its rows back, and find them again.
+                raise MemoryLimitError(
+                    f"there is room for {count * block_rows:,} rows on {self.walks.driver.name}, "
+                    f"and most of them were of fixpoints that had not ended"
+                )
 
     def _short(self, held: int, size: int) -> bool:
         """Whether the blocks that are there have to make room: for the next rows, if these are of
