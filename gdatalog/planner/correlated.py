@@ -55,24 +55,25 @@ def tabled(
         (name,) = item.reads
         (body,) = item.alternatives
         types = types_of(body)
-        enumerated = plan_join(body, item.reads) if name in types else None
+        atoms = (i for i in body if isinstance(i, AtomItem))
+        rows = max((sizes(i.relation, i.version).rows for i in atoms), default=0)
         found = None
-        if enumerated is not None:
-            keys = (name,)
-            found = signed_sum(body, enumerated, sizes, params, orders, tuning, algebra, keys)
+        if name in types and (rows >= tuning.algebra_rows or algebra.mode != "auto"):
+            whole = plan_join(body, item.reads)
+            found = signed_sum(body, whole, sizes, params, orders, tuning, algebra, (name,))
         if found is None:
             read.append(item)
             continue
         joins, terms, work = found
         table, key = f"~by{len(rules) + 1}", Slot(name, types[name])
-        rows = Slot(f"{ROWS}{len(rules) + 1}", "int")
-        gathers = (Gather("count", (), rows.name, "int", item.span),)
+        count = Slot(f"{ROWS}{len(rules) + 1}", "int")
+        gathers = (Gather("count", (), count.name, "int", item.span),)
         numbers = (tuple(range(len(joins))),)
-        rules.append(RulePlan(table, joins, (key, rows), (key,), gathers, numbers, ((),), terms))
+        rules.append(RulePlan(table, joins, (key, count), (key,), gathers, numbers, ((),), terms))
         values = max(1, int(min(work, _values(body, name, sizes))))
         tables[table] = Assumed(values, values, 2, each=(values, values))
-        alternatives = ((AtomItem(table, (key, rows)),),)
-        read.append(replace(item, alternatives=alternatives, bindings=((rows.name,),)))
+        alternatives = ((AtomItem(table, (key, count)),),)
+        read.append(replace(item, alternatives=alternatives, bindings=((count.name,),)))
         cost += work
     if not rules:
         return None

@@ -103,7 +103,7 @@ def plan_rule(
     if closed is not None:
         alternatives, gathers, head = closed
     tables = None
-    if plain and closed is None and algebra.tables and not recursive:
+    if plain and closed is None and algebra.tables and algebra != NEVER and not recursive:
         tables = tabled(
             alternatives[0],
             lambda body, live: plan_join(body, (), live, True),
