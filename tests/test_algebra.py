@@ -18,8 +18,9 @@ from gdatalog.engine import stratum
 from gdatalog.engine.sums import CountOverflow, _combined, _primes
 from gdatalog.parser import parse
 from gdatalog.plan.check import check_rule_plan
-from gdatalog.plan.nodes import Branch, RulePlan, Tally
+from gdatalog.plan.nodes import Branch, Join, RulePlan, Tally
 from gdatalog.planner.quotients import partitions
+from gdatalog.planner.work import work_of
 from tests.draw_patterns import Pattern, drawn_pattern
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
@@ -332,6 +333,19 @@ def test_groups_whose_terms_cancel_are_not_there() -> None:
     data: Data = {"E": (("int", "int"), [(1, 2), (2, 1), (2, 2)]), "W": (("int", "int"), [(1, 0)])}
     for head in ("n(a, c, count())", "n(a, sum(c))", "n(sum(c))", "n(a, sum(w), count())"):
         agrees(f"{head} <- E(a, b), E(b, c), a != c, b != a, W(c, w).", data, {"n"})
+
+
+def test_values_of_a_key_are_work(plans: list[RulePlan]) -> None:
+    """A level that is counted is not walked; one whose values are asked for is."""
+    with gd.connect(device="cpu") as db:
+        db["E"] = [(a, b) for a, b in product(range(20), repeat=2) if a != b]
+        db._workspace.force(algebra="never")
+        db.query("o(a, count()) <- E(a, b), E(b, c), E(b, d), E(c, d), a != c, a != d.")
+        statistics: Any = db["E"]._relation
+        (join,) = plans[0].joins
+        last = [step.variable for step in join.steps if isinstance(step, Join)][-1]
+        work = [work_of(join, lambda *_: statistics.statistics, live) for live in ((), (last,))]
+    assert work[1] > 1.5 * work[0]
 
 
 def test_explain_shows_a_sum_of_terms() -> None:

@@ -75,7 +75,7 @@ def signed_sum(
     forced = algebra.mode not in ("auto", "never")
     if algebra.mode == "never" or not _rewritable(items, sizes):
         return None
-    enough = work_of(enumerated, sizes)
+    enough = work_of(enumerated, sizes, live)
     rows = (sizes(i.relation, i.version).rows for i in items if isinstance(i, AtomItem))
     many = max(rows, default=0) >= tuning.algebra_rows
     if many and len(variables_of(items)) >= tuning.algebra_walks:
@@ -122,7 +122,7 @@ def _walked(
     body = items if live else one_of_each(items, sizes, tuning)[0]
     builder = PlanBuilder(sizes, (), False, params, orders, tuning)
     steps = builder.whole(body, frozenset(live), True, frozenset(), 1.0)
-    return work_of(JoinPlan(builder.tries(), steps, (), True), sizes)
+    return work_of(JoinPlan(builder.tries(), steps, (), True), sizes, live)
 
 
 def _rewritable(items: Sequence[Item], sizes: Statistics) -> bool:

@@ -7,7 +7,7 @@ vertex that was reached by an edge, a list is as long as a size-biased mean says
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from gdatalog.plan.nest import Node, Paths, measurable, recoding
 from gdatalog.plan.nodes import Branch, Generate, Join, JoinPlan, Seek, Step, Tally
@@ -18,13 +18,14 @@ SOUGHT = 3.0  # what it costs to look a value up in a list, beside one that is w
 PUSH = 1.5  # what it costs to add to a table of counts, beside a value that is looked at
 
 
-def work_of(join: JoinPlan, sizes: Statistics) -> float:
-    """Values that the loops look at."""
-    return _Work(join, sizes).of(join.steps, 1.0, True)
+def work_of(join: JoinPlan, sizes: Statistics, live: Collection[str] = ()) -> float:
+    """Values that the loops look at; `live`: variables whose values are asked for."""
+    return _Work(join, sizes, live).of(join.steps, 1.0, True)
 
 
 class _Work:
-    def __init__(self, join: JoinPlan, sizes: Statistics) -> None:
+    def __init__(self, join: JoinPlan, sizes: Statistics, live: Collection[str]) -> None:
+        self.live = live
         self.paths = Paths.of(join)
         self.sizes = sizes
         self.tables = {step.table for step in join.steps if isinstance(step, Tally)}
@@ -46,7 +47,8 @@ class _Work:
                 if at not in recoded:
                     group = recoding(steps, self.paths, at)
                     recoded.update(() if group is None else group.levels)
-                total += self._level(step, rows, at in recoded, counts and measurable(steps, at))
+                counted = counts and step.variable not in self.live and measurable(steps, at)
+                total += self._level(step, rows, at in recoded, counted)
                 rows = max(step.estimate, 1.0)
             elif isinstance(step, Seek):
                 total += SOUGHT * rows * len(step.participants)
