@@ -32,13 +32,13 @@ class _Work:
 
     def of(self, steps: Sequence[Step], rows: float, counts: bool) -> float:
         """For so many rows that come to the steps; `counts`: the last level need not be walked."""
-        total, recoded = 0.0, set[int]()
+        total, recoded, bits = 0.0, set[int](), set[int]()
         for at, step in enumerate(steps):
             if isinstance(step, Branch):
                 for inner in step.alternatives:
-                    levels = [each for each in inner if isinstance(each, Join)]
-                    if at in recoded and len(levels) == 1:
-                        total += self._level(levels[0], rows, True, True)
+                    level = next((each for each in inner if id(each) in bits), None)
+                    if isinstance(level, Join):
+                        total += self._level(level, rows, True, True)
                     else:
                         total += self.of(inner, rows, True)
             elif isinstance(step, Tally):
@@ -46,7 +46,9 @@ class _Work:
             elif isinstance(step, Join):
                 if at not in recoded:
                     group = recoding(steps, self.paths, at)
-                    recoded.update(() if group is None else group.levels)
+                    if group is not None:
+                        recoded.update(group.levels)
+                        bits.update(map(id, group.joins(steps, self.paths)))
                 counted = counts and step.variable not in self.live and measurable(steps, at)
                 total += self._level(step, rows, at in recoded, counted)
                 rows = max(step.estimate, 1.0)
