@@ -128,7 +128,7 @@ def drawn_count(number: int) -> tuple[str, Data]:
         "n(count())", "n(count())", "n(2 * count() + 1)", f"n({key}, count())",
         f"n({x}, {y}, count())", f"n({y}, {x}, {key}, count())", f"n(sum({x}))",
         f"n({key}, sum({x} - 2 * {y}))", f"n({x}, sum({x}), count(), sum({y}))",
-        f"n({x} + {y}, sum({key}))",
+        f"n({x} + {y}, sum({key}))", "n(count(), count())", "n(sum(2), count())",
     ]  # fmt: skip
     head = random.choice(heads)
     return f"{head} <- {', '.join(body)}.", data
@@ -310,6 +310,22 @@ def test_counts_by_a_key() -> None:
         names = sorted(set(body) & set("abcdx"))
         text = f"f(a, count()) <- {body}, distinct({', '.join(names)})."
         agrees(text, {"E": (("int", "int"), both)}, {"f"})
+
+
+@pytest.mark.parametrize("strategy", ["auto", "lftj", "levelwise"])
+@pytest.mark.parametrize("head", ["count(), count()", "sum(1), count()", "sum(3), sum(1)"])
+def test_solutions_of_an_orbit_count_in_all_columns(head: str, strategy: str) -> None:
+    """Of isomorphic solutions one is found, which counts for all."""
+    edges = [(a, b) for a, b in product(range(9), repeat=2) if a != b and (a + b) % 4]
+    for body in ("E(a, b), E(b, c), E(c, a)", "E(a, b), E(b, c), E(c, d), distinct(a, b, c, d)"):
+        found = []
+        for algebra in ("always", "auto", "never"):
+            with gd.connect(device="cpu", threads=2) as db:
+                db["E"] = edges
+                db._workspace.force(algebra=algebra, strategy=strategy)
+                with interpreted():
+                    found.append(db.query(f"n({head}) <- {body}.").fetchall())
+        assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("strategy", ["lftj", "levelwise"])

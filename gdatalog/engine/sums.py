@@ -159,14 +159,12 @@ class Sum:
                 exact.tables[term.table] = self._table(number, term, exact)
                 continue
             found = self._partials(number, plan.keys, plan.gathers, exact)
-            blocks = () if found is None else found[0]
-            most = max((_most(part) for block in blocks for part in block[width:]), default=0.0)
-            if found is None or most * abs(term.coefficient) >= EXACT:
+            if found is None:
                 raise Unsuited("numbers of a group leave 64 bits")
-            for block in blocks:
-                signed.append(
-                    (*block[:width], *(term.coefficient * part for part in block[width:]))
-                )
+            blocks = _multiplied(found[0], width, found[1] * term.coefficient)
+            if blocks is None:
+                raise Unsuited("numbers of a group leave 64 bits")
+            signed += blocks
         whole = Gathering(plan.gathers, run.ops, run.scope, run.limits)
         for block in signed:
             whole.add_partials(block[:width], block[width:])
@@ -247,7 +245,10 @@ class Sum:
         if not keys:  # each worker's count, which need not fit together
             every = [int(count) * times for block in blocks for count in brought(block[-1])]
             return (), np.array(every, dtype=object)
-        here = self.run.context.device is CPU
+        multiplied = _multiplied(blocks, len(keys), times)
+        if multiplied is None:
+            return None
+        blocks, here = multiplied, self.run.context.device is CPU
         once = _once_each(blocks, self.run.limits) if here else None
         if once is not None:
             return once
@@ -386,6 +387,17 @@ def over_tables(run: Run, limit: int | None) -> Derived:
         return rest.rows(limit)
     finally:
         run.limits.charge(TABLES, 0)
+
+
+def _multiplied(blocks: Sequence[Columns], width: int, times: int) -> list[Columns] | None:
+    """What is gathered of groups in part, behind `width` keys, so many times; None where a number
+    may leave 64 bits."""
+    if times == 1:
+        return list(blocks)
+    most = max((_most(part) for block in blocks for part in block[width:]), default=0.0)
+    if most * abs(times) >= EXACT:
+        return None
+    return [(*block[:width], *(times * part for part in block[width:])) for block in blocks]
 
 
 def _once_each(blocks: Sequence[tuple[Array, ...]], limits: Limits) -> tuple[Columns, Array] | None:
