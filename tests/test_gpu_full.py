@@ -1,4 +1,4 @@
-"""Recursions on a device that is full, and is not there: rows leave it, or the CPU runs them."""
+"""Devices that are full, and are not there: rows leave them, the CPU runs recursions, tiles have less."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 
 import gdatalog as gd
 from gdatalog.engine import fixpoint
-from gdatalog.gpu_ops import walk
+from gdatalog.gpu_ops import scratch, walk
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.storage.spill import Spill
@@ -134,3 +134,25 @@ def test_rows_of_marked_rounds_leave_a_device_that_is_full(
         assert found._relation.store.here == (memory < 1 << 30)
         if hasattr(driver, "launches"):
             assert LEFT not in str(db.profile(CLOSURE))
+
+
+def test_scratch_is_laid_out_within_its_room() -> None:
+    needs = [scratch.Need("one", 5000, 4, True), scratch.Need("other", 70_000, 8, True)]
+    fixed = scratch.Need("words", 100, 8, False)
+    for room in (1 << 22, 1 << 24, 1 << 26, 1 << 34):
+        found = scratch.laid_out([*needs, fixed], 2000, room)
+        rooms, words = found.rooms(["one", "other"])
+        ends = {need.name: found.length(need.name) for need in (*needs, fixed)}
+        assert sum(ends[need.name] * need.width for need in (*needs, fixed)) <= room
+        if not found.classes:
+            assert room == 1 << 34 and found.own == {"one": 5000, "other": 70_000, "words": 100}
+            continue
+        assert dict(found.classes[-1].lengths) == {"one": 5000, "other": 70_000}
+        parts = rooms.reshape(2, len(found.classes), 4).tolist()
+        for name, classes in zip(("one", "other"), parts, strict=True):
+            begins = [found.tiles * found.own[name]]
+            begins += [begin + length * count for length, count, begin, _ in classes]
+            assert [begin for _, _, begin, _ in classes] == begins[:-1]
+            assert begins[-1] == ends[name]
+        assert sum(-(-count // 32) for row in parts for _, count, _, _ in row) == words
+    assert scratch.laid_out([fixed], 2000, 80_000).tiles == 100

