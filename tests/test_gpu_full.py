@@ -1,4 +1,4 @@
-"""Devices that are full, and are not there: rows leave them, tiles have less, the CPU takes over."""
+"""Devices that are full, and are not there: rows leave, tiles have less, the CPU takes over."""
 
 from __future__ import annotations
 
