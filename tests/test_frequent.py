@@ -182,8 +182,11 @@ def test_limits_progress_and_names() -> None:
             db.frequent(6, 1, on_progress=lambda _: db.interrupt())
         assert sorted(db) == ["E", "L", "frequent0"]
         for wrong, problem in (
-            (lambda: db.frequent(0, 1), "1 to 9 edges"),
-            (lambda: db.frequent(10, 1), "1 to 9 edges"),
+            (lambda: db.frequent(0, 1), "1 to 7 edges"),
+            (lambda: db.frequent(8, 1), "1 to 7 edges"),
+            (lambda: db.frequent(2.0, 1), "1 to 7 edges, not 2.0"),
+            (lambda: db.frequent(2, 2.5), "a whole number"),
+            (lambda: db.frequent(2, 1 << 63), "a whole number"),
             (lambda: db.frequent(1, 0), "1 at least"),
             (lambda: db.frequent(1, 1, measure="mis"), '"mni" or "instances"'),  # type: ignore[arg-type]
             (lambda: db.frequent(1, 1, labels="frequent0"), "no relation of vertices and labels"),
@@ -232,4 +235,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run([*asked, "--measure", "instances", str(graph)]) == 0
     assert capsys.readouterr().out == "3\t(a)-(b)\n2\t(b)-(a)-(c)\n"
     assert run(["frequent", "--edges", "0", "--support", "2", str(graph)]) == 2
-    assert "1 to 9 edges" in capsys.readouterr().err
+    assert "1 to 7 edges" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from gdatalog.errors import EvaluationError, UsageError
 from gdatalog.patterns.drawing import drawn
 from gdatalog.patterns.frequent import NAMES, Measure, frequent_rules
 from gdatalog.patterns.growing import grown
-from gdatalog.patterns.pattern import MOST_VERTICES, Label, Pattern
+from gdatalog.patterns.pattern import Label, Pattern
 from gdatalog.patterns.shapes import Shape, embeddings, spanning
 from gdatalog.patterns.suites import GRAPHLETS, graphlets, named, suite
 from gdatalog.records import dataclass
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from gdatalog.result import Result
 
 SIZES = 3, 4, 5  # of motifs
+MOST_EDGES = 7  # of frequent patterns: of 8 there are thousands of rules
 
 
 def count_patterns(
@@ -145,10 +147,11 @@ def frequent_patterns(
     on_progress: OnProgress | None,
 ) -> pd.DataFrame:
     """A row for each pattern of up to so many edges, those with fewer edges first."""
-    if not 1 <= k_edges < MOST_VERTICES:
-        raise UsageError(f"frequent patterns have 1 to {MOST_VERTICES - 1} edges, not {k_edges}")
-    if support < 1:
-        raise UsageError(f"the support is 1 at least, not {support}")
+    if not (isinstance(k_edges, Integral) and 1 <= k_edges <= MOST_EDGES):
+        raise UsageError(f"frequent patterns have 1 to {MOST_EDGES} edges, not {k_edges!r}")
+    if not (isinstance(support, Integral) and 1 <= support < 1 << 63):
+        raise UsageError(f"the support is a whole number, 1 at least, not {support!r}")
+    k_edges, support = int(k_edges), int(support)
     if measure not in ("mni", "instances"):
         raise UsageError(f'the measure is "mni" or "instances", not {measure!r}')
     if labels is not None:

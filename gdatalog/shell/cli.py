@@ -49,6 +49,7 @@ HELP = """Answer Datalog programs; without FILES and -c, interactively.
   gdatalog a.dl b.dl -F facts -D out      files, together one program
   gdatalog - < rules.dl                   a program from stdin
   gdatalog count --pattern house e.csv    how often a pattern occurs
+  gdatalog frequent --help                which patterns are frequent
 
 \b
 Answers go to stdout: a box on a terminal, else a header line and rows

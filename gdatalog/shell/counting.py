@@ -42,7 +42,7 @@ vertices and labels. The support is how many vertices stand in the position
 that has fewest ("mni"), or how often the pattern occurs ("instances").
 """
 
-_TELLING = {"count": "--pattern", "frequent": "--support"}
+_TELLING = {"count": {"--pattern"}, "frequent": {"--support", "--edges", "--measure"}}
 
 
 def pattern_command(args: Sequence[str]) -> click.Command | None:
@@ -53,7 +53,7 @@ def pattern_command(args: Sequence[str]) -> click.Command | None:
     >>> pattern_command(["count"]), pattern_command(["count.dl", "--pattern"])
     (None, None)
     """
-    telling = {_TELLING.get(args[0]), "--help", "-h"} if args and args[0] in _TELLING else set()
+    telling = _TELLING[args[0]] | {"--help", "-h"} if args and args[0] in _TELLING else set()
     told = any(arg.partition("=")[0] in telling for arg in args[1:])
     return {"count": count, "frequent": frequent}[args[0]] if told else None
 
@@ -95,7 +95,8 @@ def count(patterns: tuple[str, ...], induced: bool, **given: Any) -> PatternComm
 @click.command("frequent", help=FREQUENT, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--edges", type=int, required=True, help="Patterns have so many edges at the most.")
 @click.option("--support", type=int, required=True, help="What is frequent.")
-@click.option("--measure", type=click.Choice(["mni", "instances"]), default="mni")
+@click.option("--measure", type=click.Choice(["mni", "instances"]), default="mni",
+              show_default=True, help="What the support counts.")  # fmt: skip
 @_on_a_graph
 def frequent(edges: int, support: int, measure: Any, **given: Any) -> PatternCommand:
     def answer(db: Database, directed: bool, labels: str | None) -> Iterable[tuple[object, object]]:
