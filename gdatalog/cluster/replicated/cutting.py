@@ -21,7 +21,7 @@ COST = 1e6  # of a piece, in rows looked at: some milliseconds
 FEWEST, MOST = 8, 64  # pieces for each thread of the workers
 # The same for workers with GPUs: each piece costs a launch, and a GPU is busy with much at once.
 GPU_COST, GPU_FEWEST, GPU_MOST = 2e8, 4, 16
-GPU_LEAST = 3e6  # of a piece, though there be fewer than the fewest: one for each GPU then
+GPU_LEAST = 2e7  # of a piece, though there be fewer than the fewest: one for each GPU then
 AGAIN = 8  # pieces that one becomes which was too much
 DEEP = 6  # times that a piece is cut again: what does not fit into memory then never will
 HUB = 0.5  # of a thread's whole share: a value that costs more is cut by the next variable
