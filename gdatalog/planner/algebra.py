@@ -42,6 +42,11 @@ MOST_NEGATED = 4
 _COUNTED = AtomItem | TestItem | NotItem | EitherItem | Equation
 
 
+# Where loops keep no tables, on a GPU: it enumerates fast what these estimates make dear.
+SURE = 1.5
+READS = 16  # values that a join looks at for each row of its largest relation, if it is sure
+
+
 @dataclass(frozen=True, slots=True)
 class Algebra:
     """Whether counts become sums: "auto" by cost, "always" where it can be done; "quotients" and
@@ -77,8 +82,8 @@ def signed_sum(
         return None
     enough = work_of(enumerated, sizes, live)
     rows = (sizes(i.relation, i.version).rows for i in items if isinstance(i, AtomItem))
-    many = max(rows, default=0) >= tuning.algebra_rows
-    if many and len(variables_of(items)) >= tuning.algebra_walks:
+    most = max(rows, default=0)
+    if most >= tuning.algebra_rows and len(variables_of(items)) >= tuning.algebra_walks:
         # Formulas know nothing of how neighbours are joined to each other.
         tuning = replace(tuning, walked_from=0)
         enough = max(enough, _walked(items, sizes, params, orders, tuning, live))
@@ -97,13 +102,15 @@ def signed_sum(
         else:
             if best is None or found.cost < best.cost:
                 best = found
-    if not live and algebra.mode != "quotients":
+    # Joins that read their relations a few times are sure to be quick; estimates may miss a hub.
+    sure = best is not None and best.cost <= READS * most * len(best.joins)
+    if not live and algebra.mode != "quotients" and not sure:
         for terms in _wholes(items):
             found = Elimination(sizes, params, orders, tuning, algebra.tables)
             whole = all(found.whole(times, term, label_of(term)) for times, term in terms)
             if whole and (best is None or found.cost < best.cost):
                 best = found
-    if best is None or (best.cost >= enough and not forced):
+    if best is None or (best.cost * (1 if algebra.tables else SURE) >= enough and not forced):
         return None
     if not best.joins:  # every term is empty, or they cancel
         return None

@@ -83,13 +83,13 @@ class Elimination:
     def whole(self, coefficient: int, items: Conjunction, label: str) -> bool:
         """Adds a body with its `!=`, of which the last variables are counted by the sizes of lists;
         False if it cannot be counted so."""
-        found = Suffixes(items, self.base, self.params, self.orders, self.tuning).best()
+        found = Suffixes(items, self.base, self.params, self.orders, self.tuning, self.tally).best()
         if found is not None:
             self._add(found[1], Term(label, coefficient))
         return found is not None
 
     def _add(self, join: JoinPlan, term: Term) -> None:
-        self.cost += work_of(join, self.sizes)
+        self.cost += work_of(join, self.sizes, bits=self.tally)
         self.joins.append(join)
         self.terms.append(term)
 

@@ -56,6 +56,7 @@ class Suffixes:
     params: Params | None
     orders: Orders
     tuning: Tuning
+    bits: bool  # whether branches read rows of bits
 
     def best(self) -> tuple[float, JoinPlan] | None:
         """The one with the least work, if there is one."""
@@ -64,7 +65,7 @@ class Suffixes:
         for last in self._choices():
             plan = self._plan(last)
             if plan is not None:
-                work = work_of(plan, self.sizes)
+                work = work_of(plan, self.sizes, bits=self.bits)
                 if found is None or work < found[0]:
                     found = work, plan
         return found
@@ -140,7 +141,7 @@ class Suffixes:
         parts, terms = _blocks(own, between, last, self._symmetric)
         plans = [self._joined(before, parts, terms, last, whole) for whole in (False, True)]
         found = [replace(plan, orbit=orbit) for plan in plans if plan is not None]
-        return min(found, key=lambda plan: work_of(plan, self.sizes), default=None)
+        return min(found, key=lambda plan: work_of(plan, self.sizes, bits=self.bits), default=None)
 
     def _joined(
         self,

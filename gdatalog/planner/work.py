@@ -18,14 +18,19 @@ SOUGHT = 3.0  # what it costs to look a value up in a list, beside one that is w
 PUSH = 1.5  # what it costs to add to a table of counts, beside a value that is looked at
 
 
-def work_of(join: JoinPlan, sizes: Statistics, live: Collection[str] = ()) -> float:
-    """Values that the loops look at; `live`: variables whose values are asked for."""
-    return _Work(join, sizes, live).of(join.steps, 1.0, True)
+def work_of(
+    join: JoinPlan, sizes: Statistics, live: Collection[str] = (), bits: bool = True
+) -> float:
+    """Values that the loops look at; `live`: variables whose values are asked for; `bits`: whether
+    branches read rows of bits."""
+    return _Work(join, sizes, live, bits).of(join.steps, 1.0, True)
 
 
 class _Work:
-    def __init__(self, join: JoinPlan, sizes: Statistics, live: Collection[str]) -> None:
-        self.live = live
+    def __init__(
+        self, join: JoinPlan, sizes: Statistics, live: Collection[str], bits: bool
+    ) -> None:
+        self.live, self.bits = live, bits
         self.paths = Paths.of(join)
         self.sizes = sizes
         self.tables = {step.table for step in join.steps if isinstance(step, Tally)}
@@ -48,7 +53,8 @@ class _Work:
                     group = recoding(steps, self.paths, at)
                     if group is not None:
                         recoded.update(group.levels)
-                        bits.update(map(id, group.joins(steps, self.paths)))
+                        if self.bits:
+                            bits.update(map(id, group.joins(steps, self.paths)))
                 counted = counts and step.variable not in self.live and measurable(steps, at)
                 total += self._level(step, rows, at in recoded, counted)
                 rows = max(step.estimate, 1.0)
@@ -60,6 +66,8 @@ class _Work:
 
     def _level(self, step: Join, rows: float, bits: bool, counted: bool) -> float:
         nodes = {self.paths.node(part) for part in step.participants}
+        if step.reuse is not None and len(step.reuse.covers) == len(step.participants):
+            return rows if counted else rows + step.estimate  # of a list that is there
         lists = [n for n in nodes if n.terms and n.trie.relation not in self.tables]
         if len(lists) < 2:
             weighs = any(node.trie.weighted for node in nodes)
