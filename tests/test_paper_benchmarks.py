@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from benchmarks.papers import bench, kudu
+from benchmarks.papers import bench, kudu, t_dfs
 from benchmarks.papers.__main__ import PAPERS, main
 from benchmarks.papers.bench import Bench, Row, markdown
 from gdatalog import patterns
@@ -37,7 +37,9 @@ def test_a_paper_runs(paper: str, capsys: pytest.CaptureFixture[str], tmp_path: 
 
 @needs_compiler
 @pytest.mark.slow
-def test_on_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+def test_on_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(t_dfs, "LABELS", (0, 4))  # each pattern is a kernel of its own
+
     def connect(**told: Any) -> gd.Database:
         db = gd.connect(device="cpu", timeout=None)
         db._workspace.device = Gpu(HostDriver())
