@@ -165,6 +165,7 @@ class Sum:
             if blocks is None:
                 raise Unsuited("numbers of a group leave 64 bits")
             signed += blocks
+            self._charge(exact, sum(column.nbytes for block in signed for column in block))
         whole = Gathering(plan.gathers, run.ops, run.scope, run.limits)
         for block in signed:
             whole.add_partials(block[:width], block[width:])
