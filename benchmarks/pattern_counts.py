@@ -101,11 +101,12 @@ def _told(found: Any) -> Any:
     return found
 
 
-def measure(case: Case, most: float) -> list[tuple[float, float, Any]]:
-    """Seconds, seconds of processors, and what was found: first, then again."""
+def measure(case: Case, most: float) -> tuple[list[tuple[float, float, Any]], bool]:
+    """Seconds, seconds of processors, and what was found, first and then again; and whether the
+    process failed."""
     context = get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    found = []
+    found, failed = [], False
     with TemporaryDirectory() as folder:
         process = context.Process(target=_run, args=(case, folder, theirs))
         process.start()
@@ -116,10 +117,10 @@ def measure(case: Case, most: float) -> list[tuple[float, float, Any]]:
                     break
                 found.append(ours.recv())
         except EOFError:
-            pass
+            failed = True
         process.kill()
         process.join()
-    return found
+    return found, failed
 
 
 def main() -> int:
@@ -133,19 +134,20 @@ def main() -> int:
     for case in cases():
         if options.only and not any(part in f"{case.graph} {case.name}" for part in options.only):
             continue
-        runs = measure(case, options.most)
+        runs, failed = measure(case, options.most)
         told = [f"{seconds:.2f}" for seconds, _, _ in runs] + ["-"] * (2 - len(runs))
         known = {**KNOWN, **KNOWN_HERE}.get((case.graph, case.name))
         counts = {str(count) for _, _, count in runs}
         right = len(counts) <= 1 and (known is None or counts <= {str(known)})
-        wrong += not right
+        wrong += failed or not right
         found = runs[-1][2] if runs else "-"
         count = sum(found.values()) if isinstance(found, dict) else found
         spent = f"{runs[-1][1]:.2f}" if runs else "-"
+        fault = " FAILED" if failed else "" if right else " WRONG"
         late = "" if runs and runs[0][0] <= case.wanted else " !"
         print(f"| {case.graph} | {case.name} | {case.wanted:g} | {told[0]}{late} | {told[1]} "
-              f"| {spent} | {count}{'' if right else ' WRONG'} |", flush=True)  # fmt: skip
-    return wrong
+              f"| {spent} | {count}{fault} |", flush=True)  # fmt: skip
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
