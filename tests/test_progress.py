@@ -15,6 +15,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog import watching
+from gdatalog.hands import Hand
 from gdatalog.progress import Progress
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.spent import so_far, spending
@@ -39,6 +40,20 @@ def every(monkeypatch: pytest.MonkeyPatch) -> None:
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows are many: what looks at them all works aside."""
     monkeypatch.setattr(watching, "LATE", 8)
+
+
+@pytest.fixture
+def seen_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for work aside looks at it once at least, however fast it ends."""
+
+    class Watched(Hand):
+        seen = False
+
+        def wait(self, seconds: float | None = None) -> bool:
+            first, self.seen = not self.seen, True
+            return not first and super().wait(seconds)
+
+    monkeypatch.setattr(watching, "Hand", Watched)
 
 
 @pytest.fixture
@@ -160,13 +175,12 @@ def test_a_compilation_is_told_of_when_it_begins(db: gd.Database, caplog: Any) -
     assert caplog.messages == ["compiling two"]
 
 
-@pytest.mark.usefixtures("every", "late")
+@pytest.mark.usefixtures("every", "late", "seen_once")
 def test_loading_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from gdatalog.storage import delimited, readers
 
     monkeypatch.setattr(readers, "PIECE", 64)
     monkeypatch.setattr(delimited, "LONG", 64)
-    monkeypatch.setattr(watching, "PATIENCE", 0.0)
     monkeypatch.chdir(tmp_path)
     text = "src,dst\n" + "".join(f"{a},{b}\n" for a, b in CHAIN * 50)
     (tmp_path / "e.csv").write_text(text)
@@ -192,9 +206,8 @@ def test_loading_rows(db: gd.Database) -> None:
     assert seen[-1].what == "F" and seen[-1].total == 1
 
 
-@pytest.mark.usefixtures("every", "late")
-def test_a_sort_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "PATIENCE", 0.0)
+@pytest.mark.usefixtures("every", "late", "seen_once")
+def test_a_sort_is_told_of() -> None:
     rng = np.random.default_rng(1)
     db = gd.connect(device="cpu")
     db["E"] = rng.integers(0, 1 << 40, (40_000, 2))
