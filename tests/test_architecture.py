@@ -87,7 +87,6 @@ HEAVY = {
     "pandas",
     "pyarrow",
     "polars",
-    "rich",
     "llvmlite",
     "numba",
     "cupy",

@@ -453,7 +453,7 @@ def test_ctrl_c_ends_a_long_query(text, told):
 CHECK = """
 import sys
 import gdatalog
-slow = {"pandas", "pyarrow", "polars", "rich", "lark", "click"}
+slow = {"pandas", "pyarrow", "polars", "lark", "click"}
 assert not slow & set(sys.modules), slow & set(sys.modules)
 from gdatalog.shell import cli
 assert cli.run(["-c", "p(1, 2). p(2, 3). q(x, z) <- p(x, y), p(y, z). ?- q(x, y)."]) == 0

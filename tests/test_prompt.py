@@ -392,7 +392,7 @@ def test_the_prompt_needs_no_engine(tmp_path: Path) -> None:
     """What is imported before the first prompt is drawn."""
     code = (
         "import sys; import gdatalog.shell.start, gdatalog.shell.editor.prompt; "
-        "late = 'numpy', 'lark', 'click', 'rich', 'gdatalog.database', 'gdatalog.parser'; "
+        "late = 'numpy', 'lark', 'click', 'gdatalog.database', 'gdatalog.parser'; "
         "print([name for name in late if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -13,7 +13,7 @@ import pytest
 # What only its own users import. A folder stands for all that is in it.
 BESIDE = {
     "cupy", "dask", "distributed", "IPython", "lark", "llvmlite", "pandas", "polars",
-    "prompt_toolkit", "pyarrow", "rich", "scipy", "networkx",
+    "prompt_toolkit", "pyarrow", "scipy", "networkx",
     "gdatalog.cluster", "gdatalog.codegen", "gdatalog.gpu_ops", "gdatalog.notebook",
     "gdatalog.printer", "gdatalog.report", "gdatalog.shell.commands", "gdatalog.shell.repl",
     "gdatalog.engine.improving", "gdatalog.storage.columns", "gdatalog.storage.export",
