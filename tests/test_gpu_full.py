@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import fixpoint
+from gdatalog.engine import fixpoint, rounds
 from gdatalog.gpu_ops import scratch, walk
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
@@ -134,6 +134,76 @@ def test_rows_of_marked_rounds_leave_a_device_that_is_full(
         assert found._relation.store.here == (memory < 1 << 30)
         if hasattr(driver, "launches"):
             assert LEFT not in str(db.profile(CLOSURE))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("memory", [30_000, 60_000, 150_000])
+def test_units_with_more_rows_than_a_tile_has_room_for_are_undone_a_few_times(
+    memory: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each unit has 128 rows: where each of 16 tiles has few blocks of 32, none comes to its end.
+    Then fewer tiles run."""
+    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    launches: list[tuple[int, int, int]] = []  # tiles, room, rows that were kept
+    drain = walk._Launch._drain
+
+    def counted(launch: Any, outputs: Any, counts: Any, rows: int) -> Any:
+        found = drain(launch, outputs, counts, rows)
+        launches.append((launch.tiles, len(outputs[0]), len(found[0])))
+        return found
+
+    monkeypatch.setattr(walk._Launch, "_drain", counted)
+    with opened(HostDriver(seed, blocks=4), "lftj", memory=memory) as db:
+        db["E"] = [
+            *((x, 100 + y) for x in range(16) for y in range(16)),
+            *((100 + y, 200 + z) for y in range(16) for z in range(128)),
+        ]
+        found = db.query("t(x, y, z) <- E(x, y), E(y, z).")
+        assert len(found) == 16 * 16 * 128
+    undone = sum(room for _, room, kept in launches if 2 * kept < room)
+    kept = sum(kept for *_, kept in launches)
+    largest = max(room for _, room, _ in launches)
+    # Of two walks: over whole indexes, which does not fit, and in one cell; 16, 4, 1 tiles.
+    assert undone <= 2 * (3 * largest) + kept and len(launches) < 150
+
+
+@pytest.mark.parametrize("strategy", ["auto", "lftj"])
+def test_a_device_that_a_recursion_did_not_fit_is_asked_once(strategy: str) -> None:
+    """Each strategy is tried once, on the device and then on the CPU; the next time the CPU begins,
+    as long as the rows are the same."""
+    driver = HostDriver()
+    with loaded(opened(driver, strategy, memory=9000)) as db:
+        db._workspace.tune(device_from=0, bitmap_rounds_from=0)
+        assert set(db.query(SAME).fetchall()) == on_cpu(SAME)
+        assert LEFT in str(db.explain(SAME))
+        launched = getattr(driver, "launches", 0)
+        assert set(db.query(SAME).fetchall()) == on_cpu(SAME)
+        assert getattr(driver, "launches", 0) == launched
+        db["E"] = [(1, 2), (1, 3)]
+        assert LEFT not in str(db.explain(SAME))
+        assert set(db.query(SAME).fetchall()) == {(2, 2), (2, 3), (3, 2), (3, 3)}
+
+
+def test_small_rounds_before_a_device_takes_over_have_the_machines_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They need not begin again, though the device has no room for their rows; it does not take
+    over from them."""
+    runs: list[str] = []
+    run = rounds.Rounds.run
+
+    def counted(each: Any, *arguments: Any) -> Any:
+        runs.append(each.context.device.name)
+        return run(each, *arguments)
+
+    monkeypatch.setattr(rounds.Rounds, "run", counted)
+    with opened(HostDriver(), "auto", memory=12_000) as db:
+        db._workspace.force(strategy="auto", split="never")
+        db._workspace.tune(device_from=10_000, device_from_turn=60)
+        db["E"] = [(at, at + 1) for at in range(100)]
+        found = db.query(CLOSURE)
+        assert set(found.fetchall()) == {(x, y) for x in range(101) for y in range(x + 1, 101)}
+    assert runs == ["cpu"]
 
 
 def test_scratch_is_laid_out_within_its_room() -> None:

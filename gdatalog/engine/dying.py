@@ -24,3 +24,10 @@ def parted_stratum(stratum: Stratum, inputs: StratumInputs) -> Parted | None:
 def with_parts(parts: Parted, inputs: StratumInputs) -> StratumInputs:
     """The same inputs, which know the relations of the parts."""
     return replace(inputs, schemas={**inputs.schemas, **parts.schemas})
+
+
+def over(
+    parts: Parted | None, stratum: Stratum, inputs: StratumInputs
+) -> tuple[Stratum, StratumInputs]:
+    """A stratum with its rules split, and what it reads."""
+    return (stratum, inputs) if parts is None else (parts.stratum, with_parts(parts, inputs))

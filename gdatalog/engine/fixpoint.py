@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gdatalog.account import default_limit
 from gdatalog.engine.best import Best
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import relation_of
+from gdatalog.engine.derived import count_of, relation_of
 from gdatalog.engine.device import CPU
-from gdatalog.engine.dying import parted_stratum, with_parts
+from gdatalog.engine.dying import over, parted_stratum
 from gdatalog.engine.host_tries import too_large
 from gdatalog.engine.linear import linear_of, linearised
 from gdatalog.engine.marked_rounds import MarkedRounds
@@ -19,7 +19,7 @@ from gdatalog.engine.one_worklist import one_worklist
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.strata import Ready, Relations, attempt, rule_plans, run_here
-from gdatalog.engine.stratum import StratumRun
+from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.plan.conditions import (
     CONDITIONS,
     Bytes,
@@ -63,8 +63,8 @@ Found = TypeVar("Found", Relations, Relations | None)
 
 
 def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = False) -> Ready:
-    """How a recursive stratum is evaluated: on the CPU, where it does not fit the device. `counted`
-    as for `plan_stratum`."""
+    """How a recursive stratum is evaluated: on the CPU, where it is not expected to fit the device,
+    or did not fit when it was evaluated before. `counted` as for `plan_stratum`."""
     ready, context = _planned(stratum, inputs, counted), inputs.context
     if context.device is CPU or context.cluster is not None:
         return ready
@@ -80,10 +80,19 @@ def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = Fals
     def finished(name: str) -> Relation | None:
         return None if name in own else ready.inputs.relation(name)
 
-    plans = [plan for _, plan in ready.planned]
-    if too_large(plans, finished, context.device, context.limits):
+    below = {atom.name for rule in stratum.rules for atom in atoms(rule)}.difference(own)
+    rows = tuple(sum(map(count_of, parts)) for parts in inputs.seeds.values())
+    room = context.memory, counted, rows, *sorted(context.scope.params.items())
+
+    def outgrown() -> Ready:
+        inputs.plans.outgrew(stratum, {name: inputs.relation(name) for name in below}, room)
         return on_host()
-    return replace(ready, on_host=on_host)
+
+    plans = [plan for _, plan in ready.planned]
+    before = inputs.plans.outgrown(stratum, inputs.relation, room)
+    if before or too_large(plans, finished, context.device, context.limits):
+        return on_host()
+    return replace(ready, on_host=outgrown)
 
 
 def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
@@ -97,7 +106,7 @@ def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
         rewrites = (LinearRule(name, first_of(inputs.schemas[name]).name),)
     splits = Splits(stratum, inputs)
     strategy, parts = _strategy(splits, counted)
-    planned = rule_plans(StratumRun(*_over(parts, stratum, inputs)))
+    planned = rule_plans(StratumRun(*over(parts, stratum, inputs)))
     context = inputs.context
     placed = None if context.cluster is None else context.cluster.placement(splits)
     return Ready(
@@ -174,27 +183,18 @@ def _on_device(run: StratumRun, parts: Parted | None) -> Strategy:
     with a bit for each possible row, where the rules are such."""
     projections = () if parts is None else parts.told
     rounds = SemiNaive(projections)
-    bitmap = MarkedRounds(*_over(parts, run.stratum, run.inputs))
+    bitmap = MarkedRounds(*over(parts, run.stratum, run.inputs))
     marked = BitmapRounds(projections, Fallback((Unsuited(),), rounds))
     large = marked if bitmap.followers else rounds
     knobs, tuning = run.context.knobs, run.context.tuning
-    first = (plan for _, plan in rule_plans(StratumRun(*_over(parts, run.stratum, run.inputs))))
+    first = (plan for _, plan in rule_plans(StratumRun(*over(parts, run.stratum, run.inputs))))
     cost = sum(join.cost for plan in first for join in plan.joins if join.given is None)
     if knobs.strategy == "auto" and knobs.telling == "auto" and cost <= tuning.device_from:
-        turns = LargeTurns(tuning.device_from, tuning.device_from_turn)
+        turns = LargeTurns(tuning.device_from, tuning.device_from_turn, run.context.memory)
         return SemiNaive(projections, Fallback((turns,), large), on_host=True)
     small = large is marked and bitmap.small
     until = Fallback((Rows(tuning.rounds_most),), marked)
     return SemiNaive(projections, until) if small else large
-
-
-def _over(
-    parts: Parted | None, stratum: Stratum, inputs: StratumInputs
-) -> tuple[Stratum, StratumInputs]:
-    """A stratum with its rules split, and what it reads."""
-    if parts is None:
-        return stratum, inputs
-    return parts.stratum, with_parts(parts, inputs)
 
 
 # ---------------------------------------------------------------------------------- running
@@ -202,10 +202,18 @@ def _over(
 
 def _rounds(strategy: SemiNaive, ready: Ready) -> Relations:
     until = () if strategy.fallback is None else strategy.fallback.when
-    if strategy.on_host:
-        host = replace(ready.inputs.context, device=CPU)
-        ready = replace(ready, inputs=replace(ready.inputs, context=host))
-    return _projected(strategy, ready, lambda way, passing: Rounds(*way).run(passing, until))
+
+    def run(way: tuple[Stratum, StratumInputs], passing: Collection[str]) -> Relations:
+        return Rounds(*way).run(passing, until)
+
+    if not strategy.on_host:
+        return _projected(strategy, ready, run)
+    context = ready.inputs.context
+    ready = replace(ready, inputs=replace(ready.inputs, context=replace(context, device=CPU)))
+    if context.memory >= default_limit():
+        return _projected(strategy, ready, run)
+    with context.limits.account.other_limit(default_limit()):  # what it was is the device's
+        return _projected(strategy, ready, run)
 
 
 def _bitmap_rounds(strategy: BitmapRounds, ready: Ready) -> Relations | None:
@@ -221,7 +229,7 @@ def _projected(
     stratum, inputs = ready.stratum, ready.inputs
     parts = parted_stratum(stratum, inputs) if strategy.projections else None
     passing = () if parts is None else parts.schemas
-    found = run(_over(parts, stratum, inputs), passing)
+    found = run(over(parts, stratum, inputs), passing)
     for name in passing:
         inputs.context.limits.charge(name, 0)
     return found

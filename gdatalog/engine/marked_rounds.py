@@ -179,7 +179,9 @@ class MarkedRounds(StratumRun):
             if not count:
                 rows = tuple(xp.empty(0, dtype=dtype) for dtype in dtypes)
             rows = tuple(map(_as, rows, dtypes))
-            marks = xp.zeros((space.size >> 6) + 1, dtype=xp.int64)
+            words = (space.size >> 6) + 1
+            self.context.limits.charge(name, 8 * words + sum(column.nbytes for column in rows))
+            marks = xp.zeros(words, dtype=xp.int64)
             if count:
                 self._mark(marks, space, rows)
             limits = [

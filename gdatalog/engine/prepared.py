@@ -66,6 +66,7 @@ class Plans:
         self._found: dict[tuple[int, bool, int | None], tuple[CheckedRule, list[Planned]]] = {}
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, Parted | None]] = {}
         self._following: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
+        self._outgrown: Recent[tuple[Stratum, Held]] = Recent()
         # Rules and strata in other words, by what they are made of.
         self._rewritten: dict[Hashable, tuple[object, Any]] = {}
 
@@ -152,6 +153,19 @@ class Plans:
         self._following[id(rule), read] = seen, plan
         return plan
 
+    def outgrown(self, stratum: Stratum, relation: RelationOf, room: Hashable) -> bool:
+        """Whether a recursion turned out not to fit a device; `room`: what else that depends on."""
+        known = self._outgrown.get((id(stratum), room))
+        return known is not None and _same(known[1], relation)
+
+    def outgrew(self, stratum: Stratum, relations: Mapping[str, Relation], room: Hashable) -> None:
+        """It has: nobody need find out again."""
+        self._outgrown.put((id(stratum), room), (stratum, _held(relations)))
+
+
+def _held(relations: Mapping[str, Relation]) -> Held:
+    return tuple((name, ref(held), held.store.fingerprint) for name, held in relations.items())
+
 
 def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Any]) -> bool:
     """Whether values of parameters leave about as much of a column as those did that it was
@@ -175,7 +189,6 @@ def _same(made_of: Held, relation: RelationOf) -> bool:
 
 
 def _planned(rules: Sequence[CheckedRule], make: Callable[[], Value]) -> Value:
-    """What the planner makes of rules."""
     length = sum(rule.span.end - rule.span.start for rule in rules)
     with spending("planning"):
         return apart(make, length >= LONG_RULE)
@@ -184,16 +197,13 @@ def _planned(rules: Sequence[CheckedRule], make: Callable[[], Value]) -> Value:
 def _looking(
     relation: RelationOf, rules: Sequence[CheckedRule], make: Callable[[RelationOf], Value]
 ) -> tuple[Held, Value]:
-    """What is made, and the relations that it was made of."""
     looked_at: dict[str, Relation] = {}
 
     def look(name: str) -> Relation:
-        looked_at[name] = relation(name)
-        return looked_at[name]
+        return looked_at.setdefault(name, relation(name))
 
     made = _planned(rules, lambda: make(look))
-    held = ((name, ref(found), found.store.fingerprint) for name, found in looked_at.items())
-    return tuple(held), made
+    return _held(looked_at), made
 
 
 @dataclass(slots=True)

@@ -218,8 +218,9 @@ class Rounds(StratumRun):
                 case SmallRounds(count, most):
                     power = number & (number - 1) == 0
                     met = not ended and power and number >= count and rows < number * most
-                case LargeTurns(least, each):
+                case LargeTurns(least, each, most):
                     met = looked >= least and looked >= each * self.turns
+                    met = met and self.context.limits.account.total <= most
                 case _:  # is seen to by who runs these rounds
                     met = False
             if met:

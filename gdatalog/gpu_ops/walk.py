@@ -45,6 +45,7 @@ PIECES = 16  # that the rest of a task is cut into when it is shared
 BLOCK_ROWS = 256  # of a block of the pool
 SHARING = 8  # lanes from which on tiles share what takes long
 MOST_KERNELS = 256
+FEWER = 4  # times fewer tiles, where each needs more of the pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,10 @@ class _Launch:
             self.given[ARRAY] = self.xp.asarray(self.tally)
         self.scratch = self._scratch()
         self.tiles = self.scratch.tiles
-        self.grid = -(-self.tiles * loops.lanes // THREADS)
+
+    @property
+    def grid(self) -> int:
+        return -(-self.tiles * self.loops.lanes // THREADS)
 
     def _inputs(self, constants: Mapping[str, Any]) -> dict[str, Any]:
         """What the kernel reads: tries, constants, tables."""
@@ -283,22 +287,30 @@ class _Launch:
                 return found
             for word in (Word.STATUS, Word.STOP, Word.POOL):
                 control[word] = 0
-            # A unit may have more rows than all of the pool; else there need not be more room.
-            before, count = (
-                count,
-                (
-                    2 * count
-                    if rows is None
-                    else max(count, min(2 * count, most, self._affordable()))
-                ),
+            kept, room = 0 if rows is None else len(rows[0]), count * block_rows
+            more = max(count, min(2 * count, most, self._affordable()))
+            if more == count and 2 * kept < room:
+                more = self._with_fewer_tiles(count, room)
+            count = more
+
+    def _with_fewer_tiles(self, count: int, room: int) -> int:
+        """What to do where most rows were undone and there is no room for a larger pool: gives how
+        many blocks it has from now on.
+
+        Tiles that are in the middle of a unit when the pool is empty give its rows back. Fewer have
+        more blocks each; of one tile only a unit that has more rows than all of the pool is undone.
+        So what is undone is no more than what is kept, and a pool's rows for each time that tiles
+        become fewer.
+        """
+        if self.rooms:
+            raise MemoryLimitError(
+                f"there is room for {room:,} rows on {self.walks.driver.name}, and most of them "
+                f"were of fixpoints that had not ended"
             )
-            kept = 0 if rows is None else len(rows[0])
-            if self.rooms and count == before and 2 * kept < count * block_rows:
-                # Tiles that are in the middle of a unit give its rows back, and find them again.
-                raise MemoryLimitError(
-                    f"there is room for {count * block_rows:,} rows on {self.walks.driver.name}, "
-                    f"and most of them were of fixpoints that had not ended"
-                )
+        if self.tiles == 1:
+            return 2 * count
+        self.tiles = max(1, self.tiles // FEWER)
+        return count
 
     def _short(self, held: int, size: int) -> bool:
         """Whether the blocks that are there have to make room: for the next rows, if these are of
@@ -321,13 +333,16 @@ class _Launch:
         return limit if limit <= 0 else max(1, int(limit * self.walks.driver.clock))
 
     def _pool(self) -> tuple[int, int]:
-        """Rows of a block, and how many blocks there are at first: one for each tile at least."""
+        """Rows of a block, and how many blocks there are at first: one for each tile at least, of
+        which no more work than can have one."""
         if not self.loops.outputs:
             return BLOCK_ROWS, self.tiles
         if self.loops.printed.single:
             return 1, self.tiles
-        blocks = self.walks.tuning.pool_rows // BLOCK_ROWS
-        return BLOCK_ROWS, max(self.tiles, min(blocks, self._affordable()))
+        blocks, affordable = self.walks.tuning.pool_rows // BLOCK_ROWS, self._affordable()
+        if not self.rooms:  # else the CPU is quicker
+            self.tiles = max(1, min(self.tiles, affordable))
+        return BLOCK_ROWS, max(self.tiles, min(blocks, affordable))
 
     def _affordable(self) -> int:
         """How many blocks of rows there is memory for, and to spare."""

@@ -41,13 +41,16 @@ class SmallRounds:
 
 @dataclass(frozen=True, slots=True)
 class LargeTurns:
-    """Rules have looked at `least` rows, and at `each` rows on average each time that one ran."""
+    """Rules have looked at `least` rows, and at `each` rows on average each time that one ran; and
+    what is held by then is no more than the `most` bytes of the device that takes over."""
 
     least: int
     each: int
+    most: int
 
     def __str__(self) -> str:
-        return f"after {self.least:,} rows, if a rule looks at {self.each:,} at a time"
+        rows = f"after {self.least:,} rows, if a rule looks at {self.each:,} at a time"
+        return f"{rows} and the device has room"
 
 
 @dataclass(frozen=True, slots=True)
