@@ -9,8 +9,8 @@ marked, and the lists of its neighbours are read against the marks. Recoded: the
 vertex's neighbours become rows of bits, and all that is left are `and` and counts of bits.
 
 The threads take intervals of vertices from one counter. Each brings `marks`, a byte for each
-vertex, all 0; `rows`, room for the rows of the longest list and one more; and `room`, for two
-lists of vertices. Above 300 lines, for each loop is written out, as one would by hand.
+vertex, all 0; `rows`, room for the rows of the longest list and one more; and `room`, for two lists
+of vertices.
 """
 
 from __future__ import annotations

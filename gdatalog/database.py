@@ -1,7 +1,4 @@
-"""A database: data, the rules that were given to it, and answers.
-
-Above 300 lines because half of them are what users read: docstrings with tested examples.
-"""
+"""A database: data, the rules that were given to it, and answers."""
 
 from __future__ import annotations
 

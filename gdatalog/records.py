@@ -7,8 +7,6 @@ here means the same: `init`, `repr`, `eq`, hashes, `frozen`, `slots`, defaults, 
 pickling. Left out is what gdatalog does not use: `order`, `kw_only`, `ClassVar`, `InitVar`.
 
 `dataclasses.fields`, `asdict` and other functions of the standard library take these classes too.
-
-Above 300 lines, for here stands both how a class is made and the text of each method.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Answers: columns that stay as they were computed, and where, until someone asks for them.
-
-Above 300 lines, for all that can be asked of an answer stands here, done elsewhere.
-"""
+"""Answers: columns that stay as they were computed, and where, until someone asks for them."""
 
 from __future__ import annotations
 

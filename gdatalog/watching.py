@@ -12,8 +12,6 @@ storage, which is handed no watch, asks for the one of the call in which it runs
 
 A long call of NumPy or Arrow can neither be stopped nor tell anything: it runs `aside`, in a
 thread of its own, while the calling thread looks after who listens.
-
-Above 300 lines, for work, who watches it and what runs aside know one another.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a database holds: data, the texts whose rules stay, and what has been evaluated of them.
 
 The face (`database.py`) locks it and hands out results; the shell works with it directly.
-Above 300 lines, for both ask one object for everything.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A module is translated and compiled when it is first asked for, in a few hundredths of a second,
 or its code is read from the cache. The key is what makes the code: the text without comments, the
 helpers, our version, LLVM's, and the processor.
-
-Above 300 lines, for a function and how it is called belong together.
 """
 
 from __future__ import annotations

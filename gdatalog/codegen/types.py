@@ -1,7 +1,6 @@
 """The types of a function's names and expressions, by what they are computed from.
 
-What is not in the language is found here: `infer` raises `LoopError`. Above 300 lines, for the
-types of all expressions are told in one place.
+What is not in the language is found here: `infer` raises `LoopError`.
 """
 
 from __future__ import annotations

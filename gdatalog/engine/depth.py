@@ -1,7 +1,4 @@
-"""A rule's joins run depth-first: printed, compiled, run by workers, and their rows gathered.
-
-Above 300 lines, because what is printed depends on what becomes of the rows.
-"""
+"""A rule's joins run depth-first: printed, compiled, run by workers, and their rows gathered."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Where joins run: the operations that executors are handed, and the tries that they read.
 
 A device is a value of a database. The one here is the CPU; `gpu_ops` has the other.
-
-Above 300 lines, because all that a device can be asked stands here.
 """
 
 from __future__ import annotations

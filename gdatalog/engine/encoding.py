@@ -3,8 +3,6 @@
 Of real ids of 64 bits every look-up is a search, and each takes eight bytes. Where rules only
 compare the keys of some columns (`planner/domains.py`), the columns are encoded once, the rules run
 on the codes, which are dense and fit 32 bits, and the answer is decoded where it is read.
-
-Above 300 lines: what chooses, encodes and decodes columns shares their dictionaries.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 What a stratum gave is remembered by what it was made of (its rules and facts, the relations
 below it, the parameters), so that a view is made anew only when something it reads changed; and
 where something has only come, it goes on from there (`following.py`).
-
-Above 300 lines, for whether to recall a stratum, to go on or to start again is decided here.
 """
 
 from __future__ import annotations

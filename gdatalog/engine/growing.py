@@ -8,8 +8,6 @@ What tells new rows is chosen by how many there are, and changes as they grow:
 - a hash set (`hashed.py`), for rows that are few among those that there could be; in a file, too.
 
 The last two can be tested and set by the threads of compiled loops while they run.
-
-Above 300 lines, for what tells new rows changes while rows are added.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ There are no rounds: a group whose value has improved waits until it is followed
 from it is compared with the best values at once (`printer/improving.py`). This is for rules with
 one recursive atom each. What cannot be printed, has no numbers for its groups, or may fail or
 overflow is left to the rounds; so is small work, which ends before a compilation would.
-
-Above 300 lines, for what may be run so and how are two sides of one thing.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Rounds are told of as they end, for the line that shows what a long query is at; only a profile
 keeps all of them, and asks which of several rules was first to give a row.
-
-Above 300 lines, for what a profile knows is told in one place.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ of them is new, so that nothing is sorted, no index is made, and a round of few 
 more than its launches. For rules that read nothing that grows but the new rows; all else, and what
 turns out not to fit, is for `rounds.py`. Rows that have been followed go to the host when memory is
 short.
-
-Above 300 lines, because a round's rows, marks and kernels belong together.
 """
 
 from __future__ import annotations

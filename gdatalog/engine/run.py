@@ -1,7 +1,4 @@
-"""Running one rule's plan: its joins by an executor, then aggregates, then the head.
-
-Above 300 lines, because both executors give their rows to the same sets and aggregates.
-"""
+"""Running one rule's plan: its joins by an executor, then aggregates, then the head."""
 
 from __future__ import annotations
 

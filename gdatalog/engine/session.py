@@ -2,8 +2,6 @@
 
 A `Session` lives for one call. It puts the text behind the rules that the database keeps,
 reads what inputs the text needs, checks all of it together, and evaluates what is asked for.
-
-Above 300 lines, for a call is told in one piece.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 One worker has one value at a time, with one array of stamps or one hash table and a worklist, so
 that there is no index to grow and nothing that threads share. What the function is, and when the
 rounds are quicker, is decided here; `planner/splitting.py` says which strata split.
-
-Above 300 lines, for what is prepared is run right here.
 """
 
 from __future__ import annotations

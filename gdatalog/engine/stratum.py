@@ -2,8 +2,6 @@
 
 A stratum whose relations are not recursive is evaluated once, here. What recursion takes stands
 in `rounds.py`.
-
-Above 300 lines, for what these ways share is much.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A join counts in 64 bits. Where a number leaves these, the join is run again modulo a few primes, by
 loops that reduce what they count; the remainders give the exact number, however large it is.
-
-Above 300 lines, for exact and modular counts share how a join and its tables are run.
 """
 
 from __future__ import annotations

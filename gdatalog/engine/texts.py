@@ -4,8 +4,6 @@ Facts come one by one, many of them, and to look at all earlier ones each time w
 and longer. So of all facts of one shape (relation, and types of its arguments) the checks see the
 first, which stands for the others: they say nothing else of any relation. Where a text is added,
 what is there is not copied either: `Texts` are the first few of a log that only grows.
-
-Above 300 lines, for facts, the log and what a program sees of it lean on one order.
 """
 
 from __future__ import annotations

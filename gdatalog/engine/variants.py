@@ -5,8 +5,6 @@ by loops, whose rows are new when they come out: they test and set what tells ne
 compiled on another thread meanwhile, and run as soon as they are there. Loops
 read relations that grow from hash tries, to which rows are added in place. A plan that reads other
 indexes of such relations is run for each combination of their runs (`runs.py`).
-
-Above 300 lines, for both ways to run a variant, and when it goes over, belong together.
 """
 
 from __future__ import annotations

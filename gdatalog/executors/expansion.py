@@ -2,8 +2,6 @@
 
 Each row is expanded from the shortest of its lists (that is what makes the join worst-case
 optimal); where rows differ in which list that is, they are run in groups.
-
-Above 300 lines, for where lists come from and what becomes of them is read together.
 """
 
 from __future__ import annotations

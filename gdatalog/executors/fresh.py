@@ -5,8 +5,6 @@ ends when all is done, or when somebody has to see to something: a row lies outs
 marks, or the hash set has no room left. Whatever has come by then is kept, and the next call goes
 on from there. What the calls of all rounds have in common is made once: a tiny round then costs
 little more than its rows.
-
-Above 300 lines, for loops, their workers and what they are given are one thing.
 """
 
 from __future__ import annotations

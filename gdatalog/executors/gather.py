@@ -3,8 +3,6 @@
 Sums of ints are kept in two halves that cannot overflow, so that an overflow of the whole is
 told at the end, and exactly. The least and greatest symbol are found by rank, which may change
 while new texts are made, so it is looked up anew at each merge.
-
-Above 300 lines, for partial results are made, merged, dealt out and finished in one place.
 """
 
 from __future__ import annotations

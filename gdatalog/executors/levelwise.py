@@ -11,8 +11,6 @@ the lists of the others) and compacted. Which search it is depends on the partic
 A level that would have more rows than a chunk allows is run piece by piece, and each piece is
 followed to the end before the next is made: memory is bounded by chunks times levels, however
 wide a level is. It is written over the verbs of `ops`, so it knows plans and tries, no device.
-
-Above 300 lines, for each kind of step is run here.
 """
 
 from __future__ import annotations

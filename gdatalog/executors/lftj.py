@@ -4,8 +4,6 @@ The loops are a compiled function. Workers are threads that share a counter: eac
 interval of the first bindings, and another when that is done. What a worker needs beside the
 tries is its own: marks, buffers and a block for rows. A block that is full ends the function,
 which says how many rows stay and where to go on; then it is called again with another block.
-
-Above 300 lines, because workers, their arguments and their rows belong together.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Where the rows of an execution go: into a set, into aggregates, into marks on outer rows.
-
-Above 300 lines, for every kind of sink stands here.
-"""
+"""Where the rows of an execution go: into a set, into aggregates, into marks on outer rows."""
 
 from __future__ import annotations
 

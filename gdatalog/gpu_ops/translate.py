@@ -20,8 +20,6 @@ Where a loop's turns begin by looking things up, lanes look up those of as many 
 
 In the form for profiles there are counters. What is undone does not count: they are then set back
 to what they were at the mark.
-
-Above 300 lines, for what can be said in the loops and how it is said in C++ stand side by side.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 As many blocks as are resident at once take tasks. Rows go to a pool; when that is empty, the tiles
 put back what they were at and the launch ends, the pool is drained or made larger, and the next
 launch goes on with the same counter and the same queue of tasks.
-
-Above 300 lines, because a launch needs all that is prepared for it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A group `(...)` and a run of signs are kept as they were read (`Group`, `Signed`) until it is
 known whether a value or a literal stands there; `value` and `literal` decide.
-
-Above 300 lines, for each rule of the grammar has its method here.
 """
 
 from __future__ import annotations

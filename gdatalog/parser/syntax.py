@@ -1,9 +1,9 @@
 """The syntax tree: what a program says, before anything is known about what it means.
 
 Frozen dataclasses, each with the span it was read from (spans do not take part in equality).
-Literals are what bodies are made of, expressions are what arguments are made of. The parser
-makes every node here except those under "Made by the checks", which name resolution puts in
-the place of others. Above 300 lines, for it is the whole tree.
+Literals are what bodies are made of, expressions are what arguments are made of. The parser makes
+every node here except those under "Made by the checks", which name resolution puts in the place of
+others.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ of steps, of which a `Branch` holds sequences of its own that share no variable 
 follows. Plans are plain data: frozen, comparable, printable (`format.py`), checked
 (`check.py`), and say nothing about where they run.
 
-Above 300 lines because a plan's nodes are read together.
-
 Rows flow from step to step. A step narrows them (`Seek`, `Filter`, `Guard`, a branch), widens
 them by a variable (`Join`, `Generate`), or gives each a value (`Assign`, an aggregate branch).
 """

@@ -5,7 +5,6 @@ have their places too; whatever else can be tested or computed is, as soon as it
 bound, but for what can fail, which comes when nothing else is left. Parts of the body that share no
 variable with what is asked for become branches as soon as they fall apart from the rest: a witness
 is enough for them, or their count.
-Above 300 lines because the steps of one conjunction share its state: what is bound, what waits.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 What is estimated for a set of variables is the same whichever way it was reached: by walks where
 they can be made, else by a formula, but never more than are tried for the last of them.
-
-Above 300 lines because estimates of rows and of levels need one another.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 If rules do nothing with some keys but compare them with each other and with constants, any other
 keys in the same order do as well, and codes of a dictionary can stand for them (`engine/encoding`).
 A key that a function reads, or that a rule computes, is none of these.
-
-Above 300 lines: what is compared is found and replaced by one notion of the places of constants.
 """
 
 from __future__ import annotations

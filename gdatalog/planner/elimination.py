@@ -8,8 +8,6 @@ What is left has cycles. Some variables are bound first, in an outer loop; what 
 others falls into paths, which tables fill in from their ends: for each x, how many y lead to each z
 (`tallied`). Such a table has an entry for each value of one variable, for one outer binding at a
 time.
-
-Above 300 lines, for the parts of a term and the plans that read them are found together.
 """
 
 from __future__ import annotations

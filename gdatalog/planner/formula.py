@@ -6,8 +6,6 @@ hubs meet most). Atoms are independent otherwise.
 
 What a set of variables has is computed from a set that has one variable more or less: only what
 that variable touches is looked at.
-
-Above 300 lines because what is known of smaller sets serves all estimates.
 """
 
 from __future__ import annotations

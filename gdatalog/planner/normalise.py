@@ -2,8 +2,6 @@
 
 `;` is distributed over `,` comparisons are taken apart, negated
 tests become tests, aggregates and what can fail get variables of their own.
-
-Above 300 lines, for every literal and expression has its case here.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ is a variable too: it has one value, at a cost, once what it hangs on is bound.
 
 Up to `Tuning.ordered_exactly` variables every order is weighed. Beyond, only the best few orders
 are extended (`beam.py`). A single atom needs no search (`single.py`).
-
-Above 300 lines because all that is weighed at a place of the search is weighed here.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ A negated atom is a difference in the same way: all bindings less those where th
 
 Quotients that are isomorphic are one term. An isomorphism keeps relations, directions, constants
 and tests: it renames variables.
-
-Above 300 lines, for the terms of a sum are made and merged here.
 """
 
 from __future__ import annotations

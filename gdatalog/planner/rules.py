@@ -1,7 +1,4 @@
-"""From a checked rule to its plan: one join for each alternative, then aggregates and the head.
-
-Above 300 lines, for what an aggregate asks of alternatives is decided where they are planned.
-"""
+"""From a checked rule to its plan: one join for each alternative, then aggregates and the head."""
 
 from __future__ import annotations
 

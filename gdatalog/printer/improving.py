@@ -10,8 +10,6 @@ its columns' keys. Less is better of what is kept, so of a max it is the complem
 
 Where every rule passes a column on, it is no part of a group: each of its values, a unit, is worked
 on by itself, and a unit's groups are given as rows when nothing waits any more.
-
-Above 300 lines, for the text is one function.
 """
 
 from __future__ import annotations

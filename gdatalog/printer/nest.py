@@ -1,10 +1,9 @@
 """Prints a join plan as one function: a nest of loops over the lists of its tries.
 
-Steps are printed one inside the other. A step that does not hold says `continue`, so each scope
-is a loop, if only of one turn. What a level needs and is known further out is made further out:
-ranges of lists, intersections, marks. The steps that widen rows are printed by `levels.py` and
-`recode.py`, what happens to a whole row by `leaves.py`. Above 300 lines, for a step and what it
-needs of the nest are read together.
+Steps are printed one inside the other. A step that does not hold says `continue`, so each scope is
+a loop, if only of one turn. What a level needs and is known further out is made further out: ranges
+of lists, intersections, marks. The steps that widen rows are printed by `levels.py` and
+`recode.py`, what happens to a whole row by `leaves.py`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The list's values get rows of bits, a row for each: which others of the list stand under it in a
 trie. What a deeper level may be is then an AND of rows; the last level of a count a popcount.
-
-Above 300 lines: rows, sets of bits, cuts and counts of them are of no use apart.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ could be, where these are few; else its place in the worklist is looked up in a 
 
 A block that is full ends the function; with another block it begins the value at hand anew.
 Where only counts are asked for, the worklist starts from its beginning for each value.
-
-Above 300 lines, for the parts of one function share what a worker has at hand.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Exit codes: 0 done (no answers too), 1 the program or its data is wrong, 2 the options are,
 3 device, memory or time, 130 interrupted. Answers go to stdout, all else to stderr.
-
-Above 300 lines, because options and what they lead to stand side by side.
 """
 
 from __future__ import annotations

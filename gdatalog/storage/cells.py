@@ -8,8 +8,6 @@ a symbol; ints beyond 64 bits are an error, and so is a missing cell in a column
 
 Arrow converts the bulk; a column that it refuses is read again cell by cell, which is what
 defines the meaning and finds the first bad row.
-
-Above 300 lines, for the type of a column and its values follow from the same readings of a cell.
 """
 
 from __future__ import annotations

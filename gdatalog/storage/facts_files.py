@@ -2,8 +2,6 @@
 
 A large file is read block by block, cut at line ends. A block is cut in one pass if it is plain
 (`cutting.py`), else cell by cell.
-
-Above 300 lines, for both ways take the same options of the same blocks.
 """
 
 from __future__ import annotations

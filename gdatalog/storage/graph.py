@@ -1,7 +1,5 @@
 """A binary relation over one type, seen as a graph: its vertices ranked by degree.
 
-Above 300 lines, for what is asked of a graph stands beside the same in files.
-
 A pattern that is found once in each order of its vertices need only be looked for in one, and
 the order of degrees is the best: a vertex then has few neighbours of higher rank, however many
 it has in all. So ranks stand for vertices, and tries are made of ranks.

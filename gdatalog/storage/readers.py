@@ -9,8 +9,6 @@
 each also as .gz or .zst. A folder of Parquet files is read as one, and so are all files that a
 pattern names ("edges/*.csv"). Parquet files are read some rows at a time, large texts block by
 block (`large_texts.py`), others whole. Nothing but an Error comes out of a file that is damaged.
-
-Above 300 lines, for every way to read a file begins here.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Changing a relation means making another one, so that whoever holds this one is not disturbed:
 an interrupted query leaves the database as it was. One that has all rows of another and some more
 keeps those apart (`parts.py`), and tells which they are to who remembers the other (`lineage.py`).
-
-Above 300 lines, for all that can be asked of a relation stands here, done elsewhere.
 """
 
 from __future__ import annotations

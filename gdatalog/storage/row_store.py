@@ -6,8 +6,6 @@ it: an export takes any order, and an index sorts the columns that it has.
 
 Rows that a device has made stay there until NumPy's code asks for them: then they are copied
 once. How many there are needs no copy, and the device's own tries are made of them where they are.
-
-Above 300 lines, for rows here and elsewhere are the same rows under one lock.
 """
 
 from __future__ import annotations

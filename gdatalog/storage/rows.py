@@ -4,8 +4,6 @@ Rows whose columns fit together into 63 bits are packed into one integer each, s
 or one search of plain integers does the work; wider rows are sorted column by column.
 
 Each operation charges its working space to the evaluation that runs (`account.py`).
-
-Above 300 lines, because all operations on sets of rows share the packing.
 """
 
 from __future__ import annotations

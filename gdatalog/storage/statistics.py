@@ -2,8 +2,6 @@
 
 What they cost is a pass over a column or two, or a sort of a sample: never a sort of all rows. Many
 rows that lie on a device are counted there (`survey.py`).
-
-Above 300 lines, for what is known is kept in one place, wherever the rows lie.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ bits, made when first needed: one sorted search then serves every list. Values o
 first replaced by their rank among the level's distinct values.
 
 Arrays are NumPy's, or a device's: `xp` has the functions on them.
-
-Above 300 lines, because a level and all searches in it share how pairs are packed.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@ and cells of a join are run over tries of the bundles that they need.
 
 A fragment may have more rows than its cells need: they are rows all the same, and the cells say
 which bindings are their own.
-
-Above 300 lines, for what is laid, read and run of it goes together.
 """
 
 from __future__ import annotations

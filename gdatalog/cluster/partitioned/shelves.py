@@ -7,8 +7,6 @@ whole.
 
 A lot has a name in common with all that is laid for one purpose, and is dropped by it: also one
 that a call lays which nobody waits for any more.
-
-Above 300 lines, for what lies on a shelf, how it moves and how it goes are one matter.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """The rows of relations that lie on workers' shelves, as the user's process knows them: laid there
 once, bundled for each join that reads them, and made again where a worker has ended.
-
-Above 300 lines, for rows that are gone are made again in the ways in which they were made first.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ sending: see `Missing`.
 A value is known by a key and an owner, which is the value itself if no other is named, and for as
 long as the owner lives: a number that `id` gave is given again later. What lies on workers is let
 go of when it is not known any more, and nobody has what `place` returned.
-
-Above 300 lines, for what becomes of a value wherever it lies is told in one place.
 """
 
 from __future__ import annotations

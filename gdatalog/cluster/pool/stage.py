@@ -1,7 +1,4 @@
-"""Calls for one purpose, at work: sent, waited for, and begun again where that must be.
-
-Above 300 lines, for what became of a call is looked at in one place.
-"""
+"""Calls for one purpose, at work: sent, waited for, and begun again where that must be."""
 
 from __future__ import annotations
 

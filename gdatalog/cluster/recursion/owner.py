@@ -2,8 +2,6 @@
 
 Owners hand each other rows that may be new (derived), and rows that are (news), and nothing else.
 What an owner has is changed where it stands, by the one step that takes it over; see `State`.
-
-Above 300 lines, for what an owner has, what it is given and what it tells belong together.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 The driver starts the rules' first rows on their way, tells the owners of each round where what
 comes for them lies, and counts. A worker that dies takes its rows along: all owners go back to the
 last checkpoint (`checkpoints.py`), or begin again where there is none yet.
-
-Above 300 lines, for what is sent to owners and what is made of what they tell go together.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 What a call gets to in a second it gives; the rest of its stretch is cut again, for whoever is free.
 Nothing passes between workers, and no row comes twice.
-
-Above 300 lines, for what a stretch is, how it is cut and how it is run go together.
 """
 
 from __future__ import annotations

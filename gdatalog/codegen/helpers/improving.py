@@ -14,8 +14,6 @@ empty the first bucket that is not is spread over those before it. A bucket is a
 
 `queue` says how all this stands. Seeds (`seeds`, `costs`, ascending where costs have an order) are
 groups with the costs that they have without any recursive rule.
-
-Above 300 lines because who waits, and how, is one thing.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ if that list starts at 0: what is written never overtakes what is read.
 
 A `part` costs some 10 ms to compile, for each combination of types that it is called with, however
 small it is. So there are few, and what chooses between them is `inlined`. Keys are widened to 64
-bits on their way. Above 300 lines, for all ways in which two lists meet stand side by side.
+bits on their way.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@
 // is for all of its lanes together, all with the same arguments.
 //
 // `+values[i]` is the number itself, where a checking compiler's `values[i]` may be more.
-//
-// Above 300 lines, for all ways in which two lists meet stand side by side.
 #pragma once
 #include "tile.cuh"
 
