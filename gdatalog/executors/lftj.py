@@ -216,18 +216,11 @@ def _dense(trie: Any) -> tuple[int, Array]:
     return found if found is not None else (0, np.empty(0, dtype=np.int32))
 
 
-def _starts(trie: Trie) -> Array:
-    """Where the children of each value between a root's least and its greatest begin."""
-    _, index = _dense(trie)
-    starts = np.zeros(len(index) + 1, dtype=np.int32)
-    starts[1:][index >= 0] = np.diff(trie.levels[1].offsets)
-    return np.cumsum(starts, dtype=np.int32)
-
-
 SHARED: dict[str, Any] = {
     "values": lambda trie, depth: trie.levels[depth].values,
     "offsets": lambda trie, depth: trie.levels[depth].offsets,
-    "starts": lambda trie, depth: _starts(trie),
+    "starts": lambda trie, depth: trie.levels[1].starts(trie.levels[0]),
+    "weighed": lambda trie, depth: trie.weighed(),
     "index": lambda trie, depth: _dense(trie)[1],
     "weights": lambda trie, depth: trie.weights.astype(np.int64, copy=False),
     "sums": lambda trie, depth: trie.weight_sums().astype(np.int64, copy=False),
@@ -242,9 +235,9 @@ SHARED: dict[str, Any] = {
 def scalar_of(kind: str, trie: Trie | HashTrie, depth: int) -> int:
     if kind == "total":
         return int(trie.total)
-    if kind == "low":
-        return int(_dense(trie)[0])
     levels: Any = trie.levels
+    if kind == "low":
+        return int(levels[0].low)
     low, high = levels[depth].span
     return int(high - low).bit_length() if kind == "bits" else int(low)
 

@@ -41,7 +41,7 @@ class Argument:
     """`kind` says what is bound to `name`.
 
     Of a level: values, offsets, index (the dense index of a root), starts (of its values'
-    children), marks and places (scratch over the values' range), rows and words (bits: one for
+    children), weighed (its values' weights, by value), marks and places (scratch over the values' range), rows and words (bits: one for
     each pair of a list's positions, or one for each). Of several levels: bitmap (a bit for each
     combination of values) and filled (one for each word of that). Of none: slots (of a hash set),
     waiting (room for a few numbers). Of a trie: weights, sums (of weights), labels. Of a level of a
@@ -90,6 +90,10 @@ class Arguments:
     def starts(self, level: Level) -> str:
         """Of a root whose values are dense: where each value's children begin."""
         return self._add(Argument(f"starts{level.trie}", "i32[]", "starts", (level,)))
+
+    def weighed(self, level: Level) -> str:
+        """Of a root whose values are dense, and the last: the weight of each value, or 0."""
+        return self._add(Argument(f"weighed{level.trie}", "i64[]", "weighed", (level,)))
 
     def of_trie(self, trie: int, kind: str) -> str:
         """weights, sums or labels"""

@@ -136,6 +136,7 @@ class _Nest(Nest):
     def __init__(self, join: JoinPlan, tries: Sequence[TrieLayout]) -> None:
         super().__init__(join, tries, "plain")
         self.split = self.tasks = True  # the work is shared by groups, or not at all
+        self.direct = False  # columns of loose tries stand where their keys do
 
     def may_stop(self, known: Known) -> None:
         """What follows from one group is followed to the end."""

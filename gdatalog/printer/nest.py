@@ -80,7 +80,9 @@ class Nest:
         self.intersect = intersect
         self.tile = tile
         self.imports: set[str] = set()
-        self.direct = False  # whether a root's values lead to their children by an array
+        # Whether values found at a root lead to their children, or weights, by one array.
+        self.direct = tile == 0
+        self.by_value: set[str] = set()  # positions in arrays of weights by value
         self.split = False  # whether the work has been cut into tasks
         self.tasks = False  # whether several workers can share it
         self.grain = 1  # how many bindings a task has at the least
@@ -380,9 +382,13 @@ class Nest:
                     with text.block(f"if {at} < 0"):
                         text.line("continue")
                     known.positions[child] = at
+                    if self.direct and self.weighs(node):
+                        self.by_value.add(at)
             if self.paths.tries[part.trie].weighted and node.last:
                 if self.tallied(node):
                     weights = self.tables[node.trie.relation].counts
+                elif known.positions[child] in self.by_value:
+                    weights = self.arguments.weighed(self.level(node))
                 else:
                     weights = self.arguments.of_trie(self.number[node.trie], "weights")
                 weight = text.name("w")
@@ -395,6 +401,13 @@ class Nest:
             return False
         first, second, *_ = self.tries[node.trie].levels
         return first.dense and second.size <= 1 << 30
+
+    def weighs(self, node: Node) -> bool:
+        """Whether a root's values are looked up for their weights alone."""
+        known = node.terms or self.tallied(node) or self.hashed(node)
+        return (
+            not known and node.last and node.trie.weighted and self.tries[node.trie].levels[0].dense
+        )
 
     def lead_on(self, node: Node, child: Node, key: str, known: Known) -> None:
         """Where the children of a root's value are, looked up by the value."""
@@ -414,14 +427,16 @@ class Nest:
             return find_tallied(self, node, key)
         if self.hashed(node):
             return self.find_hashed(node, key, known)
-        values = self.values(node)
         if node.terms:
-            return self.call("find", values, *self.range_of(node, known), key)
+            return self.call("find", self.values(node), *self.range_of(node, known), key)
         level = self.level(node)
-        low, index = self.arguments.scalar("low", level), self.arguments.index(level)
+        low = self.arguments.scalar("low", level)
+        if self.direct and self.weighs(node):
+            return self.call("find_tally", self.arguments.weighed(level), low, key)
+        index = self.arguments.index(level)
         if self.tries[node.trie].levels[0].dense:
             return self.call("find_indexed", low, index, key)
-        return self.call("find_root", values, low, index, key)
+        return self.call("find_root", self.values(node), low, index, key)
 
     def find_hashed(self, node: Node, key: str, known: Known) -> str:
         level = self.level(node)

@@ -83,7 +83,6 @@ def print_split(
     plan, parts = merged([rule.join for rule in rules])
     nest = Nest(plan, tries, intersect)
     nest.split = nest.tasks = True  # the work is shared by values
-    nest.direct = True
     if counted:
         nest.counting = Counting([step for part in parts for step in all_steps(part)])
     printer = _Printer(nest, lists, counts)

@@ -40,7 +40,9 @@ _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 class TrieLevel:
     """The lists of one level: `values`, and where each parent's list starts (`offsets`)."""
 
-    __slots__ = ("_domain", "_index", "_longest", "_pairs", "_span", "offsets", "values", "xp")
+    __slots__ = (
+        "_domain", "_index", "_longest", "_pairs", "_span", "_starts", "offsets", "values", "xp"
+    )  # fmt: skip
 
     def __init__(self, values: Array, offsets: Array, xp: Any = np) -> None:
         self.xp = xp
@@ -48,6 +50,7 @@ class TrieLevel:
         self.offsets = offsets
         self._pairs: Array | None = None
         self._domain: Array | None = None
+        self._starts: Array | None = None
         self._index: tuple[int, Array] | None = None
         self._longest: int | None = None
         self._span: tuple[int, int] | None = None
@@ -63,7 +66,7 @@ class TrieLevel:
 
     @property
     def nbytes(self) -> int:
-        parts = (self.values, self.offsets, self._pairs, self._domain)
+        parts = (self.values, self.offsets, self._pairs, self._domain, self._starts)
         size = sum(held_bytes(part) for part in parts if part is not None)
         return size + (held_bytes(self._index[1]) if self._index else 0)
 
@@ -105,6 +108,26 @@ class TrieLevel:
         """Whether it has a dense index."""
         low, high = self.span
         return high - low + 1 <= 4 * len(self.values) + 1024
+
+    @property
+    def low(self) -> int:
+        """The value that a dense index begins with; 0 where there is none."""
+        if self._index is None:
+            return self.span[0] if self.is_dense else 0
+        return self._index[0]
+
+    def starts(self, root: TrieLevel) -> Array:
+        """Of the level below a dense root: where the children of each value between the root's
+        least and its greatest begin, and where the last ones end."""
+        if self._starts is None:
+            low, high = root.span
+            starts = np.zeros(high - low + 2, dtype=np.int32)
+            places = root.values.astype(np.int64)
+            places -= low - 1
+            starts[places] = np.diff(self.offsets)
+            np.cumsum(starts, out=starts)
+            self._starts = in_files_if_large(starts)
+        return self._starts
 
     def dense_index(self) -> tuple[int, Array] | None:
         """(least value, position by value - least or -1), if the list is dense enough."""
@@ -247,7 +270,8 @@ class Trie:
     """
 
     __slots__ = (
-        "__weakref__", "_total", "_weight_sums", "labels", "layouts", "levels", "weights", "whole"
+        "__weakref__", "_total", "_weighed", "_weight_sums", "labels", "layouts", "levels",
+        "weights", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -263,6 +287,7 @@ class Trie:
         self.weights = weights
         self.labels = labels
         self._weight_sums: Array | None = None
+        self._weighed: Array | None = None
         self.layouts: dict[object, Any] = {}  # what printers know of it
         self.whole: Trie | None = None
 
@@ -297,6 +322,17 @@ class Trie:
             self._weight_sums = in_files_if_large(self._weight_sums)
         return self._weight_sums
 
+    def weighed(self) -> Array:
+        """Of one dense level: how many rows each value between the least and the greatest has."""
+        if self._weighed is None:
+            assert self.weights is not None
+            root = self.levels[0]
+            low, high = root.span
+            weighed = np.zeros(high - low + 1, dtype=np.int64)
+            weighed[root.values.astype(np.int64) - low] = self.weights
+            self._weighed = in_files_if_large(weighed)
+        return self._weighed
+
     def known_sums(self, sums: Array) -> None:
         """What `weight_sums` gives, where somebody has it already."""
         self._weight_sums = sums
@@ -304,7 +340,7 @@ class Trie:
     @property
     def nbytes(self) -> int:
         size = sum(level.nbytes for level in self.levels)
-        return size + (held_bytes(self.weights) if self.weights is not None else 0)
+        return size + sum(held_bytes(w) for w in (self.weights, self._weighed) if w is not None)
 
 
 def trie_name(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen.helpers.elements import at, put
+from gdatalog.codegen.helpers.elements import at, prefetch, put
 from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
 
@@ -24,6 +24,7 @@ from gdatalog.storage.table import Array
 GALLOP = 8
 SHORT = 64
 GALLOP_MARKED = 32
+AHEAD = 16  # places of a list from one that is at hand to those whose root is brought
 
 
 @inlined
@@ -100,6 +101,27 @@ def children(low: int, starts: Array, key: Any) -> tuple[int, int]:
     if place < np.uint64(len(starts) - 1):
         return int(at(starts, place)), int(at(starts, place + np.uint64(1)))
     return 0, 0
+
+
+@inlined
+def fetch_sought(values: Array, i: int, low: int, array: Array) -> None:
+    """Brings the entry of a root's array, by value from `low` on, for a value of a list some places
+    behind the one at i."""
+    if i + 2 * AHEAD < len(values):
+        place = np.uint64(np.int64(at(values, i + 2 * AHEAD))) - np.uint64(low)
+        if place < np.uint64(len(array)):
+            prefetch(array, place)
+
+
+@inlined
+def fetch_children(values: Array, i: int, low: int, starts: Array, below: Array) -> None:
+    """Brings the first child of such a value, once `starts` have come."""
+    if i + AHEAD < len(values):
+        place = np.uint64(np.int64(at(values, i + AHEAD))) - np.uint64(low)
+        if place < np.uint64(len(starts)):
+            first = int(at(starts, place))
+            if first < len(below):
+                prefetch(below, first)
 
 
 @inlined
