@@ -9,6 +9,8 @@ from gdatalog.storage.table import Array
 
 # Rows that are looked at where a column is not sorted: more than these are sampled.
 SAMPLE = 4096
+STRETCH = 1 << 16  # rows that are hashed at a time
+SPREAD = 0x9E3779B97F4A7C15  # an odd number, by which keys are multiplied
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,18 @@ def how_many(counts: Array, rows: int, step: float) -> float:
     # values meet again in it there are about so many in all (Chao's estimate).
     most = len(counts) * (1 + once / max(1, rows) * (step - 1))
     return min(most, len(counts) + once**2 / (2 * twice)) if twice else most
+
+
+def values_by_hash(column: Array, share: int) -> int:
+    """How many distinct values a column has, by those of about one in `share` values: of all rows
+    those are looked at whose hash is small."""
+    bits = max(share, 1).bit_length()
+    wide = column.dtype.itemsize * 8
+    kind = np.dtype(f"uint{wide}")
+    spread, least = kind.type(SPREAD >> (64 - wide) | 1), kind.type(1 << (wide - bits))
+    parts = (column[start : start + STRETCH] for start in range(0, len(column), STRETCH))
+    some = np.sort(np.concatenate([part[part.view(kind) * spread < least] for part in parts]))
+    return (np.count_nonzero(some[1:] != some[:-1]) + (len(some) > 0)) << bits
 
 
 def _place(keys: Array, key: int, side: str) -> int:

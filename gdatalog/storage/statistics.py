@@ -17,7 +17,7 @@ from gdatalog.storage.degrees import STRETCH, Degrees, Lists
 from gdatalog.storage.elsewhere import Elsewhere, Known, brought, lies_here
 from gdatalog.storage.graph import Graph
 from gdatalog.storage.keys import key_of
-from gdatalog.storage.quantiles import Quantiles, how_many
+from gdatalog.storage.quantiles import Quantiles, how_many, values_by_hash
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Packing, firsts
 from gdatalog.storage.spill import is_spilled
@@ -35,6 +35,7 @@ WALKED = 1 << 22  # entries of a list on a device, up to which walks are worth a
 DENSE, WIDE = 2, 4  # possible values for each row, up to which they are counted, or sorted
 FIRST = 16  # rows that are compared before whole columns are
 MANY = 1_000_000  # rows of which all values are counted: of more, only if they are sorted anyway
+RARE = 2  # times the values that a sample has more than once: with more values it says little
 # Rows that are counted at a time, of a column with so few possible values that their counts stay in
 # the cache.
 COUNTED, MOST_COUNTED = 1 << 18, 1 << 16
@@ -176,7 +177,12 @@ class Statistics:
             ):
                 return int(self.degrees(min(columns)).powers[0])
         step = max(1, self.rows // self._wanted)
-        return estimated([self._every(step, column) for column in sorted(columns)], step)
+        sample = [self._every(step, column) for column in sorted(columns)]
+        counts = runs_of(np.sort(_mixed(sample)))
+        often = np.count_nonzero(counts > 1)
+        if len(keys) == 1 and len(counts) > RARE * often and not is_spilled(keys[0]):
+            return min(self.rows, values_by_hash(keys[0], self.rows // SAMPLE))
+        return int(how_many(counts, len(sample[0]), step))
 
     def _every(self, step: int, column: int) -> Array:
         """Every so many-th key of a column: kept, for each costs a look far from the last one."""
