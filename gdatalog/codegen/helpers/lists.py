@@ -24,6 +24,7 @@ from gdatalog.storage.table import Array
 GALLOP = 8
 SHORT = 64
 GALLOP_MARKED = 32
+FEW = 8  # values, of which each is compared with one that is looked for
 AHEAD = 16  # places of a list from one that is at hand to those whose root is brought
 
 
@@ -80,6 +81,11 @@ def find(values: Array, lo: int, hi: int, key: Any) -> int:
 @inlined
 def has(values: Array, lo: int, hi: int, key: Any) -> bool:
     """Whether the key is there."""
+    if hi - lo <= FEW:  # without branches that would be guessed wrong
+        met = 0
+        for k in range(lo, hi):
+            met += int(at(values, k) == key)
+        return met > 0
     found = lower(values, lo, hi, key)
     return found < hi and at(values, found) == key
 
