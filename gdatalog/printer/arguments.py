@@ -41,14 +41,15 @@ class Argument:
     """`kind` says what is bound to `name`.
 
     Of a level: values, offsets, index (the dense index of a root), starts (of its values'
-    children), weighed (its values' weights, by value), marks and places (scratch over the values' range), rows and words (bits: one for
-    each pair of a list's positions, or one for each). Of several levels: bitmap (a bit for each
-    combination of values) and filled (one for each word of that). Of none: slots (of a hash set),
-    waiting (room for a few numbers). Of a trie: weights, sums (of weights), labels. Of a level of a
-    hash trie: spans, below, keys, ids. buffer: room for the shortest of the longest lists of
-    `levels`. tally and tallied: a table of counts by a level's values, and which have one. given:
-    what the run brings along. own: what it makes for each worker. result: what it brings along to
-    be written. output: a column of a block. counts: a worker's counters.
+    children), weighed (its values' weights, by value), marks and places (scratch over the values'
+    range), rows and words (bits: one for each pair of a list's positions, or one for each). Of
+    several levels: bitmap (a bit for each combination of values) and filled (one for each word of
+    that). Of none: slots (of a hash set), waiting (room for a few numbers). Of a trie: weights,
+    sums (of weights), labels. Of a level of a hash trie: spans, below, keys, ids. buffer: room for
+    the shortest of the longest lists of `levels`. tally and tallied: a table of counts by a level's
+    values, and which have one. given: what the run brings along. own: what it makes for each
+    worker. result: what it brings along to be written. output: a column of a block. counts: a
+    worker's counters.
     """
 
     name: str

@@ -14,7 +14,7 @@ from gdatalog.plan.nest import Node, recoding
 from gdatalog.plan.nodes import Generate, Join, Seek, Slot, Step, Tally
 from gdatalog.printer.ahead import close_marks, look_ahead
 from gdatalog.printer.lists import Met, Walk, walk_of
-from gdatalog.printer.measure import measurable_here, measure
+from gdatalog.printer.measure import measurable_here, measure, weigh, weighable
 from gdatalog.printer.pairs import last_pair, measure_pair
 from gdatalog.printer.recode import print_bits, print_recoded
 from gdatalog.printer.scope import Clip, Known, Turn
@@ -43,6 +43,9 @@ def print_join(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
     if nest.split and leaf.counts and measurable_here(nest, steps, at, met):
         amount, share = measure(nest, steps, at, met, known)
         leaf.count(nest, known, amount, share)
+        return
+    if nest.split and leaf.counts and weighable(nest, steps, at, met, known):
+        leaf.count(nest, known, weigh(nest, step, met, known))
         return
     pair = last_pair(nest, steps, at) if nest.split and known.clip is None else None
     if leaf.counts and pair is not None:
@@ -242,7 +245,9 @@ def fetch_ahead(nest: Nest, steps: Sequence[Step], at: int, walk: Walk, turn: st
         level = nest.level(node)
         low = nest.arguments.scalar("low", level)
         if nest.weighs(node):
-            nest.text.line(nest.call("fetch_sought", walk.array, turn, low, nest.arguments.weighed(level)))
+            nest.text.line(
+                nest.call("fetch_sought", walk.array, turn, low, nest.arguments.weighed(level))
+            )
         elif nest.leads_on(node):
             starts = nest.arguments.starts(level)
             nest.text.line(nest.call("fetch_sought", walk.array, turn, low, starts))
@@ -250,7 +255,9 @@ def fetch_ahead(nest: Nest, steps: Sequence[Step], at: int, walk: Walk, turn: st
                 its = nest.values(node.child(term))
                 nest.text.line(nest.call("fetch_children", walk.array, turn, low, starts, its))
         else:
-            nest.text.line(nest.call("fetch_sought", walk.array, turn, low, nest.arguments.index(level)))
+            nest.text.line(
+                nest.call("fetch_sought", walk.array, turn, low, nest.arguments.index(level))
+            )
 
 
 def last_loop(nest: Nest, steps: Sequence[Step], at: int, leaf: Leaf) -> bool:

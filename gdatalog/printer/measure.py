@@ -42,6 +42,41 @@ def measurable_here(nest: Nest, steps: Sequence[Step], at: int, met: Met) -> boo
     return not goes_on and (not weighted or alone)
 
 
+def weighable(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) -> bool:
+    """Whether the level's values can be counted by the weights that one of two lists has."""
+    step = steps[at]
+    assert isinstance(step, Join)
+    nodes = [*met.lists]
+    plain = not (nest.tile or met.roots or nest.counting is not None or known.clip is not None)
+    return (
+        plain
+        and at + 1 == len(steps)
+        and len(nodes) == len(step.participants) == 2
+        and all(node.last and not nest.hashed(node) and not nest.tallied(node) for node in nodes)
+        and sum(node.trie.weighted for node in nodes) == 1
+    )
+
+
+def weigh(nest: Nest, step: Join, met: Met, known: Known) -> str:
+    """The sum of the weights of what two lists have in common, of which the second has them."""
+    text, total = nest.text, nest.text.name("m")
+    first, second = sorted(met.lists, key=lambda node: node.trie.weighted)
+    ends = {node: trimmed(nest, node, step.cuts, met.lists[node], known) for node in met.lists}
+    weights = nest.arguments.of_trie(nest.number[second.trie], "weights")
+    its = nest.values(second), *ends[second]
+    args = nest.values(first), *ends[first], *its, weights
+    plain = f"{total} = {nest.call('weigh_common', *args)}"
+    if first not in known.marks:
+        text.line(plain)
+        return total
+    with text.block(f"if {known.marks[first]}"):
+        marks = marks_of(nest, first)
+        text.line(f"{total} = {nest.call('weigh_marked', *its, *marks, weights)}")
+    with text.block("else"):
+        text.line(plain)
+    return total
+
+
 def measure(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) -> tuple[str, bool]:
     """The name of how many values the level has, those of `!=` tests left out; and whether each
     lane has its share of it only."""

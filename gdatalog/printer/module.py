@@ -30,8 +30,9 @@ HOMES = {
     "hash_tries": ("find_child", "has_child"),
     "lists": (
         "children", "count_common", "count_leapfrog", "count_meet_marked", "count_merge",
-        "fetch_children", "fetch_sought", "find", "find_indexed", "find_root", "has", "intersect", "is_marked", "leapfrog", "lower", "mark",
-        "meet_marked", "merge", "parent_of", "seek", "unmark", "upper",
+        "fetch_children", "fetch_sought", "find", "find_indexed", "find_root", "has", "intersect",
+        "is_marked", "leapfrog", "lower", "mark", "meet_marked", "merge", "parent_of", "seek",
+        "unmark", "upper", "weigh_common", "weigh_marked",
     ),
     "bits": (
         "above", "and_rows", "below", "copy_row", "count_and", "count_row", "fill_ones", "has_bit",

@@ -347,6 +347,39 @@ def count_meet_marked(
     return count_marked(vb, blo, bhi, marks, base)
 
 
+@inlined
+def weigh_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, weights: Array) -> int:
+    """The sum of the weights of a list's values that are marked."""
+    n = 0
+    for k in range(blo, bhi):
+        place = np.uint64(np.int64(at(vb, k))) - np.uint64(base)
+        if place < np.uint64(len(marks)):
+            n += at(marks, place) * at(weights, k)
+    return n
+
+
+@part
+def weigh_common(
+    va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, weights: Array
+) -> int:
+    """The sum of the weights of the second list's values that the first has. Each list seeks in the
+    other."""
+    n = 0
+    while alo < ahi and blo < bhi:
+        a = np.int64(at(va, alo))
+        blo = seek(vb, blo, bhi, a)
+        if blo == bhi:
+            break
+        b = np.int64(at(vb, blo))
+        if a == b:
+            n += at(weights, blo)
+            alo += 1
+            blo += 1
+        else:
+            alo = seek(va, alo + 1, ahi, b)
+    return n
+
+
 @part
 def is_marked(marks: Array, base: int, key: int) -> bool:
     """Whether a value is marked; what lies outside of the marks is not."""
