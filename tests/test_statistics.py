@@ -75,6 +75,17 @@ def test_degrees_are_counted_or_sorted(wide: int) -> None:
     assert degrees == Degrees.of(np.unique(column, return_counts=True)[1])
 
 
+@pytest.mark.parametrize("spread", [1, 1 << 20, 1 << 40])
+def test_distinct_values_of_many_rows(spread: int) -> None:
+    """Rows that most values share with none hide in a sample how few values there are."""
+    random = np.random.default_rng(5)
+    column = (300_000 * random.random(1_200_000) ** 4).astype(np.int64) * spread
+    rows = [np.arange(len(column))[::-1], column]
+    found = Relation.from_rows(("a", "b"), ("int", "int"), rows, len(column))
+    exact = len(np.unique(column))
+    assert found.statistics.distinct(frozenset((1,))) == pytest.approx(exact, rel=0.05)
+
+
 def test_degrees_of_a_sample_are_about_right() -> None:
     random = np.random.default_rng(3)
     values = (10_000 * random.power(0.4, 400_000)).astype(np.int64) * 1_000_003

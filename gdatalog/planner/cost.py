@@ -229,9 +229,12 @@ class Estimates:
         if given is not None and given.sources & ~bound == 0 and not near:
             least = min([given.values, *(self.formula.roots(atom, at) for atom in atoms)])
             return Level(least, len(atoms), not atoms)
-        if not near:  # the shortest of the roots' lists is walked
-            least = min((self.formula.roots(atom, at) for atom in atoms), default=0.0)
-            return Level(max(self.rows(bit), least), 0, True)
+        if not near:
+            walked = self.rows(bit)
+            if len(atoms) > 1:  # the shortest of the roots' lists
+                least = min(self.formula.roots(atom, at) for atom in atoms)
+                walked = max(walked, least * self._within(at, bound))
+            return Level(walked, 0, True)
         cut = self.formula.orderings.cut(at, bound)
         length = self._walked(at, bound, cut)
         if length is None:

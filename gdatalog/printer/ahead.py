@@ -2,6 +2,7 @@
 
 Ranges of lists are read; an intersection that does not depend on the loop is made once; a list
 that the loop's lists will meet in every turn is marked, if there are turns enough to pay for it.
+What later turns look up at large roots is fetched.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import Node, measurable, recoding
-from gdatalog.plan.nodes import Join, Step
+from gdatalog.plan.nodes import Join, Seek, Slot, Step
 from gdatalog.printer.lists import Met, Walk, fill, marks_of
 from gdatalog.printer.pairs import both, last_pair
 from gdatalog.printer.scope import Known
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 # A list is marked if this many times the loop's turns are as long as it: where a turn meets it, and
 # where a turn leads to a loop whose turns do.
 WORTH, WORTH_DEEP = 16, 128
+FAR = 1 << 20  # values of a root, rounded up to a power of four, that no near cache holds
 
 
 def look_ahead(
@@ -117,3 +119,30 @@ def close_marks(nest: Nest, marked: Sequence[Node | frozenset[Node]], known: Kno
         with nest.text.block(f"if {known.marks[node]}"):
             nest.text.line(nest.call("unmark", nest.values(node), low, high, *marks_of(nest, node)))
         del known.marks[node]
+
+
+def fetch_ahead(nest: Nest, steps: Sequence[Step], at: int, walk: Walk, turn: str) -> None:
+    """Brings what values further on in a list lead to at large roots: in no order that a processor
+    would foresee. The list behind this one is likely to be the next."""
+    step = steps[at]
+    assert isinstance(step, Join)
+    term = Slot(step.variable, step.type)
+    parts = list(step.participants)
+    for later in all_steps(tuple(steps[at + 1 :])):
+        if isinstance(later, Seek) and later.value == term:
+            parts += later.participants
+    for node in dict.fromkeys(map(nest.paths.node, parts)):
+        if not nest.direct or node.terms or nest.tallied(node) or nest.hashed(node):
+            continue
+        level, (first, *below) = nest.level(node), nest.tries[node.trie].levels
+        if not first.dense or first.size < FAR:
+            continue
+        leads = nest.leads_on(node)
+        arguments = nest.arguments
+        kind = arguments.starts if leads else arguments.index
+        array = arguments.weighed(level) if nest.weighs(node) else kind(level)
+        sought = walk.array, turn, arguments.scalar("low", level), array
+        nest.text.line(nest.call("fetch_sought", *sought))
+        if leads and below[0].size >= FAR:
+            its = nest.values(node.child(term))
+            nest.text.line(nest.call("fetch_children", *sought, its))

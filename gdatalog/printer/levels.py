@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import Node, recoding
-from gdatalog.plan.nodes import Generate, Join, Seek, Slot, Step, Tally
-from gdatalog.printer.ahead import close_marks, look_ahead
+from gdatalog.plan.nodes import Generate, Join, Slot, Step, Tally
+from gdatalog.printer.ahead import close_marks, fetch_ahead, look_ahead
 from gdatalog.printer.lists import Met, Walk, walk_of
 from gdatalog.printer.measure import measurable_here, measure, weigh, weighable
 from gdatalog.printer.pairs import last_pair, measure_pair
@@ -23,8 +22,6 @@ from gdatalog.printer.turns import begin_unit, turns
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
     from gdatalog.printer.nest import Nest
-
-FAR = 1 << 20  # values of a root, rounded up to a power of four, that no near cache holds
 
 
 def print_join(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: Leaf) -> None:
@@ -224,40 +221,6 @@ def _loop(
             nest.seek(Slot(step.variable, step.type), name, (part,), inner, among)
         nest.bound(step, inner)
         nest.run(steps, at + 1, inner, leaf)
-
-
-def fetch_ahead(nest: Nest, steps: Sequence[Step], at: int, walk: Walk, turn: str) -> None:
-    """Brings what values further on in a list lead to at large roots: in no order that a processor
-    would foresee. The list behind this one is likely to be the next."""
-    step = steps[at]
-    assert isinstance(step, Join)
-    term = Slot(step.variable, step.type)
-    parts = list(step.participants)
-    for later in all_steps(tuple(steps[at + 1 :])):
-        if isinstance(later, Seek) and later.value == term:
-            parts += later.participants
-    for node in dict.fromkeys(map(nest.paths.node, parts)):
-        if node.terms or not nest.direct or nest.tallied(node) or nest.hashed(node):
-            continue
-        first, *below = nest.tries[node.trie].levels
-        if not first.dense or first.size < FAR:
-            continue
-        level = nest.level(node)
-        low = nest.arguments.scalar("low", level)
-        if nest.weighs(node):
-            nest.text.line(
-                nest.call("fetch_sought", walk.array, turn, low, nest.arguments.weighed(level))
-            )
-        elif nest.leads_on(node):
-            starts = nest.arguments.starts(level)
-            nest.text.line(nest.call("fetch_sought", walk.array, turn, low, starts))
-            if below[0].size >= FAR:
-                its = nest.values(node.child(term))
-                nest.text.line(nest.call("fetch_children", walk.array, turn, low, starts, its))
-        else:
-            nest.text.line(
-                nest.call("fetch_sought", walk.array, turn, low, nest.arguments.index(level))
-            )
 
 
 def last_loop(nest: Nest, steps: Sequence[Step], at: int, leaf: Leaf) -> bool:

@@ -119,7 +119,7 @@ def values_by_hash(column: Array, share: int) -> int:
     spread, least = kind.type(SPREAD >> (64 - wide) | 1), kind.type(1 << (wide - bits))
     parts = (column[start : start + STRETCH] for start in range(0, len(column), STRETCH))
     some = np.sort(np.concatenate([part[part.view(kind) * spread < least] for part in parts]))
-    return (np.count_nonzero(some[1:] != some[:-1]) + (len(some) > 0)) << bits
+    return int(np.count_nonzero(some[1:] != some[:-1]) + (len(some) > 0)) << bits
 
 
 def _place(keys: Array, key: int, side: str) -> int:

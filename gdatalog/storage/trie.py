@@ -122,9 +122,7 @@ class TrieLevel:
         if self._starts is None:
             low, high = root.span
             starts = np.zeros(high - low + 2, dtype=np.int32)
-            places = root.values.astype(np.int64)
-            places -= low - 1
-            starts[places] = np.diff(self.offsets)
+            starts[1:][root.values.astype(np.int64) - low] = np.diff(self.offsets)
             np.cumsum(starts, out=starts)
             self._starts = in_files_if_large(starts)
         return self._starts
