@@ -7,16 +7,19 @@ better with fewer restrictions: what is symmetric below them is counted by squar
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 from gdatalog.planner.automorphisms import Symmetries, literals_of
 from gdatalog.planner.edges import (
     comparison,
     edge_of,
+    ends,
     in_order,
     operator,
     rankable,
     ranked,
     types_of,
+    unlike_neighbours,
     unlike_pairs,
 )
 from gdatalog.planner.items import AtomItem, Item, item_may_fail
@@ -29,9 +32,9 @@ def partly_restricted(
     """Items with fewer solutions, and how many of the given ones' each stands for, after each of
     the steps by which restrictions are found. The automorphisms of the later steps are still there.
 
-    The first orbit has more than two variables. Of such the first has the greatest value: below a
-    vertex of high degree most paths are short. By degree where the body is one graph's edges and
-    `!=`.
+    Of an orbit of more than two variables the first has the greatest value: below a vertex of high
+    degree most paths are short. By degree where the body is one graph's edges and `!=`. Steps that
+    imply no `!=` yet are passed over: each term may restrict these variables itself.
     """
     edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
     tests = [item for item in items if operator(item) == "!="]
@@ -52,13 +55,16 @@ def partly_restricted(
         lambda a, b: frozenset((a, b)) in near,
     )
     restricted: list[Item] = []
-    orbit = 1
+    tested = {frozenset(ends(item)) for item in tests} - unlike_neighbours(edges, sizes)
+    orbit, decides = 1, False
     for name, ways in found.moves:
         others = [other for other in ways if other != name]
-        if not restricted and len(others) < 2:
-            return  # half of the bindings, for terms that are less alike
         pairs = [(other, name) if len(others) > 1 else (name, other) for other in others]
         restricted += [comparison("<", a, b, "int" if by_degree else types[a]) for a, b in pairs]
         orbit *= len(ways)
+        if not tested.isdisjoint(frozenset(pair) for pair in combinations(ways, 2)):
+            decides = True
+        if not decides:
+            continue
         whole = (*items, *restricted)
         yield tuple(map(ranked, whole)) if by_degree else whole, orbit
