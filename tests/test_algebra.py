@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog.engine import stratum
-from gdatalog.engine.sums import CountOverflow, _combined, _primes
+from gdatalog.engine.remainders import combined, primes_below
+from gdatalog.engine.sums import CountOverflow
 from gdatalog.parser import parse
 from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import Branch, Join, RulePlan, Tally
@@ -218,10 +219,10 @@ def test_partitions_give_chromatic_polynomials() -> None:
 
 
 def test_remainders_give_the_number() -> None:
-    primes = _primes(4)
+    primes = primes_below(4)
     assert len(set(primes)) == 4 and min(primes) > 1 << 30
     number = 3**70
-    assert _combined([number % prime for prime in primes], primes) == number
+    assert combined([number % prime for prime in primes], primes) == number
 
 
 # ---------------------------------------------------------------------------------- large counts

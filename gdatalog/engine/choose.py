@@ -118,6 +118,8 @@ def choose(nest: Candidate) -> Choice:
     """Which executor runs a join."""
     if any(isinstance(step, Tally) for step in nest.join.steps):
         return Choice(False, "its loops keep tables of counts")
+    if nest.form.images:
+        return Choice(False, "each match counts for all that its orbit has")
     by_all = nest.shared if cut_at_first(nest.join) else None
     if nest.knobs.strategy == "levelwise":
         return Choice(True, ASKED_FOR, shared=by_all)
@@ -154,6 +156,8 @@ def foreseen(
     device of these members."""
     join = plan.joins[number]
     form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
+    if plan.terms and plan.terms[number].images:
+        form = Form(images=plan.terms[number].images)
     shared = shared_by(members, join.cost, tuning)
     return choose(Foreseen(join, form, knobs, tuning, unprintable(join), shared=shared))
 

@@ -46,7 +46,8 @@ _lock = Lock()
 class Form:
     """What becomes of a join's rows: `keys` and `gathers` of an aggregate, or else rows; with
     `fresh`, those that are not marked yet, or not in a hash set if `hashed`. With `grouped`, how
-    the rows of each group are told apart. `modular`: counts are taken modulo a number."""
+    the rows of each group are told apart. With `images`, counts by vertex or by edge (`Term`).
+    `modular`: counts are taken modulo a number."""
 
     outputs: tuple[Any, ...] = ()
     keys: tuple[Slot, ...] = ()
@@ -55,13 +56,17 @@ class Form:
     fresh: bool = False
     hashed: bool = False
     grouped: Grouped | None = None
+    images: tuple[tuple[str, ...], ...] = ()
     modular: bool = False
 
     def leaf(self, join: JoinPlan) -> Leaf:
         from gdatalog.printer.fresh import Fresh
         from gdatalog.printer.grouped import GroupedRows
         from gdatalog.printer.leaves import Groups, Rows
+        from gdatalog.printer.tallies import LocalCounts
 
+        if self.images:
+            return LocalCounts(self.images)
         if self.gathers:
             return Groups(self.keys, self.gathers)
         if self.grouped is not None:

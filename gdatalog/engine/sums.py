@@ -7,24 +7,26 @@ loops that reduce what they count; the remainders give the exact number, however
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil, isqrt, log2, prod
+from math import ceil, log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.engine.depth import Nest, form_of_bag
+from gdatalog.engine.depth import Form, Nest, form_of_bag
 from gdatalog.engine.derived import Derived, Rows
-from gdatalog.engine.device import CPU
+from gdatalog.engine.device import CPU, row_tests
 from gdatalog.engine.heads import rows_of_groups
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.remainders import combined, primes_below
 from gdatalog.engine.sources import Sources
 from gdatalog.errors import EvaluationError, Span
 from gdatalog.executors.failure import NotOnDevice
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.lftj import GiveUp, scratch_length
+from gdatalog.executors.lftj import LOCAL, GiveUp, scratch_length
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import Bag
 from gdatalog.plan.effects import all_steps, participants
+from gdatalog.plan.nest import entries
 from gdatalog.plan.nodes import Branch, Gather, JoinPlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.algebra import Algebra
@@ -32,7 +34,7 @@ from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
-from gdatalog.storage.tallied import Tallied
+from gdatalog.storage.tallied import EdgeCounts, Tallied
 from gdatalog.storage.trie import Trie, TrieLevel
 
 if TYPE_CHECKING:
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 COUNT = (Gather("count", (), "~count", "int"),)
 MOST = (1 << 63) - 1
 EXACT = 2.0**62
-FIRST_PRIME = (1 << 31) - 1  # products of two remainders have 62 bits
 TABLES = "tables of counts by value"
 TALLY_SHARE = 4  # tables of counts take such a part of what may still be held, at the most
 
@@ -70,7 +71,7 @@ class _Pass:
     None for one with a number that leaves 64 bits."""
 
     modulus: int | None
-    tables: dict[str, Trie | None] = field(default_factory=dict)
+    tables: dict[str, Trie | EdgeCounts | None] = field(default_factory=dict)
 
 
 class Sum:
@@ -181,7 +182,7 @@ class Sum:
         """What terms come to that leave 64 bits: by their remainders modulo some primes."""
         plan = self.plan
         bits = {number: self._most_bits(plan.joins[number]) for number in terms}
-        primes = _primes(ceil((max(bits.values()) + 2) / 30.9))
+        primes = primes_below(ceil((max(bits.values()) + 2) / 30.9))
         remainders: dict[int, list[int]] = {number: [] for number in terms}
         for prime in primes:
             own = _Pass(prime)
@@ -192,7 +193,7 @@ class Sum:
                     count = self._count(number, own)
                     assert count is not None
                     remainders[number].append(count % prime)
-        return sum(times * _combined(remainders[at], primes) for at, times in terms.items())
+        return sum(times * combined(remainders[at], primes) for at, times in terms.items())
 
     # ------------------------------------------------------------------------------- one join
 
@@ -201,11 +202,18 @@ class Sum:
         found = self._gathered(number, (), own)
         return None if found is None else sum(map(int, found[1]))
 
-    def _table(self, number: int, term: Term, own: _Pass) -> Trie | None:
+    def _table(self, number: int, term: Term, own: _Pass) -> Trie | EdgeCounts | None:
         """A table that later joins read."""
-        assert term.key is not None
         self._bits[term.table] = self._most_bits(self.plan.joins[number])
-        found = self._gathered(number, (term.key,), own)
+        if term.images:
+            self._bits[term.table] += log2(len(term.images))
+            local = self._local_counts(number, term, own)
+            if local is None or isinstance(local, EdgeCounts):
+                self._charge(own, 0 if local is None else local.nbytes)
+                return local
+            found: tuple[Columns, Array] | None = local[:1], local[1]
+        else:
+            found = self._gathered(number, term.keys, own)
         if found is None:
             return None
         (keys,), counts = found
@@ -227,9 +235,12 @@ class Sum:
         for what in ("blocks", "aggregates"):
             limits.charge(what, 0)
         held = sum(
-            trie.levels[0].values.nbytes + (0 if trie.weights is None else trie.weights.nbytes)
-            for trie in own.tables.values()
-            if trie is not None
+            table.nbytes
+            if isinstance(table, EdgeCounts)
+            else table.levels[0].values.nbytes
+            + (0 if table.weights is None else table.weights.nbytes)
+            for table in own.tables.values()
+            if table is not None
         )
         limits.charge(TABLES, held + more)
 
@@ -303,13 +314,53 @@ class Sum:
                 run._run(number, nest, breadth_first, depth_first)
         return found
 
+    def _local_counts(self, number: int, term: Term, own: _Pass) -> EdgeCounts | Columns | None:
+        """The ranks that have a match, and their counts; or the counts of edges. None where a
+        number leaves 64 bits."""
+        join, run = self.plan.joins[number], self._reading(number, term.keys, own)
+        if any(own.tables.get(ref.relation, self) is None for ref in join.tries):
+            return None
+        modular = own.modulus is not None
+        moduli = {"moduli": np.array([own.modulus], dtype=np.int64)} if modular else {}
+        form = Form(images=term.images, modular=modular)
+        nest = Nest(join, form, run.sources, run.context, moduli, run.report is not None)
+        counts: Array | None = None
+
+        def depth_first() -> None:
+            nonlocal counts
+            (argument,) = (each for each in nest.plain.arguments if each.kind == LOCAL)
+            length = scratch_length(argument, [nest.tries[at] for at in nest.plain.which])
+            made = np.zeros(length, dtype=np.int64)
+            nest.marks = {**moduli, LOCAL: made}
+            try:
+                nest.run(self.plan.relation)
+            except GiveUp as reason:
+                if str(reason):
+                    raise
+            else:
+                counts = made
+
+        def breadth_first(allowed: int | None, shared: Shared | None) -> None:
+            raise Unsuited
+
+        with run.limits.account.working("tables of counts", self._room(nest)):
+            run._run(number, nest, breadth_first, depth_first)
+        if counts is None or (not modular and _most(counts) * join.orbit >= EXACT):
+            return None
+        counts = counts * join.orbit % own.modulus if modular else counts * join.orbit
+        if len(term.keys) == 2:
+            place = join.tries.index(entries(join)[term.images[0]].trie)
+            return EdgeCounts(nest.tries[place], counts)
+        keys = np.flatnonzero(counts)
+        return keys, counts[keys]
+
     def _room(self, nest: Nest) -> int:
         """The bytes of the tables that loops keep."""
         if nest.reason is not None:
             raise Unsuited(nest.reason)
         printed, limits = nest.plain, nest.context.limits
         tries = [nest.tries[at] for at in printed.which]
-        kept = [each for each in printed.arguments if each.kind in ("tally", "tallied")]
+        kept = [each for each in printed.arguments if each.kind in ("tally", "tallied", LOCAL)]
         size = 8 * nest.knobs.workers * sum(scratch_length(each, tries) for each in kept)
         if size > limits.spare() // TALLY_SHARE:
             raise Unsuited("tables of counts would not fit into the memory limit")
@@ -324,6 +375,10 @@ class Sum:
             if ref.relation in kept:
                 return Tallied(len(ref.columns))
             table = own.tables.get(ref.relation)
+            if isinstance(table, EdgeCounts):
+                found = table.trie(ref.columns, row_tests(ref), ref.weighted)
+                self._charge(own)
+                return found
             return sources.trie_of(ref) if table is None else table
 
         plan = replace(self.plan, keys=keys)
@@ -426,25 +481,3 @@ def _total(counts: Array) -> int:
     if len(counts) and float(counts.max()) * len(counts) >= EXACT:
         return sum(map(int, counts))
     return int(counts.sum())
-
-
-def _primes(count: int) -> list[int]:
-    """So many primes below 2^31, the greatest first."""
-    found: list[int] = []
-    candidate = FIRST_PRIME
-    while len(found) < count:
-        if all(candidate % divisor for divisor in range(3, isqrt(candidate) + 1, 2)):
-            found.append(candidate)
-        candidate -= 2
-    return found
-
-
-def _combined(remainders: list[int], primes: list[int]) -> int:
-    """The number below the product of the primes that leaves these remainders.
-
-    >>> _combined([2, 3], [5, 7])
-    17
-    """
-    whole = prod(primes)
-    parts = zip(remainders, primes, strict=True)
-    return sum(left * (whole // p) * pow(whole // p, -1, p) for left, p in parts) % whole

@@ -28,6 +28,7 @@ Block = tuple[Array, ...]
 
 DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE = range(7)  # what a function returns
 LACKS_SLOTS = 10
+LOCAL = "local"  # the argument in which workers count matches by vertex or by edge
 COUNTS = "bindings"  # the argument that a worker counts in what it binds, for a profile
 COUNTER, STOP_FLAG, UNITS = 0, 1, 2  # the entries of `control`
 
@@ -37,7 +38,8 @@ CLEARED = (
     "bitmap",
     "filled",
     "tally",
-)  # scratch that is all zeros between tasks
+    LOCAL,
+)  # scratch that is all zeros between tasks, or at first
 FIRST_SLOTS = 1 << 12  # of a group's hash set
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
@@ -141,7 +143,7 @@ def run_nest(
     """
     distinct = [tries[at] for at in printed.which]
     beside = dict(beside)
-    tally = beside.pop(COUNTS, None)
+    tally, local = beside.pop(COUNTS, None), beside.pop(LOCAL, None)
     given = {**given_arrays(printed, distinct, scope), **beside}
     control = np.zeros(16, dtype=np.int64)
     count = threads if printed.parallel else 1
@@ -151,6 +153,8 @@ def run_nest(
     run_workers(workers, control, limits)
     if tally is not None:
         tally[:] = tallied(printed, [worker.arguments for worker in workers])
+    if local is not None:
+        local[:] = sum(worker.arguments[LOCAL] for worker in workers)
     return [block for worker in workers for block in worker.blocks]
 
 
@@ -280,7 +284,7 @@ def own_arguments(
         elif argument.kind == "counts":
             ordered[argument.name] = np.zeros(len(printed.counters), dtype=np.int64)
         else:
-            if argument.kind in CLEARED:
+            if argument.kind in CLEARED and argument.kind != LOCAL:
                 scratch.append(argument.name)
             ordered[argument.name] = scratch_of(argument, tries)
     return ordered, scratch
@@ -307,11 +311,20 @@ def scratch_length(argument: Any, tries: Sequence[Any]) -> int:
     if argument.kind in ("bitmap", "filled"):
         bits = sum(scalar_of("bits", tries[at.trie], at.depth) for at in argument.levels)
         return 1 << max(0, bits - (6 if argument.kind == "bitmap" else 12))
+    if argument.kind == LOCAL:
+        return local_length(tries[argument.levels[0].trie], argument.levels[0].depth)
     if argument.kind not in ("marks", "places", "tally", "tallied"):
         return room_of(argument, tries)
     at = argument.levels[0]
     low, high = tries[at.trie].levels[at.depth].span
     return int(high - low + 1)
+
+
+def local_length(trie: Trie, depth: int) -> int:
+    """How many entries local counts have: of a root, one for each rank."""
+    if depth:
+        return len(trie.levels[depth])
+    return 0 if trie.labels is None else len(trie.labels)
 
 
 def room_of(argument: Any, tries: Sequence[Trie]) -> int:

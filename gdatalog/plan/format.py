@@ -139,7 +139,7 @@ def term_label(term: Term) -> str:
     ('- 2 x the count of E(a, b), E(b, c)', "table '1 of the count of E(_, b)")
     """
     if term.table:
-        by = f" by {term.key.name}" if term.key is not None else ""
+        by = f" by {', '.join(key.name for key in term.keys)}" if term.keys else ""
         return f"table {shown_table(term.table)}{by} of the count of {term.label}"
     sign, times = "-" if term.coefficient < 0 else "+", abs(term.coefficient)
     return f"{sign} {f'{times} x ' if times > 1 else ''}the count of {term.label}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gdatalog.plan.effects import all_steps
+from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nodes import (
     Apply,
     Assign,
@@ -89,6 +89,20 @@ class Paths:
     def goes_on(self, part: Participant) -> bool:
         """Whether the trie is asked for more below what this participant binds."""
         return part.depth + 1 < len(self.tries[part.trie].columns)
+
+
+def entries(join: JoinPlan) -> dict[tuple[str, ...], Node]:
+    """By the names of both its variables, each entry that the levels find in a trie of two
+    columns."""
+    paths = Paths.of(join)
+    found: dict[tuple[str, ...], Node] = {}
+    for step in join.steps:
+        for part in participants(step):
+            node = paths.child(part)
+            names = tuple(term.name for term in node.terms if isinstance(term, Slot))
+            if part.depth == 1 and not paths.goes_on(part) and len(names) == 2:
+                found.setdefault(names, node)
+    return found
 
 
 def unequal(step: Step, variable: str) -> Slot | None:

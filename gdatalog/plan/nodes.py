@@ -328,14 +328,18 @@ class Gather:
 @dataclass(frozen=True, slots=True)
 class Term:
     """What a join of a signed sum is for. A term is counted, and its count enters the sum
-    `coefficient` times. A `table` is made before the terms that read it: for each value of `key`,
-    how many matches the join has. `label` shows the body that is counted.
+    `coefficient` times. A `table` is made before the terms that read it: for each value of the
+    keys, how many matches the join has. `label` shows the body that is counted.
+
+    With `images` the join finds one match of each orbit, which counts for the values of each image
+    of the keys: variables, or pairs of variables, of which one value is always the less.
     """
 
     label: str
     coefficient: int = 0
     table: str = ""
-    key: Slot | None = None
+    keys: tuple[Slot, ...] = ()
+    images: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from itertools import combinations
 from gdatalog.plan.nodes import JoinPlan, Term
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import PlanBuilder
-from gdatalog.planner.elimination import Elimination, label_of
+from gdatalog.planner.elimination import Elimination
 from gdatalog.planner.items import (
     AtomItem,
     Conjunction,
@@ -32,6 +32,7 @@ from gdatalog.planner.items import (
 )
 from gdatalog.planner.orbits import partly_restricted
 from gdatalog.planner.orders import Orders
+from gdatalog.planner.parts import label_of
 from gdatalog.planner.quotients import Signed, differences, is_difference, quotients
 from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import one_of_each
@@ -94,7 +95,8 @@ def signed_sum(
         found = Elimination(sizes, params, orders, tuning, algebra.tables, live)
         least = enough if best is None else best.cost
         merged = found.isomorphic.merged(terms, live)
-        for coefficient, term in merged:
+        # What large terms make tables of, small ones may read.
+        for coefficient, term in sorted(merged, key=lambda each: -len(variables_of(each[1]))):
             found.term(coefficient, term, label_of(term))
             found.cost += tuning.algebra_term
             if found.cost >= least and not forced:

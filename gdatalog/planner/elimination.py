@@ -12,8 +12,8 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import combinations
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from math import prod
 
 from gdatalog.plan.nodes import (
@@ -31,15 +31,25 @@ from gdatalog.plan.nodes import (
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.components import components
-from gdatalog.planner.edges import operator, types_of
-from gdatalog.planner.items import AtomItem, Conjunction, Item, NotItem, TestItem, variables_of
+from gdatalog.planner.edges import ends, operator, types_of
+from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, variables_of
+from gdatalog.planner.local_counts import LocalCounts, in_ranks, local_counts
 from gdatalog.planner.orders import Orders
+from gdatalog.planner.parts import (
+    hanging,
+    hanging_at_edges,
+    is_cyclic,
+    label_of,
+    neighbours,
+    outer_loops,
+    shared_variables,
+)
 from gdatalog.planner.places import Order
 from gdatalog.planner.quotients import Isomorphic
-from gdatalog.planner.sizes import Assumed, Params, Size, Statistics
+from gdatalog.planner.sizes import Assumed, OfEdges, Params, Size, Statistics
 from gdatalog.planner.suffix import Suffixes
 from gdatalog.planner.symmetry import one_of_each
-from gdatalog.planner.work import work_of
+from gdatalog.planner.work import PUSH, work_of
 from gdatalog.records import dataclass, field, replace
 
 Names = frozenset[str]
@@ -58,11 +68,12 @@ class Elimination:
     tuning: Tuning
     tally: bool
     live: tuple[str, ...] = ()
-    tables: dict[str, Assumed] = field(default_factory=dict)
+    tables: dict[str, Size] = field(default_factory=dict)
     shapes: dict[Hashable, int] = field(default_factory=dict)
     joins: list[JoinPlan] = field(default_factory=list)
     terms: list[Term] = field(default_factory=list)
     cost: float = 0.0
+    local: bool = False  # parts become tables where one match of each orbit will do for these
     _known: dict[Hashable, str] = field(default_factory=dict)
     _fresh: int = 0
 
@@ -75,6 +86,26 @@ class Elimination:
 
     def term(self, coefficient: int, items: Conjunction, label: str) -> None:
         """Adds a term of the sum, behind the tables that it reads."""
+        plain = self._fork(False)
+        plain._counted(coefficient, items, label)
+        best = plain
+        if self.tally:
+            local = self._fork(True)
+            alike = items if self.live else in_ranks(items, self.sizes, self.tuning)
+            rest = local._without_hanging(local._without_parts_of_edges(alike))
+            if rest != alike:
+                local._add(local._cheapest(rest), Term(label, coefficient))
+                best = min(plain, local, key=lambda way: way.cost)
+        for name in ("tables", "joins", "terms", "cost", "_known", "_fresh"):
+            setattr(self, name, getattr(best, name))
+
+    def _fork(self, local: bool) -> Elimination:
+        """The same sum, for another way to go on."""
+        tables, known = dict(self.tables), dict(self._known)
+        joins, terms = list(self.joins), list(self.terms)
+        return replace(self, local=local, tables=tables, _known=known, joins=joins, terms=terms)
+
+    def _counted(self, coefficient: int, items: Conjunction, label: str) -> None:
         items = self._without_hanging(items)
         self._add(self._cheapest(items), Term(label, coefficient))
 
@@ -87,9 +118,17 @@ class Elimination:
         return found is not None
 
     def _add(self, join: JoinPlan, term: Term) -> None:
-        self.cost += work_of(join, self.sizes, bits=self.tally)
+        self.cost += self._work(join, term)
         self.joins.append(join)
         self.terms.append(term)
+
+    def _work(self, join: JoinPlan, term: Term) -> float:
+        live = {name for image in term.images for name in image}
+        work = work_of(join, self.sizes, live, self.tally)
+        if term.images:
+            matches = [step.estimate for step in join.steps if isinstance(step, Join)]
+            work += PUSH * len(term.images) * max(matches, default=1.0)
+        return work
 
     def _name(self) -> str:
         self._fresh += 1
@@ -100,7 +139,7 @@ class Elimination:
     def _without_hanging(self, items: Conjunction) -> Conjunction:
         """The items with each part that hangs at one variable replaced by its table."""
         while True:
-            found = _hanging(items, frozenset(self.live))
+            found = hanging(items, frozenset(self.live), self.local)
             if found is None:
                 return items
             name, part = found
@@ -121,11 +160,59 @@ class Elimination:
         key = self.isomorphic.key(part, (name,))
         if key not in self._known:
             values = self._values(name, part)
-            join = self._plan(part, (name,), frozenset((name,)), values)
-            table = self._known[key] = self._name()
-            self.tables[table] = Assumed(int(values), int(values), 2, each=(int(values),) * 2)
             slot = Slot(name, types_of(part)[name])
-            self._add(join, Term(label_of(part), 0, table, slot))
+            table = self._known[key] = self._name()
+            join = self._plan(part, (name,), frozenset((name,)), values)
+            term = Term(label_of(part), 0, table, (slot,))
+            found = self._local_counts(part, (name,)) if self.tally else None
+            if found is not None:
+                other = replace(term, images=found.images)
+                if self._work(found.join, other) < self._work(join, term):
+                    join, term = found.join, other
+            self.tables[table] = Assumed(int(values), int(values), 2, each=(int(values),) * 2)
+            self._add(join, term)
+        return self._known[key]
+
+    def _local_counts(self, part: Sequence[Item], key: tuple[str, ...]) -> LocalCounts | None:
+        if not is_cyclic(part):
+            return None
+        return local_counts(tuple(part), key, self.sizes, self._builder())
+
+    def _without_parts_of_edges(self, items: Conjunction) -> Conjunction:
+        """The items with parts that hang at both ends of an edge replaced by their tables, which
+        hold the edges, too."""
+        for atom, parts in hanging_at_edges(items, self.sizes, frozenset(self.live)):
+            gone, body = (
+                list[Item](),
+                [i for i in items if i.variables - atom.variables or i == atom],
+            )
+            reads: list[Item] = []
+            for part in parts:
+                apart = variables_of(set(body) - {atom, *part}).issuperset(atom.variables)
+                table = self._table_of_edges(atom, part, apart)
+                if table is not None:
+                    reads.append(AtomItem(table, atom.args, counted=len(reads) + 1))
+                    gone += part
+            if reads:
+                rest = [item for item in items if item not in {*gone, atom}]
+                return self._without_parts_of_edges((*rest, *reads))
+        return items
+
+    def _table_of_edges(self, atom: AtomItem, part: Conjunction, new: bool) -> str | None:
+        """The table of a part by the ends of an edge; `new`: it may be made for that."""
+        body, (a, b) = (atom, *part), sorted(atom.variables)
+        key = self.isomorphic.key(body, (a, b))
+        if key not in self._known:
+            found = self._local_counts(body, (a, b)) if new else None
+            if found is None:
+                return None
+            table = self._known[key] = self._name()
+            types = types_of(body)
+            keys = Slot(a, types[a]), Slot(b, types[b])
+            size = self.base(atom.relation, atom.version)
+            self.tables[table] = OfEdges(atom.relation, size, atom.ranked)
+            term = Term(label_of(body), 0, table, keys, found.images)
+            self._add(found.join, term)
         return self._known[key]
 
     def _values(self, name: str, items: Sequence[Item]) -> float:
@@ -180,13 +267,19 @@ class Elimination:
         builder = self._builder()
         steps = builder.whole(restricted, frozenset(), True, frozenset(), 1.0)
         best = JoinPlan(builder.tries(), steps, (), True, orbit, builder.cost)
-        core = sorted(_shared(items))
+        core = sorted(shared_variables(items))
         if not self.tally or not 4 <= len(core) <= MOST_CORE or len(components(items, ())) > 1:
             return best
         least = work_of(best, self.sizes)
         bodies = [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]
         for body, times in bodies:
-            for first in _outer(sorted(_shared(body)), body):
+            # Below the greatest most paths are short, where ranks go by degree.
+            less = Counter(
+                ends(item)[operator(item) in (">", ">=")] for item in body if operator(item)
+            )
+            for first in outer_loops(
+                sorted(shared_variables(body), key=lambda n: (less[n], n)), body
+            ):
                 found = self._tallied(body, first)
                 work = least if found is None else work_of(found, self.sizes)
                 if found is not None and work < least:
@@ -236,13 +329,15 @@ class Elimination:
             if not messages:
                 return None
             for name in first:
-                domain = next(a for a in items if isinstance(a, AtomItem) and name in a.variables)
-                if not any(_binds(item, name, self.base, self.tables) for item in rest):
+                domain = next(item for item in items if _binds(item, name, {}))
+                if not any(_binds(item, name, self.tables) for item in rest):
+                    assert isinstance(domain, AtomItem)
                     rest.append(self._domain(domain, name))
             met = types_of([i for i in rest if getattr(i, "relation", "") not in self.tables])
             for made in messages:
                 if made.key in met:  # who comes to the key by a list finds it in the table
                     size = self.tables[made.table]
+                    assert isinstance(size, Assumed)
                     whole = prod(size.each or ())
                     self.tables[made.table] = replace(size, rows=whole)
             plan = self._plan(rest, first, frozenset(self.live), rows, messages)
@@ -267,7 +362,7 @@ class Elimination:
                 self._fresh += 1
                 arg = Slot(f"~n{self._fresh}", arg.type)
             args.append(arg)
-        return replace(atom, args=tuple(args), once=True)
+        return replace(atom, args=tuple(args), once=True, counted=0)
 
     def _outer_rows(self, first: Sequence[str], items: Sequence[Item]) -> float:
         if len(first) == 1:
@@ -284,9 +379,9 @@ class Elimination:
     ) -> tuple[str, str, list[Item], Hashable] | None:
         """A variable that hangs at one other below the outer loop, where that one is far from the
         loop: it, the other, the items that hold it, and their shape."""
-        shared = _shared(rest)
-        near = _adjacent(rest, shared)
-        atoms = [i for i in rest if isinstance(i, AtomItem) and i.relation not in self.tables]
+        shared = shared_variables(rest)
+        near = neighbours(rest, shared)
+        atoms = [i for i in rest if isinstance(i, AtomItem) and _is_relation(i, self.tables)]
         around = variables_of(atom for atom in atoms if not atom.variables.isdisjoint(outer))
         for name in sorted(shared - outer):
             beside = near[name] - outer
@@ -318,76 +413,14 @@ class _Message:
     items: Conjunction
 
 
-def label_of(items: Sequence[Item]) -> str:
-    """Atoms as people read them."""
-    from gdatalog.plan.format import format_expr
-
-    told = []
-    for item in items:
-        if isinstance(item, AtomItem):
-            args = ", ".join(
-                "_" if isinstance(arg, Slot) and arg.name.startswith("~") else format_expr(arg)
-                for arg in item.args
-            )
-            told.append(f"{item.relation.replace('~', chr(39))}({args})")
-        elif isinstance(item, TestItem):
-            told.append(format_expr(item.test))
-        else:
-            told.append("a negation" if isinstance(item, NotItem) else "alternatives")
-    return ", ".join(told)
-
-
-def _shared(items: Sequence[Item]) -> set[str]:
-    """The variables of more than one item."""
-    once: set[str] = set()
-    more: set[str] = set()
-    for item in items:
-        more |= once & item.variables
-        once |= item.variables
-    return more
-
-
-def _adjacent(items: Sequence[Item], names: set[str]) -> dict[str, Names]:
-    near: dict[str, set[str]] = {name: set() for name in names}
-    for item in items:
-        inside = item.variables & names
-        for name in inside:
-            near[name] |= inside - {name}
-    return {name: frozenset(others) for name, others in near.items()}
-
-
-def _hanging(items: Conjunction, keys: Names = NONE) -> tuple[str, list[Item]] | None:
-    """A variable, and the smallest part of the items that hangs at it and at nothing else; no key
-    is in it.
-
-    Both the part and what it hangs at have further variables: a single atom is read as it is.
-    """
-    shared = _shared(items) | keys
-    found: list[tuple[int, str, list[Item]]] = []
-    for whole in components(items, ()):
-        for name in sorted(variables_of(whole) & shared):
-            for part in components(whole, (name,)):
-                inside = variables_of(part) & shared - {name}
-                rest = variables_of(item for item in whole if item not in set(part)) & shared
-                atoms = all(isinstance(item, AtomItem | TestItem) for item in part)
-                kept = rest - {name} or (name in keys and len(part) < len(whole))
-                if inside and inside.isdisjoint(keys) and kept and atoms and name in types_of(part):
-                    found.append((len(inside), name, part))
-    return min(found, key=lambda each: each[:2])[1:] if found else None
-
-
-def _outer(core: Sequence[str], items: Sequence[Item]) -> Iterator[tuple[str, ...]]:
-    """The variables that may be bound by an outer loop."""
-    yield from ((name,) for name in core)
-    near = _adjacent([item for item in items if isinstance(item, AtomItem)], set(core))
-    for a, b in combinations(core, 2):
-        if b in near[a] and max(len(near[a]), len(near[b])) >= len(core) - 1:
-            yield (a, b) if len(near[a]) >= len(near[b]) else (b, a)
-
-
-def _binds(item: Item, name: str, base: Statistics, tables: Mapping[str, object]) -> bool:
+def _binds(item: Item, name: str, tables: Mapping[str, object]) -> bool:
     """Whether an item is an atom of a relation that holds the variable."""
-    return isinstance(item, AtomItem) and name in item.variables and item.relation not in tables
+    return isinstance(item, AtomItem) and name in item.variables and _is_relation(item, tables)
+
+
+def _is_relation(atom: AtomItem, tables: Mapping[str, object]) -> bool:
+    """Whether an atom is of a relation, or of a table by pairs, which has an index like those."""
+    return atom.relation not in tables or atom.counted > 0
 
 
 def _fills_first(plan: JoinPlan, first: Sequence[str]) -> bool:

@@ -20,7 +20,8 @@ Term = Slot | Constant | Parameter
 @dataclass(frozen=True, slots=True)
 class AtomItem:
     """`ranked`: in both directions, of ranks by degree instead of values. `once`: of rows that
-    are equal in the columns that the body asks for one is counted."""
+    are equal in the columns that the body asks for one is counted. `counted`: of a table of
+    counts by pairs, whose rows weigh; which of the body's reads of one pair it is."""
 
     relation: str
     args: tuple[Term, ...]
@@ -28,6 +29,7 @@ class AtomItem:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     ranked: bool = False
     once: bool = False
+    counted: int = 0
     variables: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -64,7 +64,7 @@ def open_atom(
         elif uses[name] == 1:
             del columns[name]
             dropped = True
-    weighted = bag and dropped and not item.once
+    weighted = bag and (dropped or item.counted > 0) and not item.once
     return AtomState(item, number, columns, tuple(tests), weighted, rises, size), known
 
 

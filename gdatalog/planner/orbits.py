@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gdatalog.planner.automorphisms import Symmetries, literals_of
+from gdatalog.planner.automorphisms import Restrictions, Symmetries, literals_of
 from gdatalog.planner.edges import (
     comparison,
     edge_of,
@@ -24,6 +24,57 @@ from gdatalog.planner.edges import (
 )
 from gdatalog.planner.items import AtomItem, Item, item_may_fail
 from gdatalog.planner.sizes import Statistics
+from gdatalog.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Restricted:
+    """What singles out one solution of each orbit of a body. `by_degree`: by ranks."""
+
+    items: tuple[Item, ...]
+    found: Restrictions
+    by_degree: bool
+
+    def whole(self, pairs: Sequence[tuple[str, str]]) -> tuple[Item, ...]:
+        """The items, and that the first value of each pair is the less; ranks if by degree."""
+        types = types_of(self.items)
+        less = (comparison("<", a, b, "int" if self.by_degree else types[a]) for a, b in pairs)
+        whole = (*self.items, *less)
+        return tuple(map(ranked, whole)) if self.by_degree else whole
+
+
+def has_ranks(items: Sequence[Item], sizes: Statistics) -> bool:
+    """Whether items are one graph's edges, which has them both ways, and `!=`: ranks can stand for
+    their values."""
+    edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
+    tests = [item for item in items if operator(item) == "!="]
+    relations = {(atom.relation, atom.version) for atom in edges}
+    return (
+        len(edges) + len(tests) == len(items)
+        and len(relations) == 1
+        and not any(atom.ranked for atom in edges)
+        and all(rankable(sizes(*each)) and not sizes(*each).rises for each in relations)
+    )
+
+
+def restricted(
+    items: Sequence[Item], sizes: Statistics, by_degree: bool = False
+) -> Restricted | None:
+    """None where no automorphisms are looked for."""
+    edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
+    types = types_of(items)
+    literals = literals_of(items, lambda atom: sizes(atom.relation, atom.version).symmetric)
+    if literals is None or any(map(item_may_fail, items)):
+        return None
+    unlike = unlike_pairs(items, sizes)
+    near = {frozenset(edge_of(atom) or ()) for atom in edges}
+    found = Symmetries(literals, in_order(items)).restrictions(
+        lambda a, b: (
+            (by_degree or types.get(a, "symbol") != "symbol") and frozenset((a, b)) in unlike
+        ),
+        lambda a, b: frozenset((a, b)) in near,
+    )
+    return Restricted(tuple(items), found, by_degree)
 
 
 def partly_restricted(
@@ -36,35 +87,19 @@ def partly_restricted(
     degree most paths are short. By degree where the body is one graph's edges and `!=`. Steps that
     imply no `!=` yet are passed over: each term may restrict these variables itself.
     """
-    edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
-    tests = [item for item in items if operator(item) == "!="]
-    relations = {(atom.relation, atom.version) for atom in edges}
-    alone = len(edges) + len(tests) == len(items) and len(relations) == 1
-    by_degree = alone and all(rankable(sizes(*each)) for each in relations)
-    by_degree = by_degree and not any(sizes(*each).rises for each in relations)
-    types = types_of(items)
-    literals = literals_of(items, lambda atom: sizes(atom.relation, atom.version).symmetric)
-    if literals is None or any(map(item_may_fail, items)):
+    found = restricted(items, sizes, has_ranks(items, sizes))
+    if found is None:
         return
-    unlike = unlike_pairs(items, sizes)
-    near = {frozenset(edge_of(atom) or ()) for atom in edges}
-    found = Symmetries(literals, in_order(items)).restrictions(
-        lambda a, b: (
-            (by_degree or types.get(a, "symbol") != "symbol") and frozenset((a, b)) in unlike
-        ),
-        lambda a, b: frozenset((a, b)) in near,
-    )
-    restricted: list[Item] = []
-    tested = {frozenset(ends(item)) for item in tests} - unlike_neighbours(edges, sizes)
+    atoms = [item for item in items if isinstance(item, AtomItem)]
+    tested = {frozenset(ends(item)) for item in items if operator(item) == "!="}
+    tested -= unlike_neighbours(atoms, sizes)
+    pairs: list[tuple[str, str]] = []
     orbit, decides = 1, False
-    for name, ways in found.moves:
+    for name, ways in found.found.moves:
         others = [other for other in ways if other != name]
-        pairs = [(other, name) if len(others) > 1 else (name, other) for other in others]
-        restricted += [comparison("<", a, b, "int" if by_degree else types[a]) for a, b in pairs]
+        pairs += [(other, name) if len(others) > 1 else (name, other) for other in others]
         orbit *= len(ways)
         if not tested.isdisjoint(frozenset(pair) for pair in combinations(ways, 2)):
             decides = True
-        if not decides:
-            continue
-        whole = (*items, *restricted)
-        yield tuple(map(ranked, whole)) if by_degree else whole, orbit
+        if decides:
+            yield found.whole(pairs), orbit

@@ -21,7 +21,7 @@ from gdatalog.planner.items import (
 )
 from gdatalog.planner.pattern import Aggregated, Given, Pattern, PatternAtom, Range
 from gdatalog.planner.reductions import given_out
-from gdatalog.planner.sizes import PASSES, Looked, Params, Size
+from gdatalog.planner.sizes import PASSES, Looked, OfEdges, Params, Size
 from gdatalog.planner.twins import find_twins
 
 # How much of the rows other tests let through.
@@ -95,7 +95,10 @@ class PatternMaker:
             for low, high in pairs
             if low in variables and high in variables
         )
-        mirrored = item.ranked or size.balanced
+        relation, by_rank = item.relation, item.ranked
+        if isinstance(size, OfEdges):  # whoever is met there is met by the relation's edges
+            relation, by_rank = size.relation, size.ranked
+        mirrored = by_rank or size.balanced
         if mirrored and any(op in (">", ">=") for _, op, _ in tests):
             # The same rows read the other way round: one name for both.
             columns = {variable: 1 - column for variable, column in columns.items()}
@@ -104,16 +107,17 @@ class PatternMaker:
         # That the ends of an edge differ is hardly a test.
         ordered = tuple(test for test in tests if test[1] != "!=" or not mirrored)
         kept = () if mirrored else tests
+        ordered = () if isinstance(size, OfEdges) else ordered
         found = PatternAtom(
-            (item.relation, item.version, item.ranked, ordered),
-            (item.relation, item.version, item.ranked, kept),
+            (relation, item.version, by_rank, ordered),
+            (relation, item.version, by_rank, kept),
             size,
             columns,
             frozenset(fixed),
             tests,
             sum(1 << variable for variable in columns),
             mirrored,
-            item.ranked,
+            by_rank,
             ascending,
         )
         self.pattern.atoms.append(found)

@@ -200,3 +200,54 @@ class Assumed:
     def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
         share = prod(PASSES[op] for op, _ in bounds)
         return share, share
+
+
+@dataclass(frozen=True, slots=True)
+class OfEdges:
+    """A table of counts by the ends of edges of a symmetric relation: what is known of these.
+    `ranked`: by their ranks."""
+
+    relation: str
+    edges: Size
+    ranked: bool
+    rises: frozenset[tuple[int, int]] = frozenset()
+    assumed: bool = False
+    graph: Shape | None = None
+    symmetric: bool = True
+
+    @property
+    def rows(self) -> int:
+        return self.edges.rows
+
+    @property
+    def loopless(self) -> bool:
+        return self.edges.loopless
+
+    @property
+    def balanced(self) -> bool:
+        return self.edges.balanced
+
+    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return self.edges.size(tests, self.ranked)
+
+    def distinct(self, columns: frozenset[int]) -> int:
+        return self.edges.distinct(columns)
+
+    def degrees(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> Degrees:
+        return self.edges.degrees(column, tests, self.ranked)
+
+    def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return self.edges.rows
+
+    def lists(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> Lists | None:
+        return self.edges.lists(column, tests, self.ranked)
+
+    def set(self) -> Any:
+        return None
+
+    def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
+        return self.edges.within(column, bounds)

@@ -204,7 +204,8 @@ def one_of_each(
 
     Only for a count of all solutions: which one of each orbit is left has no meaning.
     """
-    if any(map(item_may_fail, items)) or len(variables_of(items)) < 3:
+    counted = any(isinstance(item, AtomItem) and item.counted for item in items)
+    if any(map(item_may_fail, items)) or (len(variables_of(items)) < 3 and not counted):
         return tuple(items), 1
     return _by_degree(items, sizes, tuning) or _by_value(items, sizes)
 

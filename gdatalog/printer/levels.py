@@ -155,7 +155,8 @@ def _loop(
     text = nest.text
     cursors = {}
     for node in met.lists:
-        if node != walk.node and (not node.last or node.trie.weighted) and not walk.others:
+        wanted = not node.last or node.trie.weighted or node in nest.placed
+        if node != walk.node and wanted and not walk.others:
             low, _ = nest.range_of(node, known)
             cursors[node] = text.name("p")
             text.line(f"{cursors[node]} = {low}")

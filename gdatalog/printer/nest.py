@@ -93,6 +93,7 @@ class Nest:
         self.depths = {
             step.table: len(step.reads) for step in all_steps(join.steps) if isinstance(step, Tally)
         }
+        self.placed: set[Node] = set()  # nodes of whose children the leaf asks the positions
         self.prologue: list[str] = []
         self.modular = modular
         if modular:
@@ -161,7 +162,7 @@ class Nest:
 
     def recodes(self, known: Known) -> bool:
         """Whether lists may be recoded here: the rows are made by all lanes."""
-        wanted = self.intersect in ("auto", "recode")
+        wanted = self.intersect in ("auto", "recode") and not self.placed
         if any(trie.hashed for trie in self.tries.values()):
             return False  # their lists are in no order
         return wanted and (self.together(known) if self.tile else True)

@@ -2,6 +2,9 @@
 
 A table is an array of counts, one for each value that its key may have, and a list of the values
 whose count is not 0. It is a worker's own. Filling it anew clears what was counted before.
+
+Local counts are such an array that the whole function fills: an entry for each rank of a vertex, or
+for each edge by its position in a trie. Each match counts at several entries.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.plan.nest import Node
+from gdatalog.plan.nest import Node, entries
 from gdatalog.plan.nodes import Join, Step, Tally
 from gdatalog.printer.arguments import Level
 from gdatalog.printer.expressions import Unprintable
@@ -101,13 +104,56 @@ class Counts(Leaf):
         if amount != "1":
             with text.block(f"if {added} == 0"):
                 text.line("continue")
-        place, before = text.name("p"), text.name("c")
+        place = text.name("p")
         text.line(f"{place} = {known.names[self.key]} - {table.low}")
-        text.line(f"{before} = {nest.call('at', table.counts, place)}")
+        before = _add(nest, table.counts, place, added)
         with text.block(f"if {before} == 0"):
             text.line(nest.call("put", table.values, table.length, known.names[self.key]))
             text.line(f"{table.length} += 1")
-        if added != "1" and not nest.modular:
-            with text.block(f"if {before} > 4000000000000000000"):
-                text.line("return 4")
-        text.line(nest.call("put", table.counts, place, nest.sum(before, added)))
+
+
+class LocalCounts(Leaf):
+    """Adds each row to the counts of all images of a key: variables, or pairs of variables that an
+    entry of one trie stands for."""
+
+    def __init__(self, images: Sequence[tuple[str, ...]]) -> None:
+        self.images = images
+        self.places: list[Node] = []
+        self.array = ""
+
+    def start(self, nest: Nest) -> None:
+        if nest.tile:
+            raise Unprintable("local counts are kept by the CPU's threads")
+        there = entries(nest.join)
+        pairs = len(self.images[0]) == 2
+        if pairs:
+            self.places = [there[image] for image in self.images]
+            nest.placed = {Node(place.trie, place.terms[:-1]) for place in self.places}
+        trie = self.places[0].trie if pairs else nest.join.tries[0]
+        level = Level(nest.number[trie], 1 if pairs else 0)
+        self.array = nest.arguments.scratch("local", "local", (level,))
+
+    def begins(self, nest: Nest, steps: Sequence[Step], at: int, known: Known) -> bool:
+        names = all(name in known.names for image in self.images for name in image)
+        self.counts = names and all(place in known.positions for place in self.places)
+        return False
+
+    def emit(self, nest: Nest, known: Known) -> None:
+        self.count(nest, known, "1")
+
+    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
+        added = nest.product(nest.weight(known), amount)
+        for number, image in enumerate(self.images):
+            name = known.positions[self.places[number]] if self.places else known.names[image[0]]
+            _add(nest, self.array, name, added)
+
+
+def _add(nest: Nest, counts: str, place: str, added: str) -> str:
+    """Adds to an entry of an array; gives what was there before."""
+    before = nest.text.name("c")
+    nest.text.line(f"{before} = {nest.call('at', counts, place)}")
+    if added != "1" and not nest.modular:
+        with nest.text.block(f"if {before} > 4000000000000000000"):
+            nest.text.line("return 4")
+    nest.text.line(nest.call("put", counts, place, nest.sum(before, added)))
+    return before

@@ -19,6 +19,7 @@ from gdatalog.storage.coded import Coded, CodedStatistics, hand_on
 from gdatalog.storage.device_columns import device_keys
 from gdatalog.storage.dictionary import Dictionary
 from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.graph import ranked_trie
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.lineage import Lineage, Version, stacked
 from gdatalog.storage.membership import Bits, held_by
@@ -443,10 +444,7 @@ class Relation:
     ) -> Trie:
         graph = self.statistics.graph_here
         assert graph is not None, self.types
-        rows = graph.ranked(tests)
-        trie = build_trie(rows, len(order), len(rows[0]), weighted)
-        trie.labels = graph.ranking().labels
-        return trie
+        return ranked_trie(graph, order, tests, weighted)
 
     def _build(self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool) -> Trie:
         store = self._store

@@ -66,6 +66,15 @@ def _build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool
     return Trie(levels[::-1], total, weights)
 
 
+def trie_of_counts(counts: Array, weighted: bool) -> Trie:
+    """The trie of the ranks that have rows, by how many rows each has."""
+    ranks = np.flatnonzero(counts)
+    level = TrieLevel(ranks.astype(np.int32), np.array([0, len(ranks)], dtype=np.int64))
+    if weighted:
+        return Trie((level,), int(counts.sum()), counts[ranks])
+    return Trie((level,), len(ranks), None)
+
+
 def trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
     """The trie of rows in any order; if it is not weighted equal rows are the same row."""
     if 1 < length < FEW and columns and not weighted:
