@@ -16,13 +16,15 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import cells, host_tries
+from gdatalog.engine import cells, depth, host_tries
 from gdatalog.engine.ledger import Ledger, RuleRun
 from gdatalog.errors import DeviceError, Interrupted
 from gdatalog.gpu_ops import kept, slices, walk
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.plan.nodes import Join
 from gdatalog.plan.slicing import Sizes, Slice
+from gdatalog.printer import module
 from gdatalog.storage import threads
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
@@ -30,6 +32,7 @@ from gdatalog.storage.slices import pieces_of, sizes_of
 from gdatalog.storage.trie import Trie
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
+from tests.cuda_host.arrays import COUNTER
 from tests.cuda_host.driver import HostCopied
 from tests.draw import (
     Drawn,
@@ -188,10 +191,56 @@ def test_joins_in_cells(query: str, strategy: str, expected: dict[str, set[Any]]
         assert_settled(driver)
         kernels = db._workspace.device.walks._kernels
         assert len(kernels) == (len(report.plan.joins) if strategy == "lftj" else 0)
-        if hasattr(driver, "copies"):  # offsets have one entry more than a slice has nodes
-            assert 0 <= driver.copies.bytes - told.moved <= 4 * driver.copies.begun
+        if hasattr(driver, "copies"):
+            # Offsets have one entry more than a slice has nodes, and arrays begin at words.
+            assert 0 <= driver.copies.bytes - told.moved <= 32 * driver.copies.begun
         if strategy == "levelwise":
             assert all(seen.rows_out >= 0 for seen in report.seen.values()) and report.seen
+
+
+def test_a_cell_takes_few_calls_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel is printed once, a slice is one copy, and the host waits once for each cell. While
+    it does, it leaves the interpreter's lock to the thread that copies."""
+    printed, spins = [], []
+    print_plan, wait = module.print_plan, HostDriver.wait
+
+    def counted(*arguments: Any) -> Any:
+        printed.append(arguments)
+        return print_plan(*arguments)
+
+    def noted(driver: HostDriver, *arguments: Any) -> None:
+        spins.append(driver.spins)
+        wait(driver, *arguments)
+
+    monkeypatch.setattr(module, "print_plan", counted)
+    monkeypatch.setattr(HostDriver, "wait", noted)
+    driver = HostDriver()
+    with forced(1100), loaded(opened(driver, "lftj")) as db:
+        monkeypatch.setattr(slices, "SMALLEST", 1 << 12)
+        monkeypatch.setattr(slices, "BUFFER", 1 << 12)
+        text = QUERIES["cliques"]
+        depth._printed.clear()
+        before = COUNTER.synchronisations
+        found = db.query(text).fetchall()
+        waited = COUNTER.synchronisations - before
+        _, (report,) = asked(db, text, "lftj")
+        told = report.in_cells
+        assert found == [(5,)] and told is not None and told.ran
+        assert len(printed) == 2  # one more, which counts, for the report
+        if hasattr(driver, "copies"):
+            assert told.ran > 10 and len(spins) == 2 * told.ran
+            assert not any(spins) and driver.spins
+            assert driver.copies.begun <= 2 * 3 * told.ran and waited <= told.ran + 10
+
+
+def test_lists_of_a_cell_are_cut_to_it() -> None:
+    """Each value of the second variable is looked at in its own range only."""
+    with forced(1100), loaded(opened(HostDriver(), "lftj")) as db:
+        _, (report,) = asked(db, QUERIES["cliques"], "lftj")
+        _, second, *_ = (step for step in report.plan.joins[0].steps if isinstance(step, Join))
+        seen = report.seen[id(second)]
+        assert report.in_cells is not None and len(report.in_cells.ranges) == 3
+        assert seen.tried <= 1.1 * seen.rows_out
 
 
 def test_long_slices_are_filled_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +374,7 @@ def test_a_kernel_that_does_not_wait_for_a_copy_is_a_fault(
 ) -> None:
     monkeypatch.setattr(HostCopied, "before_kernels", lambda self: None)
     fault = pytest.raises(HostFault, match="before its copy has ended")
-    with forced(1100), loaded(opened(HostDriver(seed=2))) as db, fault:
+    with forced(1100), loaded(opened(HostDriver(seed=5))) as db, fault:
         asked(db, QUERIES["triangles"], "levelwise")
 
 

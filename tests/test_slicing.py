@@ -173,6 +173,19 @@ def test_the_slices_of_outer_variables_stay() -> None:
     assert whole < found.moved < whole * len(found.ranges[outer])
 
 
+def test_fewer_cells_where_these_cost_more_than_copies_that_run_beside() -> None:
+    """Slices of the next cell need room, and so more cells."""
+    held = np.arange(0, 24_001, 10, dtype=np.int64)
+    sizes, uses = {"E": Sizes(np.arange(2400), held, held)}, [Use("E", name) for name in "abc"]
+    orders = {("a", "b", True), ("b", "c", True)}
+    cells = []
+    for overhead in (100, 100_000):
+        found = schedule(uses, sizes, orders, 6000, overhead)
+        assert isinstance(found, Schedule)
+        cells.append(len(found.turns))
+    assert cells[1] < 0.7 * cells[0]
+
+
 def test_why_there_are_no_cells() -> None:
     hub = np.array([0, 10, 1000, 1010], dtype=np.int64)
     sizes = {"E": Sizes(np.arange(3), hub, hub)}

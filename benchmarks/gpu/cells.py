@@ -1,10 +1,11 @@
 """Graphs in a GPU's memory, and with a tenth of it: the same counts, side by side.
 
     python -m benchmarks.gpu.cells [--edges 100000000] [--rises] [--share 0.1] [--only K4]
-        [--way cells]
+        [--way cells] [--cell-bytes 268435456]
 
 Rules whose indexes do not fit run in cells or read them in place, by what is expected to take less
-of the link; `--way` forces one. An R-MAT graph is made on the machine. Triangles, K4 and P3 are
+of the link; `--way` forces one, and `--cell-bytes` says what one more cell costs. An R-MAT graph is
+made on the machine. Triangles, K4 and P3 are
 counted with all of the GPU's memory, and again with `memory_limit` at a share of what that query
 held. So are the rows of a closure and of a same generation, over smaller graphs: these relations
 have about as many rows as there are pairs of vertices. A same generation, whose derivations grow
@@ -32,6 +33,7 @@ from benchmarks.gpu.forced import columns
 from benchmarks.gpu.made import rmat
 from benchmarks.patterns import P3, clique
 from gdatalog.errors import Error
+from gdatalog.plan.tuning import DEFAULT
 from gdatalog.progress import format_bytes
 
 WANTED = 0.3  # of the speed in memory
@@ -170,6 +172,7 @@ def main(arguments: Sequence[str] | None = None, connect: Connect = gd.connect) 
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--way", choices=("auto", "cells", "pages"), default="auto")
+    parser.add_argument("--cell-bytes", type=int, default=DEFAULT.cell_bytes)
     parser.add_argument("--only", default="", help="works whose names have this in them")
     parser.add_argument("--small", action="store_true", help="tiny data: to see that all runs")
     told = parser.parse_args(arguments)
@@ -177,6 +180,8 @@ def main(arguments: Sequence[str] | None = None, connect: Connect = gd.connect) 
     def opened(**options: Any) -> gd.Database:
         db = connect(device=told.device, **options)
         db._workspace.force(host_indexes=told.way)
+        if told.cell_bytes != DEFAULT.cell_bytes:
+            db._workspace.tune(cell_bytes=told.cell_bytes)
         return db
 
     try:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from gdatalog import cpu_ops
 from gdatalog.engine.budget import chunk_rows
+from gdatalog.engine.choose import Choice
 from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.depth import Nest, Texts
 from gdatalog.engine.derived import Blocks, Derived, count_of, laid
 from gdatalog.engine.host_tries import (
     HostTries,
@@ -86,7 +88,20 @@ class SpillingSet(RowSet):
 
 @dataclass(slots=True)
 class CellRun(Run):
-    """A rule's run within one cell."""
+    """A rule's run within one cell. `loops`: those of joins in the cells before, and why."""
+
+    loops: dict[int, tuple[Choice, Texts]] = field(default_factory=dict)
+
+    def _choice(self, number: int, nest: Nest) -> Choice:
+        """Nobody chooses or prints again what another cell runs by."""
+        known = self.loops.get(number)
+        if known is None:
+            choice = Run._choice(self, number, nest)
+            if choice.breadth_first:
+                return choice
+            known = self.loops[number] = choice, nest.texts
+        nest.take(known[1])
+        return known[0]
 
     def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
         return self.spilling(outputs, limit)
@@ -145,6 +160,7 @@ class Cells(CellRun):
                 params = {**self.scope.params, **ends(turn.cell, found.ranges)}
                 scope = replace(self.scope, params=params)
                 run = CellRun(plan, Sources(there.__getitem__), replace(self.context, scope=scope))
+                run.loops = self.loops
                 run.report = None if self.report is None else RuleRun(plan)
                 with work.within(at / len(found.turns), (at + 1) / len(found.turns)):
                     yield run

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 READ = 1 << 18  # rows of a block that are grouped at a time
 MOST_PRINTED = 512  # texts that are remembered
 
+# Of a join: for the choice, and for a run that may count.
+Texts = tuple["Printed | str", "Printed"]
+
 _printed: OrderedDict[object, Printed | str] = OrderedDict()
 _lock = Lock()
 
@@ -196,6 +199,14 @@ class Nest:
         text = self._printed(True) if self.counted else self._text
         assert not isinstance(text, str), text
         return text
+
+    @property
+    def texts(self) -> Texts:
+        """What is printed, for others of the same join and form over slices of the same tries."""
+        return self._text, self.printed
+
+    def take(self, texts: Texts) -> None:
+        self.__dict__["_text"], self.__dict__["printed"] = texts
 
     @property
     def worth(self) -> float:

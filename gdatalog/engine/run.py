@@ -154,7 +154,7 @@ class Run:
         """Runs a join by one executor, and where that is too slow by the other."""
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
         while True:
-            choice = choose(nest)
+            choice = self._choice(number, nest)
             if choice.breadth_first and self.lasting is not None:
                 choice = replace(choice, shared=None)  # rows that were followed are known here
             self._chosen(number, choice)
@@ -178,6 +178,9 @@ class Run:
         # Behind the handler, since the error holds what the first one made.
         self._chosen(number, Choice(True, told))
         breadth_first(None, None)
+
+    def _choice(self, number: int, nest: Nest) -> Choice:
+        return choose(nest)
 
     def _chosen(self, number: int, choice: Choice) -> None:
         if self.report is not None:

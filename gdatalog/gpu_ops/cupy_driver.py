@@ -39,7 +39,7 @@ OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 _COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
 
 # Between two looks at whether a kernel has ended: at first none, so that short ones cost nothing.
-BUSY, PAUSE = 0.001, 0.0002  # seconds
+BUSY, PAUSE, SHORT_PAUSE = 0.001, 0.0002, 0.00002  # seconds
 NOT_READY = 600  # cudaErrorNotReady
 
 
@@ -246,8 +246,10 @@ class CupyDriver:
                         break
                     if asked is None:
                         poll()
-                    if not self.spins or perf_counter() - started > BUSY:
+                    if perf_counter() - started > BUSY:
                         sleep(PAUSE)
+                    elif not self.spins:
+                        sleep(SHORT_PAUSE)
                 except BaseException as problem:
                     if asked is not None or is_cudas(problem):
                         raise

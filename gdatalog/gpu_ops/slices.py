@@ -2,7 +2,8 @@
 
 Threads fill pinned buffers in turn, from which the device copies in a stream of its own; which
 slices lie there, and which go, `plan.slicing.Shelf` decides. Kernels wait on the device for the
-copies of what they read, and nobody waits for the rest.
+copies of what they read, and nobody waits for the rest. All arrays of a slice lie in one
+allocation, so that most slices are one copy.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
+
+import numpy as np
 
 from gdatalog.gpu_ops.driver import Copied, Driver
 from gdatalog.hands import Task, begun
@@ -22,6 +25,7 @@ from gdatalog.watching import PATIENCE
 
 BUFFERS, BUFFER = 2, 1 << 25  # how many pinned buffers there are, and their bytes
 SMALLEST = 1 << 12  # bytes of one, where there is little to be copied
+ALIGNED = 8  # bytes: at multiples of these arrays begin
 
 
 class Stopped(Exception):
@@ -31,12 +35,26 @@ class Stopped(Exception):
 class _There:
     """A slice that lies on the device, or is on its way."""
 
-    def __init__(self, trie: Trie, pieces: Sequence[Piece], arrays: Sequence[Any]) -> None:
+    def __init__(self, trie: Trie, pieces: Sequence[Piece], xp: Any) -> None:
         self.trie = trie
         self.pieces = pieces
-        self.arrays = arrays
+        self.begins: list[int] = []  # of each piece
+        self.size = 0
+        for piece in pieces:
+            self.begins.append(self.size)
+            self.size += piece.nbytes + -piece.nbytes % ALIGNED
+        self.bytes = xp.empty(self.size, dtype=np.uint8)
+        self.longest: list[int] = []  # list of each level below the root's
         self.copied: Copied | None = None  # once all copies have been begun
+        self.awaited = False  # whether kernels wait for them
         self.made: dict[str, Trie] = {}  # by what they are used for
+
+    @property
+    def arrays(self) -> list[Any]:
+        return [
+            self.bytes[begin : begin + piece.nbytes].view(piece.dtype)
+            for begin, piece in zip(self.begins, self.pieces, strict=True)
+        ]
 
 
 class Slices:
@@ -57,7 +75,7 @@ class Slices:
         self.poll = poll
         self.moved = 0  # bytes
         self._copier = driver.copier()
-        size = min(BUFFER, max(SMALLEST, room // BUFFERS))
+        size = min(BUFFER, max(SMALLEST, room // BUFFERS // ALIGNED * ALIGNED))
         self._buffers = [self._copier.pinned(size) for _ in range(BUFFERS)]
         self._busy: list[Copied | None] = [None] * BUFFERS
         self._there: dict[Slice, _There] = {}
@@ -65,6 +83,8 @@ class Slices:
         self._task: Task | None = None
         self._error: BaseException | None = None
         self._stopped = False
+        # Who spins until a kernel ends keeps the interpreter's lock from the thread that copies.
+        self._spun, driver.spins = driver.spins, False
 
     @property
     def nbytes(self) -> int:
@@ -76,10 +96,12 @@ class Slices:
         self._settle()
         self._begin(self.shelf.enter(now, coming))
         self._settle()
-        for one in dict.fromkeys(now):
-            copied = self._there[one].copied
-            assert copied is not None
-            copied.before_kernels()
+        for one in now:
+            there = self._there[one]
+            if not there.awaited:
+                assert there.copied is not None
+                there.copied.before_kernels()
+                there.awaited = True
         self._begin(self.shelf.ahead(coming, now))
 
     def trie(self, one: Slice, label: str) -> Trie:
@@ -92,6 +114,8 @@ class Slices:
             found = slice_of(there.trie, one.low, one.high, there.arrays, labels, xp)
             if first is not None:
                 found.levels = first.levels
+            for level, longest in zip(found.levels[1:], there.longest, strict=True):
+                level.known_longest(longest)
             there.made[label] = found
         return found
 
@@ -103,6 +127,7 @@ class Slices:
                 self._task.wait()
             self._copier.copied().wait()
         finally:
+            self.driver.spins = self._spun
             self._there.clear()
             self._labels.clear()
             self._buffers, self._task = [], None
@@ -128,9 +153,7 @@ class Slices:
         with spending("moving", moved):
             for one in slices:
                 trie = self.tries[one.index]
-                pieces = pieces_of(trie, one.low, one.high)
-                arrays = [xp.empty(len(piece.source), dtype=piece.dtype) for piece in pieces]
-                wanted.append(_There(trie, pieces, arrays))
+                wanted.append(_There(trie, pieces_of(trie, one.low, one.high), xp))
                 self._there[one] = wanted[-1]
             self._copier.after_kernels()  # which may still read what lay where the arrays are
         self._task = begun(lambda: self._copy(wanted))
@@ -155,28 +178,31 @@ class Slices:
         try:
             with getattr(self.driver, "use", nullcontext)():
                 for there in wanted:
-                    for piece, array in zip(there.pieces, there.arrays, strict=True):
-                        self._copy_piece(piece, array)
-                    there.copied = self._copier.copied()
+                    self._copy_slice(there)
         except BaseException as error:
             self._error = error
 
-    def _copy_piece(self, piece: Piece, array: Any) -> None:
-        width = piece.dtype.itemsize
-        most = len(self._buffers[0]) // width
-        for start in range(0, len(piece.source), most):
+    def _copy_slice(self, there: _There) -> None:
+        for start in range(0, there.size, len(self._buffers[0])):
             if self._stopped:
                 raise Stopped
-            end = min(len(piece.source), start + most)
             buffer = self._buffers.pop(0)
             self._buffers.append(buffer)
             busy = self._busy.pop(0)
             if busy is not None:
                 busy.wait()
-            here = buffer[: (end - start) * width]
-            self._fill(piece, here.view(piece.dtype), start)
-            self._copier.copy(array, start * width, here)
+            end = min(there.size, start + len(buffer))
+            for piece, begin in zip(there.pieces, there.begins, strict=True):
+                low, high = max(start, begin), min(end, begin + piece.nbytes)
+                if low < high:
+                    here = buffer[low - start : high - start].view(piece.dtype)
+                    self._fill(piece, here, (low - begin) // piece.dtype.itemsize)
+            self._copier.copy(there.bytes, start, buffer[: end - start])
             self._busy.append(self._copier.copied())
+        there.copied = self._copier.copied()
+        for at in range(1, len(there.trie.levels)):
+            lengths = np.diff(there.pieces[2 * at - 1].source)
+            there.longest.append(int(lengths.max()) if len(lengths) else 0)
 
     def _fill(self, piece: Piece, here: Any, start: int) -> None:
         """Elements from `start` on, by several threads: one is slower than the link."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from gdatalog.plan.effects import all_steps, binds, may_fail, participants
-from gdatalog.plan.nest import Paths
+from gdatalog.plan.nest import Paths, recoded
 from gdatalog.plan.nodes import (
     Apply,
     Branch,
@@ -254,6 +254,7 @@ def _tested(join: JoinPlan, tests: Mapping[str, Tests]) -> JoinPlan:
     steps: list[Step] = []
     for slot in () if join.given is None else join.given.slots:
         steps += _filters(slot.name, tests.get(slot.name, ()))
+    bits = recoded(join.steps, Paths.of(join), readers.keys() & tests.keys())
     for at, step in enumerate(join.steps):
         own = tests.get(step.variable, ()) if isinstance(step, Join) else ()
         if not isinstance(step, Join) or not own:
@@ -262,9 +263,9 @@ def _tested(join: JoinPlan, tests: Mapping[str, Tests]) -> JoinPlan:
             cuts = [Cut(op, end) for op, end in own if _unread(step.variable, op, readers)]
             steps.append(replace(step, cuts=(*step.cuts, *cuts)))
             steps += _filters(step.variable, own)
-        elif at == last or _at_roots(step):
+        elif at == last or step.variable not in bits:
             steps.append(replace(step, cuts=(*step.cuts, *(Cut(op, end) for op, end in own))))
-        else:  # of a list whose places are numbers of bits, perhaps
+        else:  # places in its list are numbers of bits
             steps += [step, *_filters(step.variable, own)]
     return replace(join, steps=tuple(steps))
 

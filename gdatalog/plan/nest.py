@@ -184,6 +184,19 @@ def recoding(
     return best
 
 
+def recoded(steps: Sequence[Step], paths: Paths, cut: Collection[str]) -> set[str]:
+    """The variables whose levels may be recoded; not those of the `cut` variables, which are going
+    to be cut by what no level binds, nor levels that these part from the rest."""
+    parted = [None if isinstance(s, Join) and s.variable in cut else s for s in steps]
+    found = set[str]()
+    for at in range(len(steps)):
+        end = parted.index(None, at) if None in parted[at:] else len(steps)
+        group = recoding(steps[:end], paths, at) if at < end else None
+        if group is not None:
+            found |= {level.variable for level in group.joins(steps, paths)}
+    return found
+
+
 def _rows_meet(joins: Sequence[Join], paths: Paths, within: Node) -> bool:
     """Whether at some level several rows are met: else making them does not pay."""
     return any(

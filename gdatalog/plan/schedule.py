@@ -93,7 +93,7 @@ class _Planner:
 
     def found(self) -> Schedule | str:
         """The shares that are expected to cost least, of those that fit: with room for the next
-        cell's slices, if any have that."""
+        cell's slices, whose copies take no time then, or in fewer cells if these cost even less."""
         choices = SHARES if len(self.names) < MOST_CUT else FEW_SHARES
         every: list[tuple[float, tuple[int, ...]]] = []
         for shares in product(choices, repeat=len(self.names)):
@@ -102,12 +102,21 @@ class _Planner:
                 cost = self._expected(shares) + self._again(shares) + self.overhead * cells
                 every.append((cost, shares))
         every.sort()
-        for ahead in (True, False):
-            for _, shares in islice(every, MOST_TRIED):
-                ranges = {name: self._ranges(name, share) for name, share in self._order(shares)}
-                if self._largest(ranges, ahead) <= self.room:
-                    return self._scheduled(ranges)
-        return self._reason()
+        ahead, behind = self._first_of(every, True), self._first_of(every, False)
+        if ahead is None or behind is None:
+            return behind or self._reason()
+        hidden = ahead.cost(self.overhead) - ahead.moved
+        return behind if behind.cost(self.overhead) < hidden else ahead
+
+    def _first_of(
+        self, every: Sequence[tuple[float, tuple[int, ...]]], ahead: bool
+    ) -> Schedule | None:
+        """The first of these shares that fits, with or without the next cell's slices."""
+        for _, shares in islice(every, MOST_TRIED):
+            ranges = {name: self._ranges(name, share) for name, share in self._order(shares)}
+            if self._largest(ranges, ahead) <= self.room:
+                return self._scheduled(ranges)
+        return None
 
     def _largest(self, ranges: Mapping[str, Sequence[Stretch]], ahead: bool) -> int:
         """The most bytes that the slices of one cell take, and those that change for the next."""
