@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from itertools import combinations, product
 from random import Random
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 
 import gdatalog as gd
 from gdatalog import patterns
-from gdatalog.engine import stratum
+from gdatalog.engine import depth, stratum
 from gdatalog.engine.sums import CountOverflow
+from gdatalog.executors import lftj
 from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import RulePlan, Term
+from gdatalog.printer import module, remember
+from gdatalog.printer.nest import Nest
 from tests.interpreted import interpreted
 from tests.test_algebra import agrees
 from tests.test_engine_oracle import Data
@@ -147,3 +151,34 @@ def test_tables_that_do_not_fit_are_not_kept() -> None:
         db["E"] = rows
         db._workspace.force(algebra="quotients", strategy="lftj")
         assert db.query(text).fetchall() == [(40 * 39 * 38 * 37,)]
+
+
+# ----------------------------------------------------------------------------- lists that are kept
+
+P4 = "E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, e), E(d, e)"
+
+
+@pytest.mark.parametrize("few", [False, True])
+@pytest.mark.parametrize("extra", ["", ", distinct(a, b, c, d, e)", ", L(e, 1)", ", E(e, f)"])
+def test_lists_that_are_kept(few: bool, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What both ends of an edge have in common is found once; with little room, now and then."""
+    kept: list[int] = []
+    find_kept = remember.find_kept
+
+    def noted(nest: Nest) -> dict[int, remember.Kept]:
+        kept.extend(find_kept(nest))
+        return find_kept(nest)
+
+    monkeypatch.setattr(remember, "AGAIN", 0)
+    monkeypatch.setattr(module, "find_kept", noted)
+    monkeypatch.setattr(depth, "_printed", OrderedDict())
+    if few:
+        monkeypatch.setattr(lftj, "KEPT", 0)
+    rows, found = skewed(14), []
+    for algebra in ("quotients", "never"):
+        with gd.connect(device="cpu", threads=2) as db, interpreted():
+            db["E"] = rows
+            db.load("L", [(vertex, vertex % 2) for vertex in range(14)])
+            db._workspace.force(algebra=algebra, strategy="lftj")
+            found.append(db.query(f"?- c = count : {{ {P4}{extra} }}.").fetchall())
+    assert found[0] == found[1] and kept

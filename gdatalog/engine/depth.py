@@ -50,7 +50,7 @@ class Form:
     """What becomes of a join's rows: `keys` and `gathers` of an aggregate, or else rows; with
     `fresh`, those that are not marked yet, or not in a hash set if `hashed`. With `grouped`, how
     the rows of each group are told apart. With `images`, counts by vertex or by edge (`Term`).
-    `modular`: counts are taken modulo a number."""
+    `modular`: counts are taken modulo a number. `keeps`: lists may be kept."""
 
     outputs: tuple[Any, ...] = ()
     keys: tuple[Slot, ...] = ()
@@ -61,6 +61,7 @@ class Form:
     grouped: Grouped | None = None
     images: tuple[tuple[str, ...], ...] = ()
     modular: bool = False
+    keeps: bool = False
 
     def leaf(self, join: JoinPlan) -> Leaf:
         from gdatalog.printer.fresh import Fresh
@@ -143,6 +144,10 @@ class Nest:
     @cached_property
     def _text(self) -> Printed | str:
         return self._printed(False)
+
+    def forget(self) -> None:
+        """Prints it anew: the form has changed."""
+        self.__dict__.pop("_text", None)
 
     @cached_property
     def grouped(self) -> Grouped | None:
@@ -292,7 +297,9 @@ def _print(
         from gdatalog.printer.module import print_plan
 
         leaf = form.leaf(join)
-        found = print_plan(join, layouts, leaf, intersect, lanes, given, counted, form.modular)
+        found = print_plan(
+            join, layouts, leaf, intersect, lanes, given, counted, form.modular, form.keeps
+        )
         if lanes and not found.parallel:
             return "there is no list whose values could be shared out"
         return found

@@ -44,6 +44,7 @@ COUNT = (Gather("count", (), "~count", "int"),)
 MOST = (1 << 63) - 1
 EXACT = 2.0**62
 TABLES = "tables of counts by value"
+TABLES_OF_LOOPS = "tally", "tallied", "kept", "lists", LOCAL
 TALLY_SHARE = 4  # tables of counts take such a part of what may still be held, at the most
 
 
@@ -281,10 +282,10 @@ class Sum:
         if any(own.tables.get(ref.relation, self) is None for ref in join.tries):
             return None
         modular = own.modulus is not None
-        form = replace(form_of_bag(keys, gathers), modular=modular)
+        tallies = any(isinstance(step, Tally) for step in join.steps)
+        form = replace(form_of_bag(keys, gathers), modular=modular, keeps=tallies)
         moduli = {"moduli": np.array([own.modulus], dtype=np.int64)} if modular else {}
         nest = Nest(join, form, run.sources, run.context, moduli, run.report is not None)
-        tallies = any(isinstance(step, Tally) for step in join.steps)
         found: tuple[list[Columns], int] | None = None
 
         def breadth_first(allowed: int | None, shared: Shared | None) -> None:
@@ -355,14 +356,14 @@ class Sum:
         return keys, counts[keys]
 
     def _room(self, nest: Nest) -> int:
-        """The bytes of the tables that loops keep."""
-        if nest.reason is not None:
-            raise Unsuited(nest.reason)
-        printed, limits = nest.plain, nest.context.limits
-        tries = [nest.tries[at] for at in printed.which]
-        kept = [each for each in printed.arguments if each.kind in ("tally", "tallied", LOCAL)]
-        size = 8 * nest.knobs.workers * sum(scratch_length(each, tries) for each in kept)
-        if size > limits.spare() // TALLY_SHARE:
+        """The bytes of the tables that loops keep; of lists only where there is room for these."""
+        most = nest.context.limits.spare() // TALLY_SHARE
+        size = _kept_bytes(nest)
+        if size > most and nest.form.keeps:
+            nest.form = replace(nest.form, keeps=False)
+            nest.forget()
+            size = _kept_bytes(nest)
+        if size > most:
             raise Unsuited("tables of counts would not fit into the memory limit")
         return size
 
@@ -441,6 +442,14 @@ def over_tables(run: Run, limit: int | None) -> Derived:
         return rest.rows(limit)
     finally:
         run.limits.charge(TABLES, 0)
+
+
+def _kept_bytes(nest: Nest) -> int:
+    if nest.reason is not None:
+        raise Unsuited(nest.reason)
+    tries = [nest.tries[at] for at in nest.plain.which]
+    kept = [each for each in nest.plain.arguments if each.kind in TABLES_OF_LOOPS]
+    return 8 * nest.knobs.workers * sum(scratch_length(each, tries) for each in kept)
 
 
 def _multiplied(blocks: Sequence[Columns], width: int, times: int) -> list[Columns] | None:

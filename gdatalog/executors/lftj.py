@@ -38,8 +38,10 @@ CLEARED = (
     "bitmap",
     "filled",
     "tally",
+    "kept",
     LOCAL,
 )  # scratch that is all zeros between tasks, or at first
+KEPT, MOST_KEPT = 16, 1 << 24  # values of lists that are kept, for each entry and in all
 FIRST_SLOTS = 1 << 12  # of a group's hash set
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
@@ -311,6 +313,11 @@ def scratch_length(argument: Any, tries: Sequence[Any]) -> int:
     if argument.kind in ("bitmap", "filled"):
         bits = sum(scalar_of("bits", tries[at.trie], at.depth) for at in argument.levels)
         return 1 << max(0, bits - (6 if argument.kind == "bitmap" else 12))
+    if argument.kind in ("kept", "lists"):
+        *ends, of = argument.levels
+        entries = len(tries[of.trie].levels[of.depth])
+        longest = max((tries[at.trie].levels[at.depth].longest for at in ends), default=0)
+        return max(longest + 2, min(KEPT * entries, MOST_KEPT)) if ends else entries
     if argument.kind == LOCAL:
         return local_length(tries[argument.levels[0].trie], argument.levels[0].depth)
     if argument.kind not in ("marks", "places", "tally", "tallied"):

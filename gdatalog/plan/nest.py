@@ -39,6 +39,11 @@ class Node:
         return Node(self.trie, (*self.terms, term))
 
     @property
+    def above(self) -> Node:
+        """The node whose child it is."""
+        return Node(self.trie, self.terms[:-1])
+
+    @property
     def depth(self) -> int:
         return len(self.terms)
 

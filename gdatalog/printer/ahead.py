@@ -43,7 +43,7 @@ def look_ahead(
     recoded: set[int] = set()
     for place in range(at + 1, len(steps)):
         later = steps[place]
-        if not isinstance(later, Join) or place in recoded:
+        if not isinstance(later, Join) or place in recoded or id(later) in nest.kept:
             continue
         if nest.recodes(known):
             group = recoding(steps, nest.paths, place)
@@ -102,7 +102,7 @@ def _mark_buffer(nest: Nest, met: Met, known: Known) -> frozenset[Node]:
     """Marks an intersection that single values will be looked up in."""
     buffer = known.buffers[met.nodes]
     marks = marks_of(nest, min(met.lists, key=repr), buffer.array)
-    nest.text.line(nest.call("mark", buffer.array, "0", buffer.length, *marks))
+    nest.text.line(nest.call("mark", buffer.array, buffer.low, buffer.end, *marks))
     known.buffers[met.nodes] = replace(buffer, marks=marks)
     return met.nodes
 
@@ -113,7 +113,7 @@ def close_marks(nest: Nest, marked: Sequence[Node | frozenset[Node]], known: Kno
         if isinstance(node, frozenset):
             buffer = known.buffers[node]
             assert buffer.marks is not None
-            nest.text.line(nest.call("unmark", buffer.array, "0", buffer.length, *buffer.marks))
+            nest.text.line(nest.call("unmark", buffer.array, buffer.low, buffer.end, *buffer.marks))
             continue
         low, high = nest.range_of(node, known)
         with nest.text.block(f"if {known.marks[node]}"):

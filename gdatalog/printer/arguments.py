@@ -20,7 +20,7 @@ _TYPES = {"int32": "i32[]", "int64": "i64[]", "uint8": "u8[]", "uint32": "u32[]"
 SCRATCH = {
     "marks": "uint8", "places": "uint8", "rows": "uint64", "words": "uint64", "bitmap": "uint64",
     "filled": "uint64", "slots": "int64", "waiting": "int64", "tally": "int64",
-    "tallied": "int64", "local": "int64",
+    "tallied": "int64", "local": "int64", "kept": "int64",
 }  # fmt: skip
 
 
@@ -48,7 +48,8 @@ class Argument:
     sums (of weights), labels. Of a level of a hash trie: spans, below, keys, ids. buffer: room for
     the shortest of the longest lists of `levels`. tally and tallied: a table of counts by a level's
     values, and which have one. local: a count for each entry of a level; of a root, for each rank.
-    given: what the run brings along. own: what it makes for each worker. result: what it brings
+    kept and lists: where the lists that are kept for a level's entries begin, and these. given:
+    what the run brings along. own: what it makes for each worker. result: what it brings
     along to be written. output: a column of a block. counts: a worker's counters.
     """
 

@@ -13,9 +13,10 @@ from gdatalog.plan.nest import Node, recoding
 from gdatalog.plan.nodes import Generate, Join, Slot, Step, Tally
 from gdatalog.printer.ahead import close_marks, fetch_ahead, look_ahead
 from gdatalog.printer.lists import Met, Walk, walk_of
-from gdatalog.printer.measure import measurable_here, measure, weigh, weighable
+from gdatalog.printer.measure import measurable_here, measure, summable, summed, weigh, weighable
 from gdatalog.printer.pairs import last_pair, measure_pair
 from gdatalog.printer.recode import print_bits, print_recoded
+from gdatalog.printer.remember import recall
 from gdatalog.printer.scope import Clip, Known, Turn
 from gdatalog.printer.turns import begin_unit, turns
 
@@ -37,12 +38,16 @@ def print_join(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
             print_recoded(nest, steps, group, known, leaf)
             return
     met = Met.of(nest, step)
+    recall(nest, step, known)
     if nest.split and leaf.counts and measurable_here(nest, steps, at, met):
         amount, share = measure(nest, steps, at, met, known)
         leaf.count(nest, known, amount, share)
         return
     if nest.split and leaf.counts and weighable(nest, steps, at, met, known):
         leaf.count(nest, known, weigh(nest, step, met, known))
+        return
+    if nest.split and leaf.counts and summable(nest, steps, at, met, known):
+        leaf.count(nest, known, summed(nest, step, met, known))
         return
     pair = last_pair(nest, steps, at) if nest.split and known.clip is None else None
     if leaf.counts and pair is not None:

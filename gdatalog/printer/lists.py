@@ -214,7 +214,7 @@ def start_of(
     nodes, buffer = max(usable, key=lambda found: len(found[0]))
     within = set().union(*(met.lists[node] for node in nodes))
     left = [cut for at, cut in enumerate(step.cuts) if cut not in buffer.cuts and at not in within]
-    return nodes, buffer, cut_range(nest, buffer.array, ("0", buffer.length), left, known)
+    return nodes, buffer, cut_range(nest, buffer.array, (buffer.low, buffer.end), left, known)
 
 
 def intersection(nest: Nest, step: Join, met: Met, known: Known) -> Walk:
@@ -222,7 +222,7 @@ def intersection(nest: Nest, step: Join, met: Met, known: Known) -> Walk:
     found = start_of(nest, step, met, known)
     if found is None:
         buffer = fill(nest, met, step.cuts, known, step.variable)
-        return Walk(buffer.array, "0", buffer.length)
+        return Walk(buffer.array, buffer.low, buffer.end)
     nodes, buffer, (low, high) = found
     if nodes == met.nodes:
         return Walk(buffer.array, low, high)

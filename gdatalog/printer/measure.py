@@ -77,6 +77,35 @@ def weigh(nest: Nest, step: Join, met: Met, known: Known) -> str:
     return total
 
 
+def summable(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) -> bool:
+    """Whether the level's values are those of lists, and each counts as a table says."""
+    step = steps[at]
+    assert isinstance(step, Join)
+    return (
+        at + 1 == len(steps)
+        and known.clip is None
+        and nest.counting is None
+        and bool(met.lists)
+        and len(met.roots) == 1
+        and all(map(nest.tallied, met.roots))
+        and len(met.lists) + 1 == len(step.participants)
+        and not any(nest.hashed(node) or node.trie.weighted or not node.last for node in met.lists)
+    )
+
+
+def summed(nest: Nest, step: Join, met: Met, known: Known) -> str:
+    """The sum of what a table says of the values that lists have."""
+    text, total = nest.text, nest.text.name("m")
+    (root,) = met.roots
+    walk = walk_of(nest, step, Met(met.lists, {}), known)
+    table = nest.tables[root.trie.relation]
+    ends = walk.array, walk.low, walk.high
+    text.line(f"{total} = {nest.call('sum_tally', table.counts, table.low, *ends)}")
+    with text.block(f"if {total} < 0"):
+        text.line("return 4")
+    return total
+
+
 def measure(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) -> tuple[str, bool]:
     """The name of how many values the level has, those of `!=` tests left out; and whether each
     lane has its share of it only."""
@@ -182,7 +211,7 @@ def _common(
         if len(nodes) > 2:
             first = Met({node: met.lists[node] for node in nodes[:-1]}, {})
             buffer = fill(nest, first, step.cuts, known, "")
-            array, ends = buffer.array, ("0", buffer.length)
+            array, ends = buffer.array, (buffer.low, buffer.end)
             marked = None
         else:
             array = nest.values(nodes[0])

@@ -15,6 +15,7 @@ from gdatalog.printer.given import print_given
 from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.leaves import Groups, Leaf
 from gdatalog.printer.nest import Nest
+from gdatalog.printer.remember import find_kept
 from gdatalog.printer.scope import Known
 from gdatalog.records import dataclass
 
@@ -25,7 +26,7 @@ HOMES = {
     "groups": (
         "add_bit", "add_new_bit", "add_own", "empty_bits", "empty_slots", "widen_slots",
     ),
-    "tallies": ("clear_tally", "find_tally"),
+    "tallies": ("clear_tally", "find_tally", "keep_list", "sum_tally"),
     "hashing": ("add_key", "slot_of"),
     "hash_tries": ("find_child", "has_child"),
     "lists": (
@@ -78,17 +79,22 @@ def print_plan(
     given: Sequence[Any] = (),
     counted: bool = False,
     modular: bool = False,
+    keeps: bool = False,
 ) -> Printed:
     """The function of a plan: for a CPU's thread, or for a `tile` of so many lanes of a GPU.
 
     `given`: the dtypes of the columns of the rows that it is run for. `counted`: it counts what it
-    binds, for a profile. `modular`: it counts modulo a number that the run brings along.
+    binds, for a profile. `modular`: it counts modulo a number that the run brings along. `keeps`:
+    it may keep lists that it comes to again.
     """
     nest = Nest(join, tries, intersect, tile, modular)
     counting = Counting(list(all_steps(nest.join.steps))) if counted else None
     nest.counting = counting
     text, known = nest.text, Known(alone=tile == 1)
     leaf.start(nest)
+    if keeps:
+        nest.kept = find_kept(nest)
+        nest.placed |= {kept.edge.above for kept in nest.kept.values()}
     with text.block("for once in range(1)"):
         if join.given is not None:
             print_given(nest, join.given, given, known, leaf)

@@ -43,6 +43,7 @@ from gdatalog.records import replace
 
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
+    from gdatalog.printer.remember import Kept
     from gdatalog.printer.tallies import Table
 
 FULL, STOPPED, FAILED, OVERFLOW = 1, 2, 3, 4  # what a function returns; 0: done
@@ -93,7 +94,8 @@ class Nest:
         self.depths = {
             step.table: len(step.reads) for step in all_steps(join.steps) if isinstance(step, Tally)
         }
-        self.placed: set[Node] = set()  # nodes of whose children the leaf asks the positions
+        self.placed: set[Node] = set()  # nodes of whose children the positions are asked for
+        self.kept: dict[int, Kept] = {}  # what levels find of lists that are kept, by id of a step
         self.prologue: list[str] = []
         self.modular = modular
         if modular:

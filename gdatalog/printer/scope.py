@@ -11,13 +11,14 @@ Range = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """An intersection of lists that has been made: its array, how long it is, what was cut."""
+    """An intersection of lists that has been made: its array, from where to where, what was cut."""
 
     array: str
-    length: str
+    end: str
     cuts: tuple[Cut, ...]
     variable: str  # whose level made it
     marks: tuple[str, str] | None = None  # with the value that they start from, if it is marked
+    low: str = "0"
 
 
 @dataclass(frozen=True, slots=True)

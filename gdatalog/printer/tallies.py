@@ -128,7 +128,7 @@ class LocalCounts(Leaf):
         pairs = len(self.images[0]) == 2
         if pairs:
             self.places = [there[image] for image in self.images]
-            nest.placed = {Node(place.trie, place.terms[:-1]) for place in self.places}
+            nest.placed = {place.above for place in self.places}
         trie = self.places[0].trie if pairs else nest.join.tries[0]
         level = Level(nest.number[trie], 1 if pairs else 0)
         self.array = nest.arguments.scratch("local", "local", (level,))

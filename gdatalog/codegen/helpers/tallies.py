@@ -1,4 +1,5 @@
-"""Tables of counts by key: an array of counts, and a list of the keys that have one."""
+"""What loops keep: tables of counts, as an array of these and a list of the keys that have one; and
+lists by the number of an entry."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gdatalog.codegen.helpers.elements import at, put
-from gdatalog.codegen.language import inlined
+from gdatalog.codegen.helpers.lists import lower, upper
+from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
 
 
@@ -26,3 +28,36 @@ def clear_tally(counts: Array, values: Array, length: int, low: int) -> int:
     for i in range(length):
         put(counts, at(values, i) - low, 0)
     return 0
+
+
+@part
+def keep_list(values: Array, length: int, starts: Array, place: int, lists: Array, top: int) -> int:
+    """Keeps a list for a place, behind its length; gives where the next one goes. Forgets all that
+    was kept where there is no room."""
+    if top + length + 1 > len(lists):
+        for i in range(len(starts)):
+            put(starts, i, 0)
+        top = 0
+    put(lists, top, length)
+    for i in range(length):
+        put(lists, top + 1 + i, at(values, i))
+    put(starts, place, top + 1)
+    return top + length + 1
+
+
+@inlined
+def sum_tally(counts: Array, low: int, values: Array, lo: int, hi: int) -> int:
+    """The sum of the counts of ascending keys; -1 where it may leave 62 bits."""
+    if lo >= hi:
+        return 0
+    if at(values, lo) < low:
+        lo = lower(values, lo, hi, low)
+    last = low + (len(counts) - 1)
+    if lo < hi and at(values, hi - 1) > last:
+        hi = upper(values, lo, hi, last)
+    total, about = 0, 0.0
+    for i in range(lo, hi):
+        count = at(counts, at(values, i) - low)
+        total += count
+        about += float(count)
+    return total if about < 4e18 else -1

@@ -1,0 +1,86 @@
+"""Lists that are kept: what the lists of an edge's two ends have in common, by edge.
+
+Where loops come to the same edge from many outer bindings, they would intersect the same two lists
+each time. The first time, what these have in common is kept, with no cut: in one array of a worker,
+behind its length; where it begins stands in another, by the position of the edge in its trie. If
+the array is full it is begun anew.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from gdatalog.plan.nest import Node, entries, recoding
+from gdatalog.plan.nodes import Join, Slot, Step, Tally
+from gdatalog.printer.lists import Met, fill
+from gdatalog.printer.scope import Buffer, Known
+from gdatalog.records import dataclass
+
+if TYPE_CHECKING:
+    from gdatalog.printer.nest import Nest
+
+AGAIN = 2  # how many times an edge is come to, at the least
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The lists of a level that are met, and the entry for the edge between their ends."""
+
+    nodes: frozenset[Node]
+    edge: Node
+    number: int
+
+
+def find_kept(nest: Nest) -> dict[int, Kept]:
+    """By the id of a step, the lists that it may find there; only in loops that keep tables, whose
+    room is charged."""
+    steps, found = nest.join.steps, dict[int, Kept]()
+    tallied = any(isinstance(step, Tally) for step in steps)
+    recoded = any(recoding(steps, nest.paths, at) is not None for at in range(len(steps)))
+    if nest.tile or not tallied or recoded:
+        return found
+    edges, rows = entries(nest.join), 0.0
+    for step in steps:
+        if not isinstance(step, Join):
+            continue
+        nodes = [node for node in map(nest.paths.node, step.participants) if _is_list(nest, node)]
+        for pair in combinations(dict.fromkeys(nodes), 2):
+            names = tuple(
+                term.name for node in pair for term in node.terms if isinstance(term, Slot)
+            )
+            edge = edges.get(names) or edges.get(names[::-1])
+            if edge is not None and rows >= AGAIN * nest.tries[edge.trie].levels[1].size:
+                found.setdefault(id(step), Kept(frozenset(pair), edge, len(found)))
+        rows = step.estimate
+    return found
+
+
+def _is_list(nest: Nest, node: Node) -> bool:
+    """Whether it is the list of one variable's value."""
+    other = nest.tallied(node) or nest.hashed(node) or node.trie.weighted
+    return node.depth == 1 and node.last and not other and isinstance(node.terms[0], Slot)
+
+
+def recall(nest: Nest, step: Step, known: Known) -> None:
+    """Prints where the lists that a level meets are found, if they are kept."""
+    kept = nest.kept.get(id(step))
+    if kept is None or not known.positions.get(kept.edge):
+        return
+    text, number = nest.text, kept.number
+    level = (nest.level(Node(kept.edge.trie, kept.edge.terms[:-1])),)
+    lists = tuple(nest.level(node) for node in sorted(kept.nodes, key=repr))
+    starts = nest.arguments.scratch(f"kept{number}", "kept", level)
+    array = nest.arguments.scratch(f"lists{number}", "lists", (*lists, *level))
+    top, low, high = f"top{number}", text.name("l"), text.name("h")
+    nest.prologue.append(f"{top} = np.int64(0)")
+    place = known.positions[kept.edge]
+    text.line(f"{low} = {nest.call('at', starts, place)}")
+    with text.block(f"if {low} == 0"):
+        met = Met({node: set() for node in kept.nodes}, {})
+        buffer = fill(nest, met, (), known.inner(), "")
+        call = nest.call("keep_list", buffer.array, buffer.end, starts, place, array, top)
+        text.line(f"{top} = {call}")
+        text.line(f"{low} = {nest.call('at', starts, place)}")
+    text.line(f"{high} = {low} + np.int64({nest.call('at', array, f'{low} - 1')})")
+    known.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
