@@ -50,7 +50,9 @@ def find_kept(nest: Nest) -> dict[int, Kept]:
                 term.name for node in pair for term in node.terms if isinstance(term, Slot)
             )
             edge = edges.get(names) or edges.get(names[::-1])
-            if edge is not None and rows >= AGAIN * nest.tries[edge.trie].levels[1].size:
+            if edge is None or nest.tallied(edge) or nest.hashed(edge):
+                continue
+            if rows >= AGAIN * nest.tries[edge.trie].levels[1].size:
                 found.setdefault(id(step), Kept(frozenset(pair), edge, len(found)))
         rows = step.estimate
     return found
