@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import fixpoint, rounds
+from gdatalog.engine import fixpoint, marked_rounds, rounds
 from gdatalog.gpu_ops import scratch, walk
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
@@ -17,7 +17,7 @@ from gdatalog.storage.spill import Spill
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, recursive_programs
-from tests.test_gpu_cells import loaded, opened
+from tests.test_gpu_cells import asked, loaded, opened
 
 pytestmark = [
     needs_compiler,
@@ -50,6 +50,57 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
 @given(recursive_programs())
 def test_recursive_programs(drawn: Drawn) -> None:
     oracle.agrees_in(run, drawn)
+
+
+def run_marked(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+    """Rounds whose rows are told by marks; the number chooses the room for rows."""
+    memory, driver = (2500, 5000, 10_000)[number % 3], HostDriver(seed=number % 17, blocks=1)
+    with pytest.MonkeyPatch.context() as patch, opened(driver, "auto", memory=memory) as db:
+        patch.setattr(walk, "BLOCK_ROWS", 32)
+        patch.setattr(marked_rounds, "LEAST", 8)
+        db._workspace.force(split="never", telling="marks", dying=("auto", "always")[number % 2])
+        return oracle.answers(db, text, data, defined)
+
+
+@pytest.mark.drawn
+@oracle.share(1)
+@given(recursive_programs())
+def test_recursive_programs_in_rounds_with_little_memory(drawn: Drawn) -> None:
+    oracle.agrees_in(run_marked, drawn)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize(("memory", "launches"), [(9000, 250), (20_000, 70), (1 << 30, 10)])
+@pytest.mark.parametrize("text", [SAME, SAME.replace("E(p, y).", "E(p, y), x != y.")])
+def test_rows_of_rounds_with_marks_have_the_machines_memory(
+    text: str, memory: int, launches: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1,600 rows at the most, 400 bytes of marks, indexes of some 5,000: the device has room for
+    some rows at a time, of the rules that are not recursive, too. What is looked at does not depend
+    on the memory, but for one attempt of these rules without marks."""
+    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(marked_rounds, "LEAST", 64)
+    seeds, rounds_began = marked_rounds.MarkedRounds._seeds, []
+
+    def noted(each: Any) -> Any:
+        rounds_began.append(each)
+        return seeds(each)
+
+    monkeypatch.setattr(marked_rounds.MarkedRounds, "_seeds", noted)
+    driver = HostDriver(seed, blocks=1)
+    with loaded(opened(driver, "lftj", memory=memory)) as db:
+        db._workspace.force(strategy="lftj", split="never", telling="marks")
+        found = db.query(text)
+        assert set(found.fetchall()) == on_cpu(text) and len(found) == len(on_cpu(text))
+        assert found._relation.store.here == (memory < 1 << 30)
+        if hasattr(driver, "launches"):
+            assert driver.launches <= launches and len(rounds_began) == (memory < 1 << 30)
+            profile = db.profile(text)
+            assert LEFT not in str(profile)
+            assert profile.peak <= memory or memory == 1 << 30
+            _, runs = asked(db, text, "lftj")
+            looked = sum(seen.rows_out for run in runs for seen in run.seen.values())
+            assert abs(looked - (40_308 if "!=" in text else 36_944)) <= 2
 
 
 @pytest.mark.parametrize("strategy", ["auto", "levelwise"])

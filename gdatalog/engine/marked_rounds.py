@@ -9,14 +9,23 @@ short.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.depth import Form, Nest
-from gdatalog.engine.derived import Blocks, count_of, in_order, laid, relation_of, union_rows
+from gdatalog.engine.derived import (
+    Blocks,
+    Derived,
+    count_of,
+    in_order,
+    laid,
+    relation_of,
+    union_rows,
+)
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.keyspace import KeySpace
 from gdatalog.engine.ledger import Round
@@ -26,18 +35,23 @@ from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.executors.lftj import GiveUp, Outside
 from gdatalog.plan.nodes import Compact, JoinPlan, RulePlan
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.records import dataclass
-from gdatalog.spent import so_far
+from gdatalog.records import dataclass, field
+from gdatalog.spent import so_far, spending
 from gdatalog.storage.elsewhere import lies_here
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
 from gdatalog.watching import Work
 
+# Rows of the host that are followed at a time: one part in so many of what is left, and at least.
+PIECE, LEAST = 4, 1 << 10
+# Of the memory that marks and rows may take, from which on these rows go to the host.
+FOLLOWED, NEW = 0.5, 0.75
+
 
 @dataclass(frozen=True, slots=True)
-class Follower:
-    """One join of a rule, for the new rows of one atom."""
+class Seed:
+    """One join of a rule."""
 
     rule: CheckedRule
     plan: RulePlan
@@ -46,6 +60,11 @@ class Follower:
     @property
     def join(self) -> JoinPlan:
         return self.plan.joins[self.number]
+
+
+@dataclass(frozen=True, slots=True)
+class Follower(Seed):
+    """The same, for the new rows of one atom."""
 
     @property
     def follows(self) -> str:
@@ -60,22 +79,22 @@ class Marked:
     space: KeySpace
     beside: Mapping[str, Array]  # what kernels are given of it
     dtypes: Sequence[Any]
-    new: Columns
-    count: int  # of what is new
-    blocks: list[Columns]
-    length: int
+    followed: list[Columns] = field(default_factory=list)
+    new: list[Columns] = field(default_factory=list)
+    came: list[Columns] = field(default_factory=list)  # in the round that runs
+    length: int = 0  # of those that are followed, and the new ones
 
     @property
     def nbytes(self) -> int:
-        there = [block for block in self.blocks if not lies_here(block[0])]
-        held = sum(column.nbytes for block in there for column in block)
+        """What is on the device."""
+        blocks = chain(self.followed, self.new, self.came)
+        held = sum(c.nbytes for block in blocks if not lies_here(block[0]) for c in block)
         return held + sum(array.nbytes for array in self.beside.values())
 
-    def leave(self, ops: Any) -> None:
-        """Its rows go to the host, but for the new ones."""
-        for at, block in enumerate(self.blocks):
-            if block is not self.new and not lies_here(block[0]):
-                self.blocks[at] = tuple(map(ops.driver.fetched, block))
+    @property
+    def count(self) -> int:
+        """How many rows are new."""
+        return sum(len(block[0]) for block in self.new)
 
 
 class MarkedRounds(StratumRun):
@@ -138,23 +157,70 @@ class MarkedRounds(StratumRun):
 
     def _begin(self, followers: Sequence[Follower]) -> dict[str, Marked] | None:
         """What each relation has without recursion, marked; None if marks have no room."""
-        device, xp = self.context.device, self.ops.xp
-        first: dict[str, tuple[Columns, int]] = {}
-        for name in self.tables:
-            parts = self.first(name)
-            rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
-            first[name] = laid(rows, self.ops), count
-            relation = relation_of(
-                self.tables[name].columns, self.tables[name].types, [first[name]], self.ops
-            )
+        account, mark = self.context.limits.account, self.record.mark()
+        rest: list[Seed] = []
+        try:
+            with account.restoring(MemoryError):
+                first = {name: self._union(name, self.first(name), True) for name in self.tables}
+        except MemoryError:
+            found = self._seeds()
+            if found is None:
+                raise
+            rest = found
+        if rest:  # behind the handler, since the error holds what the device has
+            self.record.back_to(mark)
+            first = {
+                name: self._union(name, [*self.inputs.seeds.get(name, ())], False)
+                for name in self.tables
+            }
+        else:
+            self.record.end_round()
+        marked = self._marked(first, [*followers, *rest])
+        if marked is None:
+            return None
+        for each in rest:
+            if not self._find(each, marked, ()):
+                return None
+        if rest:
+            self.record.end_round()
+        for table in marked.values():
+            table.new += table.came
+            table.came, table.length = [], table.count
+        self._make_room(marked)
+        return marked
+
+    def _seeds(self) -> list[Seed] | None:
+        """The joins of the rules that are not recursive; None if some are not for marks."""
+        found = []
+        for rule in self.stratum.rules:
+            plan = self.plan(rule, first=True)
+            if plan.joins and (plan.gathers or plan.terms or plan.within):
+                return None
+            if plan.joins and self.context.device.refuses(plan) is not None:
+                return None
+            found += [Seed(rule, plan, number) for number in range(len(plan.joins))]
+        return found
+
+    def _union(self, name: str, parts: Sequence[Derived], told: bool) -> tuple[Columns, int]:
+        rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+        rows = laid(rows, self.ops)
+        if told:
+            table = self.tables[name]
+            relation = relation_of(table.columns, table.types, [(rows, count)], self.ops)
             self.record.derived(name, parts, relation, self.ops)
-        self.record.end_round()
+        return rows, count
+
+    def _marked(
+        self, first: Mapping[str, tuple[Columns, int]], joins: Sequence[Seed]
+    ) -> dict[str, Marked] | None:
+        """These rows, marked; None if marks of all that these joins may give have no room."""
+        device, limits, xp = self.context.device, self.context.limits, self.ops.xp
         spaces = expected_spaces(
-            list({id(each.plan): each.plan for each in followers}.values()),
+            list({id(each.plan): each.plan for each in joins}.values()),
             {name: KeySpace.of(rows) if count else None for name, (rows, count) in first.items()},
             {
                 ref.relation: self.inputs.relation(ref.relation)
-                for each in followers
+                for each in joins
                 for ref in each.join.tries
             },
         )
@@ -174,20 +240,14 @@ class MarkedRounds(StratumRun):
                 xp.int32 if low >= INT32_MIN and low + span - 1 <= INT32_MAX else xp.int64
                 for low, span in zip(space.least, space.spans, strict=True)
             ]
-            if not count:
-                rows = tuple(xp.empty(0, dtype=dtype) for dtype in dtypes)
-            rows = tuple(map(_as, rows, dtypes))
             words = (space.size >> 6) + 1
-            self.context.limits.charge(name, 8 * words + sum(column.nbytes for column in rows))
+            limits.charge(name, 8 * words + sum(column.nbytes for column in rows))
             marks = xp.zeros(words, dtype=xp.int64)
+            bounds = xp.asarray(space.bounds, dtype=xp.int64)
+            table = found[name] = Marked(space, {"marks": marks, "space": bounds}, dtypes)
             if count:
-                self._mark(marks, space, rows)
-            limits = [
-                number for pair in zip(space.least, space.spans, strict=True) for number in pair
-            ]
-            beside = {"marks": marks, "space": xp.asarray(limits, dtype=xp.int64)}
-            blocks = [rows] if count else []
-            found[name] = Marked(space, beside, dtypes, rows, count, blocks, count)
+                table.new = [tuple(map(_as, rows, dtypes))]
+                self._mark(marks, space, table.new[0])
         return found
 
     def _mark(self, marks: Array, space: KeySpace, rows: Columns) -> None:
@@ -220,33 +280,21 @@ class MarkedRounds(StratumRun):
         passing: Collection[str],
         work: Work,
     ) -> bool:
-        xp, limits = self.ops.xp, self.context.limits
-        number = 0
-        while any(table.count for table in marked.values()):
+        limits, number = self.context.limits, 0
+        while any(table.new for table in marked.values()):
             number += 1
             work.round = number
             limits.poll()
-            found: dict[str, list[Columns]] = {name: [] for name in marked}
             for each in followers:
-                if marked[each.follows].count:
-                    blocks = self._follow(each, marked)
-                    if blocks is None:
-                        return False
-                    dtypes = marked[each.plan.relation].dtypes
-                    found[each.plan.relation] += [
-                        tuple(map(_as, block, dtypes)) for block in blocks if len(block[0])
-                    ]
+                new = marked[each.follows].new
+                if new and not self._find(each, marked, new):
+                    return False
             for name, table in marked.items():
-                blocks = found[name]
-                empty = tuple(xp.empty(0, dtype=dtype) for dtype in table.dtypes)
-                table.new = self.ops.concatenate(blocks) if blocks else empty
-                table.count = len(table.new[0])
+                if name not in passing:
+                    table.followed += table.new
+                table.new, table.came = self._together(table.came), []
                 table.length += table.count
-                if table.count and name not in passing:
-                    table.blocks.append(table.new)
-                if 2 * table.nbytes > limits.spare() + limits.held.get(name, 0):
-                    table.leave(self.ops)  # the next round needs some of what is left
-                limits.charge(name, table.nbytes)
+            self._make_room(marked)
             Round(
                 number,
                 {name: table.count for name, table in marked.items()},
@@ -255,44 +303,99 @@ class MarkedRounds(StratumRun):
             ).tell(work)
         return True
 
-    def _follow(self, each: Follower, marked: Mapping[str, Marked]) -> list[Columns] | None:
-        """The new rows that a join leads to; None if it cannot be printed."""
-        context = self.context
-        relation = each.plan.relation
-        did = self.record.running(relation, each.rule)
-        source = marked[each.follows]
-        sources = Sources(self.trie_of, lambda _: (source.new, source.count))
-        form = Form(each.join.outputs, fresh=True)
-        beside = marked[relation].beside
+    def _together(self, blocks: list[Columns]) -> list[Columns]:
+        """In one block, which is followed by one launch, where that has room."""
+        size = sum(column.nbytes for block in blocks for column in block)
+        here = any(lies_here(block[0]) for block in blocks)
+        if len(blocks) < 2 or here or size > self.context.limits.spare():
+            return blocks
+        return [self.ops.concatenate(blocks)]
+
+    def _make_room(self, marked: Mapping[str, Marked]) -> None:
+        """Charges what is on the device, after rows have gone to the host if the next launch needs
+        some of what they take: new ones only if it would have little."""
+        limits, tables = self.context.limits, list(marked.values())
+        room = limits.spare() + sum(limits.held.get(name, 0) for name in marked)
+        for share, lists in (
+            (FOLLOWED, [table.followed for table in tables]),
+            (NEW, [table.came for table in tables]),
+            (NEW, [table.new for table in tables]),
+        ):
+            if sum(table.nbytes for table in tables) > share * room:
+                for blocks in lists:
+                    blocks[:] = [tuple(map(self._fetched, block)) for block in blocks]
+        for name, table in marked.items():
+            limits.charge(name, table.nbytes)
+
+    def _fetched(self, column: Array) -> Array:
+        if lies_here(column):
+            return column
+        ops: Any = self.ops
+        with spending("moving", int(column.nbytes)):
+            found: Array = ops.driver.fetched(column)
+        return found
+
+    def _pieces(self, blocks: Sequence[Columns]) -> Iterator[Columns]:
+        """Blocks on the device: those of the host a piece at a time, for which there is room."""
+        limits = self.context.limits
+        for block in blocks:
+            if not lies_here(block[0]):
+                yield block
+                continue
+            start, width = 0, sum(column.itemsize for column in block)
+            while start < len(block[0]):
+                end = start + max(LEAST, limits.spare() // (PIECE * width))
+                rows = tuple(column[start:end] for column in block)
+                with limits.account.taking("rows to follow", width * len(rows[0])):
+                    with spending("moving", width * len(rows[0])):
+                        rows = laid(rows, self.ops)
+                    yield rows
+                start = end
+
+    def _find(self, each: Seed, marked: Mapping[str, Marked], new: Sequence[Columns]) -> bool:
+        """Adds the new rows that a join leads to, from these if it follows any; False if it cannot
+        be printed."""
+        context, relation = self.context, each.plan.relation
+        did, table = self.record.running(relation, each.rule), marked[relation]
         report = context.ledger.run_of(each.plan)
-        nest = Nest(each.join, form, sources, context, beside, report is not None)
-        if nest.reason is not None:
-            return None
-        began, before = perf_counter(), so_far()
-        blocks = nest.run(relation)
-        did.seconds += perf_counter() - began
-        did.new = sum(len(block[0]) for block in blocks)
+        form = Form(each.join.outputs, fresh=True)
         choice = Choice(False, "new rows, told by marks on the device")
         did.executors[each.number] = str(choice)
-        if report is not None:
-            report.saw(nest.seen)
-            did.tried = _tried(nest)
-            report.rows += did.new
-            report.executors[each.number] = choice
+        did.new = 0
+        began, before = perf_counter(), so_far()
+        for rows in self._pieces(new) if each.join.given is not None else [()]:
+            sources = Sources(self.trie_of, partial(_given, rows))
+            nest = Nest(each.join, form, sources, context, table.beside, report is not None)
+            if nest.reason is not None:
+                return False
+            blocks = [block for block in nest.run(relation) if len(block[0])]
+            did.new += sum(len(block[0]) for block in blocks)
+            table.came += [tuple(map(_as, block, table.dtypes)) for block in blocks]
+            self._make_room(marked)
+            if report is not None:
+                report.saw(nest.seen)
+                did.tried += _tried(nest)
+        did.seconds += perf_counter() - began
         self.record.ran(did)
         if report is not None:
+            report.rows += did.new
+            report.executors[each.number] = choice
             report.seconds += did.seconds
             report.spent(so_far() - before)
             report.bytes = max(report.bytes, did.bytes)
-        return blocks
+        return True
 
     def _relation(self, name: str, table: Marked) -> Relation:
         schema = self.inputs.schemas[name]
-        blocks = self.at_one_place(Blocks(table.blocks, table.length))
+        blocks = self.at_one_place(Blocks([*table.followed, *table.new], table.length))
         relation = relation_of(schema.columns, schema.types, [blocks], self.ops)
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
         return relation
+
+
+def _given(rows: Columns, _: JoinPlan) -> tuple[Columns, int]:
+    return rows, len(rows[0]) if rows else 0
 
 
 def _tried(nest: Nest) -> int:

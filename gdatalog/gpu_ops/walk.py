@@ -171,6 +171,7 @@ class _Launch:
         self.walks = walks
         self.part = part
         self.rooms = rooms
+        self.fresh = "marks" in beside  # whether rows that come are new, and hold at once
         self.loops = loops
         self.kernel = kernel
         self.limits = limits
@@ -312,12 +313,14 @@ class _Launch:
 
     def _short(self, held: int, size: int) -> bool:
         """Whether the blocks that are there have to make room: for the next rows, if these are of
-        partitioned fixpoints, which nobody reads before they end; for what else comes, if rows
-        are to leave the device."""
+        fixpoints, where nobody reads them before the launch ends; for what else comes, if rows are
+        to leave the device."""
         if self.limits.to_host:
             return held > self._affordable_bytes()
         spare = self.limits.spare() + self.limits.held.get("blocks", 0)
-        return bool(self.rooms) and (held + size > spare or held > self.walks.driver.free_memory())
+        return (bool(self.rooms) or self.fresh) and (
+            held + size > spare or held > self.walks.driver.free_memory()
+        )
 
     def _fetched(self, column: Any) -> Any:
         with spending("moving", int(column.nbytes)):
