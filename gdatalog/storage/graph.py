@@ -22,8 +22,6 @@ from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import ahead, cores
-from gdatalog.storage.trie import Trie
-from gdatalog.storage.trie_builder import build_trie, trie_of_counts
 from gdatalog.watching import watching
 
 Made = TypeVar("Made")
@@ -324,19 +322,6 @@ class Graph:
     def nbytes(self) -> int:
         ranking = 0 if self._ranking is None else self._ranking.nbytes
         return ranking + (0 if self._higher is None else self._higher.nbytes)
-
-
-def ranked_trie(
-    graph: Graph, order: tuple[int, ...], tests: Sequence[tuple[int, str, int]], weighted: bool
-) -> Trie:
-    """The trie of the rows of `ranked`, its levels the columns of `order`."""
-    if len(order) == 1:
-        trie = trie_of_counts(graph.degrees(order[0], tests), weighted)
-    else:
-        rows = graph.ranked(tests)
-        trie = build_trie(rows, len(order), len(rows[0]), weighted)
-    trie.labels = graph.ranking().labels
-    return trie
 
 
 def _stretches(left: Array, right: Array, least: int = 0) -> Iterator[Columns]:

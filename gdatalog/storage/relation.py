@@ -19,11 +19,11 @@ from gdatalog.storage.coded import Coded, CodedStatistics, hand_on
 from gdatalog.storage.device_columns import device_keys
 from gdatalog.storage.dictionary import Dictionary
 from gdatalog.storage.elsewhere import Known
-from gdatalog.storage.graph import ranked_trie
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.lineage import Lineage, Version, stacked
 from gdatalog.storage.membership import Bits, held_by
 from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.ranked import ranked_trie
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
@@ -444,7 +444,7 @@ class Relation:
     ) -> Trie:
         graph = self.statistics.graph_here
         assert graph is not None, self.types
-        return ranked_trie(graph, order, tests, weighted)
+        return ranked_trie(graph, order, tests, weighted, self._tries)
 
     def _build(self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool) -> Trie:
         store = self._store
