@@ -114,7 +114,16 @@ class Ranking:
 class Graph:
     """What is known of a relation's rows as edges; each found out when it is first asked for."""
 
-    __slots__ = ("_higher", "_in_files", "_loops", "_mirrored", "_ranking", "_store", "_symmetric")
+    __slots__ = (
+        "_higher",
+        "_in_files",
+        "_loops",
+        "_mirrored",
+        "_ranking",
+        "_skew",
+        "_store",
+        "_symmetric",
+    )
 
     def __init__(self, store: RowStore) -> None:
         """`store` has a relation's rows, which are sorted when the edges are first looked at."""
@@ -125,6 +134,7 @@ class Graph:
         self._loops: bool | None = None
         self._ranking: Ranking | None = None
         self._higher: Array | None = None
+        self._skew: float | None = None
 
     @property
     def left(self) -> Array:
@@ -215,8 +225,10 @@ class Graph:
 
         That is about how much longer it takes to look for cliques.
         """
-        by_degree = _pairs(self._higher_neighbours())
-        return self.ranking().pairs_by_key / by_degree if by_degree else 1.0
+        if self._skew is None:
+            by_degree = _pairs(self._higher_neighbours())
+            self._skew = self.ranking().pairs_by_key / by_degree if by_degree else 1.0
+        return self._skew
 
     def _higher_neighbours(self) -> Array:
         """How many neighbours of higher rank each rank has."""
