@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -13,33 +13,28 @@ if TYPE_CHECKING:
     from gdatalog.result import Result
 
 
+class CountOptions(TypedDict, total=False):
+    """What `count` may be told, for those who check types."""
+
+    edges: str
+    induced: bool
+    labels: str
+    directed: bool | None
+    timeout: float | None
+    on_progress: OnProgress | None
+
+
 class PatternQueries:
     """Counts and occurrences of patterns: a part of `Database`."""
 
     @overload
-    def count(
-        self,
-        pattern: Pattern | str,
-        *,
-        edges: str = ...,
-        induced: bool = ...,
-        labels: str = ...,
-        directed: bool | None = ...,
-        timeout: float | None = ...,
-        on_progress: OnProgress | None = ...,
-    ) -> int: ...
+    def count(self, pattern: Pattern | str, **options: Unpack[CountOptions]) -> int: ...
 
     @overload
     def count(
         self,
         pattern: Sequence[Pattern] | list[str] | list[Pattern | str],
-        *,
-        edges: str = ...,
-        induced: bool = ...,
-        labels: str = ...,
-        directed: bool | None = ...,
-        timeout: float | None = ...,
-        on_progress: OnProgress | None = ...,
+        **options: Unpack[CountOptions],
     ) -> list[int]: ...
 
     def count(
@@ -69,12 +64,14 @@ class PatternQueries:
         >>> db.count(["clique3", patterns.path(3)])
         [2, 8]
         """
-        from gdatalog.patterns.queries import count_patterns, pattern_of
+        from gdatalog.patterns.queries import Graph, count_patterns
 
         several = isinstance(pattern, (list, tuple))
-        given = [pattern_of(one, directed) for one in (pattern if several else [pattern])]
+        graph = Graph(edges, labels, induced, directed)
+        given = [graph.pattern(one) for one in (pattern if several else [pattern])]
         db: Any = self
-        found = count_patterns(db, given, edges, labels, induced, timeout, on_progress)
+        with db._call(on_progress, timeout):
+            found = count_patterns(db, given, graph)
         return found if several else found[0]
 
     def match(
@@ -98,11 +95,12 @@ class PatternQueries:
         >>> db.match(patterns.clique(3)).fetchall()
         [(1, 2, 3)]
         """
-        from gdatalog.patterns.queries import match_pattern, pattern_of
+        from gdatalog.patterns.queries import Graph, match_pattern
 
         db: Any = self
-        one = pattern_of(pattern, directed)
-        return match_pattern(db, one, edges, labels, induced, limit, timeout, on_progress)
+        graph = Graph(edges, labels, induced, directed)
+        with db._call(on_progress, timeout):
+            return match_pattern(db, graph.pattern(pattern), graph, limit)
 
     def motifs(
         self,
@@ -122,10 +120,11 @@ class PatternQueries:
         >>> db.motifs(3)
         {'G1': 2, 'G2': 1}
         """
-        from gdatalog.patterns.queries import count_motifs
+        from gdatalog.patterns.queries import Graph, count_motifs
 
         db: Any = self
-        return count_motifs(db, size, edges, timeout, on_progress)
+        with db._call(on_progress, timeout):
+            return count_motifs(db, size, Graph(edges))
 
     def orbits(
         self,
@@ -150,10 +149,11 @@ class PatternQueries:
               3   3   0   2   1
               4   1   2   0   0
         """
-        from gdatalog.patterns.queries import count_orbits
+        from gdatalog.patterns.queries import Graph, count_orbits
 
         db: Any = self
-        return count_orbits(db, size, edges, timeout, on_progress)
+        with db._call(on_progress, timeout):
+            return count_orbits(db, size, Graph(edges))
 
     def frequent(
         self,
@@ -172,7 +172,8 @@ class PatternQueries:
 
         `labels` names the relation of vertices and labels; None: vertices have none. The support
         is what `measure` says. "mni": how many vertices stand in the position of the pattern that
-        has fewest. "instances": how often the pattern occurs, as `count` counts it.
+        has fewest. "instances": how often the pattern occurs, as `count` counts it. More patterns
+        than `max_rows` are a `RowLimitError`.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -183,10 +184,9 @@ class PatternQueries:
              1        2       (a:x)-(b:y)
              2        2 (b:x)-(a:y)-(c:x)
         """
-        from gdatalog.patterns.queries import frequent_patterns
+        from gdatalog.patterns.queries import Graph, frequent_patterns
 
         db: Any = self
-        graph = edges, labels, directed
-        return frequent_patterns(
-            db, k_edges, support, measure, *graph, max_rows, timeout, on_progress
-        )
+        graph = Graph(edges, labels, directed=directed)
+        with db._call(on_progress, timeout):
+            return frequent_patterns(db, k_edges, support, measure, graph, max_rows)

@@ -71,7 +71,7 @@ MAY_IMPORT = {
     "workspace": ENGINE,
     "relations": ENGINE | {"result", "workspace"},
     "starting": ENGINE | {"cluster", "workspace"},
-    "patterns": {"records", "errors", "patterns"},
+    "patterns": {"records", "errors", "watching", "patterns"},
     "pattern_queries": {"patterns"},
     "database": FACE,
     "opening": FACE,

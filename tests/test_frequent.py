@@ -168,6 +168,19 @@ def test_little_memory_is_enough() -> None:
         assert profile.peak <= 2 << 20
 
 
+def test_making_rules_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    grown.cache_clear()
+    rows, labels = drawn_graph(6, 8, 3)
+    seen: list[str] = []
+    with opened(rows, labels) as db:
+        monkeypatch.setattr(gd.Database, "query", None)  # it does not come to that
+        with pytest.raises(gd.TimeLimitError, match="planning frequent patterns"):
+            db.frequent(7, 1, timeout=0.05)
+        with pytest.raises(gd.Interrupted, match="planning frequent patterns"):
+            db.frequent(7, 1, on_progress=lambda now: [seen.append(str(now)), db.interrupt()])
+    assert seen == ["planning frequent patterns"]
+
+
 def test_limits_progress_and_names() -> None:
     rows, labels = drawn_graph(60, 150, 3)
     seen: list[Progress] = []
@@ -176,6 +189,10 @@ def test_limits_progress_and_names() -> None:
         db.frequent(4, 1, on_progress=seen.append)
         with pytest.raises(gd.RowLimitError):
             db.frequent(3, 2, max_rows=10)
+        many = len(db.frequent(3, 2))
+        assert len(db.frequent(3, 2, max_rows=many)) == many
+        with pytest.raises(gd.RowLimitError, match=f"max_rows={many - 1} allows"):
+            db.frequent(3, 2, max_rows=many - 1)
         with pytest.raises(gd.TimeLimitError):
             db.frequent(6, 1, timeout=0.01)
         with pytest.raises(gd.Interrupted):
@@ -236,3 +253,20 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == "3\t(a)-(b)\n2\t(b)-(a)-(c)\n"
     assert run(["frequent", "--edges", "0", "--support", "2", str(graph)]) == 2
     assert "1 to 7 edges" in capsys.readouterr().err
+
+
+def test_what_is_mistyped_is_told_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for args, told in (
+        ("frequent", "Missing argument 'FILE'\n  hint: gdatalog frequent --help"),
+        ("frequent g.csv", "Missing option '--edges'\n  hint: gdatalog frequent --help"),
+        ("frequent --suport 2 g.csv", "no option --suport\n  hint: did you mean --support?"),
+        ("count g.csv", "Missing option '--pattern'\n  hint: gdatalog count --help"),
+        ("--explian g.dl", "no option --explian\n  hint: did you mean --explain?"),
+    ):
+        assert run(args.split()) == 2
+        assert told in capsys.readouterr().err
+    (tmp_path / "frequent").write_text("p(1). ?- p(x).")
+    assert run(["frequent", "--device", "cpu"]) == 0

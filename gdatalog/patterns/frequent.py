@@ -19,6 +19,7 @@ from typing import Literal
 from gdatalog.patterns.growing import grown, parts, turns
 from gdatalog.patterns.shapes import Shape, restrictions
 from gdatalog.records import dataclass
+from gdatalog.watching import watching
 
 Measure = Literal["mni", "instances"]
 NAMES = "abcdefghij"
@@ -69,6 +70,7 @@ class _Program:
             here = grown(size, self.directed)
             before = number - len(smaller)
             for at, shape in enumerate(here, number):
+                watching().poll()
                 yield self._candidates(at, shape, smaller, before)
                 yield from self._counted(at, shape)
                 if size < k_edges:

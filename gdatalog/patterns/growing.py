@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from gdatalog.patterns.shapes import Mapping, Shape, embeddings
+from gdatalog.watching import watching
 
 
 @cache
@@ -15,6 +16,7 @@ def grown(size: int, directed: bool) -> tuple[Shape, ...]:
         return (Shape.of(2, [(0, 1)], directed=directed),)
     found: dict[tuple[object, ...], list[Shape]] = {}
     for shape in grown(size - 1, directed):
+        watching().poll()
         old = range(shape.size)
         pairs = [(u, v) for u in old for v in (*old, shape.size) if u != v]
         pairs += [(shape.size, v) for v in old]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.errors import EvaluationError, UsageError
+from gdatalog.errors import EvaluationError, RowLimitError, UsageError
 from gdatalog.patterns.drawing import drawn
 from gdatalog.patterns.frequent import NAMES, Measure, frequent_rules
 from gdatalog.patterns.growing import grown
@@ -17,69 +17,76 @@ from gdatalog.patterns.pattern import Label, Pattern
 from gdatalog.patterns.shapes import Shape, embeddings, spanning
 from gdatalog.patterns.suites import GRAPHLETS, graphlets, named, suite
 from gdatalog.records import dataclass
+from gdatalog.watching import watching
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from gdatalog.database import Database
-    from gdatalog.progress import OnProgress
     from gdatalog.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Where patterns are looked for: the names of relations of edges, and of vertices and labels.
+
+    `induced`: the vertices of an occurrence have no edges but the pattern's. `directed`: what is
+    said of patterns that do not say it.
+    """
+
+    edges: str = "E"
+    labels: str | None = None
+    induced: bool = False
+    directed: bool | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.edges, self.labels or ""
+
+    def pattern(self, given: Pattern | str) -> Pattern:
+        """The pattern, or that of a suite with the name; directed or not, if that is said."""
+        found = named(given) if isinstance(given, str) else given
+        if self.directed is None or self.directed == found.directed:
+            return found
+        return Pattern(found.name, found.edges, found.absent, found.labels, self.directed)
+
 
 SIZES = 3, 4, 5  # of motifs
 MOST_EDGES = 7  # of frequent patterns: of 8 there are thousands of rules
 
 
-def count_patterns(
-    db: Database,
-    patterns: Sequence[Pattern],
-    edges: str,
-    labels: str,
-    induced: bool,
-    timeout: float | None,
-    on_progress: OnProgress | None,
-) -> list[int]:
+def count_patterns(db: Database, patterns: Sequence[Pattern], graph: Graph) -> list[int]:
     """How often each pattern occurs: all by one query, which shares statistics and indexes."""
     if not patterns:
         return []
-    names, rules = _edges_of(db, patterns, edges, labels)
-    head = _unused(db, "counts", edges, labels)
+    names, rules = _edges_of(db, patterns, graph)
+    head = _unused(db, "counts", graph)
     for at, (pattern, name) in enumerate(zip(patterns, names, strict=True)):
-        rules.append(pattern.count_rule(name, labels, induced, head=f"{head}{at}"))
+        rules.append(
+            pattern.count_rule(name, graph.labels or "", graph.induced, head=f"{head}{at}")
+        )
         rules.append(f"{head}({at}, c) <- {head}{at}(c).")
-    text = "\n".join([*rules, f"?- {head}(pattern, c)."])
     try:
-        found = dict(db.query(text, timeout=timeout, on_progress=on_progress).fetchall())
+        found = dict(db.query("\n".join([*rules, f"?- {head}(pattern, c)."])).fetchall())
     except EvaluationError as error:
         exact = getattr(error, "exact", None)  # beyond 64 bits
         if exact is None:
             raise
         if len(patterns) == 1:
             return [exact // patterns[0].automorphisms]
-        args = edges, labels, induced, timeout, on_progress
-        return [count_patterns(db, [each], *args)[0] for each in patterns]
+        return [count_patterns(db, [each], graph)[0] for each in patterns]
     return [found[at] // pattern.automorphisms for at, pattern in enumerate(patterns)]
 
 
-def match_pattern(
-    db: Database,
-    pattern: Pattern,
-    edges: str,
-    labels: str,
-    induced: bool,
-    limit: int | None,
-    timeout: float | None,
-    on_progress: OnProgress | None,
-) -> Result:
+def match_pattern(db: Database, pattern: Pattern, graph: Graph, limit: int | None) -> Result:
     """Each occurrence once: a row of the vertices."""
-    (name,), rules = _edges_of(db, [pattern], edges, labels)
-    head = _unused(db, "matches", edges, labels)
-    text = "\n".join([*rules, pattern.rule(name, labels, induced, head)])
-    return db.query(text, limit=limit, timeout=timeout, on_progress=on_progress)
+    (name,), rules = _edges_of(db, [pattern], graph)
+    head = _unused(db, "matches", graph)
+    rules.append(pattern.rule(name, graph.labels or "", graph.induced, head))
+    return db.query("\n".join(rules), limit=limit)
 
 
-def count_motifs(
-    db: Database, size: int, edges: str, timeout: float | None, on_progress: OnProgress | None
-) -> dict[str, int]:
+def count_motifs(db: Database, size: int, graph: Graph) -> dict[str, int]:
     """How often each connected graph of so many vertices is an induced subgraph.
 
     Graphs are counted with whatever edges more there are between their vertices. Those of a graph
@@ -88,7 +95,7 @@ def count_motifs(
     if size not in SIZES:
         raise UsageError(f"motifs have 3, 4 or 5 vertices, not {size}")
     patterns = graphlets(size)
-    counts = count_patterns(db, patterns, edges, "", False, timeout, on_progress)
+    counts = count_patterns(db, patterns, graph)
     shapes = [pattern.shape() for pattern in patterns]
     order = sorted(range(len(patterns)), key=lambda at: -len(shapes[at].edges))
     induced: dict[int, int] = {}
@@ -98,9 +105,7 @@ def count_motifs(
     return {pattern.name: induced[at] for at, pattern in enumerate(patterns)}
 
 
-def count_orbits(
-    db: Database, size: int, edges: str, timeout: float | None, on_progress: OnProgress | None
-) -> pd.DataFrame:
+def count_orbits(db: Database, size: int, graph: Graph) -> pd.DataFrame:
     """How often each vertex stands in each orbit of the connected graphs of up to so many
     vertices, as induced subgraphs.
 
@@ -110,14 +115,13 @@ def count_orbits(
     if size not in SIZES:
         raise UsageError(f"orbits are of graphs of 3, 4 or 5 vertices, not {size}")
     orbits = [one for one in _orbits() if len(one.pattern.vertices) <= size]
-    (name, *_), rules = _edges_of(db, [one.pattern for one in orbits], edges, "")
-    head = _unused(db, "orbits", edges)
+    (name, *_), rules = _edges_of(db, [one.pattern for one in orbits], graph)
+    head = _unused(db, "orbits", graph)
     for one in orbits:
         body = [*one.pattern.body(name), f"distinct({', '.join(one.pattern.vertices)})"]
         rules.append(f"{head}{one.number}({one.root}, count()) <- {', '.join(body)}.")
         rules.append(f"{head}({one.number}, v, c) <- {head}{one.number}(v, c).")
-    text = "\n".join([*rules, f"?- {head}(orbit, vertex, count)."])
-    rows = db.query(text, timeout=timeout, on_progress=on_progress).df()
+    rows = db.query("\n".join([*rules, f"?- {head}(orbit, vertex, count)."])).df()
     table = rows.pivot_table(
         index="vertex", columns="orbit", values="count", aggfunc="first", fill_value=0
     ).reindex(columns=[one.number for one in orbits], fill_value=0)
@@ -139,12 +143,8 @@ def frequent_patterns(
     k_edges: int,
     support: int,
     measure: Measure,
-    edges: str,
-    labels: str | None,
-    directed: bool,
+    graph: Graph,
     max_rows: int | None,
-    timeout: float | None,
-    on_progress: OnProgress | None,
 ) -> pd.DataFrame:
     """A row for each pattern of up to so many edges, those with fewer edges first."""
     if not (isinstance(k_edges, Integral) and 1 <= k_edges <= MOST_EDGES):
@@ -154,13 +154,17 @@ def frequent_patterns(
     k_edges, support = int(k_edges), int(support)
     if measure not in ("mni", "instances"):
         raise UsageError(f'the measure is "mni" or "instances", not {measure!r}')
+    if max_rows is not None and max_rows < 0:
+        raise UsageError(f"max_rows cannot be negative: {max_rows}")
+    labels, directed = graph.labels, bool(graph.directed)
     if labels is not None:
-        _check_labels(db, edges, labels)
+        _check_labels(db, graph.edges, labels)
     edge = _shaped(grown(1, directed)[0], (), directed)
-    (name,), rules = _edges_of(db, [edge], edges, labels or "")
-    head = _unused(db, "frequent", edges, labels or "")
-    rules.append(frequent_rules(k_edges, support, measure, name, labels, directed, head))
-    found = db.query("\n".join(rules), max_rows=max_rows, timeout=timeout, on_progress=on_progress)
+    (name,), rules = _edges_of(db, [edge], graph)
+    head = _unused(db, "frequent", graph)
+    with watching().work("planning", "frequent patterns"):
+        rules.append(frequent_rules(k_edges, support, measure, name, labels, directed, head))
+    found = db.query("\n".join(rules))
     shapes = [shape for size in range(1, k_edges + 1) for shape in grown(size, directed)]
     groups = {at: shape.automorphisms() for at, shape in enumerate(shapes)}
     rows = []
@@ -172,6 +176,11 @@ def frequent_patterns(
         if measure == "instances":  # so far all embeddings
             count //= images.count(told)
         if count >= support:
+            if len(rows) == max_rows:
+                raise RowLimitError(
+                    f"there are more frequent patterns than max_rows={max_rows:,} allows",
+                    hint="raise max_rows, or the support",
+                )
             pattern = _shaped(shapes[at], () if labels is None else told, directed)
             rows.append((pattern, len(pattern.edges), count, drawn(pattern)))
     rows.sort(key=lambda row: (row[1], -row[2], row[3]))
@@ -233,28 +242,21 @@ def _orbits() -> tuple[_Orbit, ...]:
     return tuple(found[number] for number in sorted(found))
 
 
-def pattern_of(given: Pattern | str, directed: bool | None) -> Pattern:
-    """The pattern, or that of a suite with the name; directed or not, if that is said."""
-    found = named(given) if isinstance(given, str) else given
-    if directed is None or directed == found.directed:
-        return found
-    return Pattern(found.name, found.edges, found.absent, found.labels, directed)
-
-
 def _edges_of(
-    db: Database, patterns: Sequence[Pattern], edges: str, labels: str
+    db: Database, patterns: Sequence[Pattern], graph: Graph
 ) -> tuple[list[str], list[str]]:
     """The relation that each pattern's edges are looked for in, and the rules that make it."""
+    edges = graph.edges
     if not all(pattern.directed for pattern in patterns) and not _is_both_ways(db, edges):
-        name = _unused(db, "both_ways", edges, labels)
+        name = _unused(db, "both_ways", graph)
         rules = [f"{name}(x, y) <- {edges}(x, y) ; {edges}(y, x)."]
         return [edges if pattern.directed else name for pattern in patterns], rules
     return [edges] * len(patterns), []
 
 
-def _unused(db: Database, name: str, *others: str) -> str:
+def _unused(db: Database, name: str, graph: Graph) -> str:
     """A name that no relation begins with."""
-    while any(known.startswith(name) for known in (*db, *others)):
+    while any(known.startswith(name) for known in (*db, *graph.names)):
         name += "_"
     return name
 

@@ -275,9 +275,11 @@ def run(args: Sequence[str] | None = None, begun: Begun | None = None) -> int:
 
 def _misused(problem: click.ClickException) -> UsageError:
     """What Click says of options, as we say it."""
-    hint = "gdatalog --help lists the options"
+    context = getattr(problem, "ctx", None)
+    asked = command if context is None else context.command
+    hint = f"{'gdatalog' if context is None else context.command_path} --help lists the options"
     if isinstance(problem, click.NoSuchOption):
-        known = [name for option in command.params for name in option.opts if name[:2] == "--"]
+        known = [name for option in asked.params for name in option.opts if name[:2] == "--"]
         close = meant(problem.option_name, [*known, "--help"])
         hint = f"did you mean {close}?" if close else hint
         return UsageError(f"there is no option {problem.option_name}", hint=hint)

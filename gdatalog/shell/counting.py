@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -46,16 +47,21 @@ _TELLING = {"count": {"--pattern"}, "frequent": {"--support", "--edges", "--meas
 
 
 def pattern_command(args: Sequence[str]) -> click.Command | None:
-    """The command that a command line asks for: else its first word is the name of a file.
+    """The command that a command line asks for. Where its first word is the name of a file it is
+    that, unless an option tells of the command.
 
-    >>> pattern_command(["count", "--pattern", "house", "graph.csv"]).name
+    >>> pattern_command(["count", "graph.csv"]).name
     'count'
-    >>> pattern_command(["count"]), pattern_command(["count.dl", "--pattern"])
+    >>> pattern_command(["count.dl", "--pattern"]), pattern_command([])
     (None, None)
     """
-    telling = _TELLING[args[0]] | {"--help", "-h"} if args and args[0] in _TELLING else set()
+    if not args or args[0] not in _TELLING:
+        return None
+    telling = _TELLING[args[0]] | {"--help", "-h"}
     told = any(arg.partition("=")[0] in telling for arg in args[1:])
-    return {"count": count, "frequent": frequent}[args[0]] if told else None
+    if Path(args[0]).exists() and not told:
+        return None
+    return {"count": count, "frequent": frequent}[args[0]]
 
 
 _OPTIONS = (
