@@ -198,6 +198,8 @@ FOREIGN = (  # what keys lead to in other relations, most of it only counted
     "n(count()) <- T(m, t), C(r, _, m), T(r, u), t != u, !T(r, t).",
     "n(count()) <- T(m, _), C(_, _, m), K(_, m), T(q, m).",
     "n(m, count()) <- T(m, t), C(r, p, m), K(p, t).",
+    "n(b) <- T(b, _), !(K(b, a), K(a, c), K(a, d), K(b, e), distinct(a, b, c, d, e)).",
+    "n(b, a) <- K(b, a), !(K(a, c), T(a, d), K(b, e), distinct(b, c, d, e), c < b).",
 )
 
 

@@ -306,6 +306,15 @@ def test_what_an_aggregate_gives_leads_on() -> None:
     assert found[:3] == ["x", "aggregate", "n"]
 
 
+def test_a_witness_that_cannot_be_there_is_not_looked_for_with_all_others() -> None:
+    """The only neighbour of a leaf is the hub: no pair of the hub's neighbours makes up for it."""
+    star = [(0, leaf) for leaf in range(1, 60)]
+    data = {"E": star + [(leaf, hub) for hub, leaf in star], "L": [(at,) for at in range(1, 60)]}
+    body = "E(b, a), E(a, c), E(a, d), E(b, e), distinct(a, b, c, d, e)"
+    tried, _ = work(data, f"n(b) <- L(b), !({body}).")
+    assert tried < 60 * 60 * 5
+
+
 def test_an_aggregate_that_tests_nothing_waits_for_the_fewest_rows() -> None:
     dear = "n = count : { E(x, a), E(a, b), E(b, _) }"
     data = {**HUBS, "L": [(at,) for at in range(40)], "F": [(at, at) for at in range(2)]}

@@ -65,6 +65,7 @@ from gdatalog.planner.reductions import (
 from gdatalog.planner.reuse import reuse_lists
 from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import in_degree_order, without_implied
+from gdatalog.planner.witnesses import with_lone_witnesses
 from gdatalog.values import TypeName
 
 Names = frozenset[str]
@@ -102,6 +103,7 @@ class PlanBuilder:
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, rows: float
     ) -> tuple[Step, ...]:
         """The steps of a conjunction inside, to which so many rows come."""
+        items = items if bag or live else with_lone_witnesses(items, outer)
         items = self._rewritten(items, outer, live, bag, restores=False)
         return ConjunctionBuilder(self, items, outer, live, bag, rows).build()
 
