@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import comb
+from typing import Any
+
 import pytest
 
 import gdatalog as gd
@@ -72,6 +75,22 @@ def test_the_text_shows_few_of_many_rounds() -> None:
     assert sum(line[0] == "..." for line in lines) >= 1
     assert "rule 2: path(x, z) <- path(x, y), E(y, z)." in text
     assert len(profile.to_dict()["rounds"]) == len(rounds)
+
+
+@pytest.mark.parametrize(("strategy", "size"), [("lftj", 60), ("levelwise", 20)])
+def test_words_of_partial_matches(strategy: Any, size: int) -> None:
+    """Of two, three and four vertices of a clique in order: as rows, and as cuTS' tree."""
+    db = database([(a, b) for a in range(size) for b in range(a + 1, size)])
+    text = "p(a, b, c, d) <- E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, d)."
+    profile = db.profile(text, strategy=strategy)
+    counts = [comb(size, k) for k in (2, 3, 4)]
+    counts[0] -= (size - 1) * (strategy == "levelwise")  # which looks ahead: what has no neighbour
+    rows, tree = sum(k * n for k, n in zip((2, 3, 4), counts, strict=True)), 2 * sum(counts)
+    (rule,) = profile.tree.find("rule")
+    facts = dict(rule.facts)
+    assert (facts["words_as_rows"], facts["words_as_tree"]) == (rows, tree)
+    told = f"partial matches: {rows:,} words as rows, {tree:,} as a tree"
+    assert (told in str(profile)) == (rows >= 1_000_000)
 
 
 def test_all_as_plain_data() -> None:

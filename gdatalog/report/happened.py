@@ -18,7 +18,7 @@ from gdatalog.report.planned import (
     stratum_label,
     where,
 )
-from gdatalog.report.ran import StratumRan, ran
+from gdatalog.report.ran import Matches, StratumRan, ran
 from gdatalog.report.rounds import rounds_node, rule_key
 from gdatalog.report.steps import Executor, Happened, order_of, plan_nodes, with_dedup
 from gdatalog.report.tree import Fact, Kind, Node
@@ -27,6 +27,7 @@ from gdatalog.spent import Costs
 from gdatalog.values import shown_name
 
 LITTLE = 3e-5  # seconds: what is that quick only found what was there already
+MANY_WORDS = 1_000_000  # of partial matches: fewer are only told as data
 MOST_HELD = 8  # parts of what was held that are shown
 
 
@@ -201,6 +202,7 @@ class Evaluated:
         left = () if run.left is None else (f"run on the CPU: {run.left}",)
         spread = () if run.spread is None else (str(run.spread),)
         beyond = [one for one in (run.in_cells, run.in_pages) if one is not None]
+        matches = Matches.of(run)
         return Node(
             kind,
             label,
@@ -210,6 +212,7 @@ class Evaluated:
                 *map(str, beyond),
                 *executor.details,
                 ", ".join([many(run.rows, "row"), *rate, *held, *_apart(costs)]),
+                *((str(matches),) if matches.rows >= MANY_WORDS else ()),
             ),
             seconds=run.seconds,
             share=self._share(run.seconds),
@@ -217,6 +220,8 @@ class Evaluated:
                 ("relation", plan.relation),
                 ("rows", run.rows),
                 ("bytes", run.bytes),
+                ("words_as_rows", matches.rows or None),
+                ("words_as_tree", matches.tree or None),
                 *_cost_facts(costs),
                 ("device", self.device if run.left is None else "cpu"),
                 ("order", ", ".join(order_of(plan))),

@@ -75,6 +75,35 @@ class RuleRan:
 
 
 @dataclass(frozen=True, slots=True)
+class Matches:
+    """The partial matches of joins, of two variables and more, and what storing all of them takes.
+
+    As rows, each takes a word for each of its variables; in cuTS' tree of prefixes, one for its
+    last variable and one for its parent.
+    """
+
+    rows: int = 0
+    tree: int = 0
+
+    @staticmethod
+    def of(run: RuleRun) -> Matches:
+        rows = tree = 0
+        for join in run.plan.joins:
+            bound = 0 if join.given is None else len(join.given.slots)
+            for step in join.steps:
+                if isinstance(step, Join | Generate):
+                    bound += 1
+                    count = saw.rows_out if (saw := run.seen.get(id(step))) is not None else 0
+                    if bound > 1:
+                        rows, tree = rows + bound * count, tree + 2 * count
+        return Matches(rows, tree)
+
+    def __str__(self) -> str:
+        share = f"{self.rows / max(1, self.tree):.2f}x"
+        return f"partial matches: {self.rows:,} words as rows, {self.tree:,} as a tree ({share})"
+
+
+@dataclass(frozen=True, slots=True)
 class StratumRan:
     """A stratum and its rules that did something, or had a plan."""
 
