@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # A list is marked if this many times the loop's turns are as long as it: where a turn meets it, and
 # where a turn leads to a loop whose turns do.
 WORTH, WORTH_DEEP = 16, 128
-FAR = 1 << 20  # values of a root, rounded up to a power of four, that no near cache holds
+FAR = 1 << 18  # values of a root, rounded up to a power of four, that no near cache holds
 
 
 def look_ahead(
