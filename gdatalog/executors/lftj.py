@@ -324,7 +324,7 @@ def scratch_length(argument: Any, tries: Sequence[Any]) -> int:
         return room_of(argument, tries)
     at = argument.levels[0]
     low, high = tries[at.trie].levels[at.depth].span
-    return int(high - low + 1)
+    return int(high - low + 1) + int(argument.kind == "tallied")  # written to beforehand
 
 
 def local_length(trie: Trie, depth: int) -> int:

@@ -43,7 +43,15 @@ def look_ahead(
     recoded: set[int] = set()
     for place in range(at + 1, len(steps)):
         later = steps[place]
-        if not isinstance(later, Join) or place in recoded or id(later) in nest.kept:
+        if not isinstance(later, Join) or place in recoded:
+            continue
+        kept = nest.kept.get(id(later))
+        if kept is not None:
+            here = [node for node in sorted(kept.nodes, key=repr) if known.has(node)]
+            if len(here) == 1 and here[0] not in known.marks and _markable(nest, here[0]):
+                marked.append(here[0])  # once it has to be met
+                known.marks[here[0]] = nest.text.name("marked")
+                nest.text.line(f"{known.marks[here[0]]} = False")
             continue
         if nest.recodes(known):
             group = recoding(steps, nest.paths, place)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import Node, entries, recoding
 from gdatalog.plan.nodes import Join, Slot, Step, Tally
-from gdatalog.printer.lists import Met, fill
+from gdatalog.printer.lists import Met, fill, marks_of
 from gdatalog.printer.scope import Buffer, Known
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
     from gdatalog.printer.nest import Nest
 
+FAR = 8  # how many times as long another list is that is leapt through
 AGAIN = 2  # how many times an edge is come to, at the least
 
 
@@ -79,6 +80,7 @@ def recall(nest: Nest, step: Step, known: Known) -> None:
     place = known.positions[kept.edge]
     text.line(f"{low} = {nest.call('at', starts, place)}")
     with text.block(f"if {low} == 0"):
+        _mark(nest, kept, known)
         met = Met({node: set() for node in kept.nodes}, {})
         buffer = fill(nest, met, (), known.inner(), "")
         call = nest.call("keep_list", buffer.array, buffer.end, starts, place, array, top)
@@ -86,3 +88,15 @@ def recall(nest: Nest, step: Step, known: Known) -> None:
         text.line(f"{low} = {nest.call('at', starts, place)}")
     text.line(f"{high} = {low} + np.int64({nest.call('at', array, f'{low} - 1')})")
     known.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
+
+
+def _mark(nest: Nest, kept: Kept, known: Known) -> None:
+    """Marks the list that stays the same in the loop, unless it is far shorter than the other."""
+    for node in kept.nodes & known.marks.keys():
+        (other,) = kept.nodes - {node}
+        low, high = nest.range_of(node, known)
+        start, end = nest.range_of(other, known)
+        flag = known.marks[node]
+        with nest.text.block(f"if not {flag} and {end} - {start} < {FAR} * ({high} - {low})"):
+            nest.text.line(nest.call("mark", nest.values(node), low, high, *marks_of(nest, node)))
+            nest.text.line(f"{flag} = True")

@@ -107,9 +107,9 @@ class Counts(Leaf):
         place = text.name("p")
         text.line(f"{place} = {known.names[self.key]} - {table.low}")
         before = _add(nest, table.counts, place, added)
-        with text.block(f"if {before} == 0"):
-            text.line(nest.call("put", table.values, table.length, known.names[self.key]))
-            text.line(f"{table.length} += 1")
+        # Without a branch: whether a key is new is hard to foresee.
+        text.line(nest.call("put", table.values, table.length, known.names[self.key]))
+        text.line(f"{table.length} += np.int64({before} == 0)")
 
 
 class LocalCounts(Leaf):
