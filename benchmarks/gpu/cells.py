@@ -153,9 +153,10 @@ def compared(
             return False
         cells = min(first, *(seconds_of(db, text)[1] for _ in range(times)))
     bound = max(best / WANTED, told.moved / link)
+    each = f", {1000 * cells / told.cells:.2f} ms a cell" if told.cells else ""
     print(
         f"{name}: {whole:,}; {best:.3f} s in memory ({format_bytes(in_memory.peak)} held), "
-        f"{cells:.3f} s {told} with {format_bytes(limit)}: {best / cells:.2f}x, "
+        f"{cells:.3f} s {told} with {format_bytes(limit)}: {best / cells:.2f}x{each}, "
         f"{format_bytes(told.sliced + told.paged)} copied, {told.moved / link:.3f} s of the link"
     )
     met = cells <= bound and not (told.left and text in JOINS.values())

@@ -288,8 +288,9 @@ class _Launch:
                 control[word] = 0
             kept, room = 0 if rows is None else len(rows[0]), count * block_rows
             more = max(count, min(2 * count, most, self._affordable()))
-            if more == count and 2 * kept < room:
-                more = self._with_fewer_tiles(count, room)
+            short = more == count if self.rooms else more < 2 * count
+            if short and 2 * kept < room:
+                more = max(more, self._with_fewer_tiles(count, room))
             count = more
 
     def _with_fewer_tiles(self, count: int, room: int) -> int:
