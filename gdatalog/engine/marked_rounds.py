@@ -43,14 +43,14 @@ from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
 from gdatalog.watching import Work
 
-# Rows of the host that are followed at a time: one part in so many of what is left, and at least.
+# Rows of the host that are followed at a time: of one part in so many of what is left; the least.
 PIECE, LEAST = 4, 1 << 10
 # Of the memory that marks and rows may take, from which on these rows go to the host.
 FOLLOWED, NEW = 0.5, 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Seed:
+class RuleJoin:
     """One join of a rule."""
 
     rule: CheckedRule
@@ -63,7 +63,7 @@ class Seed:
 
 
 @dataclass(frozen=True, slots=True)
-class Follower(Seed):
+class Follower(RuleJoin):
     """The same, for the new rows of one atom."""
 
     @property
@@ -158,24 +158,23 @@ class MarkedRounds(StratumRun):
     def _begin(self, followers: Sequence[Follower]) -> dict[str, Marked] | None:
         """What each relation has without recursion, marked; None if marks have no room."""
         account, mark = self.context.limits.account, self.record.mark()
-        rest: list[Seed] = []
+        rest: list[RuleJoin] = []
+        marked: dict[str, Marked] | None = None
         try:
             with account.restoring(MemoryError):
                 first = {name: self._union(name, self.first(name), True) for name in self.tables}
+                marked = self._marked(first, followers)
         except MemoryError:
-            found = self._seeds()
-            if found is None:
+            rest = self._rest()
+            if not rest:
                 raise
-            rest = found
         if rest:  # behind the handler, since the error holds what the device has
             self.record.back_to(mark)
-            first = {
-                name: self._union(name, [*self.inputs.seeds.get(name, ())], False)
-                for name in self.tables
-            }
+            seeds = self.inputs.seeds
+            first = {name: self._union(name, [*seeds.get(name, ())], False) for name in self.tables}
+            marked = self._marked(first, [*followers, *rest])
         else:
             self.record.end_round()
-        marked = self._marked(first, [*followers, *rest])
         if marked is None:
             return None
         for each in rest:
@@ -189,16 +188,16 @@ class MarkedRounds(StratumRun):
         self._make_room(marked)
         return marked
 
-    def _seeds(self) -> list[Seed] | None:
-        """The joins of the rules that are not recursive; None if some are not for marks."""
+    def _rest(self) -> list[RuleJoin]:
+        """The joins of the rules that are not recursive; none if some are not for marks."""
         found = []
         for rule in self.stratum.rules:
             plan = self.plan(rule, first=True)
             if plan.joins and (plan.gathers or plan.terms or plan.within):
-                return None
+                return []
             if plan.joins and self.context.device.refuses(plan) is not None:
-                return None
-            found += [Seed(rule, plan, number) for number in range(len(plan.joins))]
+                return []
+            found += [RuleJoin(rule, plan, number) for number in range(len(plan.joins))]
         return found
 
     def _union(self, name: str, parts: Sequence[Derived], told: bool) -> tuple[Columns, int]:
@@ -211,7 +210,7 @@ class MarkedRounds(StratumRun):
         return rows, count
 
     def _marked(
-        self, first: Mapping[str, tuple[Columns, int]], joins: Sequence[Seed]
+        self, first: Mapping[str, tuple[Columns, int]], joins: Sequence[RuleJoin]
     ) -> dict[str, Marked] | None:
         """These rows, marked; None if marks of all that these joins may give have no room."""
         device, limits, xp = self.context.device, self.context.limits, self.ops.xp
@@ -352,7 +351,7 @@ class MarkedRounds(StratumRun):
                     yield rows
                 start = end
 
-    def _find(self, each: Seed, marked: Mapping[str, Marked], new: Sequence[Columns]) -> bool:
+    def _find(self, each: RuleJoin, marked: Mapping[str, Marked], new: Sequence[Columns]) -> bool:
         """Adds the new rows that a join leads to, from these if it follows any; False if it cannot
         be printed."""
         context, relation = self.context, each.plan.relation
