@@ -1,9 +1,8 @@
 """Recursive min and max by compiled loops that improve the best values in place.
 
-There are no rounds: a group whose value has improved waits until it is followed, and what follows
-from it is compared with the best values at once (`printer/improving.py`). This is for rules with
-one recursive atom each. What cannot be printed, has no numbers for its groups, or may fail or
-overflow is left to the rounds; so is small work, which ends before a compilation would.
+There are no rounds: a group whose value has improved waits in a worklist, and what follows from it
+is compared with the best values at once (`printer/improving.py`). This is for rules with one
+recursive atom each. Rounds serve what cannot be printed, may fail or overflow, and small work.
 """
 
 from __future__ import annotations
@@ -66,8 +65,7 @@ from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
-MOST_GROUPS = 1 << 30
-LEAST_ROOM = 1024  # for groups that are numbered
+MOST_GROUPS, LEAST_ROOM = 1 << 30, 1024  # groups; room for those that are numbered
 Part = tuple[Array | None, Array, Array]  # the units of groups, their codes, their values
 SAFE_INT, SAFE_FLOAT = 2.0**62, 1e290
 
