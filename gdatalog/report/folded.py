@@ -27,7 +27,8 @@ def is_large(root: Node) -> bool:
     """Whether a plan has more rules than are read at once.
 
     >>> rules = tuple(Node("rule", f"p{n}(x) <- E(x).") for n in range(25))
-    >>> is_large(Node("plan", "on cpu", children=(Node("stratum", "stratum 1", children=rules),)))
+    >>> stratum = Node("stratum", "stratum 1", children=rules)
+    >>> is_large(Node("plan", "on cpu", children=(stratum,)))
     True
     """
     return sum(len(_rules(stratum)) for stratum in _strata(root)) > LARGE
