@@ -9,6 +9,7 @@ from typing import Any
 
 from gdatalog.errors import UsageError, meant
 from gdatalog.patterns.pattern import Pattern, biclique, clique, cycle, from_edges, path, star
+from gdatalog.records import replace
 
 _FAMILIES = {"clique": clique, "path": path, "cycle": cycle, "star": star, "biclique": biclique}
 
@@ -108,6 +109,10 @@ GRAPHLETS = (
 )
 
 
+# What people call patterns that have a name of a suite or a family.
+_USUAL = {"triangle": "clique3", "wedge": "path3", "square": "cycle4", "diamond": "P1"}
+
+
 def suite(name: str) -> tuple[Pattern, ...]:
     """A paper's patterns: "t-dfs", "t-dfs-labelled", "stmatch", "graphset", "cuts", "graphlets".
 
@@ -122,14 +127,19 @@ def suite(name: str) -> tuple[Pattern, ...]:
 
 
 def named(name: str) -> Pattern:
-    """A pattern of a suite or a family, by its name.
+    """A pattern of a suite or a family, by its name; or by a common one: triangle, wedge, square,
+    diamond.
 
     >>> from gdatalog import patterns
     >>> patterns.named("house").vertices
     ('a', 'b', 'c', 'e', 'd')
     >>> patterns.named("cycle4").automorphisms
     8
+    >>> print(patterns.named("triangle"))
+    triangle(a, b, c) <- E(a, b), E(a, c), E(b, c), a < b, b < c, distinct(a, b, c).
     """
+    if usual := _USUAL.get(name.lower()):
+        return replace(named(usual), name=name.lower())
     for patterns in _suites().values():
         for pattern in patterns:
             if pattern.name.lower() == name.lower():
@@ -139,7 +149,7 @@ def named(name: str) -> Pattern:
         if (family[3] is not None) == (made is biclique):
             return made(*(int(size) for size in family.groups()[1:] if size))  # type: ignore[no-any-return]
     names = [pattern.name for suite in _suites().values() for pattern in suite]
-    close = meant(name, [*names, *(f"{family}4" for family in _FAMILIES)])
+    close = meant(name, [*names, *_USUAL, *(f"{family}4" for family in _FAMILIES)])
     hint = "clique4, path5, cycle4, star3, biclique2_3, house, q10, P1 to P7, G0 to G29, ..."
     raise UsageError(
         f"there is no pattern {name!r}", hint=f"did you mean {close}?" if close else hint
