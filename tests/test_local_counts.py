@@ -11,7 +11,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog import patterns
-from gdatalog.engine import depth, stratum
+from gdatalog.engine import depth, stratum, sums
 from gdatalog.engine.sums import CountOverflow
 from gdatalog.executors import lftj
 from gdatalog.plan.check import check_rule_plan
@@ -143,7 +143,16 @@ def test_products_beyond_64_bits(parts: int, terms: list[Term]) -> None:
     assert any(len(term.keys) == 2 for term in terms)
 
 
-def test_tables_that_do_not_fit_are_not_kept() -> None:
+def test_tables_that_would_not_fit_are_not_planned(
+    terms: list[Term], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sums, "TALLY_SHARE", 1 << 40)
+    for shape in ("diamond", "bowtie"):
+        assert counted(shape, skewed(40), "quotients") == counted(shape, skewed(40), "never")
+    assert terms and not any(term.images for term in terms)
+
+
+def test_little_memory_will_do() -> None:
     rows = [(a, b) for a, b in combinations(range(40), 2)]
     rows += [(b, a) for a, b in rows]
     text = f"n(count()) <- {body_of('diamond')}, distinct(a, b, c, d)."

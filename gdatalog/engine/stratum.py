@@ -236,7 +236,7 @@ class StratumRun:
         context = self.context
         if self.stratum.recursive or context.cluster is not None:
             return NEVER
-        return algebra_of(context.knobs, context.device is CPU)
+        return algebra_of(context.knobs, context.device is CPU, context.limits)
 
     def _least_scanned(self) -> int | None:
         """How many rows a relation has, at least, that is scanned; None where nothing is."""

@@ -60,10 +60,11 @@ class Unsuited(Exception):
     """The joins of a sum cannot be run as they were planned."""
 
 
-def algebra_of(knobs: Knobs, here: bool) -> Algebra:
+def algebra_of(knobs: Knobs, here: bool, limits: Limits) -> Algebra:
     """Whether counts become signed sums; only the compiled loops of the CPU, which is `here`, keep
     tables of counts."""
-    return Algebra(knobs.algebra, here and knobs.strategy != "levelwise")
+    entries = limits.spare() // TALLY_SHARE // (8 * knobs.workers)
+    return Algebra(knobs.algebra, here and knobs.strategy != "levelwise", entries)
 
 
 @dataclass(slots=True)

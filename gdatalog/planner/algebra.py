@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
+from math import inf
 
 from gdatalog.plan.nodes import JoinPlan, Term
 from gdatalog.plan.tuning import Tuning
@@ -37,7 +38,7 @@ from gdatalog.planner.quotients import Signed, differences, is_difference, quoti
 from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import one_of_each
 from gdatalog.planner.work import work_of
-from gdatalog.records import dataclass, replace
+from gdatalog.records import dataclass, field, replace
 
 MOST_NEGATED = 4
 _COUNTED = AtomItem | TestItem | NotItem | EitherItem | Equation
@@ -51,10 +52,12 @@ READS = 16  # values that a join looks at for each row of its largest relation, 
 @dataclass(frozen=True, slots=True)
 class Algebra:
     """Whether counts become sums: "auto" by cost, "always" where it can be done; "quotients" and
-    "suffixes" the same, of one kind only. `tables`: loops may keep tables of counts."""
+    "suffixes" the same, of one kind only. `tables`: loops may keep tables of counts; those by edge
+    or by vertex only if they have no more than so many `entries`."""
 
     mode: str
     tables: bool = True
+    entries: float = field(default=inf, compare=False)
 
 
 NEVER = Algebra("never")
@@ -92,7 +95,7 @@ def signed_sum(
         return None
     best: Elimination | None = None
     for terms in _sums(items, sizes, live) if algebra.mode != "suffixes" else ():
-        found = Elimination(sizes, params, orders, tuning, algebra.tables, live)
+        found = Elimination(sizes, params, orders, tuning, algebra.tables, live, algebra.entries)
         least = enough if best is None else best.cost
         merged = found.isomorphic.merged(terms, live)
         # What large terms make tables of, small ones may read.

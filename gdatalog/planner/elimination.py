@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from math import prod
+from math import inf, prod
 
 from gdatalog.plan.nodes import (
     Branch,
@@ -68,6 +68,7 @@ class Elimination:
     tuning: Tuning
     tally: bool
     live: tuple[str, ...] = ()
+    entries: float = inf  # that a table by edge or by vertex may have
     tables: dict[str, Size] = field(default_factory=dict)
     shapes: dict[Hashable, int] = field(default_factory=dict)
     joins: list[JoinPlan] = field(default_factory=list)
@@ -174,7 +175,9 @@ class Elimination:
         return self._known[key]
 
     def _local_counts(self, part: Sequence[Item], key: tuple[str, ...]) -> LocalCounts | None:
-        if not is_cyclic(part):
+        rows = (self.sizes(i.relation, i.version).rows for i in part if isinstance(i, AtomItem))
+        entries = max(rows) / 2 if len(key) == 2 else self._values(key[0], part)
+        if not is_cyclic(part) or entries > self.entries:
             return None
         return local_counts(tuple(part), key, self.sizes, self._builder())
 
