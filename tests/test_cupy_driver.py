@@ -314,7 +314,7 @@ def test_of_several_threads_none_looks_all_the_time(
     assert not slept
     driver.spins = False
     driver.wait(lambda: None, None, 16, 2)
-    assert slept and set(slept) == {cupy_driver.PAUSE}
+    assert slept and set(slept) == {cupy_driver.SHORT_PAUSE}
 
 
 def test_an_array_of_another_gpu_is_copied(cupy: Any) -> None:
