@@ -352,6 +352,43 @@ def test_groups_whose_terms_cancel_are_not_there() -> None:
         agrees(f"{head} <- E(a, b), E(b, c), a != c, b != a, W(c, w).", data, {"n"})
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "n(u, v, count()) <- E(u, v), E(v, w), E(w, x), E(x, u).",  # one table, by u
+        "n(u, v, count()) <- E(u, v), E(v, x), E(u, w), E(w, x), E(u, y), E(y, x).",
+        "n(u, v, count()) <- E(u, v), E(v, x), E(u, w), E(u, y), E(w, y), E(w, x), E(y, x).",
+        "n(v, sum(c)) <- E(v, u), t(u, w, c), E(w, x), E(x, v).",
+    ],
+)
+def test_counts_by_keys_keep_tables(rule: str, plans: list[RulePlan]) -> None:
+    """Below a key or two, also of parts of two variables."""
+    random = Random(7)
+    pairs = [pair for pair in combinations(range(40), 2) if random.random() < 0.3]
+    rows = [*pairs, *((b, a) for a, b in pairs)]
+    text = "t(u, v, count()) <- E(u, v), E(u, w), E(v, w).\n" + rule
+    found = []
+    for algebra in ("always", "never"):
+        with gd.connect(device="cpu", threads=2) as db, interpreted():
+            db["E"] = rows
+            db._workspace.force(algebra=algebra, strategy="lftj")
+            found.append(sorted(db.query(text).fetchall()))
+    assert found[0] == found[1]
+    joins = [join for plan in plans for join in plan.joins if plan.relation == "n"]
+    assert any(isinstance(step, Tally) for join in joins for step in join.steps)
+
+
+def test_counts_by_keys_look_for_one_of_each_orbit(plans: list[RulePlan]) -> None:
+    """The variables beside the key swap."""
+    text = "n(a, count()) <- E(a, b), E(a, c), E(b, c), E(a, d), E(b, d), E(c, d)."
+    rows = [(a, b) for a in range(7) for b in range(7) if a != b]
+    with gd.connect(device="cpu", threads=1) as db, interpreted():
+        db["E"] = rows
+        db._workspace.force(algebra="always", strategy="lftj")
+        assert db.query(text).fetchall() == [(a, 6 * 5 * 4) for a in range(7)]
+    assert [join.orbit for plan in plans for join in plan.joins] == [6]
+
+
 def test_values_of_a_key_are_work(plans: list[RulePlan]) -> None:
     """A level that is counted is not walked; one whose values are asked for is."""
     with gd.connect(device="cpu") as db:

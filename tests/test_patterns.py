@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations, permutations
 from math import comb
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog import patterns
+from gdatalog.patterns import orbits, queries
 from gdatalog.patterns.pattern import Pattern
 from gdatalog.patterns.suites import GRAPHLETS
 from gdatalog.shell.cli import run
@@ -86,14 +88,14 @@ def test_graphlets_and_their_orbits() -> None:
     assert [sum(len(g) == size for g in graphs) for size in (2, 3, 4, 5)] == [1, 2, 6, 21]
     assert not any(nx.is_isomorphic(a, b) for a, b in combinations(graphs, 2))
     numbers = set()
-    for pattern, (_, orbits) in zip(patterns.suite("graphlets"), GRAPHLETS, strict=True):
+    for pattern, (_, alone) in zip(patterns.suite("graphlets"), GRAPHLETS, strict=True):
         place = {name: at for at, name in enumerate(pattern.vertices)}
         group = pattern.shape().automorphisms()
-        pairs = combinations(list(zip(sorted(pattern.vertices), orbits, strict=True)), 2)
+        pairs = combinations(list(zip(sorted(pattern.vertices), alone, strict=True)), 2)
         for (u, mine), (v, its) in pairs:
             alike = any(mapping[place[u]] == place[v] for mapping in group)
             assert alike == (mine == its), pattern.name
-        numbers |= set(orbits)
+        numbers |= set(alone)
     assert numbers == set(range(73))
 
 
@@ -157,9 +159,9 @@ def test_motifs_and_orbits_are_those_of_brute_force(rows: list[tuple[int, int]])
                 matcher = nx.isomorphism.GraphMatcher(part, one)
                 if len(one) == size and matcher.is_isomorphic():
                     motifs[f"G{number}"] += 1
-                    orbits = dict(zip(sorted(one), GRAPHLETS[number][1], strict=True))
+                    own = dict(zip(sorted(one), GRAPHLETS[number][1], strict=True))
                     for vertex, name in matcher.mapping.items():
-                        degrees[vertex][orbits[name]] += 1
+                        degrees[vertex][own[name]] += 1
     with opened(edges) as db:
         for size in (3, 4):
             assert db.motifs(size) == {
@@ -169,6 +171,46 @@ def test_motifs_and_orbits_are_those_of_brute_force(rows: list[tuple[int, int]])
         assert list(table.columns) == ["vertex", *(f"O{at}" for at in range(15))]
         told = {row[0]: list(row[1:]) for row in table.itertuples(index=False)}
         assert told == {vertex: counts[:15] for vertex, counts in degrees.items()}
+
+
+@pytest.mark.parametrize("kind", ["both ways", "one way, loops", "texts"])
+def test_orbits_of_five_vertices_fit_together(kind: str) -> None:
+    """Each graphlet is in the orbits of all of its vertices; a count by embeddings agrees."""
+    graph = nx.gnp_random_graph(30, 0.3, seed=5)
+    rows: list[tuple[Any, Any]] = list(graph.edges)
+    if kind == "both ways":
+        rows += [(v, u) for u, v in rows]
+    elif kind == "texts":
+        rows = [(f"v{u}", f"v{v}") for u, v in rows]
+    else:
+        rows += [(3, 3), (4, 4)]
+    with gd.connect(device="cpu") as db:
+        db["E"] = rows
+        totals = db.orbits(5).iloc[:, 1:].sum()
+        motifs = {name: count for size in (3, 4, 5) for name, count in db.motifs(size).items()}
+        for one in orbits.orbits():
+            if one.size > 2:
+                assert totals[f"O{one.number}"] == motifs[one.pattern.name] * one.members
+        for name in ("G15", "G25", "G27"):
+            assert db.count(name, induced=True) == motifs[name]
+
+
+def test_homomorphisms_onto_graphlets() -> None:
+    """Of the path of three vertices from its end: onto an edge, a path and a triangle."""
+    assert orbits.onto(1) == {0: 1, 1: 1, 3: 2}
+
+
+def test_motifs_and_orbits_beyond_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Motifs are counted by embeddings then, whose counts may be as large as they like."""
+    with opened(set(nx.gnp_random_graph(12, 0.5, seed=3).edges)) as db:
+        motifs = db.motifs(5)
+        monkeypatch.setattr(queries, "_fits", lambda *_: False)
+        assert db.motifs(5) == motifs
+    monkeypatch.undo()
+    with opened({(0, at) for at in range(1, 60_001)}) as db:
+        with pytest.raises(gd.EvaluationError, match="64 bits"):
+            db.orbits(5)
+        assert db.motifs(4)["G4"] == comb(60_000, 3)
 
 
 @pytest.mark.slow
@@ -183,9 +225,9 @@ def test_motifs_and_orbits_of_five_vertices() -> None:
             matcher = nx.isomorphism.GraphMatcher(part, one)
             if len(one) == 5 and matcher.is_isomorphic():
                 motifs[number] += 1
-                orbits = dict(zip(sorted(one), GRAPHLETS[number][1], strict=True))
+                own = dict(zip(sorted(one), GRAPHLETS[number][1], strict=True))
                 for vertex, name in matcher.mapping.items():
-                    degrees[vertex][orbits[name]] += 1
+                    degrees[vertex][own[name]] += 1
     with opened(set(graph.edges)) as db:
         assert list(db.motifs(5).values()) == motifs[9:]
         told = {row[0]: list(row[16:]) for row in db.orbits(5).itertuples(index=False)}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Collection, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,10 @@ from gdatalog.errors import EvaluationError, RowLimitError, UsageError
 from gdatalog.patterns.drawing import drawn
 from gdatalog.patterns.frequent import NAMES, Measure, frequent_rules
 from gdatalog.patterns.growing import grown
+from gdatalog.patterns.orbits import EMBEDDED, ROOTLESS, TOTALS, copies, induced, orbits, rules
 from gdatalog.patterns.pattern import Label, Pattern
-from gdatalog.patterns.shapes import Shape, embeddings, spanning
-from gdatalog.patterns.suites import GRAPHLETS, graphlets, named, suite
+from gdatalog.patterns.shapes import Shape
+from gdatalog.patterns.suites import graphlets, named
 from gdatalog.records import dataclass
 from gdatalog.watching import watching
 
@@ -89,53 +89,69 @@ def match_pattern(db: Database, pattern: Pattern, graph: Graph, limit: int | Non
 def count_motifs(db: Database, size: int, graph: Graph) -> dict[str, int]:
     """How often each connected graph of so many vertices is an induced subgraph.
 
-    Graphs are counted with whatever edges more there are between their vertices. Those of a graph
-    that has all of these edges are taken off: as many for each as it has spanning subgraphs.
+    From counts of homomorphisms, and of embeddings where these are quicker.
     """
     if size not in SIZES:
         raise UsageError(f"motifs have 3, 4 or 5 vertices, not {size}")
-    patterns = graphlets(size)
-    counts = count_patterns(db, patterns, graph)
-    shapes = [pattern.shape() for pattern in patterns]
-    order = sorted(range(len(patterns)), key=lambda at: -len(shapes[at].edges))
-    induced: dict[int, int] = {}
-    for at in order:
-        more = sum(induced[other] * spanning(shapes[at], shapes[other]) for other in induced)
-        induced[at] = counts[at] - more
-    return {pattern.name: induced[at] for at, pattern in enumerate(patterns)}
+    every = [number for number in TOTALS if orbits()[number].size <= size]
+    embedded: Collection[int] = EMBEDDED
+    counts = _totals(db, every, graph) if _fits(db, size, graph) else None
+    if counts is None:  # beyond 64 bits
+        patterns = [orbits()[number].pattern for number in every]
+        found = count_patterns(db, patterns, graph)
+        counts = {
+            number: count * pattern.automorphisms
+            for number, pattern, count in zip(every, patterns, found, strict=True)
+        }
+        embedded = every
+    told = copies(counts, embedded)
+    return {pattern.name: told[pattern.name] for pattern in graphlets(size)}
+
+
+def _totals(db: Database, numbers: Sequence[int], graph: Graph) -> dict[int, int] | None:
+    """For each orbit how many maps of its graph there are, or embeddings; None beyond 64 bits."""
+    name, text = _simple(db, graph)
+    head = _unused(db, "motifs", graph)
+    text += rules(name, head)
+    for number in numbers:
+        pattern = orbits()[number].pattern
+        if number in EMBEDDED:
+            text += pattern.count_rule(name, head=f"{head}{number}") + "\n"
+        elif number in ROOTLESS:
+            text += f"{head}{number}(count()) <- {', '.join(pattern.body(name))}.\n"
+        else:
+            text += f"{head}{number}(sum(n)) <- {head}h{number}(_, n).\n"
+        text += f"{head}({number}, n) <- {head}{number}(n).\n"
+    try:
+        return dict(db.query(f"{text}?- {head}(orbit, count).").fetchall())
+    except EvaluationError as error:
+        if "64 bits" not in str(error):
+            raise
+    return None
 
 
 def count_orbits(db: Database, size: int, graph: Graph) -> pd.DataFrame:
     """How often each vertex stands in each orbit of the connected graphs of up to so many
-    vertices, as induced subgraphs.
-
-    As with motifs, but of graphs with a root: an orbit's counts are solved from those of the
-    orbits of graphs with more edges.
-    """
+    vertices, as induced subgraphs."""
     if size not in SIZES:
         raise UsageError(f"orbits are of graphs of 3, 4 or 5 vertices, not {size}")
-    orbits = [one for one in _orbits() if len(one.pattern.vertices) <= size]
-    (name, *_), rules = _edges_of(db, [one.pattern for one in orbits], graph)
+    if not _fits(db, size, graph):
+        raise EvaluationError(
+            "graphlet degrees may not fit into 64 bits: a vertex has too many edges"
+        )
+    every = [orbit.number for orbit in orbits() if orbit.size <= size]
+    name, text = _simple(db, graph)
     head = _unused(db, "orbits", graph)
-    for one in orbits:
-        body = [*one.pattern.body(name), f"distinct({', '.join(one.pattern.vertices)})"]
-        rules.append(f"{head}{one.number}({one.root}, count()) <- {', '.join(body)}.")
-        rules.append(f"{head}({one.number}, v, c) <- {head}{one.number}(v, c).")
-    rows = db.query("\n".join([*rules, f"?- {head}(orbit, vertex, count)."])).df()
-    table = rows.pivot_table(
-        index="vertex", columns="orbit", values="count", aggfunc="first", fill_value=0
-    ).reindex(columns=[one.number for one in orbits], fill_value=0)
-    found: dict[int, Any] = {}
-    for one in sorted(orbits, key=lambda one: -len(one.pattern.edges)):
-        counts = table[one.number].to_numpy(dtype=np.int64) // one.stabilizer
-        for other in orbits:
-            if other.number in found and (times := one.within(other)):
-                counts = counts - times * found[other.number]
-        found[one.number] = counts
+    text += rules(name, head)
+    text += "".join(f"{head}({number}, v, n) <- {head}h{number}(v, n).\n" for number in every)
+    rows = db.query(f"{text}?- {head}(orbit, vertex, count).").df()
+    vertices, places = np.unique(rows["vertex"].to_numpy(), return_inverse=True)
+    maps = np.zeros((len(every), len(vertices)), dtype=np.int64)
+    maps[rows["orbit"].to_numpy(), places] = rows["count"].to_numpy()
+    found = induced(every, maps.__getitem__)
     import pandas as pd
 
-    columns = {f"O{one.number}": found[one.number] for one in orbits}
-    return pd.DataFrame({"vertex": table.index.to_numpy(), **columns})
+    return pd.DataFrame({"vertex": vertices, **{f"O{number}": found[number] for number in every}})
 
 
 def frequent_patterns(
@@ -205,43 +221,6 @@ def _shaped(shape: Shape, labels: Sequence[Label], directed: bool) -> Pattern:
     return Pattern("pattern", edges, (), told, directed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Orbit:
-    """Vertices of a graphlet that its automorphisms map onto each other: `root` is one."""
-
-    number: int
-    pattern: Pattern
-    root: str
-
-    @property
-    def place(self) -> int:
-        return self.pattern.vertices.index(self.root)
-
-    @property
-    def stabilizer(self) -> int:
-        """The automorphisms that leave the root where it is."""
-        every = self.pattern.shape().automorphisms()
-        return sum(mapping[self.place] == self.place for mapping in every)
-
-    def within(self, other: _Orbit) -> int:
-        """How many spanning subgraphs of the other's graph are this one, root upon root."""
-        small, large = self.pattern.shape(), other.pattern.shape()
-        if small.size != large.size or len(small.edges) >= len(large.edges):
-            return 0
-        maps = (each for each in embeddings(small, large) if each[self.place] == other.place)
-        return sum(1 for _ in maps) // self.stabilizer
-
-
-@cache
-def _orbits() -> tuple[_Orbit, ...]:
-    """O0 to O72."""
-    found: dict[int, _Orbit] = {}
-    for pattern, (_, numbers) in zip(suite("graphlets"), GRAPHLETS, strict=True):
-        for vertex, number in zip(sorted(pattern.vertices), numbers, strict=True):
-            found.setdefault(number, _Orbit(number, pattern, vertex))
-    return tuple(found[number] for number in sorted(found))
-
-
 def _edges_of(
     db: Database, patterns: Sequence[Pattern], graph: Graph
 ) -> tuple[list[str], list[str]]:
@@ -252,6 +231,29 @@ def _edges_of(
         rules = [f"{name}(x, y) <- {edges}(x, y) ; {edges}(y, x)."]
         return [edges if pattern.directed else name for pattern in patterns], rules
     return [edges] * len(patterns), []
+
+
+def _simple(db: Database, graph: Graph) -> tuple[str, str]:
+    """A relation that has each edge both ways and no loops, and the rules that make it."""
+    edges = graph.edges
+    if _is_both_ways(db, edges) and not _has_loops(db, edges):
+        return edges, ""
+    name = _unused(db, "simple", graph)
+    return name, f"{name}(x, y) <- {edges}(x, y), x != y ; {edges}(y, x), x != y.\n"
+
+
+def _has_loops(db: Database, edges: str) -> bool:
+    relation: Any = db[edges]._relation
+    graph = relation.statistics.graph
+    return bool(graph is not None and graph.loops)
+
+
+def _fits(db: Database, size: int, graph: Graph) -> bool:
+    """Whether there are less than 2^63 maps of any graph of so many vertices to each root."""
+    columns = (0,) if _is_both_ways(db, graph.edges) else (0, 1)
+    relation: Any = db[graph.edges]._relation
+    most = sum(int(relation.statistics.degrees(column).most) for column in columns)
+    return bool(most ** (size - 1) < 1 << 63)
 
 
 def _unused(db: Database, name: str, graph: Graph) -> str:

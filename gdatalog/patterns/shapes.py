@@ -1,4 +1,4 @@
-"""Small graphs by the numbers of their vertices: automorphisms, embeddings, spanning subgraphs.
+"""Small graphs by the numbers of their vertices: automorphisms, embeddings, restrictions.
 
 Vertices are few: searches place one after the other, and leave off where an edge has no image.
 """
@@ -101,8 +101,3 @@ def _follows(pair: Edge, pairs: Sequence[Edge]) -> bool:
         seen |= more
         waiting += more
     return False
-
-
-def spanning(small: Shape, large: Shape) -> int:
-    """How many subgraphs of the large shape with all of its vertices are the small one."""
-    return sum(1 for _ in embeddings(small, large)) // len(small.automorphisms())

@@ -167,24 +167,26 @@ class Symmetries:
         distinct: Callable[[str, str], bool],
         near: Callable[[str, str], bool],
         alike: Collection[str] = (),
+        fixed: Collection[str] = (),
     ) -> Restrictions:
         """What singles one solution of each orbit out.
 
         Only orbits whose variables have pairwise different values will do. The largest come
         first, and among those the ones whose restrictions are between neighbours (`near`), so
-        that most lists are cut. What only permutes `alike` variables stays.
+        that most lists are cut. What only permutes `alike` variables stays. Automorphisms leave
+        `fixed` variables where they are.
         """
-        fixed: list[str] = []
+        stay = [*fixed]
         pairs: list[Pair] = []
         moves: list[tuple[str, Mapping[str, Mapping[str, str]]]] = []
         number = 1
         while True:
             best: tuple[tuple[int, int], str, dict[str, dict[str, str]]] | None = None
-            seen: set[str] = set(fixed)
+            seen: set[str] = set(stay)
             for name in self.variables:
                 if name in seen or name in alike:
                     continue
-                ways = self.orbit(name, fixed)
+                ways = self.orbit(name, stay)
                 seen.update(ways)
                 others = [other for other in ways if other != name]
                 if others and _pairwise(distinct, list(ways)):
@@ -199,7 +201,7 @@ class Symmetries:
             pairs += [(name, other) for other in ways if other != name]
             moves.append((name, ways))
             number *= len(ways)
-            fixed.append(name)
+            stay.append(name)
 
     def moved(self) -> frozenset[str]:
         """The variables that some automorphism moves."""

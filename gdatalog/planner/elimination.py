@@ -13,7 +13,8 @@ time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import combinations
 from math import inf, prod
 
 from gdatalog.plan.nodes import (
@@ -54,6 +55,7 @@ from gdatalog.records import dataclass, field, replace
 
 Names = frozenset[str]
 NONE: Names = frozenset()
+MOST_TALLIED = 2  # variables that a table counts the values of
 MOST_CORE = 8  # variables of a cyclic part of which outer loops are looked for
 
 
@@ -290,20 +292,40 @@ class Elimination:
         return best
 
     def _by_value(self, items: Conjunction) -> JoinPlan:
-        """The same for values of live variables. One alone may be bound first."""
-        builder = self._builder()
-        steps = builder.whole(items, frozenset(self.live), True, frozenset(), 1.0)
-        found = [JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)]
-        if len(self.live) == 1 and self.live[0] in types_of(items):
-            values = self._values(self.live[0], items)
-            found.append(self._plan(items, self.live, frozenset(self.live), values))
-            connected = self.tally and len(components(items, ())) == 1
-            tallied = self._tallied(items, self.live) if connected else None
-            found += [] if tallied is None else [tallied]
+        """The same for values of live variables, which may be bound first."""
+        found = []
+        restricted, orbit = one_of_each(items, self.sizes, self.tuning, self.live)
+        for body, times in [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]:
+            found += [replace(join, orbit=times) for join in self._joins_by_value(body)]
         return min(found, key=lambda join: work_of(join, self.sizes))
 
-    def _tallied(self, items: Conjunction, first: tuple[str, ...]) -> JoinPlan | None:
-        """The join below an outer loop over some variables; None if no table helps."""
+    def _joins_by_value(self, items: Conjunction) -> Iterator[JoinPlan]:
+        builder = self._builder()
+        steps = builder.whole(items, frozenset(self.live), True, frozenset(), 1.0)
+        yield JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)
+        connected = self.tally and len(components(items, ())) == 1
+        for first in self._first(items):
+            values = self._outer_rows(first, items)
+            yield self._plan(items, first, frozenset(self.live), values)
+            for most in (1, MOST_TALLIED) if connected else ():
+                tallied = self._tallied(items, first, most)
+                if tallied is not None:
+                    yield tallied
+
+    def _first(self, items: Conjunction) -> Iterator[tuple[str, ...]]:
+        """The live variables that an outer loop may bind: each, or two that an atom holds."""
+        live = [name for name in self.live if name in types_of(items)]
+        yield from ((name,) for name in live)
+        near = neighbours([item for item in items if isinstance(item, AtomItem)], set(live))
+        yield from (pair for pair in combinations(live, 2) if pair[1] in near[pair[0]])
+
+    def _tallied(
+        self, items: Conjunction, first: tuple[str, ...], most: int = 1
+    ) -> JoinPlan | None:
+        """The join below an outer loop over some variables; None if no table helps.
+
+        `most`: how many variables a table may count the values of.
+        """
         known, messages, rest = dict(self.tables), list[_Message](), list(items)
         outer = frozenset(first)
         rows = self._outer_rows(first, items)
@@ -312,10 +334,10 @@ class Elimination:
         held: set[str] = set()
         try:
             while True:
-                found = self._message(rest, outer, keys, held)
+                found = self._message(rest, outer, keys, held, most)
                 if found is None:
                     break
-                name, key, part, shape = found
+                key, part, shape = found
                 reads = variables_of(part) & outer
                 columns = (*(n for n in first if n in reads), key)
                 if shape not in keys:
@@ -326,7 +348,8 @@ class Elimination:
                     each = (*(int(self._values(n, part)) for n in columns), 1)
                     self.tables[table] = Assumed(entries, int(values), len(each), each=each)
                     messages.append(_Message(table, key, reads, tuple(part)))
-                rest = [i for i in rest if i not in set(part) or name not in i.variables]
+                whole = {item for item in part if not item.variables <= outer | {key}}
+                rest = [item for item in rest if item not in whole]
                 rest.append(self._read(keys[shape], columns, types))
                 held.add(key)
             if not messages:
@@ -341,8 +364,7 @@ class Elimination:
                 if made.key in met:  # who comes to the key by a list finds it in the table
                     size = self.tables[made.table]
                     assert isinstance(size, Assumed)
-                    whole = prod(size.each or ())
-                    self.tables[made.table] = replace(size, rows=whole)
+                    self.tables[made.table] = replace(size, rows=prod(size.each or ()))
             plan = self._plan(rest, first, frozenset(self.live), rows, messages)
         finally:
             self.tables = known | {
@@ -378,32 +400,49 @@ class Elimination:
         return max(1.0, min(counts))
 
     def _message(
-        self, rest: Sequence[Item], outer: Names, keys: Mapping[Hashable, str], held: set[str]
-    ) -> tuple[str, str, list[Item], Hashable] | None:
-        """A variable that hangs at one other below the outer loop, where that one is far from the
-        loop: it, the other, the items that hold it, and their shape."""
+        self,
+        rest: Sequence[Item],
+        outer: Names,
+        keys: Mapping[Hashable, str],
+        held: set[str],
+        most: int,
+    ) -> tuple[str, list[Item], Hashable] | None:
+        """A part that hangs at one variable below the outer loop: that variable, the items, and
+        their shape. Rather one whose table is there, else a small one.
+
+        A variable beside the only one of the loop is bound from there: nothing hangs at it.
+        """
         shared = shared_variables(rest)
-        near = neighbours(rest, shared)
         atoms = [i for i in rest if isinstance(i, AtomItem) and _is_relation(i, self.tables)]
         around = variables_of(atom for atom in atoms if not atom.variables.isdisjoint(outer))
-        for name in sorted(shared - outer):
-            beside = near[name] - outer
-            if len(beside) != 1 or not (name in around or name in held) or beside <= around:
+        found: list[tuple[bool, int, str, tuple[str, list[Item], Hashable]]] = []
+        for key in sorted(shared - outer):
+            if key in around and (len(outer) == 1 or not self.live):
                 continue
-            (key,) = beside
-            part = [item for item in rest if name in item.variables]
-            ends = outer | {key}
-            part += [i for i in rest if operator(i) and key in i.variables and i.variables <= ends]
-            if key not in types_of(part) or not all(
-                isinstance(i, AtomItem | TestItem) for i in part
-            ):
-                continue
-            reads = sorted(variables_of(part) & outer)
-            shape = self.isomorphic.key(part, (key, *reads)), tuple(reads)
-            if key in held and shape not in keys:
-                continue  # its values are in its table: from there on a plain join will do
-            return name, key, part, shape
-        return None
+            both = outer | {key}
+            filters = [i for i in rest if key in i.variables and i.variables <= both]
+            filters = [i for i in filters if operator(i) or (i in atoms and not i.counted)]
+            for part in components(rest, both):
+                within = variables_of(part) - both
+                inside = within & shared
+                if (
+                    key not in types_of(part)
+                    or not 1 <= len(inside) <= most
+                    or inside.isdisjoint(around | held)
+                    or not within.isdisjoint(self.live)
+                    or not all(isinstance(i, AtomItem | TestItem) for i in part)
+                ):
+                    continue
+                plain = all(operator(i) or i in atoms for i in part)
+                part = [*part, *filters]
+                reads = sorted(variables_of(part) & outer)
+                shape = self.isomorphic.key(part, (key, *reads)), tuple(reads)
+                new = shape not in keys
+                if new and key in held and not (self.live and plain):
+                    continue  # its values are in its table: from there on a plain join will do
+                order = bool(self.live) and new, len(inside), min(inside)
+                found.append((*order, (key, part, shape)))
+        return min(found, key=lambda each: each[:3])[3] if found else None
 
 
 @dataclass(frozen=True, slots=True)

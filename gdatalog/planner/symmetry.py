@@ -198,19 +198,23 @@ class _Chains:
 
 
 def one_of_each(
-    items: Sequence[Item], sizes: Statistics, tuning: Tuning
+    items: Sequence[Item], sizes: Statistics, tuning: Tuning, fixed: Collection[str] = ()
 ) -> tuple[tuple[Item, ...], int]:
     """Items with fewer solutions, and how many of the given ones' solutions each stands for.
 
-    Only for a count of all solutions: which one of each orbit is left has no meaning.
+    Only for a count of all solutions, or of those for each value of `fixed` variables: which one of
+    each orbit is left has no meaning.
     """
     counted = any(isinstance(item, AtomItem) and item.counted for item in items)
     if any(map(item_may_fail, items)) or (len(variables_of(items)) < 3 and not counted):
         return tuple(items), 1
-    return _by_degree(items, sizes, tuning) or _by_value(items, sizes)
+    by_degree = None if fixed else _by_degree(items, sizes, tuning)
+    return by_degree or _by_value(items, sizes, fixed)
 
 
-def _by_value(items: Sequence[Item], sizes: Statistics) -> tuple[tuple[Item, ...], int]:
+def _by_value(
+    items: Sequence[Item], sizes: Statistics, fixed: Collection[str]
+) -> tuple[tuple[Item, ...], int]:
     """Any body: restrictions compare values, so those have to have an order."""
     types = types_of(items)
     literals = literals_of(items, lambda atom: sizes(atom.relation, atom.version).symmetric)
@@ -220,6 +224,7 @@ def _by_value(items: Sequence[Item], sizes: Statistics) -> tuple[tuple[Item, ...
     found = Symmetries(literals, in_order(items)).restrictions(
         lambda a, b: types.get(a, "symbol") != "symbol" and frozenset((a, b)) in unlike,
         lambda a, b: any({a, b} <= item.variables for item in items if isinstance(item, AtomItem)),
+        fixed=fixed,
     )
     tests = [comparison("<", a, b, types[a]) for a, b in found.pairs]
     return (*items, *tests), found.orbit

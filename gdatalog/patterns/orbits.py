@@ -1,0 +1,229 @@
+"""Orbits of graphlets: rules that count homomorphisms, and the induced counts that follow.
+
+A homomorphism maps the vertices of a small graph to vertices of the data, edges to edges; two
+vertices may have one image. Rooted at a vertex, these counts come from few relations: numbers for
+each edge (`RULES`), which are multiplied and added up along edges. Each homomorphism maps its graph
+onto some graphlet, so the counts of all graphs with up to five vertices are linear combinations of
+the graphlet degrees; they are solved for these (`induced`). The relations of ORCA (Hocevar and
+Demsar 2014) and ESCAPE (Pinar et al. 2017) are of this kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import permutations
+from typing import Any
+
+from gdatalog.patterns.pattern import Pattern
+from gdatalog.patterns.suites import GRAPHLETS, suite
+from gdatalog.records import dataclass
+
+# E holds each edge both ways, and no loops. By edge: `tri` and `four`, how many triangles and
+# cliques of four vertices lie on it, each with all orders of the other vertices; `walk`, the walks
+# of three edges between its ends. `hN` counts the maps of orbit N's graph whose root is v.
+RULES = """
+deg(v, count()) <- E(v, _).
+tri(u, v, count()) <- E(u, v), E(u, w), E(v, w).
+near(u, v, count()) <- E(u, v), E(u, w), E(v, w), E(w, _).
+fan(u, v, sum(n)) <- E(u, v), tri(u, w, n), E(v, w).
+walk(u, v, count()) <- E(u, v), E(v, w), E(w, x), E(x, u).
+square(u, v, count()) <- E(u, v), E(v, w), E(u, x), E(x, w), E(u, y), E(y, w).
+four(u, v, count()) <- E(u, v), E(u, w), E(v, w), E(u, x), E(v, x), E(w, x).
+cross(u, v, count()) <- E(u, v), E(u, w), E(v, w), E(v, x), E(w, x), E(x, y), E(y, u).
+tip(u, v, count()) <- E(u, v), E(v, x), E(u, w), E(u, y), E(w, y), E(w, x), E(y, x).
+wheel(u, v, count()) <- E(u, v), E(v, w), E(v, x), E(v, y), E(u, w), E(w, x), E(x, y), E(y, u).
+
+h0(v, n) <- deg(v, n).
+h1(v, sum(n)) <- E(v, u), deg(u, n).
+h2(v, n * n) <- deg(v, n).
+h3(v, sum(n)) <- tri(v, _, n).
+
+h4(v, sum(n)) <- E(v, u), h1(u, n).
+h5(v, n * m) <- deg(v, n), h1(v, m).
+h6(v, sum(n)) <- E(v, u), h2(u, n).
+h7(v, n * n * n) <- deg(v, n).
+h8(v, sum(n)) <- walk(v, _, n).
+h9(v, sum(n)) <- E(v, u), h3(u, n).
+h10(v, sum(n * m)) <- tri(v, u, n), deg(u, m).
+h11(v, n * m) <- deg(v, n), h3(v, m).
+h12(v, sum(n)) <- E(v, u), E(v, w), tri(u, w, n).
+h13(v, sum(n * n)) <- tri(v, _, n).
+h14(v, sum(n)) <- four(v, _, n).
+
+h15(v, sum(n)) <- E(v, u), h4(u, n).
+h16(v, n * m) <- deg(v, n), h4(v, m).
+h17(v, n * n) <- h1(v, n).
+h18(v, sum(n)) <- E(v, u), h6(u, n).
+h19(v, sum(n)) <- E(v, u), h5(u, n).
+h20(v, n * m) <- deg(v, n), h6(v, m).
+h21(v, n * n * m) <- deg(v, n), h1(v, m).
+h22(v, sum(n)) <- E(v, u), h7(u, n).
+h23(v, n * n * n * n) <- deg(v, n).
+h24(v, sum(n)) <- E(v, u), h10(u, n).
+h25(v, sum(n * m)) <- near(v, u, n), deg(u, m).
+h26(v, n * m) <- deg(v, n), h10(v, m).
+h27(v, sum(n)) <- E(v, u), h9(u, n).
+h28(v, n * m) <- deg(v, n), h9(v, m).
+h29(v, sum(n * m)) <- tri(v, u, n), h1(u, m).
+h30(v, n * m) <- h1(v, n), h3(v, m).
+h31(v, sum(n)) <- E(v, u), h11(u, n).
+h32(v, sum(n * m)) <- tri(v, u, n), h2(u, m).
+h33(v, n * n * m) <- deg(v, n), h3(v, m).
+h34(v, count()) <- E(v, u), E(u, w), E(w, x), E(x, y), E(y, v).
+h35(v, sum(n)) <- E(v, u), h8(u, n).
+h36(v, count()) <- E(v, u), E(u, w), E(v, x), E(x, w), E(w, _).
+h37(v, sum(n * m)) <- walk(v, u, n), deg(u, m).
+h38(v, n * m) <- deg(v, n), h8(v, m).
+h39(v, sum(n)) <- E(v, u), h13(u, n).
+h40(v, sum(n * m)) <- fan(u, v, n), deg(u, m).
+h41(v, sum(n * n * m)) <- tri(v, u, n), deg(u, m).
+h42(v, n * m) <- deg(v, n), h13(v, m).
+h43(v, sum(n * m)) <- tri(v, u, n), h3(u, m).
+h44(v, n * n) <- h3(v, n).
+h45(v, sum(n)) <- E(v, u), h12(u, n).
+h46(v, sum(n)) <- E(v, u), E(v, w), near(u, w, n).
+h47(v, n * m) <- deg(v, n), h12(v, m).
+h48(v, sum(n * m)) <- tri(v, u, n), near(v, u, m).
+h49(v, sum(n)) <- square(_, v, n).
+h50(v, count()) <- E(v, u), E(u, w), E(v, x), E(x, w), E(v, y), E(y, w).
+h51(v, sum(n)) <- E(v, u), tri(u, w, n), E(w, x), E(x, v).
+h52(v, sum(n)) <- E(v, u), E(v, w), walk(u, w, n).
+h53(v, sum(n * m)) <- tri(v, u, n), walk(v, u, m).
+h54(v, sum(n * n)) <- E(v, u), E(v, w), tri(u, w, n).
+h55(v, sum(n * n * n)) <- tri(v, _, n).
+h56(v, sum(n)) <- E(v, u), h14(u, n).
+h57(v, sum(n * m)) <- four(v, u, n), deg(u, m).
+h58(v, n * m) <- deg(v, n), h14(v, m).
+h59(v, sum(n)) <- E(v, u), E(v, w), fan(u, w, n).
+h60(v, sum(n * m)) <- tri(v, u, n), fan(u, v, m).
+h61(v, sum(n * m)) <- tri(v, u, n), fan(v, u, m).
+h62(v, sum(n)) <- tip(_, v, n).
+h63(v, sum(n)) <- cross(v, _, n).
+h64(v, sum(n)) <- cross(_, v, n).
+h65(v, sum(n)) <- E(v, u), E(v, w), four(u, w, n).
+h66(v, count()) <- E(v, u), E(v, w), E(v, x), E(u, w), E(u, x), E(w, x), E(w, y), E(x, y).
+h67(v, sum(n * m)) <- tri(v, u, n), four(v, u, m).
+h68(v, sum(n)) <- wheel(v, _, n).
+h69(v, sum(n)) <- wheel(_, v, n).
+h70(v, count()) <- E(v, u), E(v, w), E(v, x), E(u, w), E(u, x), E(w, x), E(y, u), E(y, w), E(y, x).
+h71(v, count()) <- E(v, u), E(v, w), E(u, w), E(v, x), E(u, x), E(w, x), E(v, y), E(u, y), E(w, y).
+h72(v, count()) <- E(v, u), E(v, w), E(v, x), E(v, y), E(u, w), E(u, x), E(u, y), E(w, x), E(w, y),
+    E(x, y).
+"""
+
+
+Pairs = frozenset[tuple[int, int]]
+
+# An orbit of each graphlet, by whose rule its maps are counted; graphlets of which a count without
+# a root is quicker; and those of these whose embeddings are quicker to count than all maps.
+TOTALS = (0, 2, 3, 5, 7, 8, 11, 13, 14, 17, 21, 23, 26, 30, 33, 34, 38, 42, 44, 47, 50, 53, 55, 58,
+          61, 63, 67, 69, 71, 72)  # fmt: skip
+ROOTLESS = 8, 14, 34, 50, 63, 69, 71, 72
+EMBEDDED = 8, 34, 69, 72
+
+
+@dataclass(frozen=True, slots=True)
+class Orbit:
+    """Vertices of a graphlet that its automorphisms map onto each other: `root` is one."""
+
+    number: int
+    pattern: Pattern
+    root: str
+    members: int  # how many vertices that are
+
+    @property
+    def size(self) -> int:
+        return len(self.pattern.vertices)
+
+    def pairs(self) -> Pairs:
+        """The edges, both ways, between numbers of vertices; the root is 0."""
+        names = sorted(self.pattern.vertices, key=lambda name: (name != self.root, name))
+        ends = [(names.index(u), names.index(v)) for u, v in self.pattern.edges]
+        return frozenset([*ends, *((v, u) for u, v in ends)])
+
+
+@cache
+def orbits() -> tuple[Orbit, ...]:
+    """O0 to O72."""
+    found: dict[int, Orbit] = {}
+    for pattern, (_, numbers) in zip(suite("graphlets"), GRAPHLETS, strict=True):
+        for vertex, number in zip(sorted(pattern.vertices), numbers, strict=True):
+            found.setdefault(number, Orbit(number, pattern, vertex, numbers.count(number)))
+    return tuple(found[number] for number in sorted(found))
+
+
+def rules(edges: str, prefix: str) -> str:
+    """The rules over a relation of edges; their own relations' names get a prefix."""
+
+    def named(found: re.Match[str]) -> str:
+        name = found[1]
+        return (edges if name == "E" else name if name in ("count", "sum") else prefix + name) + "("
+
+    return re.sub(r"(\w+)\(", named, RULES)
+
+
+@cache
+def onto(number: int) -> Mapping[int, int]:
+    """For each orbit, how many homomorphisms map the graph of orbit `number` onto its graph, root
+    to root, edges anywhere: what a count of homomorphisms has of each graphlet degree."""
+    orbit = orbits()[number]
+    images: Counter[tuple[int, Pairs]] = Counter()
+    for blocks in _partitions(orbit.size):
+        merged = {(blocks[u], blocks[v]) for u, v in orbit.pairs()}
+        if all(u != v for u, v in merged):
+            for way in permutations(range(1, max(blocks) + 1)):
+                to = (0, *way)
+                images[len(to), frozenset((to[u], to[v]) for u, v in merged)] += 1
+    found: Counter[int] = Counter()
+    for (size, image), times in images.items():
+        for other, pairs in _pairs(size):
+            if image <= pairs:
+                found[other] += times
+    return found
+
+
+@cache
+def _pairs(size: int) -> list[tuple[int, Pairs]]:
+    return [(orbit.number, orbit.pairs()) for orbit in orbits() if orbit.size == size]
+
+
+def _partitions(size: int) -> Iterator[tuple[int, ...]]:
+    """For each partition of so many vertices, the block of each; the first has block 0."""
+    ways: list[tuple[int, ...]] = [(0,)]
+    for _ in range(size - 1):
+        ways = [(*way, block) for way in ways for block in range(max(way) + 2)]
+    yield from ways
+
+
+def induced(numbers: Iterable[int], maps: Callable[[int], Any]) -> dict[int, Any]:
+    """The graphlet degrees of orbits, of these and all smaller graphs, from counts of maps."""
+    found: dict[int, Any] = {}
+    every = [orbits()[number] for number in numbers]
+    for orbit in sorted(every, key=lambda one: (one.size, -len(one.pattern.edges))):
+        times = dict(onto(orbit.number))
+        own = times.pop(orbit.number)
+        counts = maps(orbit.number)
+        for other, many in times.items():
+            counts = counts - many * found[other]
+        found[orbit.number] = counts // own
+    return found
+
+
+def copies(counts: Mapping[int, int], embedded: Collection[int]) -> dict[str, int]:
+    """How often each graphlet is an induced subgraph, from a count of one orbit of each: of all
+    maps, or of the `embedded` ones of those that are injective."""
+    found: dict[str, int] = {}
+    every = [orbits()[number] for number in counts]
+    for orbit in sorted(every, key=lambda one: (one.size, -len(one.pattern.edges))):
+        rest, own = counts[orbit.number], 0
+        for number, times in onto(orbit.number).items():
+            other = orbits()[number]
+            if other.pattern is orbit.pattern:
+                own += times * other.members
+            elif other.size == orbit.size or orbit.number not in embedded:
+                rest -= times * other.members * found[other.pattern.name]
+        found[orbit.pattern.name] = rest // own
+    return found
