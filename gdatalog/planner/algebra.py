@@ -46,7 +46,6 @@ _COUNTED = AtomItem | TestItem | NotItem | EitherItem | Equation
 
 # Where loops keep no tables, on a GPU: it enumerates fast what these estimates make dear.
 SURE = 1.5
-READS = 16  # values that a join looks at for each row of its largest relation, if it is sure
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +106,7 @@ def signed_sum(
         else:
             if best is None or found.cost < best.cost:
                 best = found
-    # Joins that read their relations a few times are sure to be quick; estimates may miss a hub.
-    sure = best is not None and best.cost <= READS * most * len(best.joins)
-    if not live and algebra.mode != "quotients" and not sure:
+    if not live and algebra.mode != "quotients":
         for terms in _wholes(items):
             found = Elimination(sizes, params, orders, tuning, algebra.tables)
             whole = all(found.whole(times, term, label_of(term)) for times, term in terms)

@@ -180,7 +180,7 @@ class Estimates:
         if sample is None:
             return None
         if not sample.count:  # rarer than can be seen
-            return min(self.formula.rows(bound), sample.weight / 2)
+            return min(self.formula.rows(bound), float(sample.weight) / 2)
         return sample.rows * self.formula.passed(bound)
 
     # ------------------------------------------------------------------- of one variable more

@@ -21,15 +21,20 @@ Array = Any
 
 @dataclass(slots=True)
 class Sample:
-    """Some bindings of a set of variables, each of which stands for `weight`."""
+    """Some bindings of a set of variables, each of which stands for `weight`: all for as many, or
+    an array."""
 
-    weight: float
+    weight: Any
     columns: dict[int, Array]
     count: int
 
     @property
     def rows(self) -> float:
-        return self.weight * self.count
+        return float(self.weights.sum())
+
+    @property
+    def weights(self) -> Array:
+        return np.broadcast_to(np.asarray(self.weight, dtype=np.float64), self.count)
 
 
 @dataclass(slots=True)
@@ -105,13 +110,32 @@ class Sampler:
         if len(known) < len(every):
             return None
         values = min(known, key=len)
-        taken, weight = _even(len(values))
+        taken, weight = self._by_degree(at, values)
         column = values[taken]
         keep = np.ones(len(column), dtype=np.bool_)
         for atom in self._holding[at]:
             keep &= self._among(atom, at, column)
-        column = column[keep]
-        return Sample(weight, {at: column}, len(column))
+        if not keep.any():  # of so many nobody has been seen
+            return Sample(len(values) / max(1, len(column)), {at: column[:0]}, 0)
+        return Sample(weight[keep], {at: column[keep]}, int(np.count_nonzero(keep)))
+
+    def _by_degree(self, at: int, values: Array) -> tuple[Array, Array]:
+        """Some places of values, and how many each stands for: half of them evenly, half by how
+        long the lists of these values are, so that no hub is missed."""
+        count = len(values)
+        if count <= TAKEN:
+            return np.arange(count), np.ones(count)
+        shares = np.full(count, 1.0 / count)
+        own = [self._lists.get((id(atom), at)) for atom in self._holding[at]]
+        its = {id(each): each for each in own if each is not None and each.values is values}
+        for each in its.values():
+            lengths = each.ends - each.starts
+            shares += lengths / max(1, int(lengths.sum())) / len(its)
+        ends = shares.cumsum()
+        found = np.searchsorted(ends, (np.arange(TAKEN) + 0.5) * (ends[-1] / TAKEN))
+        taken, times = np.unique(found, return_counts=True)
+        weight = times / shares[taken]
+        return taken, weight * (count / weight.sum())
 
     def _last(self, bound: int) -> Sample | None:
         """By the variable that is cheapest to bind last."""
@@ -127,10 +151,12 @@ class Sampler:
     def _wider(self, at: int, rest: int) -> Sample:
         sample, lists = self._samples[rest], self._lengths[at, rest]
         assert sample is not None and lists is not None
-        ends: Any = lists.lengths.cumsum()
-        taken, weight = _even(int(ends[-1]) if len(ends) else 0)
+        weights = sample.weights
+        ends: Any = (lists.lengths * weights).cumsum()
+        taken, weight = _even(float(ends[-1]) if len(ends) else 0.0, int(lists.lengths.sum()))
         rows: Array = np.searchsorted(ends, taken, side="right")
-        places = lists.starts[rows] + taken - (ends[rows] - lists.lengths[rows])
+        within = (taken - ends[rows]) / weights[rows] + lists.lengths[rows]
+        places = lists.starts[rows] + np.clip(within.astype(np.int64), 0, lists.lengths[rows] - 1)
         values = lists.children[places]
         keep = self._holds(at, rest, sample, rows, values)
         near = [atom for atom in self._holding[at] if atom.mask & rest]
@@ -147,7 +173,7 @@ class Sampler:
         rows, values = rows[left], values[left]
         columns = {other: column[rows] for other, column in sample.columns.items()}
         columns[at] = values
-        return Sample(sample.weight * weight, columns, len(values))
+        return Sample(weight, columns, len(values))
 
     def _met(
         self, atom: PatternAtom, at: int, rest: int, sample: Sample, rows: Array, values: Array
@@ -186,7 +212,7 @@ class Sampler:
             return None
         sample = self.sample(path)
         assert sample is not None
-        return float(lists.lengths.sum()) * sample.weight
+        return float((lists.lengths * sample.weights).sum())
 
     def lengths(self, at: int, path: int) -> Lengths | None:
         """The shortest lists, where something bound leads to the variable."""
@@ -257,12 +283,11 @@ class Sampler:
         return found
 
 
-def _even(count: int) -> tuple[Array, float]:
-    """Some of so many places, evenly, and how many each stands for."""
-    if count <= TAKEN:
-        return np.arange(count), 1.0
-    places = ((np.arange(TAKEN) + 0.5) * (count / TAKEN)).astype(np.int64)
-    return places, count / TAKEN
+def _even(whole: float, places: int) -> tuple[Array, float]:
+    """Points of a stretch, evenly, and how much each stands for; no more than there are places."""
+    taken = min(TAKEN, places)
+    share = whole / max(1, taken)
+    return (np.arange(taken) + 0.5) * share, share
 
 
 def _within(lists: Lists, parents: Array, values: Array) -> Array:
