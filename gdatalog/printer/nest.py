@@ -400,7 +400,7 @@ class Nest:
 
     def leads_on(self, node: Node) -> bool:
         """Whether a root's values lead straight to their children."""
-        if node.terms or node.last or node.trie.weighted or self.hashed(node):
+        if node.terms or node.last or self.hashed(node):
             return False
         first, second, *_ = self.tries[node.trie].levels
         return first.dense and second.size <= 1 << 30
