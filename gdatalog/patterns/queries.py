@@ -89,14 +89,15 @@ def match_pattern(db: Database, pattern: Pattern, graph: Graph, limit: int | Non
 def count_motifs(db: Database, size: int, graph: Graph) -> dict[str, int]:
     """How often each connected graph of so many vertices is an induced subgraph.
 
-    From counts of homomorphisms, and of embeddings where these are quicker.
+    From counts of embeddings; of homomorphisms, too, where these are quicker.
     """
     if size not in SIZES:
         raise UsageError(f"motifs have 3, 4 or 5 vertices, not {size}")
     every = [number for number in TOTALS if orbits()[number].size <= size]
     embedded: Collection[int] = EMBEDDED
-    counts = _totals(db, every, graph) if _fits(db, size, graph) else None
-    if counts is None:  # beyond 64 bits
+    counts = _totals(db, every, graph) if size == SIZES[-1] and _fits(db, size, graph) else None
+    if counts is None:  # few vertices, or beyond 64 bits
+        every = [number for number in every if orbits()[number].size == size]
         patterns = [orbits()[number].pattern for number in every]
         found = count_patterns(db, patterns, graph)
         counts = {
