@@ -5,6 +5,7 @@ Copies run when a seed says so: at once, later, or when a kernel waits for them.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -175,6 +176,40 @@ def test_aggregate_programs(drawn: Drawn) -> None:
 @given(string_programs())
 def test_string_programs(drawn: Drawn) -> None:
     agrees(drawn)
+
+
+@pytest.mark.parametrize("cell_bytes", [300, 3000])
+@pytest.mark.parametrize("query", ["triangles", "cliques"])
+def test_slices_that_go_leave_the_device(
+    query: str, cell_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody holds the slices of the cell before while those of the next one are allocated."""
+    room, most, live = 1100, [0], list[tuple[int, list[int]]]()
+
+    class Held(slices._There):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self.views = [0]
+            most.append(sum(size for size, views in live if views[0]) + self.size)
+            live.append((self.size, self.views))
+
+        @property
+        def arrays(self) -> list[Any]:
+            found = super().arrays
+            for array in found:
+                self.views[0] += 1
+                weakref.finalize(array, gone, self.views)
+            return found
+
+    def gone(views: list[int]) -> None:
+        views[0] -= 1
+
+    monkeypatch.setattr(slices, "_There", Held)
+    driver = HostDriver()
+    with forced(room), loaded(opened(driver, "lftj", cell_bytes=cell_bytes)) as db:
+        _, (report,) = asked(db, QUERIES[query], "lftj")
+        assert report.in_cells is not None and report.in_cells.cells > 1
+    assert 0 < max(most) <= 1.1 * room  # arrays begin at words
 
 
 @pytest.mark.parametrize("strategy", ["levelwise", pytest.param("lftj", marks=pytest.mark.slow)])

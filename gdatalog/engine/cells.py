@@ -165,6 +165,7 @@ class Cells(CellRun):
                 with work.within(at / len(found.turns), (at + 1) / len(found.turns)):
                     yield run
                 self._tell(number, run, join, cut)
+                there.clear()  # `run` would keep slices that make room for the next ones
         finally:
             slices.close()
             limits.charge(what, 0)

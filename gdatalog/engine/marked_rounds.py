@@ -177,6 +177,7 @@ class MarkedRounds(StratumRun):
             self.record.end_round()
         if marked is None:
             return None
+        del first  # whose rows may go to the host
         for each in rest:
             if not self._find(each, marked, ()):
                 return None
@@ -370,10 +371,11 @@ class MarkedRounds(StratumRun):
             blocks = [block for block in nest.run(relation) if len(block[0])]
             did.new += sum(len(block[0]) for block in blocks)
             table.came += [tuple(map(_as, block, table.dtypes)) for block in blocks]
-            self._make_room(marked)
             if report is not None:
                 report.saw(nest.seen)
                 did.tried += _tried(nest)
+            del blocks, nest, sources, rows  # what goes to the host now must leave the device
+            self._make_room(marked)
         did.seconds += perf_counter() - began
         self.record.ran(did)
         if report is not None:

@@ -103,19 +103,24 @@ class _Planner:
                 every.append((cost, shares))
         every.sort()
         ahead, behind = self._first_of(every, True), self._first_of(every, False)
-        if ahead is None or behind is None:
-            return behind or self._reason()
-        hidden = ahead.cost(self.overhead) - ahead.moved
-        return behind if behind.cost(self.overhead) < hidden else ahead
+        if behind is None:
+            return self._reason()
+        fewer = self._scheduled(behind)
+        if ahead is None or ahead == behind:
+            return fewer
+        more = self._scheduled(ahead)
+        hidden = more.cost(self.overhead) - more.moved
+        return fewer if fewer.cost(self.overhead) < hidden else more
 
     def _first_of(
         self, every: Sequence[tuple[float, tuple[int, ...]]], ahead: bool
-    ) -> Schedule | None:
-        """The first of these shares that fits, with or without the next cell's slices."""
+    ) -> dict[str, tuple[Stretch, ...]] | None:
+        """The ranges of the first of these shares that fits, with or without the next cell's
+        slices."""
         for _, shares in islice(every, MOST_TRIED):
             ranges = {name: self._ranges(name, share) for name, share in self._order(shares)}
             if self._largest(ranges, ahead) <= self.room:
-                return self._scheduled(ranges)
+                return ranges
         return None
 
     def _largest(self, ranges: Mapping[str, Sequence[Stretch]], ahead: bool) -> int:
