@@ -252,8 +252,14 @@ def counted_within(
     steps: Sequence[Step], names: Collection[str], paths: Paths, within: Node
 ) -> int | None:
     """The place of the only level of a branch that counts, if its values are bits of a list;
-    `names` are the variables whose rows of bits there are."""
+    `names` are the variables whose rows of bits there are.
+
+    Nothing is looked up where bits are counted: a trie that ends at its root has weights, or values
+    that it does without, of which no row knows.
+    """
     for at, step in enumerate(steps):
+        if any(not paths.node(p).terms and not paths.goes_on(p) for p in participants(step)):
+            return None
         if isinstance(step, Seek):
             children = {paths.child(part) for part in step.participants}
             if not _only_roots(step, names, paths) and children != {within}:

@@ -80,9 +80,10 @@ def recall(nest: Nest, step: Step, known: Known) -> None:
     place = known.positions[kept.edge]
     text.line(f"{low} = {nest.call('at', starts, place)}")
     with text.block(f"if {low} == 0"):
-        _mark(nest, kept, known)
+        inner = known.inner()  # ranges that are printed here are not known behind it
+        _mark(nest, kept, inner)
         met = Met({node: set() for node in kept.nodes}, {})
-        buffer = fill(nest, met, (), known.inner(), "")
+        buffer = fill(nest, met, (), inner, "")
         call = nest.call("keep_list", buffer.array, buffer.end, starts, place, array, top)
         text.line(f"{top} = {call}")
         text.line(f"{low} = {nest.call('at', starts, place)}")
