@@ -1,0 +1,145 @@
+"""Counts by a key: weights and tests of what is counted, lists that are kept, against the oracle.
+
+The bodies are dense enough that lists are recoded as bits and branches counted in them.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gdatalog as gd
+from gdatalog.executors import lftj
+from gdatalog.parser import parse
+from gdatalog.plan import nest
+from tests.interpreted import interpreted
+from tests.oracle import TooLong, evaluate
+from tests.test_algebra import run
+from tests.test_engine_oracle import Data, share
+
+pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
+
+TRIANGLE = "E(d, b), E(b, a), E(d, a), F(b, a), E(d, f), F(b, f)"  # `a` is counted in rows of bits
+
+
+def data_of(random: Random) -> Data:
+    vertices, density = random.randint(3, 5), random.choice([0.4, 0.6, 0.9])
+
+    def rows() -> list[tuple[int, int]]:
+        return [p for p in product(range(vertices), repeat=2) if random.random() < density]
+
+    edges = rows()
+    if random.random() < 0.5:
+        edges = sorted({*edges, *((b, a) for a, b in edges)})
+    labels = [(v, k) for v, k in product(range(vertices), range(3)) if random.random() < 0.5]
+    some = [(v,) for v in range(vertices) if random.random() < 0.6]
+    binary = "int", "int"
+    return {
+        "E": (binary, edges),
+        "F": (binary, rows()),
+        "L": (binary, labels),
+        "P": (("int",), some),
+    }
+
+
+def at_a_root(random: Random, name: str) -> str:
+    """A weight or a test of one variable."""
+    return random.choice(
+        ["E({}, _)", "E(_, {})", "F({}, _)", "L({}, _)", "E({}, {})", "L({}, 1)", "P({})"]
+    ).replace("{}", name)
+
+
+def drawn_count(number: int) -> tuple[str, Data]:
+    """A triangle whose corners have more edges, one of them to the key."""
+    random = Random(number)
+    data = data_of(random)
+    names = ["a", "b", "d", *(["e"] if random.random() < 0.2 else [])]
+    pairs = [*combinations(names, 2), ("f", "b"), ("f", "d")]
+    body = [random.choice(["E({}, {})", "F({}, {})"]).format(*pair) for pair in pairs]
+    for pair in random.sample(pairs, random.randint(0, 2)):
+        body.append(random.choice(["E({1}, {0})", "F({1}, {0})", "E({0}, {1})"]).format(*pair))
+    body += [at_a_root(random, random.choice(names)) for _ in range(random.randint(1, 3))]
+    body += [f"{a} != {b}" for a, b in random.sample(pairs, random.choice([0, 0, 1]))]
+    random.shuffle(body)
+    return f"n(f, count()) <- {', '.join(dict.fromkeys(body))}.", data
+
+
+def agrees(text: str, data: Data) -> None:
+    rows = {name: set(rows) for name, (_, rows) in data.items()}
+    types = {name: types for name, (types, _) in data.items()}
+    try:
+        expected = evaluate(parse(text), rows, types)
+    except TooLong:
+        return
+    for strategy, algebra in (("auto", "auto"), ("lftj", "auto"), ("lftj", "never")):
+        found = run(text, data, {"n"}, strategy, algebra)
+        assert set(found["n"]) == set(expected["n"]), (strategy, algebra, text, data)
+
+
+@pytest.mark.drawn
+@share(12)
+@given(st.integers(0, 2**32))
+def test_drawn_counts(number: int) -> None:
+    agrees(*drawn_count(number))
+
+
+@pytest.mark.parametrize(
+    "more", ["E(a, _)", "L(a, _)", "E(a, a)", "P(a)", "P(a), E(b, _), E(d, d)"]
+)
+def test_what_is_counted_has_weights_and_tests(more: str) -> None:
+    data = data_of(Random(3))
+    agrees(f"n(f, count()) <- {TRIANGLE}, {more}.", data)
+
+
+def test_a_test_of_what_is_counted() -> None:
+    edges = [(1, 5), (3, 5), (5, 1), (5, 3), (5, 5)]
+    data: Data = {
+        "E": (("int", "int"), edges),
+        "F": (("int", "int"), [(1, 1), (1, 5), (5, 3), (5, 5)]),
+        "L": (("int", "int"), [(1, 0), (3, 1), (5, 1)]),
+    }
+    body = "E(b, a), E(b, b), E(b, d), E(d, a), E(a, a), F(b, a), E(b, f), F(d, f), L(d, 1)"
+    agrees(f"n(f, count()) <- {body}.", data)
+
+
+def test_branches_are_counted_in_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is drawn enough would be, and is not where a root has a say."""
+    places: list[int | None] = []
+    counted_within = nest.counted_within
+
+    def noted(*args: object) -> int | None:
+        places.append(counted_within(*args))  # type: ignore[arg-type]
+        return places[-1]
+
+    monkeypatch.setattr(nest, "counted_within", noted)
+    for number in range(40):
+        run(*drawn_count(number), {"n"}, "lftj", "auto")
+    assert sum(at is not None for at in places) >= 5 and places.count(None) >= 5
+
+
+# ---------------------------------------------------------------------------- lists that are kept
+
+
+@pytest.mark.parametrize("kept", [0, 1, 16])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_kept_lists_are_those_of_their_edge(
+    kept: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sparse keys: where lists are is read behind the look for a list that is kept."""
+    monkeypatch.setattr(lftj, "KEPT", kept)
+    text = "n(count()) <- E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, e), E(e, d)."
+    for number in (4, 5, 10):
+        random = Random(number)
+        edges = {p for p in product(range(number), repeat=2) if random.random() < 0.5}
+        edges |= {(b, a) for a, b in edges}
+        near = {a: {b for b in range(number) if (a, b) in edges} for a in range(number)}
+        ends = [near[a] & near[b] for a, b in edges]
+        expected = sum(len(near[c] & near[d]) for both in ends for c, d in product(both, repeat=2))
+        with gd.connect(device="cpu", threads=threads) as db, interpreted():
+            db["E"] = [(7001 * a, 7001 * b) for a, b in sorted(edges)]
+            db._workspace.force(algebra="quotients")
+            assert db.query(text).fetchall() == [(expected,)]
