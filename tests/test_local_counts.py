@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import OrderedDict
 from itertools import combinations, product
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gdatalog as gd
 from gdatalog import patterns
+from gdatalog.account import Account
 from gdatalog.engine import depth, stratum, sums
 from gdatalog.engine.sums import CountOverflow
 from gdatalog.executors import lftj
+from gdatalog.executors.lftj import add_local
 from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import RulePlan, Term
 from gdatalog.printer import module, remember
 from gdatalog.printer.nest import Nest
+from gdatalog.storage.tallied import EdgeCounts
+from gdatalog.storage.trie import Trie, TrieLevel
 from tests.interpreted import interpreted
 from tests.test_algebra import agrees
 from tests.test_engine_oracle import Data
@@ -141,6 +147,72 @@ def test_products_beyond_64_bits(parts: int, terms: list[Term]) -> None:
     assert found == 2 * pages**parts + 4 * pages
     assert (found >= 1 << 63) is (parts == 7)
     assert any(len(term.keys) == 2 for term in terms)
+
+
+@pytest.mark.parametrize("algebra", ["quotients", "auto"])
+def test_sums_by_a_vertex_beyond_64_bits(algebra: str) -> None:
+    """Counts by edge that fit into 64 bits, but not their sum at a vertex that nobody asks for."""
+    pairs = {(0, v) for v in range(1, 681)} | {(1, v) for v in range(2, 102)}
+    near = ", ".join(f"E(c, c{at})" for at in range(6))
+    text = f"n(count()) <- E(a, b), E(a, c), E(b, c), {near}, E(a, d), E(b, d), c != d, L(a)."
+    with gd.connect(device="cpu", threads=2) as db, interpreted():
+        db["E"] = sorted(pairs | {(b, a) for a, b in pairs})
+        db["L"] = [(1,), *((vertex,) for vertex in range(102, 681))]
+        db._workspace.force(algebra=algebra, strategy="lftj")
+        assert db.query(text).fetchall() == [(633_600,)]
+
+
+@pytest.mark.parametrize("most", [1, 1 << 61])
+def test_what_workers_count_together_does_not_wrap(most: int) -> None:
+    local = np.full(3, most, dtype=np.int64)
+    add_local(local, [np.full(3, most, dtype=np.int64)])
+    assert local.tolist() == [2 * most] * 3
+    with pytest.raises(lftj.GiveUp):
+        add_local(local, [np.full(3, (1 << 63) - 2 * most, dtype=np.int64)])
+
+
+def test_counts_that_happen_to_sum_to_the_edges() -> None:
+    """Some edges count nothing, and the rest as much as all edges."""
+    random = Random(69)
+    most = random.choice([8, 10, 12])
+    pairs = {(a, b) for a in range(most) for b in range(a) if random.random() < 0.5}
+    labels = {vertex for vertex in range(most) if random.random() < 0.5}
+    edges = pairs | {(b, a) for a, b in pairs}
+    near = {v: {b for a, b in edges if a == v} for v in range(most)}
+    on = {(a, c): len(near[a] & near[c] & labels) for a, c in edges}
+    assert sum(on.values()) == len(edges) and 0 in on.values()
+    with gd.connect(device="cpu", threads=1) as db, interpreted():
+        db["E"], db["L"] = sorted(edges), [(vertex,) for vertex in sorted(labels)]
+        db._workspace.force(algebra="quotients", strategy="lftj")
+        text = "n(count()) <- E(a, b), E(b, c), E(c, d), E(d, a), E(a, c), L(b)."
+        right = sum(on[a, c] * len(near[a] & near[c]) for a, c in edges)
+        assert db.query(text).fetchall() == [(right,)]
+
+
+@pytest.mark.parametrize("columns", [(), (0,), (1,), (0, 1), (1, 0)])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("spread", [1, 1000])
+def test_indexes_of_counts_are_charged_before_they_are_made(
+    columns: tuple[int, ...], dtype: Any, spread: int
+) -> None:
+    ends = np.arange(300)
+    lists = [ends[at + 1 :] for at in range(300)]
+    offsets = np.cumsum([0, *map(len, lists)])
+    levels = (
+        TrieLevel((spread * ends).astype(dtype), np.array([0, 300])),
+        TrieLevel((spread * np.concatenate(lists)).astype(dtype), offsets),
+    )
+    counts = np.arange(offsets[-1]) % 5
+    counted = EdgeCounts(Trie(levels, len(counts), None), counts)
+    account = Account(memory=1 << 30)
+    tracemalloc.start()
+    made = counted.trie(columns, (), True, account)
+    needed = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert needed <= account.peak
+    assert made.total == 2 * counts.sum()
+    with pytest.raises(MemoryError):
+        EdgeCounts(counted.edges, counts).trie(columns, (), True, Account(memory=1 << 20))
 
 
 def test_tables_that_would_not_fit_are_not_planned(

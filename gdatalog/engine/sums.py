@@ -224,12 +224,13 @@ class Sum:
             keys, counts = keys[order], counts[order]
         if own.modulus is not None:
             counts %= own.modulus
+        elif _total(counts) >= EXACT:  # sums of any of them have to fit
+            return None
         xp = self.run.ops.xp
         offsets = np.array([0, len(keys)], dtype=np.int64)
         level = TrieLevel(xp.asarray(keys), xp.asarray(offsets), xp)
-        total = min(MOST, _total(counts)) if own.modulus is None else 0
         self._charge(own, keys.nbytes + counts.nbytes)
-        return Trie((level,), total, xp.asarray(counts))
+        return Trie((level,), _total(counts) if own.modulus is None else 0, xp.asarray(counts))
 
     def _charge(self, own: _Pass, more: int = 0) -> None:
         """Charges the tables of a pass, and no longer what they were made of."""
@@ -347,14 +348,17 @@ class Sum:
 
         with run.limits.account.working("tables of counts", self._room(nest)):
             run._run(number, nest, breadth_first, depth_first)
-        if counts is None or (not modular and _most(counts) * join.orbit >= EXACT):
-            return None
-        counts = counts * join.orbit % own.modulus if modular else counts * join.orbit
-        if len(term.keys) == 2:
-            place = join.tries.index(entries(join)[term.images[0]].trie)
-            return EdgeCounts(nest.tries[place], counts)
-        keys = np.flatnonzero(counts)
-        return keys, counts[keys]
+            # Of edges, both directions count.
+            if counts is None or (not modular and 2 * _total(counts) * join.orbit >= EXACT):
+                return None
+            counts *= join.orbit
+            if modular:
+                counts %= own.modulus
+            if len(term.keys) == 2:
+                place = join.tries.index(entries(join)[term.images[0]].trie)
+                return EdgeCounts(nest.tries[place], counts)
+            keys = np.flatnonzero(counts)
+            return keys, counts[keys]
 
     def _room(self, nest: Nest) -> int:
         """The bytes of the tables that loops keep; of lists only where there is room for these."""
@@ -378,7 +382,8 @@ class Sum:
                 return Tallied(len(ref.columns))
             table = own.tables.get(ref.relation)
             if isinstance(table, EdgeCounts):
-                found = table.trie(ref.columns, row_tests(ref), ref.weighted)
+                told = ref.columns, row_tests(ref), ref.weighted
+                found = table.trie(*told, self.run.limits.account)
                 self._charge(own)
                 return found
             return sources.trie_of(ref) if table is None else table
@@ -450,7 +455,8 @@ def _kept_bytes(nest: Nest) -> int:
         raise Unsuited(nest.reason)
     tries = [nest.tries[at] for at in nest.plain.which]
     kept = [each for each in nest.plain.arguments if each.kind in TABLES_OF_LOOPS]
-    return 8 * nest.knobs.workers * sum(scratch_length(each, tries) for each in kept)
+    times = [nest.knobs.workers + 2 * (each.kind == LOCAL) for each in kept]  # sums, and a copy
+    return 8 * sum(n * scratch_length(each, tries) for n, each in zip(times, kept, strict=True))
 
 
 def _multiplied(blocks: Sequence[Columns], width: int, times: int) -> list[Columns] | None:
@@ -488,6 +494,6 @@ def _ascends(keys: Array) -> bool:
 
 def _total(counts: Array) -> int:
     """The sum, exactly."""
-    if len(counts) and float(counts.max()) * len(counts) >= EXACT:
+    if float(counts.sum(dtype=np.float64)) >= EXACT:
         return sum(map(int, counts))
     return int(counts.sum())

@@ -156,8 +156,16 @@ def run_nest(
     if tally is not None:
         tally[:] = tallied(printed, [worker.arguments for worker in workers])
     if local is not None:
-        local[:] = sum(worker.arguments[LOCAL] for worker in workers)
+        add_local(local, [worker.arguments[LOCAL] for worker in workers])
     return [block for worker in workers for block in worker.blocks]
+
+
+def add_local(local: Array, counts: Sequence[Array]) -> None:
+    """Adds what each worker has counted; gives up where the sums may leave 64 bits."""
+    for more in counts:
+        if int(local.max(initial=0)) + int(more.max(initial=0)) >= 1 << 63:
+            raise GiveUp
+        local += more
 
 
 def tallied(printed: Any, workers: Sequence[Mapping[str, Array]]) -> Array:

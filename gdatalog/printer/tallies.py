@@ -101,7 +101,7 @@ class Counts(Leaf):
     def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
         text, table = nest.text, self.table
         added = nest.product(nest.weight(known), amount)
-        if amount != "1":
+        if added != "1":
             with text.block(f"if {added} == 0"):
                 text.line("continue")
         place = text.name("p")

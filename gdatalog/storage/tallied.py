@@ -7,12 +7,13 @@ from math import prod
 
 import numpy as np
 
+from gdatalog.account import Account
 from gdatalog.records import dataclass, field
 from gdatalog.storage.graph import passes
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieLevel
 
-MOST = (1 << 63) - 1
+INDEXING = 128  # bytes that making an index takes at the most, for each edge
 Test = tuple[int, str, int]  # column, operator, column
 
 
@@ -27,7 +28,8 @@ class Tallied:
 @dataclass(slots=True, eq=False)
 class EdgeCounts:
     """A table of counts by the ends of edges: `counts` for the entries of a trie that holds each
-    edge once. The count of both its directions is the same."""
+    edge once. The count of both its directions is the same, and the sum of all fits into 64 bits.
+    """
 
     edges: Trie
     counts: Array
@@ -39,41 +41,43 @@ class EdgeCounts:
         own = [level for level in own if level not in self.edges.levels]
         return self.counts.nbytes + sum(level.nbytes + 8 * len(level) for level in own)
 
-    def trie(self, columns: tuple[int, ...], tests: Sequence[Test], weighted: bool) -> Trie:
+    def trie(
+        self, columns: tuple[int, ...], tests: Sequence[Test], weighted: bool, account: Account
+    ) -> Trie:
         """An index of the edges, in the directions that pass tests between the two columns."""
         key = columns, tuple(tests), weighted
         if key not in self.tries:
-            self.tries[key] = self._made(columns, tests, weighted)
+            with account.working("indexes of counts", INDEXING * len(self.counts)):
+                self.tries[key] = self._made(columns, tests, weighted)
         return self.tries[key]
 
     def _made(self, columns: tuple[int, ...], tests: Sequence[Test], weighted: bool) -> Trie:
         root, below = self.edges.levels  # whose first column is the less one, or is always not
-        ends = np.repeat(root.values, np.diff(below.offsets)), below.values
-        rises = len(below) > 0 and bool(ends[0][0] < ends[1][0])
-        ways = [ends[::way] for way in (1, -1) if passes(-way if rises else way, tests)]
-        total = _sum(self.counts) * len(ways)
+        first = np.searchsorted(below.offsets, 0, side="right") - 1  # of the first entry
+        rises = len(below) > 0 and bool(root.values[first] < below.values[0])
+        ways = [way for way in (1, -1) if passes(-way if rises else way, tests)]
+        total = int(self.counts.sum()) * len(ways)
         if not columns:
-            return Trie((), min(MOST, total), None)
-        if len(columns) == 2 and weighted and len(ways) == 1 and ways[0] is ends:
-            return Trie((root, below), min(MOST, total), self.counts)
-        left, right = (np.concatenate(each) for each in zip(*(ways or [ends]), strict=True))
-        counts = np.concatenate([self.counts] * max(1, len(ways)))
-        some = (counts != 0) & bool(ways)
-        pair = left[some], right[some]
-        keys, counts = [pair[column] for column in columns], counts[some]
+            return Trie((), total, None)
+        if len(columns) == 2 and weighted and ways == [1] and columns == (0, 1):
+            return Trie((root, below), total, self.counts)
+        some = np.flatnonzero(self.counts) if ways else np.zeros(0, dtype=np.int64)
+        counts = np.concatenate([self.counts[some]] * max(1, len(ways)))
+        ends = np.repeat(root.values, np.diff(below.offsets))[some], below.values[some]
+        keys = [np.concatenate([ends[::way][column] for way in ways or [1]]) for column in columns]
         if len(columns) == 1 and len(keys[0]):
-            return _by_one(keys[0], counts, min(MOST, total), weighted)
+            return _by_one(keys[0], counts, total, weighted)
         order = _order(keys)
         keys, counts = [key[order] for key in keys], counts[order]
-        first = keys[0]
-        starts = np.flatnonzero(np.append(True, first[1:] != first[:-1])[: len(first)])
-        top = TrieLevel(first[starts], np.array([0, len(starts)], dtype=np.int64))
+        left = keys[0]
+        starts = np.flatnonzero(np.append(True, left[1:] != left[:-1])[: len(left)])
+        top = TrieLevel(left[starts], np.array([0, len(starts)], dtype=np.int64))
         if len(columns) == 1:
             return Trie((top,), 0, counts if weighted else None)
-        levels = top, TrieLevel(keys[1], np.append(starts, len(first)).astype(np.int64))
+        levels = top, TrieLevel(keys[1], np.append(starts, len(left)).astype(np.int64))
         if weighted:
-            return Trie(levels, min(MOST, total), counts)
-        return Trie(levels, len(first), None)
+            return Trie(levels, total, counts)
+        return Trie(levels, len(left), None)
 
 
 def _by_one(keys: Array, counts: Array, total: int, weighted: bool) -> Trie:
@@ -101,10 +105,3 @@ def _order(keys: Sequence[Array]) -> Array:
     for key, (low, high) in zip(keys, spans, strict=False):
         packed = packed * (high - low) + (key - low)
     return np.argsort(packed)
-
-
-def _sum(counts: Array) -> int:
-    """The sum, exactly."""
-    if len(counts) and float(counts.max()) * len(counts) >= 2.0**62:
-        return sum(map(int, counts))
-    return int(counts.sum())

@@ -268,7 +268,7 @@ class Trie:
     """
 
     __slots__ = (
-        "__weakref__", "_total", "_weighed", "_weight_sums", "labels", "layouts", "levels",
+        "__weakref__", "_once", "_total", "_weighed", "_weight_sums", "labels", "layouts", "levels",
         "weights", "whole",
     )  # fmt: skip
 
@@ -282,6 +282,7 @@ class Trie:
         """`total` may be told when it is first asked for."""
         self.levels = tuple(levels)
         self._total = total
+        self._once: bool | None = None
         self.weights = weights
         self.labels = labels
         self._weight_sums: Array | None = None
@@ -300,7 +301,11 @@ class Trie:
     def once(self) -> bool:
         """Whether one row stands under each node of the last level."""
         trie = self if self.whole is None else self.whole
-        return bool(trie.levels) and trie.total == len(trie.levels[-1])
+        if trie._once is None:
+            trie._once = bool(trie.levels) and trie.total == len(trie.levels[-1])
+            if trie._once and trie.weights is not None:
+                trie._once = bool(trie.weights.all())  # a weight that is a count may be 0
+        return trie._once
 
     def __getstate__(self) -> tuple[object, ...]:
         known = [None if part is None else brought(part) for part in (self.weights, self.labels)]
