@@ -75,12 +75,13 @@ class Recorder:
         given: Sequence[Any] = (),
         counted: bool = False,
         modular: bool = False,
+        keeps: bool = False,
     ) -> Printed:
         for what, each in _leaves(join, leaf):
             if self._first((join, what)):
 
                 def make(lanes: int, counted: bool, each: Leaf = each) -> Printed:
-                    how = intersect, lanes, given, counted, modular
+                    how = intersect, lanes, given, counted, modular, keeps
                     return print_plan(join, tries, copy(each), *how)
 
                 self._loops(self._owner(join), what, make)
