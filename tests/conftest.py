@@ -23,7 +23,7 @@ answers_at_a_terminal benchmarks cluster_blocks cluster_checkpoints cluster_conn
 cluster_data cluster_devices cluster_faults cluster_killed cluster_lost cluster_oracle
 cluster_partitioned cluster_parts cluster_pool cluster_recursion cluster_replicated cluster_rows
 cluster_shell cluster_traffic depth_first_use loops notebook_kernel notebooks package
-printed_expressions prompt rounds saving shares site souffle stopping
+paper_benchmarks printed_expressions prompt rounds saving shares site souffle stopping
 """
 
 # Cases that are alike: of so many one is run; all with GDATALOG_SEED=random and on a GPU.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from math import isclose
 from random import Random
 from typing import Any
@@ -22,6 +22,7 @@ from gdatalog.planner.order import Search
 from gdatalog.planner.orders import Orders
 from gdatalog.planner.pattern import Pattern
 from gdatalog.planner.places import Order, Place, Turn
+from gdatalog.planner.suffix import MOST_LOOKED, Suffixes
 from gdatalog.storage.statistics import Statistics
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -174,6 +175,24 @@ def test_few_turns_are_looked_at_however_many_variables_there_are(name: str, ask
             db[relation] = table
         plan = db.explain(f"R({head}) <- {body}.").strata[-1].rules[-1].plan
     assert plan.joins and turns < 4000
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_few_sets_of_last_variables_are_looked_at(name: str) -> None:
+    looked = 0
+    connected = Suffixes._leaves_connected
+
+    def counting(self: Suffixes, last: Set[str]) -> bool:
+        nonlocal looked
+        looked += 1
+        return connected(self, last)
+
+    data = {**DATA, "fact": rows(100, *[50] * 20)}
+    with patch.object(Suffixes, "_leaves_connected", counting), gd.connect() as db:
+        for relation, table in data.items():
+            db[relation] = table
+        db.explain(f"n(count()) <- {BODIES[name]()}.")
+    assert looked <= 2 * MOST_LOOKED
 
 
 def test_columns_of_a_wide_atom_are_ordered_without_a_search() -> None:

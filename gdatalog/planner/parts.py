@@ -76,7 +76,8 @@ def hanging(
         for name in sorted(variables_of(whole) & shared):
             for part in components(whole, (name,)):
                 inside = variables_of(part) & shared - {name}
-                rest = variables_of(item for item in whole if item not in set(part)) & shared
+                own = set(map(id, part))
+                rest = variables_of(item for item in whole if id(item) not in own) & shared
                 atoms = all(isinstance(item, AtomItem | TestItem) for item in part)
                 kept = rest - {name} or (name in keys and len(part) < len(whole))
                 kept = kept or (cycles and len(part) < len(whole) and is_cyclic(part))

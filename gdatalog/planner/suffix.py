@@ -11,8 +11,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import combinations
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 
 from gdatalog.plan.nest import measurable
 from gdatalog.plan.nodes import Branch, Join, JoinPlan, Seek, Slot, Step
@@ -43,6 +42,7 @@ from gdatalog.records import dataclass, replace
 
 MOST_LAST = 5  # variables that are last
 MOST_TRIED = 24  # choices of these
+MOST_LOOKED = 3000  # choices that are looked at, of bodies with many variables
 
 Names = frozenset[str]
 
@@ -80,22 +80,36 @@ class Suffixes:
         onto each other one."""
         if literals_of(self.items, self._symmetric) is None:
             return
-        eligible = [name for name in in_order(self.items) if self._eligible(name)]
-        near = self._near()
         isomorphic = Isomorphic(self.sizes, {})
         seen: set[object] = set()
-        for size in range(min(MOST_LAST, len(eligible)), 1, -1):
-            for chosen in combinations(eligible, size):
-                last = frozenset(chosen)
-                if any(near[name] & last for name in last) or not self._leaves_connected(last):
-                    continue
+        for sets in reversed(self._candidates()):
+            for chosen in sets:
                 marks = [AtomItem("~last", (Slot(name, "int"),)) for name in chosen]
                 key = isomorphic.key((*self.items, *marks))
                 if key not in seen:
                     seen.add(key)
-                    yield last
+                    yield frozenset(chosen)
                 if len(seen) == MOST_TRIED:
                     return
+
+    def _candidates(self) -> list[list[tuple[str, ...]]]:
+        """The sets of two variables that can be last, of three, and so on. What is left without a
+        set is connected without a part of it, too: so sets grow variable by variable."""
+        eligible = [name for name in in_order(self.items) if self._eligible(name)]
+        near, looked = self._near(), 0
+        grown: list[list[tuple[str, ...]]] = [[()]]
+        while grown[-1] and len(grown) <= MOST_LAST:
+            sets: list[tuple[str, ...]] = []
+            for chosen in grown[-1]:
+                start = eligible.index(chosen[-1]) + 1 if chosen else 0
+                for name in eligible[start:]:
+                    looked += 1
+                    if near[name].isdisjoint(chosen) and self._leaves_connected({*chosen, name}):
+                        sets.append((*chosen, name))
+                    if looked == MOST_LOOKED:
+                        return [*grown, sets][2:]
+            grown.append(sets)
+        return grown[2:]
 
     def _eligible(self, name: str) -> bool:
         """Whether the values of a variable are what some lists have in common once all others are
@@ -123,7 +137,7 @@ class Suffixes:
                     near[name] |= item.variables - {name}
         return near
 
-    def _leaves_connected(self, last: Names) -> bool:
+    def _leaves_connected(self, last: Set[str]) -> bool:
         rest = [item for item in self.items if item.variables.isdisjoint(last)]
         atoms = [item for item in rest if isinstance(item, AtomItem)]
         return (
