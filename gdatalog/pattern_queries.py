@@ -64,10 +64,10 @@ class PatternQueries:
         >>> db.count(["clique3", patterns.path(3)])
         [2, 8]
         """
-        from gdatalog.patterns.queries import Graph, count_patterns
+        from gdatalog.patterns.queries import DataGraph, count_patterns
 
         several = isinstance(pattern, (list, tuple))
-        graph = Graph(edges, labels, induced, directed)
+        graph = DataGraph(edges, labels, induced, directed)
         given = [graph.pattern(one) for one in (pattern if several else [pattern])]
         db: Any = self
         with db._call(on_progress, timeout):
@@ -95,10 +95,10 @@ class PatternQueries:
         >>> db.match(patterns.clique(3)).fetchall()
         [(1, 2, 3)]
         """
-        from gdatalog.patterns.queries import Graph, match_pattern
+        from gdatalog.patterns.queries import DataGraph, match_pattern
 
         db: Any = self
-        graph = Graph(edges, labels, induced, directed)
+        graph = DataGraph(edges, labels, induced, directed)
         with db._call(on_progress, timeout):
             return match_pattern(db, graph.pattern(pattern), graph, limit)
 
@@ -120,11 +120,11 @@ class PatternQueries:
         >>> db.motifs(3)
         {'G1': 2, 'G2': 1}
         """
-        from gdatalog.patterns.queries import Graph, count_motifs
+        from gdatalog.patterns.queries import DataGraph, count_motifs
 
         db: Any = self
         with db._call(on_progress, timeout):
-            return count_motifs(db, size, Graph(edges))
+            return count_motifs(db, size, DataGraph(edges))
 
     def orbits(
         self,
@@ -149,11 +149,11 @@ class PatternQueries:
               3   3   0   2   1
               4   1   2   0   0
         """
-        from gdatalog.patterns.queries import Graph, count_orbits
+        from gdatalog.patterns.queries import DataGraph, count_orbits
 
         db: Any = self
         with db._call(on_progress, timeout):
-            return count_orbits(db, size, Graph(edges))
+            return count_orbits(db, size, DataGraph(edges))
 
     def frequent(
         self,
@@ -184,9 +184,9 @@ class PatternQueries:
              1        2       (a:x)-(b:y)
              2        2 (b:x)-(a:y)-(c:x)
         """
-        from gdatalog.patterns.queries import Graph, frequent_patterns
+        from gdatalog.patterns.queries import DataGraph, frequent_patterns
 
         db: Any = self
-        graph = Graph(edges, labels, directed=directed)
+        graph = DataGraph(edges, labels, directed=directed)
         with db._call(on_progress, timeout):
             return frequent_patterns(db, k_edges, support, measure, graph, max_rows)

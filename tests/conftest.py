@@ -19,7 +19,7 @@ from tests.clusters import Workers, workers
 
 # Files whose tests take long for what they notice: `make check-rest` runs them, as the slow ones.
 SLOW = """
-answers_at_a_terminal benchmarks cluster_blocks cluster_checkpoints cluster_connecting
+answers_at_a_terminal benchmarks cluster_blocks cluster_cells cluster_checkpoints cluster_connecting
 cluster_data cluster_devices cluster_faults cluster_killed cluster_lost cluster_oracle
 cluster_partitioned cluster_parts cluster_pool cluster_recursion cluster_replicated cluster_rows
 cluster_shell cluster_traffic depth_first_use loops notebook_kernel notebooks package

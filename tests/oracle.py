@@ -36,6 +36,7 @@ from gdatalog.parser.syntax import (
     Values,
     Var,
 )
+from tests.oracle_heads import by_place, group_terms, head_aggregates, is_aggregate, reads
 from tests.oracle_normal import Gen, Neg, Normaliser, RangeOf, names, outer_names
 from tests.oracle_order import find_order
 from tests.oracle_values import COMPARE, Failure, Ts, Value, Void, aggregate, apply, clean, subtract
@@ -43,7 +44,6 @@ from tests.oracle_values import add as plus
 
 OK, POISON, VOID = 0, 1, 2
 FAILED: Any = type("Failed", (), {"__repr__": lambda self: "FAILED"})()
-AGGREGATES = {"count", "sum", "min", "max", "mean", "count_distinct", "any_value"}
 STEPS = 1_000_000  # rows that are tried before the oracle gives up
 ROUNDS = 2000  # a fixpoint over the tests' little data that takes longer never ends
 
@@ -107,7 +107,7 @@ class Oracle:
         }
         for rule in rules:
             for named in rule.heads:
-                head = _by_place(named, columns)
+                head = by_place(named, columns)
                 plain, gens = self.normal.head(head)
                 body = self.normal.body(rule.body)
                 self.rules.append((plain, [branch + gens for branch in body]))
@@ -137,11 +137,11 @@ class Oracle:
         needs: dict[str, set[str]] = {name: set() for name in self.state}
         strictly: dict[str, set[str]] = {name: set() for name in self.state}
         for head, body in self.rules:
-            needs[head.name] |= _reads(body, False)
-            strictly[head.name] |= _reads(body, True)
+            needs[head.name] |= reads(body, False)
+            strictly[head.name] |= reads(body, True)
             kinds = {self.kind(head, at) for at in range(len(head.args))} - {None}
             if kinds - {"min", "max"}:
-                strictly[head.name] |= _reads(body, False)
+                strictly[head.name] |= reads(body, False)
         while True:
             wider = {name: needs[name].union(*(needs[n] for n in needs[name])) for name in needs}
             if wider == needs:
@@ -179,13 +179,13 @@ class Oracle:
             for at, arg in enumerate(head.args):
                 if self.kind(head, at) not in (None, "min", "max"):
                     return {}
-                if _is_aggregate(arg) and isinstance(arg, Call):
+                if is_aggregate(arg) and isinstance(arg, Call):
                     kinds[at] = arg.name
         return kinds
 
     def kind(self, head: Atom, at: int) -> str | None:
         """The aggregate in an argument of a head, if there is one."""
-        found = _head_aggregates(head.args[at])
+        found = head_aggregates(head.args[at])
         return found[0].name if found else None
 
     def answer(self, query: Query) -> tuple[tuple[str, ...], Relation]:
@@ -199,12 +199,12 @@ class Oracle:
 
     def derive(self, head: Atom, body: Any) -> Iterator[tuple[Value, ...]]:
         bindings = self.bindings(body, {}, names(head.args))
-        aggregates = [part for arg in head.args for part in _head_aggregates(arg)]
+        aggregates = [part for arg in head.args for part in head_aggregates(arg)]
         if not aggregates:
             for env in bindings:
                 yield tuple(self.value(arg, env) for arg in head.args)
             return
-        keys = list(_group_terms(head))
+        keys = list(group_terms(head))
         groups: dict[tuple[Value, ...], tuple[Env, list[Env]]] = {}
         for env in bindings:
             try:
@@ -222,7 +222,7 @@ class Oracle:
 
     def head_value(self, arg: Expr, group: Env, envs: list[Env]) -> Value:
         """The value of an argument with aggregates, each of them evaluated over `envs`."""
-        if _is_aggregate(arg) and isinstance(arg, Call):
+        if is_aggregate(arg) and isinstance(arg, Call):
             rows = [tuple(self.value(part, env) for part in arg.args) for env in envs]
             return aggregate(arg.name, rows)
         if isinstance(arg, Call):
@@ -414,67 +414,6 @@ class Oracle:
             self.kept.append(branch)
             self.orders[key] = find_order(branch, set(env), wanted)
         return self.orders[key]
-
-
-def _by_place(head: Atom, columns: dict[str, list[str]]) -> Atom:
-    """A head with its arguments in the order of its relation's columns: those of its first head,
-    where no declaration says it."""
-    places = len(head.args) - len(head.columns)
-    named = dict(zip([column.name for column in head.columns], head.args[places:], strict=True))
-    if head.name not in columns:
-        by_place = [arg.name if isinstance(arg, Var) else "" for arg in head.args[:places]]
-        columns[head.name] = [*by_place, *named]
-    rest = columns[head.name][places:] if named else []
-    args = (*head.args[:places], *(named[name] for name in rest))
-    return Atom(head.name, args, head.span)
-
-
-def _reads(body: Any, strictly: bool) -> set[str]:
-    """The relations that a body reads; `strictly`: in negations and aggregates only."""
-    found: set[str] = set()
-    for branch in body:
-        for item in branch:
-            if isinstance(item, Atom) and not strictly:
-                found.add(item.name)
-            elif isinstance(item, (Neg, Gen)):
-                found |= _reads(item.body, False)
-    return found
-
-
-def _is_aggregate(expr: Expr) -> bool:
-    """Whether a head's argument is an aggregate: `min` of two is a function."""
-    if not isinstance(expr, Call) or expr.name not in AGGREGATES:
-        return False
-    return expr.name not in ("min", "max") or len(expr.args) == 1
-
-
-def _head_aggregates(expr: Expr) -> list[Call]:
-    if isinstance(expr, Cast):
-        return _head_aggregates(expr.operand)
-    if not isinstance(expr, Call):
-        return []
-    if _is_aggregate(expr):
-        return [expr]
-    return [found for arg in expr.args for found in _head_aggregates(arg)]
-
-
-def _group_terms(head: Atom) -> Iterator[Expr]:
-    """The terms whose values are the group: those without an aggregate, and the variables beside
-    one. A term without variables is the same for all, and makes no group."""
-    for arg in head.args:
-        if _head_aggregates(arg):
-            yield from map(Var, sorted(_names_outside(arg)))
-        elif names(arg):
-            yield arg
-
-
-def _names_outside(expr: Expr) -> set[str]:
-    """The variables of a head's argument that are outside of its aggregates."""
-    if _is_aggregate(expr):
-        return set()
-    if isinstance(expr, Call):
-        return set().union(*(_names_outside(arg) for arg in expr.args), set())
-    return names(expr)
 
 
 def _keep_best(rows: Relation, best: Mapping[int, str]) -> Relation:

@@ -4,8 +4,6 @@ What SQL can say: no recursion, no witnesses of a minimum, nothing that fails. A
 are the rows of its atoms' join, so `count()` is `count(*)`: relations are sets, and every column
 is a variable, a wildcard, or decided by others. An aggregate in a body is a correlated subquery.
 `Unsupported` says that SQL is not asked.
-
-One way to say in SQL for each thing that is drawn: hence the length.
 """
 
 from __future__ import annotations

@@ -34,15 +34,12 @@ from tests import test_engine_oracle as oracle
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
 from tests.interpreted import interpreted
+from tests.recursion_here import Here, Recursion, Stage, copied
 from tests.test_cluster_faults import kill, until
 from tests.test_cluster_recursion import (
     CLOSURE,
     SQUARED,
-    Here,
-    Recursion,
-    _copy,
     _interpret,
-    _Stage,
     everywhere,
     graph,
 )
@@ -88,7 +85,7 @@ class Dying(Here):
     def folder(self) -> str | None:  # type: ignore[override]
         return super().folder() if self.shared else None
 
-    def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:
+    def stage(self, told: str, limits: Any, smaller: Any = None) -> Stage:
         return _Dying(self)
 
     def tell(self, drop: Any, names: list[str]) -> None:
@@ -105,7 +102,7 @@ class Dying(Here):
 
     def put(self, name: str, columns: Any) -> Lot:
         key = f"{name}{uuid4().hex}"
-        self.lots[key] = self.at, _copy(columns)
+        self.lots[key] = self.at, copied(columns)
         dtypes = tuple(column.dtype.str for column in columns)
         return Lot(self.at, "", key, len(columns[0]), dtypes)
 
@@ -120,7 +117,7 @@ class Dying(Here):
         return self.put(name, self.take(snapshot.Piece(lot, 0, lot.rows)))
 
 
-class _Dying(_Stage):
+class _Dying(Stage):
     firm: Collection[Kept] = ()
 
     def __iter__(self) -> Iterator[tuple[Call, Any]]:

@@ -7,13 +7,10 @@ same is then done by processes of a Dask cluster, one of which dies.
 from __future__ import annotations
 
 import os
-import pickle
 import signal
-import tempfile
 from collections.abc import Iterator, Mapping
 from random import Random
 from time import monotonic, sleep
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,14 +19,11 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.cluster.partitioned.stock import Stock
-from gdatalog.cluster.pool import Call, Kept, Part
 from gdatalog.cluster.recursion import owner, owners, routes, stretches
 from gdatalog.cluster.recursion.owner import Stale, State
 from gdatalog.cluster.recursion.owners import Owners
 from gdatalog.cluster.recursion.stretches import Seeds, Stretches
 from gdatalog.cluster.rows.keeping import Keeping
-from gdatalog.cluster.spreading import Spreading
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.storage.afar import AfarRows
 from gdatalog.storage.relation import Relation
@@ -37,6 +31,7 @@ from tests import test_engine_oracle as oracle
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
 from tests.interpreted import interpreted
+from tests.recursion_here import Here, Recursion, copied
 from tests.tuned import tune
 
 pytestmark = [
@@ -46,94 +41,6 @@ pytestmark = [
 
 CLOSURE = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
 SQUARED = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z), x != z."
-
-
-class Here:
-    """What stands for the workers' pool: calls run in this process. `moved`: whatever is kept goes
-    to another worker before it is used."""
-
-    def __init__(self, workers: int = 2, moved: bool = False) -> None:
-        self.workers = self.threads = {f"worker {number}": 1 for number in range(workers)}
-        client = SimpleNamespace(status="running")
-        self.connection = SimpleNamespace(client=client, budget=1 << 40, device="cpu", gpus=False)
-        self.slots = workers
-        self.moved = moved
-        self.placed: dict[Any, Any] = {}
-        self.functions: list[str] = []
-        self.shared = True
-        self.folders: list[str] = []
-
-    def folder(self) -> str:
-        self.folders.append(tempfile.mkdtemp())
-        return self.folders[-1]
-
-    def place(
-        self, key: Any, value: Any, nbytes: int = 0, owner: Any = None, version: Any = None
-    ) -> _There:
-        found = self.placed.get((key, version))
-        if found is None or key is None:
-            found = self.placed[key, version] = value, _There(_copy(value))
-        return found[1]
-
-    def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:
-        return _Stage(self)
-
-    def close(self) -> None:
-        self.placed.clear()
-
-
-class _There:
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-class _Stage:
-    def __init__(self, pool: Here) -> None:
-        self.pool = pool
-        self.left: list[Call] = []
-
-    def add(self, call: Call) -> None:
-        self.left.append(call)
-
-    def __iter__(self) -> Iterator[tuple[Call, Any]]:
-        while self.left:
-            call = self.left.pop()  # the last first: in any order
-            self.pool.functions.append(call.function.__name__)
-            found = call.function(*[self._given(arg) for arg in call.args])
-            if call.keep:
-                yield call, Kept(found, call.told and _copy(call.told(found)))
-            else:
-                yield call, _copy(found)
-
-    def _given(self, arg: Any) -> Any:
-        if isinstance(arg, _There):
-            return arg.value
-        if isinstance(arg, Kept):
-            return _copy(arg.future) if self.pool.moved else arg.future
-        if isinstance(arg, Part):
-            return _copy(arg.kept.future[arg.key])
-        if isinstance(arg, dict):
-            return {key: self._given(value) for key, value in arg.items()}
-        if isinstance(arg, list):
-            return [self._given(value) for value in arg]
-        return _copy(arg)
-
-
-def _copy(value: Any) -> Any:
-    return pickle.loads(pickle.dumps(value))
-
-
-class Recursion(Spreading):
-    """Only what is recursive is left to workers."""
-
-    def __init__(self, pool: Any) -> None:
-        self.pool = pool
-        self.connection = pool.connection
-        self.stock = Stock(pool)
-        self._keeping = None
-
-    def rule(self, *_: Any) -> None:
-        return None
 
 
 def run(spread: str, moved: bool = False, **knobs: Any) -> oracle.Way:
@@ -249,7 +156,7 @@ def test_what_is_taken_over_is_not_used_twice() -> None:
     with pytest.raises(Stale):
         state.take(lambda: pytest.fail("made from nothing"))
     with pytest.raises(Stale):
-        _copy(state).had()
+        copied(state).had()
 
 
 def test_lost_states_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:

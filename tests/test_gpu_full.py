@@ -45,13 +45,6 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         return oracle.answers(db, text, data, defined)
 
 
-@pytest.mark.drawn
-@oracle.share(1)
-@given(recursive_programs())
-def test_recursive_programs(drawn: Drawn) -> None:
-    oracle.agrees_in(run, drawn)
-
-
 def run_marked(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     """Rounds whose rows are told by marks; the number chooses the room for rows."""
     memory, driver = (2500, 5000, 10_000)[number % 3], HostDriver(seed=number % 17, blocks=1)
@@ -63,10 +56,11 @@ def run_marked(text: str, data: oracle.Data, defined: set[str], number: int) -> 
 
 
 @pytest.mark.drawn
+@pytest.mark.parametrize("way", [run, run_marked])
 @oracle.share(1)
 @given(recursive_programs())
-def test_recursive_programs_in_rounds_with_little_memory(drawn: Drawn) -> None:
-    oracle.agrees_in(run_marked, drawn)
+def test_recursive_programs(way: oracle.Way, drawn: Drawn) -> None:
+    oracle.agrees_in(way, drawn)
 
 
 @pytest.mark.parametrize("seed", [0, 3])

@@ -17,7 +17,8 @@ from gdatalog.storage.symbols import SymbolTable
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.arrays import ndarray
 from tests.cuda_host.stand_in import COUNTER
-from tests.test_operations import BATCHES, NARROW_BATCHES, relation, tuples
+from tests.test_known_rows import BATCHES, NARROW_BATCHES
+from tests.test_operations import relation, tuples
 
 pytestmark = needs_compiler
 OPS = Gpu(HostDriver()).ops

@@ -67,10 +67,10 @@ class Form:
         from gdatalog.printer.fresh import Fresh
         from gdatalog.printer.grouped import GroupedRows
         from gdatalog.printer.leaves import Groups, Rows
-        from gdatalog.printer.tallies import LocalCounts
+        from gdatalog.printer.tallies import LocalCountLeaf
 
         if self.images:
-            return LocalCounts(self.images)
+            return LocalCountLeaf(self.images)
         if self.gathers:
             return Groups(self.keys, self.gathers)
         if self.grouped is not None:

@@ -65,7 +65,8 @@ from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
-MOST_GROUPS, LEAST_ROOM = 1 << 30, 1024  # groups; room for those that are numbered
+MOST_GROUPS = 1 << 30
+LEAST_ROOM = 1024  # for groups that are numbered
 Part = tuple[Array | None, Array, Array]  # the units of groups, their codes, their values
 SAFE_INT, SAFE_FLOAT = 2.0**62, 1e290
 

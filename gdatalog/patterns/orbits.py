@@ -155,14 +155,23 @@ def orbits() -> tuple[Orbit, ...]:
     return tuple(found[number] for number in sorted(found))
 
 
-def rules(edges: str, prefix: str) -> str:
-    """The rules over a relation of edges; their own relations' names get a prefix."""
+def rules(edges: str, prefix: str, numbers: Iterable[int]) -> str:
+    """The rules for some orbits over a relation of edges; their own relations' names get a
+    prefix."""
+    every = {text.partition("(")[0]: text for text in re.findall(r"^\w.*?\.$", RULES, re.M | re.S)}
+    needed, waiting = set[str](), [f"h{number}" for number in numbers]
+    while waiting:
+        name = waiting.pop()
+        if name in every and name not in needed:
+            needed.add(name)
+            waiting += re.findall(r"(\w+)\(", every[name])
 
     def named(found: re.Match[str]) -> str:
         name = found[1]
-        return (edges if name == "E" else name if name in ("count", "sum") else prefix + name) + "("
+        return (edges if name == "E" else prefix + name if name in every else name) + "("
 
-    return re.sub(r"(\w+)\(", named, RULES)
+    texts = (text for name, text in every.items() if name in needed)
+    return "".join(re.sub(r"(\w+)\(", named, text) + "\n" for text in texts)
 
 
 @cache

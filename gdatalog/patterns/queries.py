@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class DataGraph:
     """Where patterns are looked for: the names of relations of edges, and of vertices and labels.
 
     `induced`: the vertices of an occurrence have no edges but the pattern's. `directed`: what is
@@ -55,7 +55,7 @@ SIZES = 3, 4, 5  # of motifs
 MOST_EDGES = 7  # of frequent patterns: of 8 there are thousands of rules
 
 
-def count_patterns(db: Database, patterns: Sequence[Pattern], graph: Graph) -> list[int]:
+def count_patterns(db: Database, patterns: Sequence[Pattern], graph: DataGraph) -> list[int]:
     """How often each pattern occurs: all by one query, which shares statistics and indexes."""
     if not patterns:
         return []
@@ -78,7 +78,7 @@ def count_patterns(db: Database, patterns: Sequence[Pattern], graph: Graph) -> l
     return [found[at] // pattern.automorphisms for at, pattern in enumerate(patterns)]
 
 
-def match_pattern(db: Database, pattern: Pattern, graph: Graph, limit: int | None) -> Result:
+def match_pattern(db: Database, pattern: Pattern, graph: DataGraph, limit: int | None) -> Result:
     """Each occurrence once: a row of the vertices."""
     (name,), rules = _edges_of(db, [pattern], graph)
     head = _unused(db, "matches", graph)
@@ -86,7 +86,7 @@ def match_pattern(db: Database, pattern: Pattern, graph: Graph, limit: int | Non
     return db.query("\n".join(rules), limit=limit)
 
 
-def count_motifs(db: Database, size: int, graph: Graph) -> dict[str, int]:
+def count_motifs(db: Database, size: int, graph: DataGraph) -> dict[str, int]:
     """How often each connected graph of so many vertices is an induced subgraph.
 
     From counts of embeddings; of homomorphisms, too, where these are quicker.
@@ -109,11 +109,12 @@ def count_motifs(db: Database, size: int, graph: Graph) -> dict[str, int]:
     return {pattern.name: told[pattern.name] for pattern in graphlets(size)}
 
 
-def _totals(db: Database, numbers: Sequence[int], graph: Graph) -> dict[int, int] | None:
+def _totals(db: Database, numbers: Sequence[int], graph: DataGraph) -> dict[int, int] | None:
     """For each orbit how many maps of its graph there are, or embeddings; None beyond 64 bits."""
     name, text = _simple(db, graph)
     head = _unused(db, "motifs", graph)
-    text += rules(name, head)
+    mapped = [number for number in numbers if number not in (*EMBEDDED, *ROOTLESS)]
+    text += rules(name, head, mapped)
     for number in numbers:
         pattern = orbits()[number].pattern
         if number in EMBEDDED:
@@ -131,7 +132,7 @@ def _totals(db: Database, numbers: Sequence[int], graph: Graph) -> dict[int, int
     return None
 
 
-def count_orbits(db: Database, size: int, graph: Graph) -> pd.DataFrame:
+def count_orbits(db: Database, size: int, graph: DataGraph) -> pd.DataFrame:
     """How often each vertex stands in each orbit of the connected graphs of up to so many
     vertices, as induced subgraphs."""
     if size not in SIZES:
@@ -143,7 +144,7 @@ def count_orbits(db: Database, size: int, graph: Graph) -> pd.DataFrame:
     every = [orbit.number for orbit in orbits() if orbit.size <= size]
     name, text = _simple(db, graph)
     head = _unused(db, "orbits", graph)
-    text += rules(name, head)
+    text += rules(name, head, every)
     text += "".join(f"{head}({number}, v, n) <- {head}h{number}(v, n).\n" for number in every)
     rows = db.query(f"{text}?- {head}(orbit, vertex, count).").df()
     vertices, places = np.unique(rows["vertex"].to_numpy(), return_inverse=True)
@@ -160,7 +161,7 @@ def frequent_patterns(
     k_edges: int,
     support: int,
     measure: Measure,
-    graph: Graph,
+    graph: DataGraph,
     max_rows: int | None,
 ) -> pd.DataFrame:
     """A row for each pattern of up to so many edges, those with fewer edges first."""
@@ -223,7 +224,7 @@ def _shaped(shape: Shape, labels: Sequence[Label], directed: bool) -> Pattern:
 
 
 def _edges_of(
-    db: Database, patterns: Sequence[Pattern], graph: Graph
+    db: Database, patterns: Sequence[Pattern], graph: DataGraph
 ) -> tuple[list[str], list[str]]:
     """The relation that each pattern's edges are looked for in, and the rules that make it."""
     edges = graph.edges
@@ -234,7 +235,7 @@ def _edges_of(
     return [edges] * len(patterns), []
 
 
-def _simple(db: Database, graph: Graph) -> tuple[str, str]:
+def _simple(db: Database, graph: DataGraph) -> tuple[str, str]:
     """A relation that has each edge both ways and no loops, and the rules that make it."""
     edges = graph.edges
     if _is_both_ways(db, edges) and not _has_loops(db, edges):
@@ -249,7 +250,7 @@ def _has_loops(db: Database, edges: str) -> bool:
     return bool(graph is not None and graph.loops)
 
 
-def _fits(db: Database, size: int, graph: Graph) -> bool:
+def _fits(db: Database, size: int, graph: DataGraph) -> bool:
     """Whether there are less than 2^63 maps of any graph of so many vertices to each root."""
     columns = (0,) if _is_both_ways(db, graph.edges) else (0, 1)
     relation: Any = db[graph.edges]._relation
@@ -257,7 +258,7 @@ def _fits(db: Database, size: int, graph: Graph) -> bool:
     return bool(most ** (size - 1) < 1 << 63)
 
 
-def _unused(db: Database, name: str, graph: Graph) -> str:
+def _unused(db: Database, name: str, graph: DataGraph) -> str:
     """A name that no relation begins with."""
     while any(known.startswith(name) for known in (*db, *graph.names)):
         name += "_"

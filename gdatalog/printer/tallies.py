@@ -112,7 +112,7 @@ class Counts(Leaf):
         text.line(f"{table.length} += np.int64({before} == 0)")
 
 
-class LocalCounts(Leaf):
+class LocalCountLeaf(Leaf):
     """Adds each row to the counts of all images of a key: variables, or pairs of variables that an
     entry of one trie stands for."""
 

@@ -1,0 +1,72 @@
+"""Heads of rules for the oracle: columns by name, aggregates, groups; what bodies read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gdatalog.parser.syntax import Atom, Call, Cast, Expr, Var
+from tests.oracle_normal import Gen, Neg, names
+
+AGGREGATES = {"count", "sum", "min", "max", "mean", "count_distinct", "any_value"}
+
+
+def by_place(head: Atom, columns: dict[str, list[str]]) -> Atom:
+    """A head with its arguments in the order of its relation's columns: those of its first head,
+    where no declaration says it."""
+    places = len(head.args) - len(head.columns)
+    named = dict(zip([column.name for column in head.columns], head.args[places:], strict=True))
+    if head.name not in columns:
+        by_place = [arg.name if isinstance(arg, Var) else "" for arg in head.args[:places]]
+        columns[head.name] = [*by_place, *named]
+    rest = columns[head.name][places:] if named else []
+    args = (*head.args[:places], *(named[name] for name in rest))
+    return Atom(head.name, args, head.span)
+
+
+def reads(body: Any, strictly: bool) -> set[str]:
+    """The relations that a body reads; `strictly`: in negations and aggregates only."""
+    found: set[str] = set()
+    for branch in body:
+        for item in branch:
+            if isinstance(item, Atom) and not strictly:
+                found.add(item.name)
+            elif isinstance(item, (Neg, Gen)):
+                found |= reads(item.body, False)
+    return found
+
+
+def is_aggregate(expr: Expr) -> bool:
+    """Whether a head's argument is an aggregate: `min` of two is a function."""
+    if not isinstance(expr, Call) or expr.name not in AGGREGATES:
+        return False
+    return expr.name not in ("min", "max") or len(expr.args) == 1
+
+
+def head_aggregates(expr: Expr) -> list[Call]:
+    if isinstance(expr, Cast):
+        return head_aggregates(expr.operand)
+    if not isinstance(expr, Call):
+        return []
+    if is_aggregate(expr):
+        return [expr]
+    return [found for arg in expr.args for found in head_aggregates(arg)]
+
+
+def group_terms(head: Atom) -> Iterator[Expr]:
+    """The terms whose values are the group: those without an aggregate, and the variables beside
+    one. A term without variables is the same for all, and makes no group."""
+    for arg in head.args:
+        if head_aggregates(arg):
+            yield from map(Var, sorted(_names_outside(arg)))
+        elif names(arg):
+            yield arg
+
+
+def _names_outside(expr: Expr) -> set[str]:
+    """The variables of a head's argument that are outside of its aggregates."""
+    if is_aggregate(expr):
+        return set()
+    if isinstance(expr, Call):
+        return set().union(*(_names_outside(arg) for arg in expr.args), set())
+    return names(expr)

@@ -1,0 +1,101 @@
+"""Recursion on workers that are this process: a stand-in for their pool."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from gdatalog.cluster.partitioned.stock import Stock
+from gdatalog.cluster.pool import Call, Kept, Part
+from gdatalog.cluster.spreading import Spreading
+
+
+class Here:
+    """What stands for the workers' pool: calls run in this process. `moved`: whatever is kept goes
+    to another worker before it is used."""
+
+    def __init__(self, workers: int = 2, moved: bool = False) -> None:
+        self.workers = self.threads = {f"worker {number}": 1 for number in range(workers)}
+        client = SimpleNamespace(status="running")
+        self.connection = SimpleNamespace(client=client, budget=1 << 40, device="cpu", gpus=False)
+        self.slots = workers
+        self.moved = moved
+        self.placed: dict[Any, Any] = {}
+        self.functions: list[str] = []
+        self.shared = True
+        self.folders: list[str] = []
+
+    def folder(self) -> str:
+        self.folders.append(tempfile.mkdtemp())
+        return self.folders[-1]
+
+    def place(
+        self, key: Any, value: Any, nbytes: int = 0, owner: Any = None, version: Any = None
+    ) -> _There:
+        found = self.placed.get((key, version))
+        if found is None or key is None:
+            found = self.placed[key, version] = value, _There(copied(value))
+        return found[1]
+
+    def stage(self, told: str, limits: Any, smaller: Any = None) -> Stage:
+        return Stage(self)
+
+    def close(self) -> None:
+        self.placed.clear()
+
+
+class _There:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Stage:
+    def __init__(self, pool: Here) -> None:
+        self.pool = pool
+        self.left: list[Call] = []
+
+    def add(self, call: Call) -> None:
+        self.left.append(call)
+
+    def __iter__(self) -> Iterator[tuple[Call, Any]]:
+        while self.left:
+            call = self.left.pop()  # the last first: in any order
+            self.pool.functions.append(call.function.__name__)
+            found = call.function(*[self._given(arg) for arg in call.args])
+            if call.keep:
+                yield call, Kept(found, call.told and copied(call.told(found)))
+            else:
+                yield call, copied(found)
+
+    def _given(self, arg: Any) -> Any:
+        if isinstance(arg, _There):
+            return arg.value
+        if isinstance(arg, Kept):
+            return copied(arg.future) if self.pool.moved else arg.future
+        if isinstance(arg, Part):
+            return copied(arg.kept.future[arg.key])
+        if isinstance(arg, dict):
+            return {key: self._given(value) for key, value in arg.items()}
+        if isinstance(arg, list):
+            return [self._given(value) for value in arg]
+        return copied(arg)
+
+
+def copied(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))
+
+
+class Recursion(Spreading):
+    """Only what is recursive is left to workers."""
+
+    def __init__(self, pool: Any) -> None:
+        self.pool = pool
+        self.connection = pool.connection
+        self.stock = Stock(pool)
+        self._keeping = None
+
+    def rule(self, *_: Any) -> None:
+        return None
