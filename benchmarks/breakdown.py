@@ -74,11 +74,11 @@ class Dissected:
 
     def build(self, given: Any) -> Any:
         from gdatalog import cpu_ops
-        from gdatalog.executors.expansion import Expansion
+        from gdatalog.executors.expansion import FrontierExpansion
         from gdatalog.storage.trie import TrieLevel
 
         clocks = Clocks()
-        clocks.around(Expansion, "_roots", PARTS[0])
+        clocks.around(FrontierExpansion, "_roots", PARTS[0])
         clocks.around(TrieLevel, "find", PARTS[1])
         clocks.around(TrieLevel, "find_in", PARTS[2])
         clocks.around(TrieLevel, "bound_in", PARTS[3])

@@ -25,7 +25,7 @@ from benchmarks.patterns import clique
 from gdatalog.cluster.partitioned.census import Census, count, fine
 from gdatalog.cluster.partitioned.choosing import Choice, weighed
 from gdatalog.cluster.partitioned.layout import Layout
-from gdatalog.report.tree import Node
+from gdatalog.report.tree import ReportNode
 from gdatalog.storage.graph import Ranking
 
 WORKERS = 8
@@ -125,7 +125,7 @@ def counted(db: gd.Database, size: int) -> int:
     return int(sum(fact for fact in moved if isinstance(fact, int)))
 
 
-def _nodes(node: Node) -> Iterator[Node]:
+def _nodes(node: ReportNode) -> Iterator[ReportNode]:
     yield node
     for child in node.children:
         yield from _nodes(child)

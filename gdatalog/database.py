@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from gdatalog.engine.devices import Turn
+from gdatalog.cancellation import Watch
+from gdatalog.engine.devices import DeviceTurn
 from gdatalog.engine.knobs import Strategy, seconds_of
 from gdatalog.errors import Caution, UsageError
 from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
 from gdatalog.starting import Start
 from gdatalog.storage.load_options import Findings, LoadOptions, Nulls, checked
-from gdatalog.watching import Watch
 
 if TYPE_CHECKING:
     from gdatalog.engine.files import Folders
@@ -60,7 +60,7 @@ class Database(PatternQueries):
         )
         self.memory_limit = self._start.memory_limit
         self._watch = Watch()
-        self._lock = Turn(self._start.use, self._watch)
+        self._lock = DeviceTurn(self._start.use, self._watch)
         if cluster is not None:
             self._behind()
 
@@ -461,11 +461,11 @@ class Database(PatternQueries):
         `on_progress` is told how far it is, as `query` tells it.
         """
         with self._call(on_progress):
-            from gdatalog.engine.ledger import Ledger
+            from gdatalog.engine.metrics import Metrics
             from gdatalog.report import Profile
             from gdatalog.result import Result
 
-            reports = Ledger()
+            reports = Metrics()
             session = self._workspace.open(text, params, reports=reports, strategy=strategy)
             relation = session.relation(session.asked())
             seconds = reports.seconds

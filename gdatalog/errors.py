@@ -32,7 +32,7 @@ MOST_SHOWN = 10  # errors that are printed; more would only scroll past
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceText:
     """A text with a name: a file's path, or `<query>` for text that came from nowhere.
 
     Of a data file the text is only the stretch that an error shows; its first line is `first`.
@@ -67,7 +67,7 @@ class Source:
 class Span:
     """A stretch of a source: offsets `start` to `end`, the end excluded."""
 
-    source: Source = field(repr=False)
+    source: SourceText = field(repr=False)
     start: int
     end: int
 
@@ -111,7 +111,7 @@ class Span:
         return f" {gutter} | {shown}\n {blank} | {pad}{carets}"
 
 
-NOWHERE = Span(Source("<none>", ""), 0, 0)
+NOWHERE = Span(SourceText("<none>", ""), 0, 0)
 
 
 @dataclass(frozen=True)

@@ -21,19 +21,19 @@ from threading import current_thread, local, main_thread
 from types import ModuleType
 from typing import Any
 
-from gdatalog.hands import Hand, Left, release_import_lock, soon
+from gdatalog.threads import Abandoned, CancellableThread, release_import_lock, soon
 
 _ours = frozenset({"gdatalog", "__main__"})
 
 
-class _Here(local):
+class _ThreadState(local):
     """A thread's own."""
 
     within = 0  # calls of gdatalog, one within another
     importing = False  # whether an import is under way that nothing breaks off
 
 
-_here = _Here()
+_here = _ThreadState()
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def undisturbed(done: Callable[[], bool]) -> Iterator[None]:
     """Within, neither Ctrl-C nor the end of this thread is raised; what came is once that is
     `done`: who imports would take it for a failure of the import."""
     thread = current_thread()
-    if isinstance(thread, Hand):
+    if isinstance(thread, CancellableThread):
         with thread.held(done):
             yield
         return
@@ -95,9 +95,9 @@ def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
 
     def swallowed(told: Any) -> None:
         thread = current_thread()
-        if told.exc_type in (Left, KeyboardInterrupt):  # perhaps of a callback of an import
+        if told.exc_type in (Abandoned, KeyboardInterrupt):  # perhaps of a callback of an import
             release_import_lock()
-        if told.exc_type is Left and isinstance(thread, Hand):
+        if told.exc_type is Abandoned and isinstance(thread, CancellableThread):
             soon(thread.end, _a_moment())
         elif told.exc_type is KeyboardInterrupt and thread is main_thread() and _here.within:
             soon(interrupt_main, _a_moment())

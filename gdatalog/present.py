@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.storage.table import Column, Texts
+from gdatalog.cancellation import watching
+from gdatalog.storage.table import Column, TextColumn
 from gdatalog.values import TypeName, timestamp_to_text
-from gdatalog.watching import watching
 from gdatalog.widths import cut, visible, visible_html, width
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ SHAPE = "font-variant-numeric:tabular-nums"  # digits below digits
 
 def cells(kind: TypeName, column: Column) -> list[str]:
     """A column as texts, as a person would write its values."""
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         return [str(text) for text in column.decode().tolist()]
     values: list[Any] = column.tolist()
     if kind == "bool":

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from gdatalog.cancellation import cancellable
 from gdatalog.errors import DeviceError, UsageError
-from gdatalog.storage.afar import AfarRows, Shape
-from gdatalog.storage.elsewhere import Elsewhere, Lying, device_values
 from gdatalog.storage.keys import decode_blocks
+from gdatalog.storage.on_device import DeviceStore, Lying, device_values
 from gdatalog.storage.ordering import order_of, place_of, plain, turned, turned_back
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.remote import RemoteRows, RemoteSchema
 from gdatalog.storage.rows import Columns, concatenate, cut, order_rows, sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG
-from gdatalog.watching import patiently
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -197,7 +197,7 @@ class Result:
             rows: Sequence[Columns] = [(block[at],) for block in self._rows()]
         else:
             rows = device.brought([(block[at],) for block in blocks])
-        (column,) = patiently(
+        (column,) = cancellable(
             len(self), lambda: decode_blocks(rows, [kind], self._symbols), "writing"
         )
         return numpy_column(kind, column)
@@ -205,7 +205,7 @@ class Result:
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.columns)
 
-    def _lying(self) -> tuple[Sequence[Columns], Elsewhere | None]:
+    def _lying(self) -> tuple[Sequence[Columns], DeviceStore | None]:
         """The rows in blocks, where they lie: from the first call on in one order, whatever
         others sort. And the device, if they lie on one."""
         if self._away is None and self._blocks is None:
@@ -229,7 +229,7 @@ class Result:
         """The keys of all rows, of which there is one at least."""
         return tuple(map(np.asarray, concatenate(self._rows())))
 
-    def _with(self, blocks: Sequence[Columns], device: Elsewhere | None) -> Result:
+    def _with(self, blocks: Sequence[Columns], device: DeviceStore | None) -> Result:
         """Other blocks of the same relation."""
         if device is None:
             return Result(self._relation, self._symbols, blocks)
@@ -238,14 +238,14 @@ class Result:
         return found
 
     @property
-    def _far(self) -> AfarRows | None:
+    def _far(self) -> RemoteRows | None:
         """The rows, if they are all that a relation has that lies afar."""
-        far = self._relation.afar if self._whole else None
+        far = self._relation.remote if self._whole else None
         return far if far is not None and far.away else None
 
     @property
-    def _shape(self) -> Shape:
-        return Shape(self.columns, self._relation.types)
+    def _shape(self) -> RemoteSchema:
+        return RemoteSchema(self.columns, self._relation.types)
 
     def _part(self, start: int, stop: int) -> Result:
         """The rows from one place to another."""
@@ -266,7 +266,7 @@ class Result:
     def table(self, room: Callable[[int, Any], Array] = np.empty) -> Table:
         """The decoded columns, in arrays that `room` makes."""
         relation, rows, count = self._relation, self._rows(), len(self)
-        columns = patiently(
+        columns = cancellable(
             count, lambda: decode_blocks(rows, relation.types, self._symbols, room), "writing"
         )
         return Table(relation.columns, relation.types, columns, count)
@@ -300,7 +300,7 @@ class Result:
         else:
             by = None if isinstance(sort, (bool, np.bool_)) else sort
             table = self.sorted(by, descending=descending).table()
-        frame: pd.DataFrame = patiently(
+        frame: pd.DataFrame = cancellable(
             table.length, lambda: to_pandas(table, given=True), "writing"
         )
         return frame

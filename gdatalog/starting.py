@@ -14,11 +14,11 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.account import default_limit
-from gdatalog.engine.devices import NO_GPU, Opened, kind_of, open_device, plainly_cpu
+from gdatalog.cancellation import Watch
+from gdatalog.engine.devices import NO_GPU, OpenDevice, kind_of, open_device, plainly_cpu
 from gdatalog.engine.knobs import parse_size, seconds_of, threads_of
 from gdatalog.errors import Caution, UsageError
 from gdatalog.importing import whole_imports
-from gdatalog.watching import Watch
 
 if TYPE_CHECKING:
     from gdatalog.workspace import Workspace
@@ -114,7 +114,7 @@ class Start:
             )
         return workspace
 
-    def _open(self) -> Opened:
+    def _open(self) -> OpenDevice:
         return open_device(self._device, self._limit)
 
     def _log(self) -> None:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from gdatalog.account import trim
+from gdatalog.cancellation import OBJECT, Watch, cancellable
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import accounted
 from gdatalog.engine.cluster import Cluster, Wanted
@@ -19,13 +20,13 @@ from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.derived import away
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.files import FilePolicy, Folders
-from gdatalog.engine.inputs import Read, extended
+from gdatalog.engine.inputs import FilesRead, extended
 from gdatalog.engine.knobs import Knobs, strategy_of
-from gdatalog.engine.ledger import Ledger
+from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.prepared import Prepared
 from gdatalog.engine.remembered import Memory
 from gdatalog.engine.session import Session, Settings
-from gdatalog.engine.texts import Kept, Texts
+from gdatalog.engine.texts import KeptRules, ProgramTexts
 from gdatalog.engine.untrusted import check_length, without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
 from gdatalog.executors.limits import Limits
@@ -44,7 +45,6 @@ from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.watching import OBJECT, Watch, patiently
 
 _NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
 
@@ -70,7 +70,7 @@ class Workspace:
         self.on_caution = on_caution
         self.symbols = SymbolTable()
         self.stored: dict[str, Relation] = {}
-        self.texts = Texts()  # by the name of the text
+        self.texts = ProgramTexts()  # by the name of the text
         self.params: Mapping[str, Any] = {}  # what was given with them
         self.folders = Folders()  # where texts read and write that do not say
         self.watch = watch
@@ -83,9 +83,9 @@ class Workspace:
         self.untrusted = False  # whether texts may be those of strangers
         self.set_aside: Callable[[], Iterable[Relation]] = tuple  # relations that may come back
         self.why = "asked for"  # this device
-        self.ledger = Ledger(lasting=False)  # what the last session does or did
+        self.metrics = Metrics(lasting=False)  # what the last session does or did
         self._remembered: Memory = {}
-        self._read = Read()
+        self._read = FilesRead()
         self._prepared = Prepared()
         self._invalid: frozenset[str] = frozenset()  # the errors of kept statements that were told
 
@@ -98,13 +98,13 @@ class Workspace:
 
     def clear(self) -> None:
         """Forget all rules, all data, and all that was made of them."""
-        self.stored, self.texts, self._remembered = {}, Texts(), {}
-        self._read, self._invalid = Read(), frozenset()
+        self.stored, self.texts, self._remembered = {}, ProgramTexts(), {}
+        self._read, self._invalid = FilesRead(), frozenset()
         self._prepared = Prepared()
 
     def forget(self) -> None:
         """Forget what has been evaluated and what texts have read: where their rows lay goes."""
-        self._remembered, self._read = {}, Read()
+        self._remembered, self._read = {}, FilesRead()
 
     def begin(self) -> None:
         """A call begins, and no other is at work. Of texts that strangers' programs made, those go
@@ -174,7 +174,7 @@ class Workspace:
                     relation = self.watch.aside(made)
             else:
                 looked_at = at_hand(data) * OBJECT if there is None else 0
-                relation = patiently(looked_at, made, None)
+                relation = cancellable(looked_at, made, None)
         if not relation.store.here:
             self.device.hold(relation)
         return relation
@@ -266,7 +266,7 @@ class Workspace:
         """The texts under these keys are kept no more."""
         self._change(self.texts.without(keys), self.stored)
 
-    def _change(self, texts: Texts, stored: dict[str, Relation], *names: str) -> None:
+    def _change(self, texts: ProgramTexts, stored: dict[str, Relation], *names: str) -> None:
         """Has these texts and data, which differ in some relations; tells which of the kept rules
         are invalid from now on."""
         retyped = any(_kind(self.stored.get(name)) != _kind(stored.get(name)) for name in names)
@@ -342,7 +342,7 @@ class Workspace:
         self,
         text: str,
         params: Mapping[str, Any] | None,
-        reports: Ledger | None = None,
+        reports: Metrics | None = None,
         strategy: str = "auto",
     ) -> Session:
         """A session for a text that is asked, not kept."""
@@ -355,7 +355,7 @@ class Workspace:
         key: str | None,
         params: Mapping[str, Any] | None = None,
         folders: Folders | None = None,
-        reports: Ledger | None = None,
+        reports: Metrics | None = None,
         strategy: str = "auto",
         ends: bool = False,
     ) -> Session:
@@ -385,13 +385,13 @@ class Workspace:
             self.texts = before
             raise
         rules = session.parts.rules
-        more: dict[str, Kept] = {}
+        more: dict[str, KeptRules] = {}
         if key is None:
             known = {id(s): name for name, (s, *_) in own.items()}
             texts = {known.get(id(s)) or format_node(s): s for s in rules}
-            more = {name: Kept.of((s,), home) for name, s in texts.items() if name not in same}
+            more = {name: KeptRules.of((s,), home) for name, s in texts.items() if name not in same}
         elif rules and key not in same:
-            more = {key: Kept.of(rules, home, session.kept_outline())}
+            more = {key: KeptRules.of(rules, home, session.kept_outline())}
         self.texts = self.texts.with_more(more)
         session.stated.keep(self.texts)
         self.params = {**self.params, **session.kept_params(params or {})}
@@ -406,9 +406,9 @@ class Workspace:
         params: Mapping[str, Any] | None = None,
         *,
         stored: Mapping[str, Relation] | None = None,
-        texts: Texts | None = None,
+        texts: ProgramTexts | None = None,
         folders: Folders | None = None,
-        reports: Ledger | None = None,
+        reports: Metrics | None = None,
         lasting: bool = False,
         whole: bool = False,
         strategy: str = "auto",
@@ -418,12 +418,12 @@ class Workspace:
         self.check_open()
         chosen = strategy_of(strategy)
         knobs = self.knobs if chosen == "auto" else replace(self.knobs, strategy=chosen)
-        self.ledger = Ledger(lasting=False) if reports is None else reports
+        self.metrics = Metrics(lasting=False) if reports is None else reports
 
         context = ExecutionContext(
             Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch),
             Scope(self.symbols, bounded=self.untrusted),
-            self.ledger,
+            self.metrics,
             knobs,
             self.device,
             self.cluster,
@@ -432,7 +432,7 @@ class Workspace:
         )
         policy = FilePolicy("none") if self.untrusted else self.policy
         settings = Settings(context, policy, folders or self.folders, self.on_caution)
-        with self.ledger.spending():
+        with self.metrics.spending():
             return Session(
                 self.stored if stored is None else stored,
                 self.texts if texts is None else texts,

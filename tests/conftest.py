@@ -49,7 +49,7 @@ EVERY = {
     "test_gpu_bits.py::test_many_lists_are_recoded": 3,
     "test_gpu_levelwise.py::test_example": 2,
     "test_gpu_rounds.py::test_shapes": 3,
-    "test_gpu_split.py::test_shapes": 4,
+    "test_gpu_partitioned.py::test_shapes": 4,
     "test_gpu_walks.py::test_example": 4,
     "test_gpu_walks.py::test_patterns": 4,
 }

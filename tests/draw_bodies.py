@@ -19,10 +19,10 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Compare,
     Const,
     Expr,
+    FunctionCall,
     Literal,
     Member,
     Not,
@@ -120,7 +120,11 @@ class Body:
             of: Expr = Var(drawing.pick(bound)) if bound and drawing.chance(50) else self.new("int")
             other = drawing.constant("int")
             return drawing.pick(
-                [Call("+", (of, other)), Call("-", (of, other)), Call("-", (other, of))]
+                [
+                    FunctionCall("+", (of, other)),
+                    FunctionCall("-", (of, other)),
+                    FunctionCall("-", (other, of)),
+                ]
             )
         return self.new(kind, plain=True)
 
@@ -154,50 +158,54 @@ class Body:
             if drawing.has("fail", 25):
                 name = drawing.pick(("/", "%", "to_number", "/", "^"))
             if name == "neg":
-                return Call("-", (part("int"),))
+                return FunctionCall("-", (part("int"),))
             if name == "abs":
-                return Call("abs", (part("int"),))
+                return FunctionCall("abs", (part("int"),))
             if name == "text" and drawing.has("function", 100):
                 if "timestamp" in drawing.profile.types and drawing.chance(40):
-                    return Call(drawing.pick(("year", "month", "day")), (part("timestamp"),))
-                return Call("strlen", (part("symbol"),))
+                    return FunctionCall(
+                        drawing.pick(("year", "month", "day")), (part("timestamp"),)
+                    )
+                return FunctionCall("strlen", (part("symbol"),))
             if name == "to_number" and drawing.has("function", 100):
-                return Call(name, (part("symbol"),))
+                return FunctionCall(name, (part("symbol"),))
             if name in ("text", "to_number"):
                 name = "+"
             right = Const("int", drawing.number(-2, 3)) if name == "^" else part("int")
-            return Call(name, (part("int"), right))
+            return FunctionCall(name, (part("int"), right))
         if kind == "float":
             if drawing.chance(20):
-                return Call("to_float", (part("int"),))
+                return FunctionCall("to_float", (part("int"),))
             if drawing.has("fail", 20):
-                return Call("/", (part("float"), Const("float", drawing.pick((2.0, 0.5, 0.0)))))
+                return FunctionCall(
+                    "/", (part("float"), Const("float", drawing.pick((2.0, 0.5, 0.0))))
+                )
             return drawing.pick(
                 [
-                    Call("+", (part("float"), part("float"))),
-                    Call("-", (part("float"), part("float"))),
-                    Call("*", (part("float"), drawing.constant("float"))),
-                    Call("max", (part("float"), part("float"))),
-                    Call(drawing.pick(("floor", "ceil", "abs")), (part("float"),)),
+                    FunctionCall("+", (part("float"), part("float"))),
+                    FunctionCall("-", (part("float"), part("float"))),
+                    FunctionCall("*", (part("float"), drawing.constant("float"))),
+                    FunctionCall("max", (part("float"), part("float"))),
+                    FunctionCall(drawing.pick(("floor", "ceil", "abs")), (part("float"),)),
                 ]
             )
         if kind == "symbol":
             small = Const("int", drawing.number(0, 2))
             return drawing.pick(
                 [
-                    Call("cat", (part("symbol"), part("symbol"))),
-                    Call("+", (part("symbol"), drawing.constant("symbol"))),
-                    Call(drawing.pick(("upper", "lower")), (part("symbol"),)),
-                    Call("substr", (part("symbol"), small, Const("int", 1))),
-                    Call("split_part", (part("symbol"), Const("symbol", "-"), small)),
-                    Call("to_string", (part(drawing.pick(("int", "bool", "float"))),)),
+                    FunctionCall("cat", (part("symbol"), part("symbol"))),
+                    FunctionCall("+", (part("symbol"), drawing.constant("symbol"))),
+                    FunctionCall(drawing.pick(("upper", "lower")), (part("symbol"),)),
+                    FunctionCall("substr", (part("symbol"), small, Const("int", 1))),
+                    FunctionCall("split_part", (part("symbol"), Const("symbol", "-"), small)),
+                    FunctionCall("to_string", (part(drawing.pick(("int", "bool", "float"))),)),
                 ]
             )
         if kind == "bool":
             if drawing.chance(50):
-                return Call("lnot", (part("bool"),))
-            return Call("contains", (drawing.constant("symbol"), part("symbol")))
-        return Call(drawing.pick(("min", "max")), (part(kind), part(kind)))
+                return FunctionCall("lnot", (part("bool"),))
+            return FunctionCall("contains", (drawing.constant("symbol"), part("symbol")))
+        return FunctionCall(drawing.pick(("min", "max")), (part(kind), part(kind)))
 
     # --------------------------------------------------------------------------------- extras
 
@@ -236,7 +244,7 @@ class Body:
         if left == right:
             right = self.drawing.constant(kind)
         if kind == "symbol" and self.drawing.chance(10):
-            left, right, ops = Call("ord", (left,)), Call("ord", (right,)), ORDER
+            left, right, ops = FunctionCall("ord", (left,)), FunctionCall("ord", (right,)), ORDER
         test: Literal = Compare(left, ((self.drawing.pick(ops), right),))
         self.items.append(Not(test) if self.drawing.chance(10) else test)
 
@@ -284,7 +292,7 @@ class Body:
         if self.drawing.chance(20):
             bounds.append(Const("int", self.drawing.pick((1, 2, -1))))
         item = Var(self.drawing.pick(ints)) if ints and self.drawing.chance(50) else self.new("int")
-        self.items.append(Compare(item, (("=", Call("range", tuple(bounds))),)))
+        self.items.append(Compare(item, (("=", FunctionCall("range", tuple(bounds))),)))
 
     def assign(self) -> None:
         """A new variable for an expression, or a test of an old one."""
@@ -365,7 +373,7 @@ class Body:
     def aggregate_call(self, kind: str) -> tuple[Expr, str]:
         """An aggregate for a head, and the type of its result."""
         targets, result = self.targets(kind)
-        return Call(kind, targets), result
+        return FunctionCall(kind, targets), result
 
     def targets(self, kind: str) -> tuple[tuple[Expr, ...], str]:
         if kind == "count":
@@ -400,7 +408,7 @@ class Body:
             name = drawing.pick(sorted(local))
             self.scope.bind(name, body.scope.types[name], solid=False)
         if result == "int" and drawing.chance(15):
-            aggregate = Call("+", (aggregate, drawing.constant("int")))
+            aggregate = FunctionCall("+", (aggregate, drawing.constant("int")))
         if kind != "mean" and drawing.chance(60):
             item = self.new(result, solid=False)
             self.items.append(Compare(item, (("=", aggregate),)))

@@ -10,10 +10,10 @@ from typing import Any
 from gdatalog.parser.syntax import (
     And,
     Atom,
-    Call,
     Compare,
     Const,
     Expr,
+    FunctionCall,
     Literal,
     Rule,
     Statement,
@@ -213,13 +213,13 @@ class Drawing:
             self.statements.append(Rule((Atom(name, start),), None))
         else:
             from_edge = Atom(edges, (x, Wildcard(), w))
-            self.statements.append(Rule((Atom(name, (x, Call("min", (w,)))),), from_edge))
+            self.statements.append(Rule((Atom(name, (x, FunctionCall("min", (w,)))),), from_edge))
         kind, step = self.pick(
             [
-                ("min", Call("+", (d, w))),
-                ("min", Call("+", (w, d))),
-                ("min", Call("max", (d, w))),
-                ("max", Call("min", (d, w))),
+                ("min", FunctionCall("+", (d, w))),
+                ("min", FunctionCall("+", (w, d))),
+                ("min", FunctionCall("max", (d, w))),
+                ("max", FunctionCall("min", (d, w))),
                 ("min", d),
             ]
         )
@@ -232,7 +232,7 @@ class Drawing:
             items.append(Compare(d, (("<=" if kind == "min" else ">=", limit),)))
         if self.chance(30):
             items.append(Compare(x, (("!=", self.constant(node)),)))
-        head = Atom(name, (y, Call(kind, (step,))))
+        head = Atom(name, (y, FunctionCall(kind, (step,))))
         self.statements.append(Rule((head,), And(tuple(items))))
         self.known.append(Relation(name, (node, weight), 6))
 
@@ -259,7 +259,9 @@ class Drawing:
             call, result = body.aggregate_call(kind)
             inexact = inexact or kind == "mean"
             if result == "int" and not optima and self.chance(20):
-                call = Call("+", (Call("*", (Const("int", 2), call)), Const("int", 1)))
+                call = FunctionCall(
+                    "+", (FunctionCall("*", (Const("int", 2), call)), Const("int", 1))
+                )
             args.insert(self.number(0, len(args)), (call, result))
         types = tuple(kind for _, kind in args)
         size = self.work
@@ -268,12 +270,12 @@ class Drawing:
             other = self.body()
             size += self.work
             again = [
-                Call(arg.name, (other.of_type(kind),))
-                if isinstance(arg, Call) and arg.name in OPTIMA and len(arg.args) == 1
+                FunctionCall(arg.name, (other.of_type(kind),))
+                if isinstance(arg, FunctionCall) and arg.name in OPTIMA and len(arg.args) == 1
                 else other.of_type(kind)
                 for arg, kind in args
             ]
-            if all(isinstance(arg, (Var, Const, Call)) for arg in again):
+            if all(isinstance(arg, (Var, Const, FunctionCall)) for arg in again):
                 self.add(Atom(name, tuple(again)), other)
         if not inexact:  # a sum of means depends on the order
             self.define(name, types, size)

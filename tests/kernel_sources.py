@@ -20,9 +20,9 @@ from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.fresh import Fresh
+from gdatalog.printer.fresh import NewRows
 from gdatalog.printer.layouts import layouts_of
-from gdatalog.printer.leaves import Rows
+from gdatalog.printer.leaves import RowLeaf
 from gdatalog.printer.module import print_plan
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Lookup
@@ -152,7 +152,7 @@ def recursion(tiles: tuple[int, ...] = (1, 32)) -> Iterator[Source]:
                 for join in (join for plan in plans for join in plan.joins if join.given):
                     tries = [CPU.trie(_relation(stored, ref), ref) for ref in join.tries]
                     given = ["int32"] * len(join.given.slots)
-                    for leaf in (Rows(join.outputs, False), Fresh(join.outputs)):
+                    for leaf in (RowLeaf(join.outputs, False), NewRows(join.outputs)):
                         printed = print_plan(join, layouts_of(tries), leaf, "auto", lanes, given)
                         what = type(leaf).__name__.lower()
                         yield f"{lanes} lanes: {told}, {what}", loops_of(printed).source

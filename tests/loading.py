@@ -17,7 +17,7 @@ from gdatalog.storage.file_sets import joined
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.readers import read_table
-from gdatalog.storage.table import DTYPES, Table, Texts
+from gdatalog.storage.table import DTYPES, Table, TextColumn
 
 
 @dataclass
@@ -97,7 +97,7 @@ def load(data: Any, **options: Any) -> Table:
     for kind, column in zip(table.types, table.columns, strict=True):
         assert len(column) == table.length
         if kind == "symbol":
-            assert isinstance(column, Texts)
+            assert isinstance(column, TextColumn)
             assert len(set(column.texts)) == len(column.texts)
             assert all(type(text) is str for text in column.texts)
         else:

@@ -31,9 +31,9 @@ PATIENCE = 300  # seconds, after which an edit has made programs or tests endles
 FOLDERS = ("planner", "engine")
 # Tests that ask planner and engine for answers and plans; slow and drawn ones are left out.
 TESTS = """
-engine_oracle plans order symmetry demand split following recursion improving dying counted
-encoding checks_safety checks_strata checks_types checks_names growing hashing rounds narrowing
-prepared executor wide
+engine_oracle plans order symmetry magic_sets partitioned maintenance recursion lattice
+dead_variables counted encoding checks_safety checks_strata checks_types checks_names delta hashing
+rounds semi_joins prepared executor wide
 """
 SWAPS: dict[type[ast.AST], str] = {
     ast.Eq: "!=", ast.NotEq: "==", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",

@@ -19,12 +19,12 @@ from typing import Any
 
 from gdatalog.parser.syntax import (
     Atom,
-    Call,
     Cast,
     Compare,
     Const,
     Decl,
     Expr,
+    FunctionCall,
     ListParam,
     Member,
     Param,
@@ -179,7 +179,7 @@ class Oracle:
             for at, arg in enumerate(head.args):
                 if self.kind(head, at) not in (None, "min", "max"):
                     return {}
-                if is_aggregate(arg) and isinstance(arg, Call):
+                if is_aggregate(arg) and isinstance(arg, FunctionCall):
                     kinds[at] = arg.name
         return kinds
 
@@ -222,10 +222,10 @@ class Oracle:
 
     def head_value(self, arg: Expr, group: Env, envs: list[Env]) -> Value:
         """The value of an argument with aggregates, each of them evaluated over `envs`."""
-        if is_aggregate(arg) and isinstance(arg, Call):
+        if is_aggregate(arg) and isinstance(arg, FunctionCall):
             rows = [tuple(self.value(part, env) for part in arg.args) for env in envs]
             return aggregate(arg.name, rows)
-        if isinstance(arg, Call):
+        if isinstance(arg, FunctionCall):
             return apply(arg.name, [self.head_value(part, group, envs) for part in arg.args])
         if isinstance(arg, Cast):
             return self.head_value(arg.operand, group, envs)
@@ -334,7 +334,7 @@ class Oracle:
         """Bind `name`, the one unbound variable of `path`, so that `path` has the value."""
         target = value if not isinstance(value, Expr) else self.value(value, env)
         while not isinstance(path, Var):
-            assert isinstance(path, Call) and isinstance(target, int)
+            assert isinstance(path, FunctionCall) and isinstance(target, int)
             if len(path.args) == 1:
                 path, target = path.args[0], subtract(target)
             elif name in names(path.args[0]):
@@ -397,7 +397,7 @@ class Oracle:
                 return env[name]
             case Cast(operand):
                 return self.value(operand, env)
-            case Call(name, args):
+            case FunctionCall(name, args):
                 return apply(name, [self.value(arg, env) for arg in args])
         raise TypeError(f"not an expression: {expr}")
 

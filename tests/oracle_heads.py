@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gdatalog.parser.syntax import Atom, Call, Cast, Expr, Var
+from gdatalog.parser.syntax import Atom, Cast, Expr, FunctionCall, Var
 from tests.oracle_normal import Gen, Neg, names
 
 AGGREGATES = {"count", "sum", "min", "max", "mean", "count_distinct", "any_value"}
@@ -38,15 +38,15 @@ def reads(body: Any, strictly: bool) -> set[str]:
 
 def is_aggregate(expr: Expr) -> bool:
     """Whether a head's argument is an aggregate: `min` of two is a function."""
-    if not isinstance(expr, Call) or expr.name not in AGGREGATES:
+    if not isinstance(expr, FunctionCall) or expr.name not in AGGREGATES:
         return False
     return expr.name not in ("min", "max") or len(expr.args) == 1
 
 
-def head_aggregates(expr: Expr) -> list[Call]:
+def head_aggregates(expr: Expr) -> list[FunctionCall]:
     if isinstance(expr, Cast):
         return head_aggregates(expr.operand)
-    if not isinstance(expr, Call):
+    if not isinstance(expr, FunctionCall):
         return []
     if is_aggregate(expr):
         return [expr]
@@ -67,6 +67,6 @@ def _names_outside(expr: Expr) -> set[str]:
     """The variables of a head's argument that are outside of its aggregates."""
     if is_aggregate(expr):
         return set()
-    if isinstance(expr, Call):
+    if isinstance(expr, FunctionCall):
         return set().union(*(_names_outside(arg) for arg in expr.args), set())
     return names(expr)

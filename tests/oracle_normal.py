@@ -19,12 +19,12 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Cast,
     Chain,
     Compare,
     Const,
     Expr,
+    FunctionCall,
     Literal,
     Member,
     Not,
@@ -139,7 +139,7 @@ class Normaliser:
                 pairs = combinations(args, 2)
                 return self.conjunction(*(Compare(a, (("!=", b),)) for a, b in pairs))
             case Atom(name, args):
-                return self.conjunction(Test(Call(name, args)))
+                return self.conjunction(Test(FunctionCall(name, args)))
             case Compare(first, ((op, Values() as many),)):
                 chains = [self.chain(first, ((op, one),)) for one in many.constants()]
                 return self.conjunction(*chain.from_iterable(chains))
@@ -167,9 +167,9 @@ class Normaliser:
         for op, side in rest:
             right, gens = self.lift(side)
             yield from gens
-            if op == "=" and isinstance(right, Call) and right.name == "range":
+            if op == "=" and isinstance(right, FunctionCall) and right.name == "range":
                 yield RangeOf(left, right.args)
-            elif op == "=" and isinstance(left, Call) and left.name == "range":
+            elif op == "=" and isinstance(left, FunctionCall) and left.name == "range":
                 yield RangeOf(right, left.args)
             else:
                 yield Compare(left, ((op, right),))
@@ -222,7 +222,7 @@ def _name_wildcards(node: Any) -> Any:
     if isinstance(node, Chain):
         whole = _name_wildcards(node.first)
         for op, operand in node.rest:
-            whole = Call(op, (whole, _name_wildcards(operand)))
+            whole = FunctionCall(op, (whole, _name_wildcards(operand)))
         return whole
     if isinstance(node, tuple):
         return tuple(_name_wildcards(part) for part in node)

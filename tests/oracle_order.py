@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdatalog.parser.syntax import Atom, Call, Compare, Expr, Member, Var
+from gdatalog.parser.syntax import Atom, Compare, Expr, FunctionCall, Member, Var
 from tests.oracle_normal import Gen, Neg, RangeOf, names
 
 
@@ -122,7 +122,7 @@ def _solvable(path: Expr, bound: set[str]) -> str | None:
     if isinstance(path, Var):
         known = path.name in bound or path.name.startswith("%agg")
         return None if known else path.name
-    if isinstance(path, Call) and path.name in ("+", "-"):
+    if isinstance(path, FunctionCall) and path.name in ("+", "-"):
         open_sides = [arg for arg in path.args if not names(arg) <= bound]
         if len(open_sides) == 1:
             return _solvable(open_sides[0], bound)

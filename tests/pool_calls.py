@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.cancellation import watching
 from gdatalog.cluster.partitioned import fragments, shelves
 from gdatalog.cluster.pool import here
 from gdatalog.cluster.replicated.tasks import Found
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
-from gdatalog.watching import watching
 
 
 def number(value: int) -> int:

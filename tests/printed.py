@@ -16,7 +16,7 @@ from gdatalog.codegen import native
 from gdatalog.cpu_ops.evaluate import Scope, evaluate, test
 from gdatalog.plan.functions import FUNCTIONS, TYPES, Signature
 from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot, slots
-from gdatalog.printer.expressions import Expressions
+from gdatalog.printer.expressions import ExpressionPrinter
 from gdatalog.storage.keys import encode_value
 from gdatalog.values import INT_MAX, INT_MIN, Value
 
@@ -143,7 +143,7 @@ class Module:
 
     def __init__(self, exprs: Sequence[Expr], leaves: bool = False) -> None:
         self.exprs = exprs
-        self.expressions = Expressions()
+        self.expressions = ExpressionPrinter()
         lines: list[str] = []
         for at, expr in enumerate(exprs):
             if leaves or at == 0:

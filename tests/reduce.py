@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from gdatalog.parser.syntax import Aggregate, And, Atom, Call, Compare, Not, Or, Program, Rule
+from gdatalog.parser.syntax import (
+    Aggregate,
+    And,
+    Atom,
+    Compare,
+    FunctionCall,
+    Not,
+    Or,
+    Program,
+    Rule,
+)
 from tests.draw import Drawn
 
 
@@ -69,8 +79,8 @@ def _simpler(node: Any) -> Iterator[Any]:
     elif isinstance(node, Compare) and len(node.rest) > 1:
         yield replace(node, rest=node.rest[:-1])
         yield Compare(node.rest[0][1], node.rest[1:])
-    elif isinstance(node, (Call, Compare, Atom)) and is_dataclass(node):
-        if isinstance(node, Call):
+    elif isinstance(node, (FunctionCall, Compare, Atom)) and is_dataclass(node):
+        if isinstance(node, FunctionCall):
             yield from node.args
         for part in fields(node):
             yield from _simpler_part(node, part.name)

@@ -18,10 +18,10 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Compare,
     Const,
     Expr,
+    FunctionCall,
     Literal,
     Member,
     Not,
@@ -148,8 +148,8 @@ def _relation(name: str, rules: list[tuple[Atom, Literal | None]], types: Types)
 
 def _bare(arg: Expr) -> str | None:
     """Whether the argument is a min or max alone, which all rules of a relation share."""
-    alone = isinstance(arg, Call) and arg.name in ("min", "max") and len(arg.args) == 1
-    return arg.name if alone and isinstance(arg, Call) else None
+    alone = isinstance(arg, FunctionCall) and arg.name in ("min", "max") and len(arg.args) == 1
+    return arg.name if alone and isinstance(arg, FunctionCall) else None
 
 
 def _branches(body: Literal) -> Iterator[list[Literal]]:
@@ -261,7 +261,7 @@ class Bindings:
                 pairs = combinations([self.value(arg) for arg in args], 2)
                 self.tests += [f"({one} <> {other})" for one, other in pairs]
             case Atom(name, args):
-                return self.literal(Test(Call(name, args)))
+                return self.literal(Test(FunctionCall(name, args)))
             case Test(expr):
                 if not self.knows(expr):
                     return False
@@ -275,7 +275,7 @@ class Bindings:
     def solve(self, path: Expr, other: Expr) -> bool:
         """Binds the one unknown variable of `path`, if `+` and `-` lead to it."""
         value, kind = self.value(other), self.kind(other)
-        while isinstance(path, Call) and path.name in "+-":
+        while isinstance(path, FunctionCall) and path.name in "+-":
             unknown = [at for at, arg in enumerate(path.args) if not self.knows(arg)]
             if len(unknown) != 1:
                 return False
@@ -308,7 +308,7 @@ class Bindings:
     def knows(self, expr: Expr) -> bool:
         if isinstance(expr, Var):
             return expr.name in self.sql
-        if isinstance(expr, Call):
+        if isinstance(expr, FunctionCall):
             return all(map(self.knows, expr.args))
         if isinstance(expr, Aggregate):
             return self.shared is not None
@@ -327,7 +327,7 @@ class Bindings:
             if expr.kind in ("count", "count_distinct"):
                 return "int"
             return "float" if expr.kind == "mean" else self.aggregate(expr)[1]
-        assert isinstance(expr, Call)
+        assert isinstance(expr, FunctionCall)
         return RESULT.get(expr.name) or self.kind(expr.args[0])
 
     def value(self, expr: Expr) -> str:
@@ -338,7 +338,7 @@ class Bindings:
                 return self.sql[name]
             case Var():
                 raise Unsupported("a witness")
-            case Call(name, args):
+            case FunctionCall(name, args):
                 values = [self.value(arg) for arg in args]
                 return self.call(name, values, self.kind(args[0]) if args else "")
             case Aggregate():
@@ -418,7 +418,7 @@ def _select(
     source = f"(SELECT {inner or '1'} {bindings})"
     kinds = tuple(_result(arg, bindings) for arg in head.args)
     outer = Bindings(types, count(), {n: f'"{n}"' for n in bindings.sql}, bindings.kinds)
-    found: list[Call] = []
+    found: list[FunctionCall] = []
     columns = [f"{_head(arg, outer, found, optima)} AS c{at}" for at, arg in enumerate(head.args)]
     select = f"SELECT {', '.join(columns) or '1 AS c0'} FROM {source}"
     if not found:
@@ -431,24 +431,26 @@ def _select(
 
 
 def _is_aggregate(arg: Expr) -> bool:
-    if not isinstance(arg, Call):
+    if not isinstance(arg, FunctionCall):
         return False
     return bool(_bare(arg)) or arg.name in ("count", "count_distinct", "sum", "mean", "any_value")
 
 
 def _has_aggregate(arg: Expr) -> bool:
-    return isinstance(arg, Call) and (_is_aggregate(arg) or any(map(_has_aggregate, arg.args)))
+    return isinstance(arg, FunctionCall) and (
+        _is_aggregate(arg) or any(map(_has_aggregate, arg.args))
+    )
 
 
-def _head(arg: Expr, outer: Bindings, found: list[Call], optima: bool) -> str:
+def _head(arg: Expr, outer: Bindings, found: list[FunctionCall], optima: bool) -> str:
     """An argument of a head as SQL; the aggregates in it are added to `found`."""
-    if isinstance(arg, Call) and _bare(arg) and optima:
+    if isinstance(arg, FunctionCall) and _bare(arg) and optima:
         return outer.value(arg.args[0])
-    if isinstance(arg, Call) and _is_aggregate(arg):
+    if isinstance(arg, FunctionCall) and _is_aggregate(arg):
         found.append(arg)
         values = [outer.value(part) for part in arg.args]
         return _aggregated(arg.name, values, outer.kind(arg.args[0]) if arg.args else "int")
-    if isinstance(arg, Call):
+    if isinstance(arg, FunctionCall):
         values = [_head(part, outer, found, optima) for part in arg.args]
         return outer.call(arg.name, values, _result(arg.args[0], outer))
     return outer.value(arg)
@@ -466,11 +468,11 @@ def _aggregated(kind: str, values: list[str], type_name: str) -> str:
 
 
 def _result(arg: Expr, bindings: Bindings) -> str:
-    if isinstance(arg, Call) and arg.name in ("count", "count_distinct"):
+    if isinstance(arg, FunctionCall) and arg.name in ("count", "count_distinct"):
         return "int"
-    if isinstance(arg, Call) and arg.name == "mean":
+    if isinstance(arg, FunctionCall) and arg.name == "mean":
         return "float"
-    if isinstance(arg, Call) and arg.args and arg.name not in RESULT:
+    if isinstance(arg, FunctionCall) and arg.args and arg.name not in RESULT:
         return _result(arg.args[0], bindings)
     return bindings.kind(arg)
 
@@ -487,7 +489,7 @@ def _variables(arg: Expr) -> set[str]:
     """The variables outside of aggregates."""
     if isinstance(arg, Var):
         return {arg.name}
-    parts = arg.args if isinstance(arg, Call) and not _is_aggregate(arg) else ()
+    parts = arg.args if isinstance(arg, FunctionCall) and not _is_aggregate(arg) else ()
     return set().union(*map(_variables, parts))
 
 

@@ -24,8 +24,8 @@ LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
 
 # What each layer may import: a folder of the package, or a module at its top.
 BASE = {
-    "records", "errors", "values", "widths", "spent", "progress", "account", "hands", "importing",
-    "watching",
+    "records", "errors", "values", "widths", "timers", "progress", "account", "threads",
+    "importing", "cancellation",
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {"storage", "codegen", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
@@ -39,26 +39,26 @@ MAY_IMPORT = {
     "errors": {"records", "widths"},
     "values": {"records"},
     "widths": set(),
-    "spent": {"records"},
+    "timers": {"records"},
     "progress": {"records", "widths"},
     "account": {"records", "errors", "progress", "values"},
-    "hands": set(),
-    "importing": {"hands"},
-    "watching": {
+    "threads": set(),
+    "importing": {"threads"},
+    "cancellation": {
         "records",
         "account",
         "errors",
         "progress",
-        "hands",
+        "threads",
         "importing",
-        "spent",
+        "timers",
         "widths",
     },
     "parser": BASE,
     "plan": BASE,
     "storage": BASE,
     "planner": BASE | {"parser", "plan"},
-    "codegen": {"records", "spent", "storage"},
+    "codegen": {"records", "timers", "storage"},
     "cpu_ops": BASE | {"plan", "storage", "codegen"},
     "printer": BASE | {"plan", "storage", "codegen", "cpu_ops"},
     "gpu_ops": BASE | {"plan", "storage", "codegen", "cpu_ops", "printer", "executors"},
@@ -71,7 +71,7 @@ MAY_IMPORT = {
     "workspace": ENGINE,
     "relations": ENGINE | {"result", "workspace"},
     "starting": ENGINE | {"cluster", "workspace"},
-    "patterns": {"records", "errors", "watching", "patterns"},
+    "patterns": {"records", "errors", "cancellation", "patterns"},
     "pattern_queries": {"patterns"},
     "database": FACE,
     "opening": FACE,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.asking import Asked, memory_asked
 from gdatalog.engine.device import CPU
+from gdatalog.engine.memory_estimate import Asked, memory_asked
 from gdatalog.engine.strata import plan_stratum
 
 TEXTS = (

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog import watching
+from gdatalog import cancellation
 from gdatalog.shell import cli
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -87,7 +87,7 @@ def test_a_file_that_is_read_and_written(
 ) -> None:
     """An error of time is an `OSError` too, but no fault of the file."""
     monkeypatch.setattr("gdatalog.storage.as_text._BATCH", 10)
-    monkeypatch.setattr(watching, "PATIENCE", 0.0001)
+    monkeypatch.setattr(cancellation, "PATIENCE", 0.0001)
     (tmp_path / "e.csv").write_text("a,b\n" + "".join(f"{i},{i}\n" for i in range(500)))
     (tmp_path / "a.dl").write_text('.input F("e.csv") G(x, y) <- F(x, y). .output G("g.csv")')
     for seconds in range(1, 400, 23):
@@ -103,7 +103,7 @@ def test_a_file_that_is_read_and_written(
 
 
 def test_all_data_of_one_shot_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "perf_counter", Clock())
+    monkeypatch.setattr(cancellation, "perf_counter", Clock())
     with pytest.raises(gd.TimeLimitError):
         gd.query("n(count()) <- E(_, _).", {"E": np.ones((9, 2)), "F": [(1, 2)]}, timeout=3)
     monkeypatch.undo()
@@ -145,13 +145,13 @@ def test_a_call_within_a_call_has_no_more_time(db: gd.Database) -> None:
     def ask(_: gd.Progress) -> None:
         db.query(ENDLESS + "?- n(x).", timeout=10**9)
 
-    watching_every = watching.EVERY
-    watching.EVERY = 0.0
+    watching_every = cancellation.EVERY
+    cancellation.EVERY = 0.0
     try:
         with pytest.raises(gd.TimeLimitError, match="limit of 50 s"):
             db.query(ENDLESS + "?- n(x).", timeout=50, on_progress=ask)
     finally:
-        watching.EVERY = watching_every
+        cancellation.EVERY = watching_every
     whole(db)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.derived import Blocks
+from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.run import run_rule
-from gdatalog.plan.cells import GREATEST, LEAST, Cell, Stretch, cuttable, roles, within
+from gdatalog.plan.cells import GREATEST, LEAST, Cell, KeyRange, cuttable, roles, within
 from gdatalog.plan.check import check_join_plan
 from gdatalog.plan.nodes import JoinPlan
 
@@ -29,7 +29,7 @@ QUERIES = {
 
 def cells_of(join: JoinPlan, bounds: list[int | None]) -> Iterator[Cell]:
     names = [slot.name for slot in cuttable(join)]
-    for stretches in product([Stretch(*ends) for ends in pairwise(bounds)], repeat=len(names)):
+    for stretches in product([KeyRange(*ends) for ends in pairwise(bounds)], repeat=len(names)):
         yield Cell(dict(zip(names, stretches, strict=True)))
 
 
@@ -52,7 +52,7 @@ def test_rows_of_cells(query: str, strategy: Any, monkeypatch: Any) -> None:
             part = within(join, cell)
             check_join_plan(part)
             rows = run_rule(replace(plan, joins=(part,)), *args, **more)
-            counts.append(rows.count if isinstance(rows, Blocks) else rows[1])
+            counts.append(rows.count if isinstance(rows, DistinctBlocks) else rows[1])
         met.append(sum(counts))
         return run_rule(plan, *args, **more)
 

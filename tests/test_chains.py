@@ -11,7 +11,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.errors import Error, ParseError, TypeMismatchError
 from gdatalog.parser import format_node, parse
-from gdatalog.parser.syntax import LONG, Call, Chain, Compare, Query
+from gdatalog.parser.syntax import LONG, Chain, Compare, FunctionCall, Query
 from tests.oracle import answers
 
 ROWS = [(x, x * 7 % 23 - 5) for x in range(-3, 20)]
@@ -142,7 +142,7 @@ def test_one_node_however_it_is_grouped() -> None:
     assert isinstance(nodes[0], Chain) and len(set(nodes)) == 1
     (query,) = parse(f"?- y = {flat[:-4]}.").statements
     assert isinstance(query, Query) and isinstance(query.body, Compare)
-    assert isinstance(query.body.rest[0][1], Call)
+    assert isinstance(query.body.rest[0][1], FunctionCall)
     for text in (f"2 * ({flat})", f"x - ({flat})", f"-({flat})", f"x * x + {flat}", f"{flat} < 3"):
         (query,) = parse(f"?- {text} < y.").statements
         assert parse(format_node(query)).statements == (query,)

@@ -10,10 +10,10 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Compare,
     Const,
     Distinct,
+    FunctionCall,
     HeadAggregate,
     Literal,
     Not,
@@ -61,7 +61,7 @@ def test_functions_distinct_and_range_stand_apart_from_atoms() -> None:
         )
     )
     assert found[1:] == (
-        syntax.Test(Call("contains", (Const("symbol", "a"), Const("symbol", "b")))),
+        syntax.Test(FunctionCall("contains", (Const("symbol", "a"), Const("symbol", "b")))),
         Distinct((Var("x"), Var("y"))),
         Compare(Const("int", 2), (("<", Var("i")),)),
         Range(Var("i"), Const("int", 0), Var("y"), Const("int", 1)),
@@ -75,7 +75,7 @@ def test_a_relation_wins_over_a_function_of_its_name() -> None:
 
 def test_known_relations_and_aliases() -> None:
     program = checked("p(itof(x)) <- data(x).", {"data": schema("data", n="int")})
-    assert program.strata[0].rules[0].head.args == (Call("to_float", (Var("x"),)),)
+    assert program.strata[0].rules[0].head.args == (FunctionCall("to_float", (Var("x"),)),)
     assert program.schemas["data"].columns == ("n",)
 
 
@@ -142,14 +142,14 @@ def test_nested_scopes() -> None:
 
 def test_aggregates_in_heads() -> None:
     head = rule("p(x, 2 * sum(y) + 1, max(x, y)) <- e(x, y).").head
-    assert head.args[1] == Call(
+    assert head.args[1] == FunctionCall(
         "+",
         (
-            Call("*", (Const("int", 2), HeadAggregate("sum", (Var("y"),)))),  # type: ignore[arg-type]
+            FunctionCall("*", (Const("int", 2), HeadAggregate("sum", (Var("y"),)))),  # type: ignore[arg-type]
             Const("int", 1),
         ),
     )
-    assert head.args[2] == Call("max", (Var("x"), Var("y")))
+    assert head.args[2] == FunctionCall("max", (Var("x"), Var("y")))
 
 
 def test_an_aggregate_with_a_body_moves_from_the_head_to_the_body() -> None:
@@ -247,7 +247,7 @@ def test_a_flood_of_errors_is_cut() -> None:
 def test_deep_programs() -> None:
     expr = Var("x")
     for _ in range(190):
-        expr = Call("+", (expr, Const("int", 1)))  # type: ignore[assignment]
+        expr = FunctionCall("+", (expr, Const("int", 1)))  # type: ignore[assignment]
     negated: Literal = Atom("e", (Var("x"),))
     for at in range(60):
         negated = Not(And((Atom("e", (Var("x"),)), Atom("e", (Var(f"y{at}"),)), negated)))

@@ -18,8 +18,8 @@ from gdatalog.cluster.pool import Call
 from gdatalog.cluster.rows import files
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.errors import EvaluationError
-from gdatalog.storage.afar import AfarRows
-from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.on_device import KnownRows
+from gdatalog.storage.remote import RemoteRows
 from tests import pool_calls
 from tests.clusters import Workers
 
@@ -54,8 +54,8 @@ def near(db: gd.Database, tmp_path: Path) -> gd.Database:
     return found
 
 
-def rows_of(db: gd.Database) -> AfarRows:
-    rows = db._workspace.stored["E"].afar
+def rows_of(db: gd.Database) -> RemoteRows:
+    rows = db._workspace.stored["E"].remote
     assert rows is not None
     return rows
 
@@ -178,7 +178,7 @@ def test_closures_begin_with_data_that_lie_on_workers(
         "D(y, min(d)) <- D(x, e), P(x, y), d = e + 1. r(x, d) <- D(x, d).",
     ):
         assert db.query(text).sorted().fetchall() == near.query(text).sorted().fetchall(), text
-        assert all(db._workspace.stored[name].afar.away for name in ("P", "D")), text
+        assert all(db._workspace.stored[name].remote.away for name in ("P", "D")), text
 
 
 @pytest.mark.parametrize(
@@ -195,4 +195,4 @@ def test_rows_that_are_there_twice_count_once(
     for each in (db, near):
         each.load("F", str(tmp_path), columns=["x", "y"])
     assert db.query(text).sorted().fetchall() == near.query(text).sorted().fetchall()
-    assert db._workspace.stored["F"].afar.known == Known.NOTHING  # nobody compared all rows
+    assert db._workspace.stored["F"].remote.known == KnownRows.NOTHING  # nobody compared all rows

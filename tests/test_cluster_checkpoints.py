@@ -27,8 +27,8 @@ from gdatalog.cluster.recursion.checkpoints import Checkpoints, _others, seated
 from gdatalog.cluster.recursion.owner import Stale, State
 from gdatalog.cluster.recursion.owners import Owners
 from gdatalog.cluster.recursion.snapshot import _packed
-from gdatalog.engine.best import Best
-from gdatalog.engine.growing import Growing
+from gdatalog.engine.delta import DeltaRelation
+from gdatalog.engine.lattice_rounds import LatticeRounds
 from gdatalog.errors import DeviceError, EvaluationError
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn
@@ -332,12 +332,12 @@ def test_blocks_are_cut_and_put_together(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_blocks_of_a_relation_that_grows(telling: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from gdatalog import cpu_ops
 
-    monkeypatch.setattr("gdatalog.engine.growing.AT_ONCE", 3)
-    monkeypatch.setattr("gdatalog.engine.best.AT_ONCE", 3)
+    monkeypatch.setattr("gdatalog.engine.delta.AT_ONCE", 3)
+    monkeypatch.setattr("gdatalog.engine.lattice_rounds.AT_ONCE", 3)
     random = Random(4)
-    best = Best(("x", "y"), ("int", "int"), {1: "min"}, None, cpu_ops)  # type: ignore[arg-type]
+    best = LatticeRounds(("x", "y"), ("int", "int"), {1: "min"}, None, cpu_ops)  # type: ignore[arg-type]
     for indexed in (False, True):
-        growing = Growing(("x", "y"), ("int", "int"), cpu_ops, telling)
+        growing = DeltaRelation(("x", "y"), ("int", "int"), cpu_ops, telling)
         growing.indexed = indexed
         for scale in (1, 1, 1 << 40):
             rows = sorted({(random.randrange(30) * scale, random.randrange(9)) for _ in range(20)})

@@ -35,7 +35,7 @@ def db(cluster: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def stored(db: gd.Database, name: str) -> Relation:
     relation = db._workspace.stored[name]
-    assert relation.afar is not None
+    assert relation.remote is not None
     return relation
 
 
@@ -59,10 +59,10 @@ def test_files_are_read_by_workers(db: gd.Database, monkeypatch: pytest.MonkeyPa
     rows = edges("E")
     db["E"] = "E"
     far = stored(db, "E")
-    assert far.afar is not None and len(far.afar.parts) == 6
+    assert far.remote is not None and len(far.remote.parts) == 6
     assert far.at_most == 900 and far.statistics.rows == 900
     assert far.spans == [(0, 39), (0, 39)] and not far.symmetric
-    assert len(db["E"]) == len(rows) and far.afar.away
+    assert len(db["E"]) == len(rows) and far.remote.away
     assert set(db["E"].fetchall()) == rows
 
 
@@ -97,7 +97,7 @@ def test_few_rows_are_read_here(db: gd.Database) -> None:
     edges("E")
     db._workspace.force(spread="auto")
     db["E"] = "E"
-    assert db._workspace.stored["E"].afar is None
+    assert db._workspace.stored["E"].remote is None
 
 
 def test_texts_and_times(db: gd.Database) -> None:
@@ -170,7 +170,7 @@ def test_rows_that_come_to_those_of_files(db: gd.Database) -> None:
     write("E/0.parquet", x=[1, 2], s=["a", "b"])
     db["E"] = "E"
     db.insert("E", [(2, "b"), (3, "c")])
-    assert stored(db, "E").at_most == 4 and stored(db, "E").afar is not None
+    assert stored(db, "E").at_most == 4 and stored(db, "E").remote is not None
     assert len(db["E"]) == 3
     assert db["E"].sorted().fetchall() == [(1, "a"), (2, "b"), (3, "c")]
 

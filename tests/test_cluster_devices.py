@@ -15,7 +15,7 @@ from gdatalog.cluster.replicated.cutting import Cutting
 from gdatalog.cluster.workers import devices
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.engine.device import CPU
-from gdatalog.engine.devices import Opened
+from gdatalog.engine.devices import OpenDevice
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.records import replace
 from tests.cuda_host import HostDriver, needs_compiler
@@ -55,9 +55,9 @@ def test_workers_with_a_gpu_give_the_same(
     gpu = Gpu(HostDriver())
     used: list[str] = []
 
-    def own(asked: str) -> Opened:
+    def own(asked: str) -> OpenDevice:
         used.append(asked)
-        return Opened(gpu if asked == "auto" else CPU, "for a test")
+        return OpenDevice(gpu if asked == "auto" else CPU, "for a test")
 
     monkeypatch.setattr(devices, "own_device", own)
     for excuse in ("NotOnDevice", "MemoryLimitError"):  # none is taken: what fails there is seen
@@ -88,7 +88,7 @@ def test_a_trie_is_copied_once() -> None:
 
 def test_what_a_gpu_cannot_hold_is_run_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     small = SimpleNamespace(refuses=lambda plan: None)
-    monkeypatch.setattr(devices, "own_device", lambda asked: Opened(small, "for a test"))  # type: ignore[arg-type]
+    monkeypatch.setattr(devices, "own_device", lambda asked: OpenDevice(small, "for a test"))  # type: ignore[arg-type]
 
     def run(device: Any, tries: Any) -> str:
         if device is small:
@@ -108,9 +108,9 @@ class Cards:
         monkeypatch.setattr(devices, "_is_ours", free.__contains__)
         monkeypatch.setattr(devices, "open_device", self.open)
 
-    def open(self, name: str) -> Opened:
+    def open(self, name: str) -> OpenDevice:
         self.opened.append(name)
-        return Opened(CPU, name)
+        return OpenDevice(CPU, name)
 
 
 def test_the_first_gpu_that_nobody_has_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,9 @@ def test_a_fixpoint_is_followed_on_the_workers_gpus(
     gpu = Gpu(HostDriver())
     launched = gpu.driver.launches  # type: ignore[attr-defined]
     monkeypatch.setattr(
-        devices, "own_device", lambda asked: Opened(gpu if asked == "auto" else CPU, "for a test")
+        devices,
+        "own_device",
+        lambda asked: OpenDevice(gpu if asked == "auto" else CPU, "for a test"),
     )
     edges = [(x, x + 1) for x in range(60)]
     with gd.connect(device="cpu") as here, gd.connect(cluster=threads) as there:

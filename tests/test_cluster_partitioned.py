@@ -155,9 +155,9 @@ def test_rows_that_workers_read(cluster: Workers, tmp_path: Path) -> None:
     here["E"] = both
     with connected(cluster(2)) as there:
         there.load("E", tmp_path)
-        assert there._workspace.stored["E"].afar is not None
+        assert there._workspace.stored["E"].remote is not None
         assert triangles(there) == triangles(here) != []
-        assert there._workspace.stored["E"].afar.away
+        assert there._workspace.stored["E"].remote.away
 
 
 def given(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:

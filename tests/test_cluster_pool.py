@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gdatalog.cancellation import Watch
 from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
 from gdatalog.cluster.pool.packing import Packing
 from gdatalog.cluster.workers.connection import Connection
@@ -21,7 +22,6 @@ from gdatalog.errors import EvaluationError, Interrupted
 from gdatalog.executors.limits import Limits
 from gdatalog.progress import Progress
 from gdatalog.storage.relation import Relation
-from gdatalog.watching import Watch
 from tests import pool_calls
 from tests.clusters import Workers
 

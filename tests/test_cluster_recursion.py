@@ -25,8 +25,8 @@ from gdatalog.cluster.recursion.owners import Owners
 from gdatalog.cluster.recursion.stretches import Seeds, Stretches
 from gdatalog.cluster.rows.keeping import Keeping
 from gdatalog.errors import EvaluationError, MemoryLimitError
-from gdatalog.storage.afar import AfarRows
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.remote import RemoteRows
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
@@ -346,7 +346,7 @@ def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
             patch.setattr(Keeping, "fetch", fetch)
             rows = db.query(CLOSURE)
         store = db._workspace.stored["E"].store
-        assert isinstance(store, AfarRows) and store.away
+        assert isinstance(store, RemoteRows) and store.away
         assert sorted(rows.fetchall()) == expected
         assert not fetched
         db._workspace.force(spread="auto")

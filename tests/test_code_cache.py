@@ -75,7 +75,7 @@ def a_new_process(patch: pytest.MonkeyPatch) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of this process's own, empty."""
     monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "_place", cache._Place())
+    monkeypatch.setattr(cache, "_place", cache._CacheFolder())
     a_new_process(monkeypatch)
     return cache.folder()
 

@@ -56,7 +56,7 @@ def test_a_file_in_place_of_the_folder(
     for where in (tmp_path / "file", tmp_path / "file" / "cache"):
         a_new_process(monkeypatch)
         monkeypatch.setenv("GDATALOG_CACHE", str(where))
-        monkeypatch.setattr(cache, "_place", cache._Place())
+        monkeypatch.setattr(cache, "_place", cache._CacheFolder())
         trouble = told_trouble(where, made, monkeypatch)
         assert "Not a directory" in trouble or "File exists" in trouble
         assert not made and (tmp_path / "file").read_text() == "mine"
@@ -102,7 +102,7 @@ def test_nowhere_to_write_at_all(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         shutil.rmtree(there[0])
     with monkeypatch.context() as patch:
         a_new_process(patch)
-        patch.setattr(cache, "_place", cache._Place())
+        patch.setattr(cache, "_place", cache._CacheFolder())
         patch.setattr("tempfile.mkstemp", fails)
         patch.setattr("tempfile.mkdtemp", fails)
         assert native.load(NAME, SOURCE)(*GIVEN) == ANSWER
@@ -180,7 +180,7 @@ def test_code_is_not_read_from_a_folder_that_others_write_to(
 ) -> None:
     native.load(NAME, SOURCE)
     folder.parent.chmod(0o777)
-    monkeypatch.setattr(cache, "_place", cache._Place())
+    monkeypatch.setattr(cache, "_place", cache._CacheFolder())
     a_new_process(monkeypatch)
     made.clear()
     assert native.load(NAME, SOURCE)(*GIVEN) == ANSWER
@@ -247,11 +247,11 @@ def test_clearing_takes_all_versions_and_nothing_else(folder: Path) -> None:
     fill(folder, 2)
     (folder / "p3.code.half").write_bytes(bytes(1000))  # of a process that was killed
     (folder.parent / "notes.txt").write_text("mine")
-    assert cache.size() == cache.Size(2, 7000)
+    assert cache.size() == cache.CacheSize(2, 7000)
     assert doctor._code_cache(False).found == f"2 modules, 6.8 KiB in {folder}"
     told = doctor._code_cache(True).found
     assert told == f"cleared of 2 modules, 6.8 KiB; 0 modules, 0 B in {folder}"
-    assert cache.size() == cache.Size(0, 0)
+    assert cache.size() == cache.CacheSize(0, 0)
     assert not other.exists() and folder.exists() and not list(folder.iterdir())
     assert (folder.parent / "notes.txt").read_text() == "mine"
 

@@ -23,7 +23,7 @@ from gdatalog.codegen.helpers import (
     atomics,
     bits,
     hashing,
-    improving,
+    lattice,
     lines,
     lists,
     sorting,
@@ -39,7 +39,7 @@ from tests.replay.running import collect
 
 # How many functions are drawn.
 FUNCTIONS = int(os.environ.get("GDATALOG_PROGRAMS", "300")) // 10
-MODULES = (atomics, bits, hashing, improving, lines, lists, sorting, spelling, values)
+MODULES = (atomics, bits, hashing, lattice, lines, lists, sorting, spelling, values)
 
 Tier = machine.Tier
 
@@ -286,7 +286,7 @@ SPECIAL = {
 # What parameters of a module's helpers are, where it is not what others of that name are.
 OF_MODULES = {
     "sorting": {"places": "i64[]", "starts": "i64[]", "counts": "i64[]"},
-    "improving": dict.fromkeys(
+    "lattice": dict.fromkeys(
         ("best", "where", "touched", "origin", "heads", "link", "item", "queue", "stamps", "table",
          "codes", "wanted", "numbers"), "i64[]",
     ),
@@ -444,7 +444,7 @@ def test_ir_and_assembly_are_kept_where_it_is_asked_for(
 ) -> None:
     monkeypatch.setenv("GDATALOG_DUMP", str(tmp_path / "dumped"))
     monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(native.code_cache, "_place", native.code_cache._Place())
+    monkeypatch.setattr(native.code_cache, "_place", native.code_cache._CacheFolder())
     source = f'def loops(n: "i64"):\n    return n + {os.getpid()}\n'
     name = native.named("dumped", source)
     assert native.load(name, source)(1) == 1 + os.getpid()

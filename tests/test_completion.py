@@ -12,10 +12,10 @@ from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.shell.commands.settings import SETTINGS
 from gdatalog.shell.editor.completion import Completion, argument_at, complete, signature
 from gdatalog.shell.editor.filenames import files_at
-from gdatalog.shell.editor.known import Known, look
+from gdatalog.shell.editor.known import KnownNames, look
 from gdatalog.shell.editor.typed import divide, parts_of, without_prompts
 
-KNOWN = Known(
+KNOWN = KnownNames(
     relations={
         "E": (("src", "int"), ("dst", "int")),
         "path": (("a", "int"), ("b", "int")),

@@ -16,12 +16,12 @@ import gdatalog as gd
 from gdatalog import workspace
 from gdatalog.codegen import native
 from gdatalog.engine.knobs import Strategy
-from gdatalog.engine.ledger import Ledger, RuleRun
+from gdatalog.engine.metrics import Metrics, RuleRun
 from gdatalog.executors import lftj
-from gdatalog.executors.levelwise import Seen
+from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan.nodes import Compact, Join, Step, TrieRef
 from gdatalog.report import Profile
-from gdatalog.spent import so_far, spending
+from gdatalog.timers import spending, time_spent
 from tests import test_depth_first as depth_first
 from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
 from tests.draw_patterns import drawn_pattern
@@ -31,7 +31,7 @@ from tests.test_engine_oracle import Data, frame, share
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
 WAYS = depth_first.WAYS
-NONE = Seen()
+NONE = StepCounts()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -250,7 +250,7 @@ def test_queries_run_the_plain_loops() -> None:
 def test_counting_changes_no_answer(one: Drawn, other: Drawn, third: Drawn) -> None:
     """Programs run as a profile runs them, against the oracle."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workspace, "Ledger", lambda **_: Ledger())
+        patch.setattr(workspace, "Metrics", lambda **_: Metrics())
         for each in (one, other, third):
             depth_first.agrees(each)
 
@@ -258,11 +258,11 @@ def test_counting_changes_no_answer(one: Drawn, other: Drawn, third: Drawn) -> N
 # --------------------------------------------------------------------------- what else it costs
 
 
-def ledger_of(db: gd.Database, text: str, strategy: Strategy) -> Ledger:
-    ledger = Ledger()
-    session = db._workspace.open(text, None, reports=ledger, strategy=strategy)
+def ledger_of(db: gd.Database, text: str, strategy: Strategy) -> Metrics:
+    metrics = Metrics()
+    session = db._workspace.open(text, None, reports=metrics, strategy=strategy)
     session.relation(session.asked())
-    return ledger
+    return metrics
 
 
 TRIANGLES = "n(count()) <- E(a, b), E(b, c), E(a, c)."
@@ -304,7 +304,7 @@ def test_compiling_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_inside_of_another_kind_is_its_own() -> None:
-    before, began = so_far(), perf_counter()
+    before, began = time_spent(), perf_counter()
     with spending("planning"):
         with spending("indexing"):
             sleep(0.002)
@@ -313,7 +313,7 @@ def test_what_is_inside_of_another_kind_is_its_own() -> None:
         with pytest.raises(ValueError, match="no"), spending("indexing"):
             sleep(0.002)
             raise ValueError("no")
-    spent, passed = so_far() - before, perf_counter() - began
+    spent, passed = time_spent() - before, perf_counter() - began
     assert spent.indexing >= 0.004 and spent.moving >= 0.002 and spent.moved == 64
     assert spent.planning >= 0 and spent.planning + spent.indexing + spent.moving <= passed
 
@@ -323,7 +323,7 @@ def test_parts_of_relations_are_one_index() -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = [(x, x + 1) for x in range(12)]
         text = "p(x, y) <- E(x, y). p(x, w) <- p(x, y), p(y, z), p(z, w)."
-        ledger = ledger_of(db, text, "levelwise")
-    keys = [index.ref for index in ledger.indexes]
+        metrics = ledger_of(db, text, "levelwise")
+    keys = [index.ref for index in metrics.indexes]
     assert len(keys) == len(set(keys))
-    assert sum(index.built for index in ledger.indexes) > len(keys)
+    assert sum(index.built for index in metrics.indexes) > len(keys)

@@ -15,7 +15,7 @@ import gdatalog
 from gdatalog.gpu_ops import loops, walk
 from gdatalog.gpu_ops.control import Word
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.gpu_ops.walk import Tuning
+from gdatalog.gpu_ops.walk import SharingTuning
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
 
 pytestmark = needs_compiler
@@ -60,7 +60,7 @@ class Walked:
         self.tile, self.way, self.seed = tile, way, seed
         self.launches = self.splits = self.made = 0
         self.driver = HostDriver(seed=seed + 1, blocks=1 + seed % 2)
-        self.tuning = Tuning(limit=0, grain=dice.choice([1, 4, 20]))
+        self.tuning = SharingTuning(limit=0, grain=dice.choice([1, 4, 20]))
         room = dice.choice([4, 8, 32])
         patch.setattr(walk, "capacity", lambda tiles: room)
         patch.setattr(walk, "PIECES", dice.randint(1, 5))

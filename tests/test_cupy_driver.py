@@ -432,11 +432,11 @@ def test_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         path = tmp_path / "kernels" / f"{name}.cubin"
         path.write_bytes(b"0" * 10)
         os.utime(path, (1000 - age, 1000 - age))
-    assert kernel_cache.size() == kernel_cache.Size(3, 30)
-    assert kernel_cache.let_go(25) == kernel_cache.Size(1, 10)
+    assert kernel_cache.size() == kernel_cache.CacheSize(3, 30)
+    assert kernel_cache.let_go(25) == kernel_cache.CacheSize(1, 10)
     assert {path.name for path in (tmp_path / "kernels").iterdir()} == {"b.cubin", "c.cubin"}
-    assert kernel_cache.let_go(0) == kernel_cache.Size(2, 20)
-    assert kernel_cache.size() == kernel_cache.Size(0, 0)
+    assert kernel_cache.let_go(0) == kernel_cache.CacheSize(2, 20)
+    assert kernel_cache.size() == kernel_cache.CacheSize(0, 0)
 
 
 # ------------------------------------------------------------------------------- the real CuPy

@@ -24,8 +24,8 @@ from gdatalog.storage import cutting, delimited, facts_files, readers, symbols, 
 from gdatalog.storage.export import to_arrow, to_rows
 from gdatalog.storage.load_options import Findings, LoadOptions
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Table, Texts
-from gdatalog.storage.text_set import Kernels, TextSet
+from gdatalog.storage.table import Table, TextColumn
+from gdatalog.storage.text_set import TextSet, TextSetFunctions
 from gdatalog.storage.writers import write_facts
 
 TEXTS = ["", "a", "b", "ab", "seven77", "eight888", "nine99999", "ä", "\U0001f600", "a\0b", '"',
@@ -36,14 +36,14 @@ ENDS = [b"\n", b"\n", b"\n", b"\r\n"]
 
 
 @pytest.fixture(scope="module")
-def kernels() -> Kernels:
+def kernels() -> TextSetFunctions:
     found = text_kernels.text_kernels_for(1 << 40)
     assert found is not None
     return found
 
 
 @pytest.fixture
-def compiled(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+def compiled(kernels: TextSetFunctions, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files are cut by compiled code, in small pieces, into sets that have to grow."""
     monkeypatch.setattr(cutting, "kernels_for", lambda count: kernels)
     monkeypatch.setattr(cutting, "PIECE", 37)
@@ -78,7 +78,7 @@ def cut_by(counted: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_drawn_files(
-    tmp_path: Path, kernels: Kernels, compiled: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kernels: TextSetFunctions, compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng, cut = random.Random(17), [0, 0]
 
@@ -108,7 +108,9 @@ def test_drawn_files(
     assert min(cut) > 100, cut
 
 
-def test_kernels_do_what_python_does(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_do_what_python_does(
+    kernels: TextSetFunctions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Python itself defines what the compiled functions mean."""
     rng = random.Random(3)
     monkeypatch.setattr(text_set, "_FEW", 2)
@@ -159,7 +161,7 @@ def drawn_csv(rng: random.Random, kinds: list[str]) -> str:
 
 
 def test_drawn_tables_with_columns_of_texts(
-    tmp_path: Path, kernels: Kernels, compiled: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kernels: TextSetFunctions, compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever else a table has, a header or columns of numbers, its texts are the same."""
     rng, path, cut = random.Random(23), tmp_path / "p.csv", 0
@@ -207,7 +209,7 @@ def written(table: Table, path: Path, delimiter: str) -> bytes | str:
     return path.read_bytes()
 
 
-def test_texts_are_written_as_python_writes_them(tmp_path: Path, kernels: Kernels) -> None:
+def test_texts_are_written_as_python_writes_them(tmp_path: Path, kernels: TextSetFunctions) -> None:
     rng = random.Random(11)
     odd = ["\t", "a\nb", "\r", "seven77\t", "1,2", "\ud800"]
     ways, refused = tmp_path / "p.csv", 0
@@ -216,12 +218,12 @@ def test_texts_are_written_as_python_writes_them(tmp_path: Path, kernels: Kernel
         known = rng.sample(TEXTS, 9) + rng.sample(odd, rng.choice([0, 0, 0, 1]))
         texts.add(known)
         columns: list[Any] = [
-            Texts(np.array(rng.choices(range(len(known)), k=length), dtype=np.int32), texts),
+            TextColumn(np.array(rng.choices(range(len(known)), k=length), dtype=np.int32), texts),
             np.array(rng.choices([0, 9, 10, -1, LEAST, MOST], k=length), dtype=np.int64),
-            Texts(np.array(rng.choices(range(len(known)), k=length), dtype=np.int32), texts),
+            TextColumn(np.array(rng.choices(range(len(known)), k=length), dtype=np.int32), texts),
         ][: rng.choice([1, 2, 3])]
         names, types = tuple("abc"[: len(columns)]), ("symbol", "int", "symbol")[: len(columns)]
-        plain = [Texts(c.codes, c.texts) if isinstance(c, Texts) else c for c in columns]
+        plain = [TextColumn(c.codes, c.texts) if isinstance(c, TextColumn) else c for c in columns]
         found, expected = (
             written(Table(names, types, tuple(each), length), ways, ",")
             for each in (columns, plain)
@@ -235,7 +237,7 @@ def test_texts_are_written_as_python_writes_them(tmp_path: Path, kernels: Kernel
 
 
 @pytest.fixture
-def tables(kernels: Kernels) -> Iterator[tuple[SymbolTable, SymbolTable]]:
+def tables(kernels: TextSetFunctions) -> Iterator[tuple[SymbolTable, SymbolTable]]:
     """Two tables with the same texts, of which the first has them as bytes."""
     both = SymbolTable(), SymbolTable()
     for table in both:
@@ -269,21 +271,21 @@ def test_a_table_of_bytes_is_one_of_texts(
     assert tables[0].texts_of(np.arange(len(tables[0]))) == tables[1].array().tolist()
 
 
-def test_arrow_has_the_texts_as_they_are(kernels: Kernels) -> None:
+def test_arrow_has_the_texts_as_they_are(kernels: TextSetFunctions) -> None:
     texts = TextSet(kernels)
     texts.add(TEXTS)
     codes = np.array([3, 0, 3, len(TEXTS) - 1], dtype=np.int32)
     for odd in ([], ["\ud800"]):
         texts.add(odd)
-        table = Table(("x",), ("symbol",), (Texts(codes, texts),), len(codes))
+        table = Table(("x",), ("symbol",), (TextColumn(codes, texts),), len(codes))
         assert to_arrow(table).column("x").to_pylist() == [TEXTS[code] for code in codes]
     assert not texts.unicode
     with pytest.raises(UnicodeEncodeError):
-        to_arrow(Table(("x",), ("symbol",), (Texts(codes * 0 + len(TEXTS), texts),), 4))
+        to_arrow(Table(("x",), ("symbol",), (TextColumn(codes * 0 + len(TEXTS), texts),), 4))
 
 
 def test_texts_that_are_kept_keep_their_codes(
-    tables: tuple[SymbolTable, SymbolTable], kernels: Kernels
+    tables: tuple[SymbolTable, SymbolTable], kernels: TextSetFunctions
 ) -> None:
     """Codes of texts that went are of nothing, although they seem to be of the empty text."""
     for table in tables:

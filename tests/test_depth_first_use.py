@@ -20,10 +20,10 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
+from gdatalog.cancellation import CancellableThread
 from gdatalog.codegen import cache, machine, native
 from gdatalog.engine import choose, device
 from gdatalog.engine.knobs import STRATEGIES
-from gdatalog.watching import Hand
 from tests.terminal import CTRL_C, Terminal
 
 HERE = Path(__file__).resolve().parent.parent
@@ -123,7 +123,7 @@ def test_interrupting_loops_that_are_compiled(
     monkeypatch.setattr(device, "run_nest", run_nest)
     with pytest.raises(gd.Interrupted):
         db.query(LONG, strategy="lftj")
-    assert not any(isinstance(thread, Hand) for thread in threading.enumerate())
+    assert not any(isinstance(thread, CancellableThread) for thread in threading.enumerate())
     monkeypatch.undo()
     assert len(db.query("p(x) <- V(x), x < 3.", strategy="lftj")) == 3
 
@@ -163,7 +163,7 @@ def test_a_compilation_that_fails_is_told_and_tried_again(
     text = QUICK.replace("E(x, z)", "E(x, z), x + y != 12345")
     expected = db.query(text, strategy="levelwise").fetchall()
     monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "_place", cache._Place())
+    monkeypatch.setattr(cache, "_place", cache._CacheFolder())
     monkeypatch.setattr(native, "_native", {})
     with monkeypatch.context() as patch:
         patch.setattr(machine, "object_of", fails)
@@ -196,7 +196,7 @@ def test_recursion_without_a_compiler(
         raise RuntimeError("no compiler")
 
     monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "_place", cache._Place())
+    monkeypatch.setattr(cache, "_place", cache._CacheFolder())
     monkeypatch.setattr(native, "_native", {})
     monkeypatch.setattr(machine, "object_of", fails)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gdatalog.account import Account
 from gdatalog.storage import differing, duplicates, trie_builder
 from gdatalog.storage.duplicates import distinct_rows
-from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.keys import narrow
+from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, sort_rows, spans_of
 from gdatalog.storage.selection import rows_among
@@ -33,12 +33,12 @@ def tuples(rows: Columns) -> list[tuple[int, ...]]:
     return list(zip(*(key.tolist() for key in rows), strict=True))
 
 
-def checked(rows: Columns) -> Known:
+def checked(rows: Columns) -> KnownRows:
     """Looks for duplicates; gives what is known of the rows then."""
     found, known = distinct_rows(rows)
     expected = set(tuples(rows))
     assert len(found[0]) == len(expected) and set(tuples(found)) == expected
-    if known == Known.SORTED:
+    if known == KnownRows.SORTED:
         assert tuples(found) == sorted(expected)
     return known
 
@@ -59,30 +59,30 @@ SORTED = np.sort(IDS)
 @pytest.mark.parametrize(
     "columns, known",
     [
-        ([SORTED, *NARROW], Known.SORTED),
-        ([*NARROW, SORTED], Known.DISTINCT),
-        ([*NARROW, IDS], Known.DISTINCT),
-        ([*NARROW, random.permutation(COUNT)], Known.DISTINCT),
-        (NARROW, Known.SORTED),
-        ([ints(0, 2**20) for _ in range(3)], Known.DISTINCT),
-        ([ints(0, 2**20) for _ in range(2)], Known.SORTED),
-        ([(ints(-(2**14), 2**14) * 2**16).astype(np.int32) for _ in range(3)], Known.DISTINCT),
-        ([ints(0, 2**20), ints(0, 2**16)], Known.DISTINCT),
-        ([ints(0, 2**20), ints(2**20, 2**21)], Known.DISTINCT),
-        ([ints(-(2**20), 0), *NARROW, ints(0, 2**40)], Known.DISTINCT),
-        (WIDE, Known.DISTINCT),
-        ([key // 2**40 * 2**40 for key in WIDE], Known.DISTINCT),
-        (LUMPY, Known.SORTED),
-        (np.sort(np.array(NARROW), axis=1), Known.SORTED),
-        ([ints(0, 100)], Known.SORTED),
-        ([np.full(COUNT, 3)] * 2, Known.SORTED),
+        ([SORTED, *NARROW], KnownRows.SORTED),
+        ([*NARROW, SORTED], KnownRows.DISTINCT),
+        ([*NARROW, IDS], KnownRows.DISTINCT),
+        ([*NARROW, random.permutation(COUNT)], KnownRows.DISTINCT),
+        (NARROW, KnownRows.SORTED),
+        ([ints(0, 2**20) for _ in range(3)], KnownRows.DISTINCT),
+        ([ints(0, 2**20) for _ in range(2)], KnownRows.SORTED),
+        ([(ints(-(2**14), 2**14) * 2**16).astype(np.int32) for _ in range(3)], KnownRows.DISTINCT),
+        ([ints(0, 2**20), ints(0, 2**16)], KnownRows.DISTINCT),
+        ([ints(0, 2**20), ints(2**20, 2**21)], KnownRows.DISTINCT),
+        ([ints(-(2**20), 0), *NARROW, ints(0, 2**40)], KnownRows.DISTINCT),
+        (WIDE, KnownRows.DISTINCT),
+        ([key // 2**40 * 2**40 for key in WIDE], KnownRows.DISTINCT),
+        (LUMPY, KnownRows.SORTED),
+        (np.sort(np.array(NARROW), axis=1), KnownRows.SORTED),
+        ([ints(0, 100)], KnownRows.SORTED),
+        ([np.full(COUNT, 3)] * 2, KnownRows.SORTED),
     ],
 )  # fmt: skip
-def test_rows_of_every_shape(columns: list[np.ndarray], known: Known) -> None:
+def test_rows_of_every_shape(columns: list[np.ndarray], known: KnownRows) -> None:
     rows = tuple(columns)
     assert checked(rows) == known
-    assert checked(few_again(rows)) >= Known.DISTINCT
-    assert checked(tuple(key[::-1] for key in rows)) >= Known.DISTINCT
+    assert checked(few_again(rows)) >= KnownRows.DISTINCT
+    assert checked(tuple(key[::-1] for key in rows)) >= KnownRows.DISTINCT
     small = tuple(key.astype(np.int32) for key in rows if abs(key).max() < 2**31)
     if small:
         checked(small)
@@ -95,7 +95,7 @@ def test_rows_of_one_hash_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = tuple(key // 2**30 * 2**30 for key in WIDE)
     monkeypatch.setattr(duplicates, "_hashes", poor)
     monkeypatch.setattr(duplicates, "_differs_in_sample", lambda key: False)
-    assert checked(rows) >= Known.DISTINCT
+    assert checked(rows) >= KnownRows.DISTINCT
 
     def good(rows: Columns, zeros: list[int]) -> np.ndarray:
         numbers = np.arange(len(rows[0]))
@@ -104,7 +104,7 @@ def test_rows_of_one_hash_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(duplicates, "_hashes", good)
     again = tuple(np.append(key[:11], key[10:]) for key in rows)
-    assert checked(again) == Known.DISTINCT
+    assert checked(again) == KnownRows.DISTINCT
 
 
 def test_columns_that_tell_only_a_sample_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,13 +117,13 @@ def test_columns_that_tell_only_a_sample_apart(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(duplicates, "_hashes", noted)
     wide = [ints(0, 2**12) for _ in range(6)]
-    assert checked(tuple(wide)) == Known.DISTINCT and asked[-1] < 6
-    assert checked(few_again(tuple(wide))) == Known.DISTINCT
+    assert checked(tuple(wide)) == KnownRows.DISTINCT and asked[-1] < 6
+    assert checked(few_again(tuple(wide))) == KnownRows.DISTINCT
     # Outside the sample only the last column tells rows apart.
     monkeypatch.setattr(duplicates, "_RUNS", 2)
     alike = np.arange(COUNT) % 20_000 >= 256
     same = [np.where(alike, key[::-1] % 2, key) for key in wide]
-    assert checked((*same, ints(0, 2**11))) >= Known.DISTINCT
+    assert checked((*same, ints(0, 2**11))) >= KnownRows.DISTINCT
 
 
 def test_very_many_rows_have_longer_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_very_many_rows_have_longer_hashes(monkeypatch: pytest.MonkeyPatch) -> N
     rows = tuple(ints(0, 2**20) for _ in range(3))
     assert duplicates._hashes(rows, [0] * 3).dtype == np.int32
     assert duplicates._hashes(few_again(rows), [0] * 3).dtype == np.int64
-    assert checked(few_again(rows)) == Known.DISTINCT
+    assert checked(few_again(rows)) == KnownRows.DISTINCT
 
 
 def test_long_columns_are_looked_at_in_parts() -> None:
@@ -143,7 +143,9 @@ def test_long_columns_are_looked_at_in_parts() -> None:
     )
     again = tuple(np.append(key, key[-3:]) for key in rows)
     found, known = distinct_rows(again)
-    assert known == Known.DISTINCT and all(map(np.array_equal, sort_rows(found), sort_rows(rows)))
+    assert known == KnownRows.DISTINCT and all(
+        map(np.array_equal, sort_rows(found), sort_rows(rows))
+    )
     assert spans_of([again]) == [(int(key.min()), int(key.max())) for key in rows]
     among = np.unique(rows[1][::5000])
     assert rows_among(rows[1], among).tolist() == np.flatnonzero(np.isin(rows[1], among)).tolist()

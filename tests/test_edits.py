@@ -16,7 +16,7 @@ from gdatalog.engine.session import Session
 from gdatalog.parser import Program, parse
 from gdatalog.result import Result
 from tests.oracle import evaluate
-from tests.test_following import Row, as_if_many, connected
+from tests.test_maintenance import Row, as_if_many, connected
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 

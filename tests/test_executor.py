@@ -11,7 +11,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.stratum import StratumRun
-from gdatalog.executors.expansion import Expansion
+from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.plan.effects import without
 from gdatalog.plan.nodes import (
     Apply,
@@ -211,14 +211,14 @@ def test_rows_that_read_the_same_meet_their_lists_once(
     tests: str, alike: bool, chunk: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[bool] = []
-    real = Expansion._shared
+    real = FrontierExpansion._shared
 
-    def noted(self: Expansion, *args: Any) -> Any:
+    def noted(self: FrontierExpansion, *args: Any) -> Any:
         lists = real(self, *args)
         found.append(lists is not None)
         return lists
 
-    monkeypatch.setattr(Expansion, "_shared", noted)
+    monkeypatch.setattr(FrontierExpansion, "_shared", noted)
     data = {name: random_pairs(12, 300, seed) for seed, name in enumerate("ABCD")}
     pairs = {name: {(int(a), int(b)) for a, b in rows} for name, rows in data.items()}
     body = f"A(x, y), B(x, y), C(x, z), D(x, z){tests}"

@@ -27,7 +27,7 @@ from gdatalog.storage.export import (
     to_rows,
 )
 from gdatalog.storage.frames import table_from
-from gdatalog.storage.table import Table, Texts
+from gdatalog.storage.table import Table, TextColumn
 
 TYPES = ("int", "float", "symbol", "bool", "timestamp")
 
@@ -39,7 +39,9 @@ def sample() -> Table:
         (
             np.array([1, -(2**63)]),
             np.array([0.5, np.inf]),
-            Texts(np.array([2, 0], dtype=np.int32), np.array(["", "unused", "é"], dtype=object)),
+            TextColumn(
+                np.array([2, 0], dtype=np.int32), np.array(["", "unused", "é"], dtype=object)
+            ),
             np.array([True, False]),
             np.array([0, 1]),
         ),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.depth import Form, Nest
+from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.sources import Sources
@@ -33,7 +33,7 @@ def walk(edges: Array, marks: Array, size: int) -> Array:
         )
         given = {"marks": marks, "space": np.array([0, size, 0, size])}
         context = replace(inputs.context, knobs=Knobs(threads=2))
-        nest = Nest(join, Form(join.outputs, fresh=True), sources, context, marks=given)
+        nest = JoinNest(join, Form(join.outputs, fresh=True), sources, context, marks=given)
         blocks = nest.run("p")
     return np.concatenate([np.empty((0, 2), int), *(np.stack(block, 1) for block in blocks)])
 

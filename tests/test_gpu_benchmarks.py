@@ -25,7 +25,7 @@ from benchmarks.gpu.sort_merge import SortMerge
 from benchmarks.patterns import P1, P3, clique
 from gdatalog.errors import Error
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.gpu_ops.group import Group
+from gdatalog.gpu_ops.group import DeviceGroup
 from tests import data
 from tests.cuda_host import HostDriver, needs_compiler
 
@@ -365,7 +365,7 @@ def test_one_gpu_beside_two(capsys: pytest.CaptureFixture[str]) -> None:
             return gd.connect(device="cpu")
         db = gd.connect(device="cpu")
         drivers = [HostDriver(number=n) for n in range(1 + told["device"].count(","))]
-        db._workspace.device = Group(drivers) if drivers[1:] else Gpu(drivers[0])
+        db._workspace.device = DeviceGroup(drivers) if drivers[1:] else Gpu(drivers[0])
         db._workspace.tune(shared_from=0, shared_inputs_from=0, shared_values_from=0)
         return db
 

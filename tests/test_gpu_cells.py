@@ -18,16 +18,16 @@ from hypothesis import given
 
 import gdatalog as gd
 from gdatalog.engine import cells, depth, host_tries
-from gdatalog.engine.ledger import Ledger, RuleRun
+from gdatalog.engine.metrics import Metrics, RuleRun
 from gdatalog.errors import DeviceError, Interrupted
-from gdatalog.gpu_ops import kept, slices, walk
+from gdatalog.gpu_ops import slices, trie_cache, walk
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.nodes import Join
 from gdatalog.plan.slicing import Sizes, Slice
 from gdatalog.printer import module
 from gdatalog.storage import threads
-from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.slices import pieces_of, sizes_of
 from gdatalog.storage.trie import Trie
@@ -107,10 +107,10 @@ def assert_settled(driver: Any) -> None:
 
 
 def asked(db: gd.Database, query: str, strategy: str) -> tuple[set[Any], list[RuleRun]]:
-    ledger = Ledger()
-    session = db._workspace.open(query, None, reports=ledger, strategy=strategy)
+    metrics = Metrics()
+    session = db._workspace.open(query, None, reports=metrics, strategy=strategy)
     relation = session.relation(session.asked())
-    return set(zip(*(key.tolist() for key in relation.keys), strict=True)), ledger.runs
+    return set(zip(*(key.tolist() for key in relation.keys), strict=True)), metrics.runs
 
 
 @pytest.fixture(scope="module")
@@ -349,7 +349,7 @@ def test_cells_are_explained_and_told_of() -> None:
 
 def test_rows_with_no_room_to_be_counted_stay_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is planned over them does not bring them to the device."""
-    monkeypatch.setattr(kept, "LONG", 10)
+    monkeypatch.setattr(trie_cache, "LONG", 10)
     for memory, there in ((1 << 20, True), (5000, False)):
         with forced(None), loaded(opened(HostDriver(), memory=memory)) as db:
             db.explain(QUERIES["triangles"])

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
+from gdatalog.cancellation import Watch
 from gdatalog.engine import devices
 from gdatalog.engine.device import Cpu
 from gdatalog.gpu_ops import cupy_driver, kernel_cache, probe
 from gdatalog.gpu_ops.checks import checks, trouble
 from gdatalog.gpu_ops.probe import Card, Probe
 from gdatalog.shell import cli
-from gdatalog.watching import Watch
 from tests.cuda_host import HostDriver
 
 CARD = Card("NVIDIA H200", 141 << 30, (9, 0))
@@ -153,11 +153,11 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         state.looks += 1
         return state.seen  # type: ignore[no-any-return]
 
-    def opened(numbers: Sequence[int], why: str, memory: int | None) -> devices.Opened:
+    def opened(numbers: Sequence[int], why: str, memory: int | None) -> devices.OpenDevice:
         gpu = Cpu()
         gpu.name = f"cuda:{','.join(map(str, numbers))}"
         state.opened.append((*numbers, memory))
-        return devices.Opened(gpu, why, state.use)
+        return devices.OpenDevice(gpu, why, state.use)
 
     @contextmanager
     def use() -> Iterator[None]:
@@ -276,7 +276,7 @@ def test_a_thread_works_on_the_device_while_it_has_its_turn(machine: Any) -> Non
     def fails() -> Any:
         raise MemoryError
 
-    turn = devices.Turn(fails, Watch())
+    turn = devices.DeviceTurn(fails, Watch())
     for _ in range(2):  # the lock is free again
         with pytest.raises(MemoryError), turn:
             pass

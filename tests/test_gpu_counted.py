@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog import workspace
 from gdatalog.engine.device import CPU
-from gdatalog.engine.ledger import Ledger
+from gdatalog.engine.metrics import Metrics
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.tiles import TILES
@@ -253,6 +253,6 @@ def test_what_is_given_up_has_told_nothing() -> None:
 def test_counting_changes_no_answer(one: Drawn, other: Drawn, third: Drawn) -> None:
     """Programs run as a profile runs them, against the oracle."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workspace, "Ledger", lambda **_: Ledger())
+        patch.setattr(workspace, "Metrics", lambda **_: Metrics())
         for each in (one, other, third):
             walks.agrees(each)

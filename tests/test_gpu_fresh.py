@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.depth import Form, Nest
+from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.sources import Sources
@@ -69,7 +69,7 @@ def walked(
             given = {"marks": xp.asarray(marks), "space": space}
         form = Form(join.outputs, fresh=marks is not None)
         context = replace(inputs.context, knobs=Knobs(tile=tile), device=device)
-        nest = Nest(join, form, sources, context, given)
+        nest = JoinNest(join, form, sources, context, given)
         found = brought(device, nest.run("p"))
     if marks is not None:
         marks[:] = xp.asnumpy(given["marks"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import fixpoint, marked_rounds, rounds
+from gdatalog.engine import bitmap_rounds, fixpoint, rounds
 from gdatalog.gpu_ops import scratch, walk
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
@@ -50,7 +50,7 @@ def run_marked(text: str, data: oracle.Data, defined: set[str], number: int) -> 
     memory, driver = (2500, 5000, 10_000)[number % 3], HostDriver(seed=number % 17, blocks=1)
     with pytest.MonkeyPatch.context() as patch, opened(driver, "auto", memory=memory) as db:
         patch.setattr(walk, "BLOCK_ROWS", 32)
-        patch.setattr(marked_rounds, "LEAST", 8)
+        patch.setattr(bitmap_rounds, "LEAST", 8)
         db._workspace.force(split="never", telling="marks", dying=("auto", "always")[number % 2])
         return oracle.answers(db, text, data, defined)
 
@@ -73,14 +73,14 @@ def test_rows_of_rounds_with_marks_have_the_machines_memory(
     some rows at a time, of the rules that are not recursive, too. What is looked at does not depend
     on the memory, but for one attempt of these rules without marks."""
     monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
-    monkeypatch.setattr(marked_rounds, "LEAST", 64)
-    rest, again = marked_rounds.MarkedRounds._rest, []
+    monkeypatch.setattr(bitmap_rounds, "LEAST", 64)
+    rest, again = bitmap_rounds.MarkedRounds._rest, []
 
     def noted(each: Any) -> Any:
         again.append(each)
         return rest(each)
 
-    monkeypatch.setattr(marked_rounds.MarkedRounds, "_rest", noted)
+    monkeypatch.setattr(bitmap_rounds.MarkedRounds, "_rest", noted)
     driver = HostDriver(seed, blocks=1)
     with loaded(opened(driver, "lftj", memory=memory)) as db:
         db._workspace.force(strategy="lftj", split="never", telling="marks")

@@ -23,12 +23,12 @@ from hypothesis import given
 import gdatalog as gd
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.gpu_ops import walk
-from gdatalog.gpu_ops.group import Group
+from gdatalog.gpu_ops.group import DeviceGroup
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.arrays import CURRENT
 from tests.draw import Drawn, programs, recursive_programs
-from tests.test_split import SHAPES, draw
+from tests.test_partitioned import SHAPES, draw
 
 pytestmark = [
     needs_compiler,
@@ -52,7 +52,7 @@ TEXTS = [
 ]
 
 
-class Dealt(Group):
+class Dealt(DeviceGroup):
     """Who gets which piece goes by a seed: 0, whoever comes first."""
 
     seed = 0
@@ -77,7 +77,7 @@ class _Hands(Iterator[int]):
         return mine.pop(0) if mine else self.most
 
 
-def group(devices: int = 2, seed: int = 0, kind: type[Group] = Dealt) -> Group:
+def group(devices: int = 2, seed: int = 0, kind: type[DeviceGroup] = Dealt) -> DeviceGroup:
     dice = random.Random(seed)
     found = kind(
         [HostDriver(seed=seed % 5, blocks=1 + dice.randrange(2), number=n) for n in range(devices)]
@@ -90,7 +90,7 @@ def group(devices: int = 2, seed: int = 0, kind: type[Group] = Dealt) -> Group:
 
 
 @contextmanager
-def database(device: Group, pieces: float = 1.0) -> Iterator[gd.Database]:
+def database(device: DeviceGroup, pieces: float = 1.0) -> Iterator[gd.Database]:
     """On which all that can be shared is; `pieces`: for each device, about, of a small join."""
     with gd.connect(device="cpu") as db, device.driver.use():
         db._workspace.device, db._workspace.why = device, "asked for"
@@ -312,7 +312,7 @@ class Failing(HostDriver):
         super().wait(*args)
 
 
-def failing(devices: int = 2) -> tuple[Group, Failing]:
+def failing(devices: int = 2) -> tuple[DeviceGroup, Failing]:
     drivers = [HostDriver(), *(Failing(number=n) for n in range(1, devices))]
     device = Dealt(drivers)
     device.seed = 3  # each gets some pieces

@@ -13,7 +13,7 @@ from hypothesis import given
 
 import gdatalog as gd
 from gdatalog.engine import pages as in_place
-from gdatalog.engine.ledger import RuleRun
+from gdatalog.engine.metrics import RuleRun
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.pages import HostMemory

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.engine.best import Best
-from gdatalog.engine.growing import Growing
+from gdatalog.engine.delta import DeltaRelation
+from gdatalog.engine.lattice_rounds import LatticeRounds
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.storage.symbols import SymbolTable
 from tests.cuda_host import HostDriver, needs_compiler
@@ -29,7 +29,7 @@ Batches = list[list[tuple[int, int]]]
 @quick
 @given(BATCHES | NARROW_BATCHES, st.booleans())
 def test_growing_sets(batches: Batches, uploaded: bool) -> None:
-    grown, known = Growing(("a", "b"), ("int", "int"), OPS), set[tuple[int, ...]]()
+    grown, known = DeltaRelation(("a", "b"), ("int", "int"), OPS), set[tuple[int, ...]]()
     for batch in batches:
         rows = relation(batch)
         keys = tuple(map(OPS.xp.asarray, rows.keys)) if uploaded else rows.keys
@@ -48,7 +48,7 @@ def test_growing_sets(batches: Batches, uploaded: bool) -> None:
 @quick
 @given(BATCHES | NARROW_BATCHES, st.sampled_from(["min", "max"]))
 def test_best_of_each_group(batches: Batches, kind: str) -> None:
-    best = Best(("g", "v"), ("int", "int"), {1: kind}, SymbolTable(), OPS)
+    best = LatticeRounds(("g", "v"), ("int", "int"), {1: kind}, SymbolTable(), OPS)
     pick = min if kind == "min" else max
     known: dict[int, int] = {}
     for batch in batches:
@@ -64,7 +64,7 @@ def test_best_of_each_group(batches: Batches, kind: str) -> None:
 def test_best_texts_are_compared_as_texts() -> None:
     symbols = SymbolTable()
     codes = np.array([symbols.intern(text) for text in ("pear", "apple", "fig")], dtype=np.int32)
-    best = Best(("v",), ("symbol",), {0: "min"}, symbols, OPS)
+    best = LatticeRounds(("v",), ("symbol",), {0: "min"}, symbols, OPS)
     news = best.add((codes,), 3)
     assert [symbols.text(code) for code in news.keys[0]] == ["apple"]
     assert not len(best.add((codes[:1],), 1))

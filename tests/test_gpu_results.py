@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
-from gdatalog.gpu_ops import kept
+from gdatalog.gpu_ops import trie_cache
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.storage import row_store, statistics
 from tests import test_engine_oracle as oracle
@@ -203,7 +203,7 @@ def test_examples_that_never_leave_the_device(
     """However few the rows are; and nothing is kept longer than it is used."""
     monkeypatch.setattr(statistics, "FETCHED", 0)
     monkeypatch.setattr(row_store, "FEW", 0)
-    monkeypatch.setattr(kept, "LONG", 0)
+    monkeypatch.setattr(trie_cache, "LONG", 0)
     monkeypatch.setattr(levelwise.DEVICE.kept, "limit", 1)
     names = oracle._heads(example)
     if example.fails:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.engine.marked_rounds import MarkedRounds
+from gdatalog.engine.bitmap_rounds import MarkedRounds
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.tiles import TILES
@@ -18,7 +18,7 @@ from gdatalog.storage.relation import Relation
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, recursive_programs
-from tests.test_split import SHAPES, draw
+from tests.test_partitioned import SHAPES, draw
 from tests.tuned import tune
 
 pytestmark = [

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdatalog.gpu_ops.kept import Kept
-from gdatalog.gpu_ops.rows import Rows
+from gdatalog.gpu_ops.rows import RowOperations
+from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.storage import statistics
-from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from tests.cuda_host import HostDriver, needs_compiler
@@ -81,9 +81,9 @@ def same_tries(found: Trie, expected: Trie) -> None:
             same(there[1], here[1])
 
 
-def kept(limit: int | None = None) -> Kept:
+def kept(limit: int | None = None) -> DeviceTries:
     driver = HostDriver()
-    return Kept(driver, Rows(driver), limit)
+    return DeviceTries(driver, RowOperations(driver), limit)
 
 
 @settings(deadline=None, max_examples=60)
@@ -245,7 +245,7 @@ def test_closing_lets_go_and_brings_home_what_is_nowhere_else() -> None:
 @given(relations(), st.data())
 def test_statistics_of_rows_on_a_device(rows: Relation, data: st.DataObject) -> None:
     """They are those that are counted here, where nothing is estimated."""
-    ops = Rows(HostDriver())
+    ops = RowOperations(HostDriver())
     width, count = len(rows.types), len(rows)
     keys = tuple(map(ops.xp.asarray, rows.keys))
     there = Relation(rows.columns, rows.types, keys, count, ops)
@@ -277,7 +277,7 @@ def test_statistics_of_rows_on_a_device(rows: Relation, data: st.DataObject) -> 
         assert mine.lists(0) is None and mine.set() is None
         assert not there.store.here
         if width == 2:
-            held = Kept(ops.driver, ops)
+            held = DeviceTries(ops.driver, ops)
             for order in ((0, 1), (1, 0)):
                 assert mine.sorting(order[0]) in (0, mine.rows)
                 held.trie(there, order)

@@ -11,7 +11,7 @@ import pytest
 import gdatalog as gd
 from benchmarks.gpu import demo
 from gdatalog.engine.devices import NO_GPU
-from gdatalog.engine.ledger import Ledger, RuleRun
+from gdatalog.engine.metrics import Metrics, RuleRun
 from gdatalog.gpu_ops import tiles
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.report import Profile
@@ -53,11 +53,11 @@ def test_an_explanation_says_where_and_why(db: gd.Database) -> None:
 
 @needs_compiler
 def test_what_is_copied_is_told_and_what_loops_bind(db: gd.Database) -> None:
-    ledger = Ledger()
+    metrics = Metrics()
     text = "n(count()) <- E(a, b), E(b, c), E(a, c)."
-    session = db._workspace.open(text, None, reports=ledger, strategy="lftj")
+    session = db._workspace.open(text, None, reports=metrics, strategy="lftj")
     assert session.relation(session.asked()).length == 1
-    (run,), (index,) = ledger.runs, ledger.indexes
+    (run,), (index,) = metrics.runs, metrics.indexes
     assert run.moved == 2 * 3 * 4 and run.moving > 0  # two columns of three rows
     assert 0 < run.compiling < run.seconds and 0 < run.indexing < run.seconds
     assert index.built == 1 and index.bytes == 40  # 2 + 3 values, 2 + 3 offsets, of 4 bytes each
@@ -69,7 +69,7 @@ def test_a_profile_says_where_and_why(db: gd.Database) -> None:
     (rule,) = stratum.rules
     left = RuleRun(rule.plan, left="counts or sums may leave 62 bits", rows=3, seconds=0.5)
     profile = Profile(
-        Ledger(runs=[RuleRun(rule.plan, seconds=0.5), left]), 1.0, 2048, None, "cuda:0"
+        Metrics(runs=[RuleRun(rule.plan, seconds=0.5), left]), 1.0, 2048, None, "cuda:0"
     )
     assert str(profile).startswith("1.000 s on cuda:0, 2.0 KiB held at the most")
     first, second = profile.tree.find("rule")

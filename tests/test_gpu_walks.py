@@ -18,7 +18,7 @@ from gdatalog.gpu_ops import loops, scratch, walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.tiles import TILES
 from gdatalog.parser import parse
-from gdatalog.printer.text import Text
+from gdatalog.printer.text import LoopText
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example
 from tests.cuda_host import HostDriver, needs_compiler
@@ -257,7 +257,7 @@ def test_seven_loops_inside_each_other() -> None:
 
 
 def test_no_variable_has_the_name_of_a_type() -> None:
-    text = Text()
+    text = LoopText()
     names = [text.name("i") for _ in range(70)]
     assert len(set(names)) == 70 and not {"i32", "i64"} & set(names)
 

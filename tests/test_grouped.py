@@ -14,7 +14,7 @@ import gdatalog
 from gdatalog.codegen.helpers import groups
 from gdatalog.engine import depth, grouped
 from gdatalog.engine.derived import one_after_another
-from gdatalog.engine.grouped import Grouped
+from gdatalog.engine.grouped import GroupDedup
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from tests.interpreted import interpreted
@@ -74,12 +74,12 @@ def answer(rule: str, kind: str, strategy: Strategy, threads: int = 2) -> Relati
 
 
 @contextmanager
-def small(bits: int, room: int = 4, slots: int = 4096) -> Iterator[list[Grouped | None]]:
+def small(bits: int, room: int = 4, slots: int = 4096) -> Iterator[list[GroupDedup | None]]:
     """However few rows and groups there are, with bitmaps of so many `bits` at the most, and blocks
     of so many rows at first. Gives how rows were told apart, join by join."""
-    seen: list[Grouped | None] = []
+    seen: list[GroupDedup | None] = []
 
-    def noted(*args: Any) -> Grouped | None:
+    def noted(*args: Any) -> GroupDedup | None:
         seen.append(grouped.grouped_of(*args))
         return seen[-1]
 

@@ -18,7 +18,8 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
-from gdatalog.errors import Caution, Source, Span
+from gdatalog.cancellation import Watch
+from gdatalog.errors import Caution, SourceText, Span
 from gdatalog.notebook.listing import Line, Listing, list_relations
 from gdatalog.notebook.progress import bundle
 from gdatalog.progress import Progress
@@ -30,7 +31,6 @@ from gdatalog.shell.messages import say
 from gdatalog.shell.options import FORMATS
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress import ProgressLine
-from gdatalog.watching import Watch
 from gdatalog.widths import width
 
 HOSTILE = {
@@ -127,7 +127,7 @@ def error_of_a_value(text, folder):
 
 
 def hint_and_note(text, folder):
-    span = Span(Source(f"{text}.dl", f"p({text})."), 0, 4 + len(text))
+    span = Span(SourceText(f"{text}.dl", f"p({text})."), 0, 4 + len(text))
     note = gd.errors.Note(f"see {text}", span)
     return gd.Error(f"no {text}", span, hint=f"write {text}", notes=[note]).format()
 
@@ -139,7 +139,7 @@ def warning(text, folder):
 
 
 def caution(text, folder):
-    return Caution(text, Span(Source(text, text), 0, 1), hint=text).format()
+    return Caution(text, Span(SourceText(text, text), 0, 1), hint=text).format()
 
 
 def relations(text, folder):
@@ -207,10 +207,10 @@ def menu(text, folder):
     from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document
 
-    from gdatalog.shell.editor.toolkit import Names
+    from gdatalog.shell.editor.toolkit import NameCompleter
 
     known, _ = look(loaded(text))
-    names = Names(lambda: known)
+    names = NameCompleter(lambda: known)
     (folder / f"a{text}.csv").write_text("")
     found = files_at(f"{folder}/a")
     for typed in ("?- t(", "?- ", ".schema ", ".decl t("):

@@ -14,10 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from gdatalog import watching
-from gdatalog.hands import Hand, Left
+from gdatalog import cancellation
+from gdatalog.cancellation import Watch
 from gdatalog.importing import whole_imports
-from gdatalog.watching import Watch
+from gdatalog.threads import Abandoned, CancellableThread
 
 NAME = "a_library_for_a_test"
 IN_THE_MIDDLE = """
@@ -74,7 +74,7 @@ def test_a_thread_that_is_ended_finishes_its_import(library: Path) -> None:
         f"import threading\nthreading.current_thread().imports.set()\n"
         f"threading.current_thread().go_on.wait(30)\nimport {NAME}.part\ndone = True\n"
     )
-    hand = Hand(lambda: watching_import(hand))
+    hand = CancellableThread(lambda: watching_import(hand))
     hand.imports, hand.go_on = threading.Event(), threading.Event()  # type: ignore[attr-defined]
     hand.start()
     assert hand.imports.wait(30)  # type: ignore[attr-defined]
@@ -84,13 +84,13 @@ def test_a_thread_that_is_ended_finishes_its_import(library: Path) -> None:
     assert sys.modules[NAME].done and hand.ended  # type: ignore[attr-defined]
 
 
-def watching_import(hand: Hand) -> None:
+def watching_import(hand: CancellableThread) -> None:
     hand.ended = False  # type: ignore[attr-defined]
     try:
         with whole_imports():
             importlib.import_module(NAME)
         forever()
-    except Left:
+    except Abandoned:
         hand.ended = True  # type: ignore[attr-defined]
         raise
 
@@ -103,7 +103,7 @@ def test_a_thread_is_ended_wherever_it_is() -> None:
         try:
             there.set()
             forever()
-        except Left:
+        except Abandoned:
             ended.append(threading.current_thread().name)
             raise
 
@@ -113,17 +113,17 @@ def test_a_thread_is_ended_wherever_it_is() -> None:
 
     stopping = threading.Thread(target=stop)
     stopping.start()
-    with pytest.raises(watching.Interrupted), watch.call():
+    with pytest.raises(cancellation.Interrupted), watch.call():
         watch.aside(work, ended=True)
     stopping.join(30)
     for thread in threading.enumerate():
-        if isinstance(thread, Hand):
+        if isinstance(thread, CancellableThread):
             assert thread.wait(30)
     assert len(ended) == 1
 
 
 def test_a_thread_that_has_ended_is_not_ended_once_more() -> None:
-    hand = Hand(lambda: None)
+    hand = CancellableThread(lambda: None)
     hand.start()
     assert hand.wait(30)
     hand.end()
@@ -162,7 +162,7 @@ def test_ctrl_c_in_a_callback_is_raised_behind_it(capfd: pytest.CaptureFixture[s
 def test_the_end_of_a_thread_in_a_callback_is_raised_behind_it(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    hands: list[Hand] = []
+    hands: list[CancellableThread] = []
     swallowed: list[bool] = []
 
     def work() -> None:
@@ -171,7 +171,7 @@ def test_the_end_of_a_thread_in_a_callback_is_raised_behind_it(
             swallowed.append(True)
             forever()
 
-    hands.append(Hand(work))
+    hands.append(CancellableThread(work))
     hands[0].start()
     assert hands[0].wait(30) and swallowed
     assert "ignored" not in capfd.readouterr().err
@@ -217,16 +217,16 @@ def test_an_interrupt_in_an_import_leaves_imports_to_other_threads() -> None:
 def test_the_end_of_a_thread_in_an_import_leaves_imports_to_others() -> None:
     def work() -> None:
         _imp.acquire_lock()
-        raise Left
+        raise Abandoned
 
-    hand = Hand(work)
+    hand = CancellableThread(work)
     hand.start()
     assert hand.wait(10)
     assert acquired_by_another()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("error", [ZeroDivisionError, Left])
+@pytest.mark.parametrize("error", [ZeroDivisionError, Abandoned])
 def test_what_a_callback_swallows(error: type[BaseException]) -> None:
     """Within an import, a callback's own failure leaves the lock to it; the end of a thread that
     fell into the callback may have left it taken, so it is released."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.watching import Watch
+from gdatalog.cancellation import Watch
 from tests.terminal import ROOT
 
 INTERRUPTS = int(os.environ.get("GDATALOG_INTERRUPTS", "30"))

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdatalog import cpu_ops as ops
-from gdatalog.engine.best import Best
-from gdatalog.engine.growing import Growing
-from gdatalog.storage.marked import MarkedRows
+from gdatalog.engine.delta import DeltaRelation
+from gdatalog.engine.lattice_rounds import LatticeRounds
+from gdatalog.storage.bitmap import MarkedRows
 from gdatalog.storage.symbols import SymbolTable
 from tests.test_operations import LARGE, MEDIUM, SMALL, ints, quick, relation, tuples
 
@@ -23,7 +23,7 @@ NARROW_BATCHES = st.lists(st.lists(st.tuples(MEDIUM, SMALL), max_size=8), max_si
 @quick
 @given(BATCHES | NARROW_BATCHES)
 def test_growing_sets(batches: list[list[tuple[int, int]]]) -> None:
-    grown, known = Growing(("a", "b"), ("int", "int"), ops), set[tuple[int, ...]]()
+    grown, known = DeltaRelation(("a", "b"), ("int", "int"), ops), set[tuple[int, ...]]()
     for batch in batches:
         rows = relation(batch)
         new = grown.add(rows.keys, rows.length)
@@ -36,7 +36,7 @@ def test_growing_sets(batches: list[list[tuple[int, int]]]) -> None:
 
 
 def test_a_proposition_grows_once() -> None:
-    grown = Growing((), (), ops)
+    grown = DeltaRelation((), (), ops)
     assert len(grown.add((), 0)) == 0
     assert len(grown.add((), 1)) == 1
     assert len(grown.add((), 1)) == 0
@@ -46,7 +46,7 @@ def test_a_proposition_grows_once() -> None:
 @quick
 @given(BATCHES | NARROW_BATCHES, st.sampled_from(["min", "max"]))
 def test_best_of_each_group(batches: list[list[tuple[int, int]]], kind: str) -> None:
-    best = Best(("g", "v"), ("int", "int"), {1: kind}, SymbolTable(), ops)
+    best = LatticeRounds(("g", "v"), ("int", "int"), {1: kind}, SymbolTable(), ops)
     pick = min if kind == "min" else max
     known: dict[int, int] = {}
     for batch in batches:
@@ -62,7 +62,7 @@ def test_best_of_each_group(batches: list[list[tuple[int, int]]], kind: str) -> 
 def test_best_texts_are_compared_as_texts() -> None:
     symbols = SymbolTable()
     codes = [symbols.intern(text) for text in ("pear", "apple", "fig")]
-    best = Best(("v",), ("symbol",), {0: "min"}, symbols, ops)
+    best = LatticeRounds(("v",), ("symbol",), {0: "min"}, symbols, ops)
     news = best.add((ints(codes, np.int32),), 3)
     assert [symbols.text(code) for code in news.keys[0]] == ["apple"]
     assert not len(best.add((ints(codes[:1], np.int32),), 1))

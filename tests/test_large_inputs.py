@@ -20,12 +20,12 @@ import gdatalog as gd
 from gdatalog.records import replace
 from gdatalog.shell.cli import run
 from gdatalog.storage import key_columns, large_texts, parquet, text_blocks
-from gdatalog.storage.file_sets import Typed, joined
+from gdatalog.storage.file_sets import TypedColumns, joined
 from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.raw import Declared
 from gdatalog.storage.readers import read_tables
 from gdatalog.storage.spill import Spill, is_spilled
-from gdatalog.storage.table import Table, Texts
+from gdatalog.storage.table import Table, TextColumn
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -389,7 +389,7 @@ def told_of(path: str, options: LoadOptions, declared: Declared | None) -> Any:
         return str(error), None
     whole = joined(told)
     values = [
-        column.decode().tolist() if isinstance(column, Texts) else column.tolist()
+        column.decode().tolist() if isinstance(column, TextColumn) else column.tolist()
         for column in whole.columns
     ]
     return (whole.names, whole.types, values, findings), len(told)
@@ -405,7 +405,7 @@ def test_delimited_files_in_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -
     declared: Declared | None = None
     if draw.random() < 0.3:
         types = tuple(draw.choice(["symbol", "symbol", "int", "float"]) for _ in range(width))
-        declared = Typed(tuple(f"c{at}" for at in range(width)), types)
+        declared = TypedColumns(tuple(f"c{at}" for at in range(width)), types)
     elif draw.random() < 0.2:
         options = replace(options, columns=[f"c{width - 1}"])
     expected, _ = told_of("f.csv", options, declared)

@@ -15,7 +15,7 @@ from gdatalog.errors import UsageError
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.load_options import LoadOptions
-from gdatalog.storage.table import Texts
+from gdatalog.storage.table import TextColumn
 
 TOO_BIG = "convert the column to text if it is an identifier, to float if it is a quantity"
 
@@ -105,7 +105,7 @@ def test_all_types() -> None:
     declared = decl(i="int", f="float", s="symbol", b="bool", t="timestamp")
     table = read("7,2.5,x,true,2026-11-20\n-7,3,y,False,2026-11-20T08:30:00.5\n", declared)
     assert table.types == declared.types
-    assert [column.tolist() for column in table.columns if not isinstance(column, Texts)] == [
+    assert [column.tolist() for column in table.columns if not isinstance(column, TextColumn)] == [
         [7, -7],
         [2.5, 3.0],
         [True, False],

@@ -21,7 +21,7 @@ from gdatalog.executors.lftj import add_local
 from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import RulePlan, Term
 from gdatalog.printer import module, remember
-from gdatalog.printer.nest import Nest
+from gdatalog.printer.nest import NestPrinter
 from gdatalog.storage.tallied import EdgeCounts
 from gdatalog.storage.trie import Trie, TrieLevel
 from tests.interpreted import interpreted
@@ -250,7 +250,7 @@ def test_lists_that_are_kept(few: bool, body: str, monkeypatch: pytest.MonkeyPat
     kept: list[int] = []
     find_kept = remember.find_kept
 
-    def noted(nest: Nest) -> dict[int, remember.Kept]:
+    def noted(nest: NestPrinter) -> dict[int, remember.KeptIntersection]:
         kept.extend(find_kept(nest))
         return find_kept(nest)
 

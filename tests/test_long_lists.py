@@ -16,7 +16,7 @@ from gdatalog.errors import (
     DataError,
     NameResolutionError,
     ParseError,
-    Source,
+    SourceText,
     TypeMismatchError,
 )
 from gdatalog.parser import format_node, parse
@@ -222,7 +222,7 @@ def test_one_node_whatever_stands_between() -> None:
 def test_wrong_value_in_a_long_list_is_placed() -> None:
     for wrong in ('"a\\q"', "1 2", "99999999999999999999", "@2026-99-99", "x y"):
         text = "?- x in {" + "1, " * 40 + f"{wrong}, " + "2, " * 40 + "3}."
-        _, _, errors = read_source(Source("t", text), True)
+        _, _, errors = read_source(SourceText("t", text), True)
         assert errors, wrong
         assert errors[0].span is not None
         assert abs(errors[0].span.start - text.index(wrong)) <= len(wrong), wrong

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog import watching
-from gdatalog.watching import LATE, Watch
+from gdatalog import cancellation
+from gdatalog.cancellation import LATE, Watch
 
 MOST_LINES = 150_000  # between two looks: some hundredths of a second
 
@@ -171,7 +171,7 @@ DATA: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", DATA)
 def test_data(stretches: Stretches, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LATE", 1 << 14)
+    monkeypatch.setattr(cancellation, "LATE", 1 << 14)
     monkeypatch.setattr("gdatalog.storage.raw.AT_ONCE", 1 << 10)
     sys.settrace(None)
     data = DATA[name]()
@@ -192,7 +192,7 @@ def test_arrays_are_sorted_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     def counted(name: str, function: Any) -> Any:
         def call(array: Any, *given: Any, **named: Any) -> Any:
             size = len(array[0]) if isinstance(array, tuple | list) else np.size(array)
-            if size >= LATE and not watching.watching().behind:
+            if size >= LATE and not cancellation.watching().behind:
                 held.append(f"{name} of {size:,}")
             return function(array, *given, **named)
 

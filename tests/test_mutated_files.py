@@ -14,7 +14,7 @@ from gdatalog.errors import Error
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.readers import read_table
-from gdatalog.storage.table import DTYPES, Texts
+from gdatalog.storage.table import DTYPES, TextColumn
 from gdatalog.storage.writers import write_table
 
 FUZZ = int(os.environ.get("GDATALOG_FUZZ", "300"))
@@ -88,5 +88,7 @@ def test_mutated_files_are_tables_or_errors(name: str) -> None:
         assert len(to_rows(table)) == table.length
         for kind, column in zip(table.types, table.columns, strict=True):
             assert len(column) == table.length
-            assert isinstance(column, Texts) if kind == "symbol" else column.dtype == DTYPES[kind]
+            assert (
+                isinstance(column, TextColumn) if kind == "symbol" else column.dtype == DTYPES[kind]
+            )
     assert "error" in outcomes

@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
+from gdatalog.cancellation import Watch
 from gdatalog.notebook.progress import ProgressBar, bundle
-from gdatalog.watching import Watch
 
 pytest.importorskip("IPython", reason="needs IPython, of the extra `dev`")
 

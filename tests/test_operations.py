@@ -24,14 +24,14 @@ from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.ops import RowOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import (
-    Packing,
+    RowPacking,
     first_rows,
     in_sorted,
     sort_rows,
     sorted_set,
 )
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Texts
+from gdatalog.storage.table import TextColumn
 from gdatalog.storage.trie import Trie, TrieLevel
 from gdatalog.storage.trie_builder import build_trie
 from gdatalog.values import INT_MAX, INT_MIN
@@ -165,7 +165,7 @@ def test_rows_without_columns_are_one_group(length: int) -> None:
 @given(row_sets())
 def test_packing_keeps_order_and_rows(both: tuple[list[tuple[int, ...]], tuple[Any, ...]]) -> None:
     rows, columns = both
-    packing = Packing.of(columns)
+    packing = RowPacking.of(columns)
     ranges = [max(c.tolist()) - min(c.tolist()) if len(c) else 0 for c in columns]
     if sum(width.bit_length() for width in ranges) > 63:
         assert packing is None
@@ -417,9 +417,9 @@ def test_ranks_follow_texts_that_come_later() -> None:
 def test_symbols_encode_columns_and_are_pickled() -> None:
     table = SymbolTable()
     table.intern("z")
-    column = Texts(ints([1, 0, 1], np.int32), np.array(["x", "z"], dtype=object))
+    column = TextColumn(ints([1, 0, 1], np.int32), np.array(["x", "z"], dtype=object))
     assert table.encode(column).tolist() == [0, 1, 0]
-    assert table.encode(Texts(ints([]), np.empty(0, dtype=object))).tolist() == []
+    assert table.encode(TextColumn(ints([]), np.empty(0, dtype=object))).tolist() == []
     copy = pickle.loads(pickle.dumps(table))
     assert copy.intern("x") == table.intern("x") and copy.intern("new") == 2
 

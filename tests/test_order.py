@@ -19,10 +19,10 @@ from gdatalog.plan.nodes import (
     Branch,
     Compact,
     Constant,
-    Cut,
     Filter,
     Join,
     JoinPlan,
+    RangeBound,
     Slot,
 )
 from gdatalog.planner.cost import Estimates
@@ -171,7 +171,7 @@ def test_explain_tells_what_is_expected() -> None:
 # ----------------------------------------------------------------------------- what must follow
 
 
-def cuts(plan: JoinPlan, name: str) -> set[Cut]:
+def cuts(plan: JoinPlan, name: str) -> set[RangeBound]:
     (step,) = (s for s in plan.steps if isinstance(s, Join) and s.variable == name)
     return set(step.cuts)
 
@@ -190,7 +190,7 @@ def test_constants_follow_along_chains_of_comparisons() -> None:
 def test_a_limit_that_is_told_already_is_no_cut() -> None:
     data = {"A": [(at,) for at in range(9)], "B": [(at,) for at in range(90)]}
     plan = plan_of(data, "p(x, y) <- A(x), B(y), x <= y, y < 7, x < 4.")
-    assert cuts(plan, "x") == {Cut("<", Constant(4, "int"))}
+    assert cuts(plan, "x") == {RangeBound("<", Constant(4, "int"))}
 
 
 # --------------------------------------------------------------------- the text does not matter
@@ -298,7 +298,7 @@ def test_an_aggregate_is_tested_right_behind_what_it_hangs_on() -> None:
 def test_what_an_aggregate_gives_leads_on() -> None:
     cut = plan_of(HUBS, "p(x, y) <- E(x, y), n = count : { E(x, _) }, y < n.")
     (last,) = [step for step in cut.steps if isinstance(step, Join) and step.variable == "y"]
-    assert last.cuts == (Cut("<", Slot("n", "int")),)
+    assert last.cuts == (RangeBound("<", Slot("n", "int")),)
     data = {**HUBS, "D": [(at, at % 3) for at in range(9)]}
     found = steps_of(data, "p(x, y, z, k) <- E(x, y), E(y, z), n = count : { E(x, _) }, D(n, k).")
     assert found[:3] == ["x", "aggregate", "n"]

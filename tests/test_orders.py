@@ -12,14 +12,14 @@ from unittest.mock import patch
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import following, replanning, stratum
+from gdatalog.engine import maintenance, replanning, stratum
 from gdatalog.parser import parse
 from gdatalog.plan.nodes import RulePlan, Version
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.orders import Orders
 from gdatalog.planner.rules import plan_rule
-from gdatalog.planner.sizes import Assumed, Size
+from gdatalog.planner.sizes import Assumed, RelationStatistics
 from gdatalog.planner.validity import check_with
 
 ARITIES = {"A": 1, "E": 2, "F": 2, "T": 3, "U": 3, "W": 4}
@@ -54,7 +54,7 @@ def renamed(text: str, random: Random | None) -> str:
     return re.sub(r"\b([AEFTUW])\(", r"Other\1(", text)
 
 
-def planned(text: str, sizes: dict[str, Size], orders: Orders) -> RulePlan:
+def planned(text: str, sizes: dict[str, RelationStatistics], orders: Orders) -> RulePlan:
     """The plan of a rule, as it follows new rows where it reads `T`."""
     names = sorted(ARITIES)
     data = "".join(
@@ -65,7 +65,7 @@ def planned(text: str, sizes: dict[str, Size], orders: Orders) -> RulePlan:
     checked = check_with([], parse(data + text, "drawn").statements, {}, {}, {}, None, True)[0]
     (rule,) = (rule for each in checked.strata for rule in each.rules)
 
-    def size(name: str, version: Version) -> Size:
+    def size(name: str, version: Version) -> RelationStatistics:
         return sizes[name[-1]]
 
     later = "T(" in text
@@ -74,8 +74,8 @@ def planned(text: str, sizes: dict[str, Size], orders: Orders) -> RulePlan:
     return plan_rule(rule, schemas, types, size, recursive, first=not later, orders=orders)
 
 
-def sizes_of(random: Random) -> dict[str, Size]:
-    found: dict[str, Size] = {}
+def sizes_of(random: Random) -> dict[str, RelationStatistics]:
+    found: dict[str, RelationStatistics] = {}
     for name, arity in ARITIES.items():
         rows = random.choice([10, 300, 5000, 100_000])
         found[name] = Assumed(rows, max(1, rows // random.choice([1, 3, 20])), arity)
@@ -99,7 +99,9 @@ def test_a_plan_by_an_order_that_was_found_is_that_which_is_made_anew(seed: int)
 
 def test_sizes_count_in_powers_of_four() -> None:
     text = "R(v0, v2) <- E(v0, v1), F(v1, v2), T(v2, v3, v0), v3 < 40."
-    sizes: dict[str, Size] = {name: Assumed(600, 100, arity) for name, arity in ARITIES.items()}
+    sizes: dict[str, RelationStatistics] = {
+        name: Assumed(600, 100, arity) for name, arity in ARITIES.items()
+    }
     orders = Orders()
     first = planned(text, sizes, orders)
     assert orders.searched == len(first.joins)
@@ -114,7 +116,9 @@ def test_sizes_count_in_powers_of_four() -> None:
 def test_what_was_used_last_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gdatalog.planner.orders.MOST", 2)
     orders = Orders()
-    sizes: dict[str, Size] = {name: Assumed(600, 100, arity) for name, arity in ARITIES.items()}
+    sizes: dict[str, RelationStatistics] = {
+        name: Assumed(600, 100, arity) for name, arity in ARITIES.items()
+    }
     texts = [f"R(v0) <- E(v0, v1), F(v1, {at})." for at in range(3)]
     texts = [texts[0], "R(v0) <- E(v0, v1), F(v0, v1).", "R(v0) <- E(v0, v1), A(v1)."]
     for text in (texts[0], texts[1], texts[0], texts[2], texts[0]):
@@ -171,7 +175,7 @@ class plans_made:
             made.append((rule, options.get("first", True)))
             return plan_rule(rule, *args, **options)
 
-        modules = stratum, replanning, following
+        modules = stratum, replanning, maintenance
         self._patches = [patch.object(module, "plan_rule", making) for module in modules]
         for each in self._patches:
             each.start()

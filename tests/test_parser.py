@@ -17,11 +17,11 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Cast,
     Compare,
     Const,
     Expr,
+    FunctionCall,
     Literal,
     Member,
     Not,
@@ -194,19 +194,19 @@ def test_precedence(source: str, same: str) -> None:
 
 
 def test_signs() -> None:
-    assert expr("-x") == Call("-", (x,))
-    assert expr("-(3)") == Call("-", (num(3),))
-    assert expr("--3") == Call("-", (num(-3),))
-    assert expr("-2^2") == Call("-", (Call("^", (num(2), num(2))),))
-    assert expr("(-2)^2") == Call("^", (num(-2), num(2)))
-    assert expr("x-3") == Call("-", (x, num(3)))
-    assert expr("x - -3") == Call("-", (x, num(-3)))
+    assert expr("-x") == FunctionCall("-", (x,))
+    assert expr("-(3)") == FunctionCall("-", (num(3),))
+    assert expr("--3") == FunctionCall("-", (num(-3),))
+    assert expr("-2^2") == FunctionCall("-", (FunctionCall("^", (num(2), num(2))),))
+    assert expr("(-2)^2") == FunctionCall("^", (num(-2), num(2)))
+    assert expr("x-3") == FunctionCall("-", (x, num(3)))
+    assert expr("x - -3") == FunctionCall("-", (x, num(-3)))
 
 
 def test_calls() -> None:
-    assert expr("min(x, 2, f())") == Call("min", (x, num(2), Call("f", ())))
+    assert expr("min(x, 2, f())") == FunctionCall("min", (x, num(2), FunctionCall("f", ())))
     assert expr("as(x, Id)") == Cast(x, "Id")
-    assert expr("$start + _") == Call("+", (Param("start"), _))
+    assert expr("$start + _") == FunctionCall("+", (Param("start"), _))
     assert expr("true") == Const("bool", True)
 
 
@@ -216,7 +216,7 @@ def test_calls() -> None:
 def test_facts_and_rules() -> None:
     assert statement("p().") == Rule((Atom("p", ()),), None)
     assert statement('p(1, "a", 2*3).') == Rule(
-        (Atom("p", (num(1), text("a"), Call("*", (num(2), num(3))))),), None
+        (Atom("p", (num(1), text("a"), FunctionCall("*", (num(2), num(3))))),), None
     )
     assert statement("p(x) <- q(x).") == Rule((Atom("p", (x,)),), Atom("q", (x,)))
     assert statement("p(x) <- q(x).") == statement("p(x) :- q(x).")
@@ -230,8 +230,10 @@ def test_facts_and_rules() -> None:
                 "deg",
                 (
                     x,
-                    Call("count", ()),
-                    Call("+", (Call("*", (num(2), Call("sum", (y,)))), num(1))),
+                    FunctionCall("count", ()),
+                    FunctionCall(
+                        "+", (FunctionCall("*", (num(2), FunctionCall("sum", (y,)))), num(1))
+                    ),
                 ),
             ),
         ),
@@ -257,16 +259,21 @@ def test_comparisons() -> None:
         x, (("<", y), ("<=", z), ("!=", num(3)), ("=", x), (">", y), (">=", z))
     )
     assert body("x<-3") == Compare(x, (("<", num(-3)),))
-    assert body("q(x), x<-y") == And((Atom("q", (x,)), Compare(x, (("<", Call("-", (y,))),))))
+    assert body("q(x), x<-y") == And(
+        (Atom("q", (x,)), Compare(x, (("<", FunctionCall("-", (y,))),)))
+    )
     assert statement("?- x<-3.") == Query(Compare(x, (("<", num(-3)),)))
     assert body("(x + 1) * 2 < f(y)") == Compare(
-        Call("*", (Call("+", (x, num(1))), num(2))), (("<", Call("f", (y,))),)
+        FunctionCall("*", (FunctionCall("+", (x, num(1))), num(2))),
+        (("<", FunctionCall("f", (y,))),),
     )
     assert body("x in {1, y, -3}") == Member(x, (num(1), y, num(-3)))
     assert body("x+1 in {1}, !y in {2}") == And(
-        (Member(Call("+", (x, num(1))), (num(1),)), Not(Member(y, (num(2),))))
+        (Member(FunctionCall("+", (x, num(1))), (num(1),)), Not(Member(y, (num(2),))))
     )
-    assert body("i = range(0, 10)") == Compare(Var("i"), (("=", Call("range", (num(0), num(10)))),))
+    assert body("i = range(0, 10)") == Compare(
+        Var("i"), (("=", FunctionCall("range", (num(0), num(10)))),)
+    )
 
 
 def test_lone_expressions() -> None:
@@ -275,7 +282,7 @@ def test_lone_expressions() -> None:
     )
     assert body('contains("a", x)') == Atom("contains", (text("a"), x))
     assert body("distinct(x, y)") == Atom("distinct", (x, y))
-    assert body("x + 1") == LoneTest(Call("+", (x, num(1))))
+    assert body("x + 1") == LoneTest(FunctionCall("+", (x, num(1))))
     assert body("(q(x))") == Atom("q", (x,))
 
 
@@ -289,14 +296,16 @@ def test_aggregates() -> None:
     assert expr("max s : {S(x,s)}") == Aggregate("max", (Var("s"),), Atom("S", (x, Var("s"))))
     assert expr("sum x+1 : { E(x, _), x > 3 ; E(x, _) }") == Aggregate(
         "sum",
-        (Call("+", (x, num(1))),),
+        (FunctionCall("+", (x, num(1))),),
         Or((And((edge, Compare(x, ((">", num(3)),)))), edge)),
     )
     assert expr("count_distinct x, y : { E(x, y) }") == Aggregate(
         "count_distinct", (x, y), Atom("E", (x, y))
     )
     largest = Aggregate("max", (Var("s"),), Atom("R", (Var("s"),)))
-    assert expr("2*max s : R(s) + 1") == Call("+", (Call("*", (num(2), largest)), num(1)))
+    assert expr("2*max s : R(s) + 1") == FunctionCall(
+        "+", (FunctionCall("*", (num(2), largest)), num(1))
+    )
     assert body("B(x, max s : {R(s)}), y = 2") == And(
         (Atom("B", (x, largest)), Compare(y, (("=", num(2)),)))
     )
@@ -326,7 +335,7 @@ def test_what_an_aggregate_aggregates(source: str, target: str) -> None:
 
 def test_names_of_aggregates_are_words_only_in_their_place() -> None:
     assert body("count(x), x = max - min") == And(
-        (Atom("count", (x,)), Compare(x, (("=", Call("-", (Var("max"), Var("min")))),)))
+        (Atom("count", (x,)), Compare(x, (("=", FunctionCall("-", (Var("max"), Var("min")))),)))
     )
     nested = expr("sum max s : { R(s) } : { q(x) }")
     assert isinstance(nested, Aggregate)

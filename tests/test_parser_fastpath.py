@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdatalog.errors import Source, Span
+from gdatalog.errors import SourceText, Span
 from gdatalog.parser import parse
 from gdatalog.parser.parse import read_source
 
@@ -107,7 +107,7 @@ def spans(node: Any) -> list[tuple[str, int, int]]:
 
 
 def both_ways(text: str, bare: bool = False) -> None:
-    source = Source("facts.dl", text)
+    source = SourceText("facts.dl", text)
     fast, fast_cautions, fast_errors = read_source(source, bare)
     slow, slow_cautions, slow_errors = read_source(source, bare, fast=False)
     assert [e.format() for e in fast_errors] == [e.format() for e in slow_errors]

@@ -18,7 +18,6 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Cast,
     Column,
     Compare,
@@ -27,6 +26,7 @@ from gdatalog.parser.syntax import (
     Directive,
     Distinct,
     Expr,
+    FunctionCall,
     HeadAggregate,
     Include,
     Literal,
@@ -79,17 +79,20 @@ def tuples(of: st.SearchStrategy[Any], least: int = 0, most: int = 3) -> st.Sear
 def _call(name: str, args: tuple[Expr, ...]) -> Expr:
     if name == "as" and len(args) == 2 and isinstance(args[1], Var):
         return Cast(args[0], args[1].name)
-    return Call(name, args)
+    return FunctionCall(name, args)
 
 
 def _negated(operand: Expr) -> Expr:
-    return Call("-", (operand,))
+    return FunctionCall("-", (operand,))
 
 
 def _expressions(below: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     return st.one_of(
         st.builds(
-            lambda name, a, b: Call(name, (a, b)), st.sampled_from(sorted(BINARY)), below, below
+            lambda name, a, b: FunctionCall(name, (a, b)),
+            st.sampled_from(sorted(BINARY)),
+            below,
+            below,
         ),
         st.builds(_negated, below),
         st.builds(_call, relations | st.just("bnot"), tuples(below)),
@@ -118,7 +121,7 @@ def _tests(expr: Expr) -> Literal:
     """As the parser sorts what stands alone: a call is an atom."""
     if isinstance(expr, Cast):
         return Atom("as", (expr.operand, Var(expr.type_name)))
-    if isinstance(expr, Call) and expr.name not in set("+-*/%^"):
+    if isinstance(expr, FunctionCall) and expr.name not in set("+-*/%^"):
         return Atom(expr.name, expr.args)
     return LoneTest(expr)
 
@@ -293,10 +296,10 @@ def test_what_the_checks_make_is_printed() -> None:
     one = Const("int", 1)
     assert format_node(Distinct((x, y))) == "distinct(x, y~2)"
     assert format_node(Range(x, one, Const("int", 9), one)) == "x = range(1, 9, 1)"
-    head = Atom("total", (x, Call("*", (Const("int", 2), HeadAggregate("sum", (y,))))))
+    head = Atom("total", (x, FunctionCall("*", (Const("int", 2), HeadAggregate("sum", (y,))))))
     assert format_node(Rule((head,), Not(Atom("R", (y,))))) == "total(x, 2 * sum(y~2)) <- !R(y~2)."
     assert format_node(HeadAggregate("count", ())) == "count()"
-    assert format_node(LoneTest(Call("contains", (x, y)))) == "contains(x, y~2)"
+    assert format_node(LoneTest(FunctionCall("contains", (x, y)))) == "contains(x, y~2)"
     assert format_node(Column("a", "int")) == "a: int"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gdatalog.errors import ParseError, Source
+from gdatalog.errors import ParseError, SourceText
 from gdatalog.parser import lalr
 from gdatalog.parser.builder import Builder
 from gdatalog.parser.scanner import scan
@@ -37,7 +37,7 @@ m(x) <- x = max y : p(_, y).
 def statements() -> list[list[Token]]:
     found, at = [], 0
     while at < len(STATEMENTS):
-        scanned = scan(Source("<test>", STATEMENTS), at)
+        scanned = scan(SourceText("<test>", STATEMENTS), at)
         at = scanned.end
         if scanned.tokens:
             found.append(scanned.tokens)

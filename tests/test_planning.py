@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.plan.nodes import Apply, Constant, Cut, Join, JoinPlan, Slot
+from gdatalog.plan.nodes import Apply, Constant, Join, JoinPlan, RangeBound, Slot
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner import build, components, items
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.order import Search
 from gdatalog.planner.orders import Orders
-from gdatalog.planner.pattern import Pattern
-from gdatalog.planner.places import Order, Place, Turn
+from gdatalog.planner.pattern import QueryPattern
+from gdatalog.planner.search_state import Extension, Order, SearchState
 from gdatalog.planner.suffix import MOST_LOOKED, Suffixes
 from gdatalog.storage.statistics import Statistics
 
@@ -70,12 +70,12 @@ def drawn_body(number: int, fewest: int, most: int) -> str:
     return f"R({asked}) <- {', '.join(literals)}."
 
 
-def patterns_of(text: str) -> list[tuple[Pattern, float]]:
+def patterns_of(text: str) -> list[tuple[QueryPattern, float]]:
     """What orders are searched for, to plan a program over the tables above."""
-    found: list[tuple[Pattern, float]] = []
+    found: list[tuple[QueryPattern, float]] = []
     choose = Orders.best
 
-    def noting(orders: Orders, pattern: Pattern, rows: float, tuning: Tuning) -> Order:
+    def noting(orders: Orders, pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
         found.append((pattern, rows))
         return choose(orders, pattern, rows, tuning)
 
@@ -91,7 +91,7 @@ class Given(Search):
 
     rank: dict[str, int]
 
-    def candidates(self, place: Place) -> list[int]:
+    def candidates(self, place: SearchState) -> list[int]:
         found, names = super().candidates(place), self.pattern.names
         return [min(found, key=lambda at: self.rank[names[at]])] if found else []
 
@@ -100,10 +100,10 @@ def cost(search: Search) -> float:
     pattern = search.pattern
     path = pattern.closed(pattern.outer, pattern.everything)
     exists = not pattern.bag and not pattern.live
-    return search.best(Place(path, pattern.everything & ~path, exists)).total
+    return search.best(SearchState(path, pattern.everything & ~path, exists)).total
 
 
-def searched(pattern: Pattern, exact: int) -> tuple[Search, Order]:
+def searched(pattern: QueryPattern, exact: int) -> tuple[Search, Order]:
     search = Search(pattern, None, Tuning(ordered_exactly=exact))
     return search, search.order(1.0)
 
@@ -164,7 +164,7 @@ def test_few_turns_are_looked_at_however_many_variables_there_are(name: str, ask
     turns = 0
     turn = Search.turn
 
-    def counting(self: Search, at: int, place: Place) -> Turn:
+    def counting(self: Search, at: int, place: SearchState) -> Extension:
         nonlocal turns
         turns += 1
         return turn(self, at, place)
@@ -224,7 +224,10 @@ def test_of_comparisons_with_constants_the_narrowest_are_left() -> None:
         for step in plan_of(DATA, f"R(x, y) <- E(x, y), {tests}.").steps
         if isinstance(step, Join) and step.variable == "x"
     )
-    assert set(join.cuts) == {Cut("<", Constant(6, "int")), Cut(">", Constant(-6, "int"))}
+    assert set(join.cuts) == {
+        RangeBound("<", Constant(6, "int")),
+        RangeBound(">", Constant(-6, "int")),
+    }
     kept = without_looser(
         [limit("<=", 5), limit("<", 5), limit("<", 7), limit(">", 1), limit(">=", 1)]
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gdatalog.cpu_ops.evaluate import Scope, evaluate
 from gdatalog.plan.functions import TYPES
 from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot, slots
-from gdatalog.printer.expressions import Expressions, Unprintable, printable
+from gdatalog.printer.expressions import ExpressionPrinter, Unprintable, printable
 from gdatalog.storage.keys import key_to_float
 from gdatalog.storage.symbols import SymbolTable
 from tests.printed import (
@@ -32,8 +32,8 @@ F, G = Slot("f", "float"), Slot("g", "float")
 S, T = Slot("s", "symbol"), Slot("t", "symbol")
 
 
-def printed(expr: Expr) -> tuple[str, list[str], Expressions]:
-    expressions, out = Expressions(), []
+def printed(expr: Expr) -> tuple[str, list[str], ExpressionPrinter]:
+    expressions, out = ExpressionPrinter(), []
     names = {name: name for name in slots(expr)}
     return expressions.key(expr, names, out, "return 3"), out, expressions
 
@@ -186,7 +186,7 @@ def test_arithmetic_wraps() -> None:
 )
 def test_tests_are_plain(expr: Expr, text: str) -> None:
     out: list[str] = []
-    assert Expressions().test(expr, {name: name for name in slots(expr)}, out) == text
+    assert ExpressionPrinter().test(expr, {name: name for name in slots(expr)}, out) == text
     assert out == []
 
 

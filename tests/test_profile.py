@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.ledger import Ledger, StratumTold, Way
+from gdatalog.engine.metrics import Metrics, StratumMetrics, Way
 from gdatalog.executors.limits import Limits
 from gdatalog.report import Profile
 from gdatalog.report.text import sparkline
@@ -108,11 +108,11 @@ def test_a_fixpoint_without_rounds() -> None:
     session = db._workspace.open(LINEAR, None)
     (stratum,) = session.checked.strata
     limits = Limits()
-    told = StratumTold(stratum, limits, lasting=True)
+    told = StratumMetrics(stratum, limits, lasting=True)
     told.way = Way("split on x", 5, "values", 2, 1234, 0.5)
     limits.charge("path", 4096)
     told.end({"path": 1000})
-    profile = Profile(Ledger(strata=[told]), 1.0, 8192, None)
+    profile = Profile(Metrics(strata=[told]), 1.0, 8192, None)
     assert "split on x: 5 values, 1,234 rows tried, 2 threads, 0.500 s" in str(profile)
     assert "1,000 rows of path, 4.0 KiB held" in str(profile)
     assert "500.0" in str(profile) and "tried  new" not in str(profile)
@@ -125,8 +125,8 @@ def test_a_fixpoint_without_rounds() -> None:
 def test_without_a_profile_rounds_are_forgotten() -> None:
     db = database(CHAIN)
     assert len(db.query(LINEAR, strategy="levelwise")) == 820
-    ledger = db._workspace.ledger
-    assert not ledger.strata and not ledger.runs
+    metrics = db._workspace.metrics
+    assert not metrics.strata and not metrics.runs
 
 
 def test_a_row_of_bars() -> None:

@@ -14,15 +14,15 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
-from gdatalog import watching
-from gdatalog.hands import Hand
+from gdatalog import cancellation
+from gdatalog.cancellation import Abandoned, Watch
 from gdatalog.progress import Progress
 from gdatalog.shell.progress import ProgressLine
-from gdatalog.spent import so_far, spending
 from gdatalog.storage import rows
 from gdatalog.storage.readers import read_table
 from gdatalog.storage.relation import Relation
-from gdatalog.watching import Left, Watch
+from gdatalog.threads import CancellableThread
+from gdatalog.timers import spending, time_spent
 from tests.interpreted import interpreted
 
 CHAIN = [(n, n + 1) for n in range(40)]
@@ -33,27 +33,27 @@ ENDLESS = "n(0). n((x + 1) % 1000000007) <- n(x), n(0)."
 @pytest.fixture
 def every(monkeypatch: pytest.MonkeyPatch) -> None:
     """All is told, whatever time has passed since the last."""
-    monkeypatch.setattr(watching, "EVERY", 0.0)
+    monkeypatch.setattr(cancellation, "EVERY", 0.0)
 
 
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows are many: what looks at them all works aside."""
-    monkeypatch.setattr(watching, "LATE", 8)
+    monkeypatch.setattr(cancellation, "LATE", 8)
 
 
 @pytest.fixture
 def seen_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for work aside looks at it once at least, however fast it ends."""
 
-    class Watched(Hand):
+    class Watched(CancellableThread):
         seen = False
 
         def wait(self, seconds: float | None = None) -> bool:
             first, self.seen = not self.seen, True
             return not first and super().wait(seconds)
 
-    monkeypatch.setattr(watching, "Hand", Watched)
+    monkeypatch.setattr(cancellation, "CancellableThread", Watched)
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_what_is_quick_is_told_seldom(db: gd.Database) -> None:
     seen: list[Progress] = []
     began = time.perf_counter()
     db.query(LINEAR, strategy="levelwise", on_progress=seen.append)
-    assert len(seen) <= 1 + (time.perf_counter() - began) / watching.EVERY
+    assert len(seen) <= 1 + (time.perf_counter() - began) / cancellation.EVERY
 
 
 @pytest.mark.usefixtures("every")
@@ -314,13 +314,13 @@ def test_work_aside_ends_when_nobody_waits() -> None:
     seen: list[bool] = []
 
     def work() -> None:
-        own = watching.watching()
+        own = cancellation.watching()
         begun.set()
         try:
             while True:
                 own.poll()
                 time.sleep(0.001)
-        except Left:
+        except Abandoned:
             ended.set()
             raise
 
@@ -341,10 +341,10 @@ def test_what_work_aside_spends_is_spent_by_who_waits() -> None:
         with spending("moving", 100):
             return 7
 
-    before = so_far()
+    before = time_spent()
     with spending("planning"):
         assert Watch().aside(work) == 7
-    spent = so_far() - before
+    spent = time_spent() - before
     assert spent.moved == 100 and spent.moving > 0 and spent.planning > 0
 
 
@@ -435,7 +435,7 @@ def test_who_listens_may_ask_while_something_runs_aside() -> None:
     now: list[Progress | None] = []
 
     def long() -> None:
-        with watching.watching().work("sorting", "F"):
+        with cancellation.watching().work("sorting", "F"):
             begun.set()
             go_on.wait(30)
 
@@ -452,8 +452,8 @@ def test_who_listens_may_ask_while_something_runs_aside() -> None:
 
 def test_who_listens_may_ask_for_what_is_being_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sort holds a lock of the relation; what the listener asks must not wait for it."""
-    monkeypatch.setattr(watching, "LATE", 1)
-    monkeypatch.setattr(watching, "EVERY", 0.0)
+    monkeypatch.setattr(cancellation, "LATE", 1)
+    monkeypatch.setattr(cancellation, "EVERY", 0.0)
     plain = rows._sort_rows
     slept = threading.Event()
 

@@ -334,7 +334,7 @@ def test_options_that_are_plainly_right_are(args: list[str], plain: bool, capsys
     assert (plain_options(args) is not None) == plain
     if plain:  # then nothing is said of them
         options = cli.command.main(args, prog_name="gdatalog", standalone_mode=False)
-        assert isinstance(options, cli.Options) and not options.files + options.commands
+        assert isinstance(options, cli.CommandLine) and not options.files + options.commands
         cli.connected(args).close()
         assert capsys.readouterr() == ("", "")
 

@@ -10,27 +10,27 @@ from threading import Event, current_thread
 import pytest
 
 from gdatalog.engine import inputs, reading_ahead
-from gdatalog.engine.reading_ahead import LARGE, LONG, Made, Reading, ReadingAhead
+from gdatalog.engine.reading_ahead import LARGE, LONG, FileContent, FileReading, ReadingAhead
 from gdatalog.shell.cli import run
 from gdatalog.storage.load_options import Findings
 from gdatalog.storage.relation import Relation
 
-MADE = Made(Relation.empty(("x",), ("int",)), Findings())
+MADE = FileContent(Relation.empty(("x",), ("int",)), Findings())
 
 
-def files(reads: dict[str, Callable[[], Made]], size: int = LARGE) -> list[Reading]:
-    return [Reading((name,), name, size, read) for name, read in reads.items()]
+def files(reads: dict[str, Callable[[], FileContent]], size: int = LARGE) -> list[FileReading]:
+    return [FileReading((name,), name, size, read) for name, read in reads.items()]
 
 
 def test_files_are_read_in_order_and_waited_for() -> None:
     begun, go, second = Event(), Event(), Event()
 
-    def first() -> Made:
+    def first() -> FileContent:
         begun.set()
         go.wait()
         return MADE
 
-    def next_one() -> Made:
+    def next_one() -> FileContent:
         second.set()
         return MADE
 
@@ -53,7 +53,7 @@ def test_files_are_read_in_order_and_waited_for() -> None:
 def test_what_fails_there_is_left_to_who_asks() -> None:
     begun = Event()
 
-    def fails() -> Made:
+    def fails() -> FileContent:
         begun.set()
         raise ValueError
 
@@ -66,11 +66,11 @@ def test_what_fails_there_is_left_to_who_asks() -> None:
 def test_a_file_without_room_is_left() -> None:
     read, last = Event(), Event()
 
-    def mark() -> Made:
+    def mark() -> FileContent:
         read.set()
         return MADE
 
-    def end() -> Made:
+    def end() -> FileContent:
         last.set()
         return MADE
 
@@ -84,7 +84,7 @@ def test_a_file_without_room_is_left() -> None:
 def test_small_files_are_left_unless_one_is_large() -> None:
     read = Event()
 
-    def mark() -> Made:
+    def mark() -> FileContent:
         read.set()
         return MADE
 
@@ -100,12 +100,12 @@ def test_small_files_are_left_unless_one_is_large() -> None:
 def test_nothing_is_begun_once_it_is_stopped() -> None:
     begun, go, second = Event(), Event(), Event()
 
-    def first() -> Made:
+    def first() -> FileContent:
         begun.set()
         go.wait()
         return MADE
 
-    def next_one() -> Made:
+    def next_one() -> FileContent:
         second.set()
         return MADE
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.codegen import native
-from gdatalog.engine import hash_indexes, improving, runs
+from gdatalog.engine import hash_indexes, lattice_worklist, runs
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from gdatalog.storage import hash_trie
@@ -84,7 +84,10 @@ WAYS = {
     "breadth-first, by threes": Way(knobs={"chunk_rows": 3}),
     "depth-first, in place": Way("lftj", {"split": "never"}),
     "in place, groups numbered": Way(
-        "lftj", {"split": "never"}, {"direct_groups_most": 0}, ((improving, "LEAST_ROOM", 2),)
+        "lftj",
+        {"split": "never"},
+        {"direct_groups_most": 0},
+        ((lattice_worklist, "LEAST_ROOM", 2),),
     ),
     "as chosen": Way("auto"),
     "asked": Way("auto", asked=True),

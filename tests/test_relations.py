@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog import cpu_ops
 from gdatalog.cpu_ops.sorter import sort_by_digits, sorter_for
-from gdatalog.engine.derived import Blocks, in_order, relation_of
+from gdatalog.engine.derived import DistinctBlocks, in_order, relation_of
 from gdatalog.result import Result
 from gdatalog.storage import keys, relation, row_store, rows, sorting, threads, trie_builder
 from gdatalog.storage.frames import table_from
@@ -313,7 +313,7 @@ def test_what_rules_give(as_if_long: None, many: list[list[Row]], data: st.DataO
         distinct = list(dict.fromkeys(found))
         if data.draw(st.booleans()):
             blocks = [columns_of([row]) for row in distinct]
-            parts.append(Blocks(blocks, len(distinct)))
+            parts.append(DistinctBlocks(blocks, len(distinct)))
             expected = in_order(parts[-1], cpu_ops)
         else:
             parts.append((columns_of(sorted(distinct)), len(distinct)))
@@ -326,7 +326,12 @@ def test_what_rules_give(as_if_long: None, many: list[list[Row]], data: st.DataO
 
 
 def test_a_proposition_that_rules_give() -> None:
-    for part, expected in ((((), 1), 1), (((), 0), 0), (Blocks([()], 1), 1), (Blocks([], 0), 0)):
+    for part, expected in (
+        (((), 1), 1),
+        (((), 0), 0),
+        (DistinctBlocks([()], 1), 1),
+        (DistinctBlocks([], 0), 0),
+    ):
         assert len(relation_of((), (), [part], cpu_ops)) == expected  # type: ignore[list-item]
         assert in_order(part, cpu_ops) == ((), expected)  # type: ignore[arg-type]
 

@@ -13,12 +13,12 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.knobs import Strategy
-from gdatalog.engine.ledger import Index, Ledger, RuleRun
+from gdatalog.engine.metrics import Index, Metrics, RuleRun
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.report import Profile
-from gdatalog.report.tree import Node, Table
+from gdatalog.report.tree import ReportNode, TextTable
 from gdatalog.report.words import wrong_by
-from gdatalog.spent import Costs
+from gdatalog.timers import Costs
 from gdatalog.widths import width
 from tests.interpreted import interpreted
 
@@ -73,7 +73,7 @@ E(aaaa, cccc), E(bbbb, dddd), aaaa < bbbb < cccc < dddd }."
 # ---------------------------------------------------------------------------------- the tree
 
 
-def skeleton(node: Node) -> list[tuple[str, str]]:
+def skeleton(node: ReportNode) -> list[tuple[str, str]]:
     """What a plan says, whatever was expected or happened."""
     kinds = ("stratum", "plan of a rule", "alternative", "given", "level", "step", "branch",
              "or", "end")  # fmt: skip
@@ -162,8 +162,8 @@ def test_time_and_bytes_that_went_elsewhere() -> None:
     there = Index(TrieRef("E", "full", (0,)), ("a", "b"), 300, 1024)
     parts = Index(TrieRef("p", "old", (0,)), ("x",), 300, 1024, 0.5, 3)
     costs = Costs(planning=0.125, compiling=1.5)
-    ledger = Ledger(runs=[run], costs=costs, indexes=[made, there, parts])
-    found = Profile(ledger, 4.0, 8192, None, "cpu", {"index of E": 3072, "p": 100})
+    metrics = Metrics(runs=[run], costs=costs, indexes=[made, there, parts])
+    found = Profile(metrics, 4.0, 8192, None, "cpu", {"index of E": 3072, "p": 100})
     (rule,) = found.tree.find("rule")
     assert rule.details[-1] == (
         "500 rows, 2,000 rows/s, 4.0 KiB held, 1.50 s compiling, 1.0 MiB moved in 250 ms"
@@ -245,9 +245,9 @@ def test_a_table_of_anything() -> None:
     from gdatalog.report.html import fragment
     from gdatalog.report.text import text
 
-    table = Table(("at", "by"), ((1, "a<b"), (None, "c")))
-    node = Node("rounds", "rounds", series=(5, 0, 500), table=table)
-    root = Node("plan", "all", children=(node,))
+    table = TextTable(("at", "by"), ((1, "a<b"), (None, "c")))
+    node = ReportNode("rounds", "rounds", series=(5, 0, 500), table=table)
+    root = ReportNode("plan", "all", children=(node,))
     assert text(root).splitlines() == ["all", "rounds: ▁·█", "  at  by", "   1  a<b", "      c"]
     assert "<td class=text>a&lt;b</td>" in fragment(root) and "height:100.0%" in fragment(root)
 

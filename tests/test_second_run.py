@@ -14,7 +14,7 @@ import pytest
 import gdatalog as gd
 from benchmarks.programs import REAL, Real
 from gdatalog.codegen import cache, native, objects
-from gdatalog.engine import choose, following, prepared, replanning, stratum
+from gdatalog.engine import choose, maintenance, prepared, replanning, stratum
 from gdatalog.engine.knobs import Strategy
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
@@ -75,7 +75,7 @@ def test_what_was_compiled_is_not_compiled_again(
     path: Path, strategy: Strategy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "_place", cache._Place())
+    monkeypatch.setattr(cache, "_place", cache._CacheFolder())
     made: list[tuple[str, str]] = []
     object_file = objects.object_file
 
@@ -102,7 +102,7 @@ def test_what_was_planned_is_not_planned_again(path: Path, monkeypatch: pytest.M
         (validity, "examine"),
         (stratum, "plan_rule"),
         (replanning, "plan_rule"),
-        (following, "plan_rule"),
+        (maintenance, "plan_rule"),
     ):
         function = getattr(module, name)
 

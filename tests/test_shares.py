@@ -17,10 +17,10 @@ from gdatalog.cluster.partitioned.census import Census, count, fine
 from gdatalog.cluster.partitioned.choosing import weighed
 from gdatalog.cluster.partitioned.layout import Layout, Source
 from gdatalog.cluster.partitioned.shares import Shares
-from gdatalog.engine.derived import Blocks, Derived
+from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources
-from gdatalog.plan.cells import Cell, Stretch, cuttable
+from gdatalog.plan.cells import Cell, KeyRange, cuttable
 from gdatalog.plan.nodes import Compact, JoinPlan, RowTest, RulePlan, TrieRef
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.table import Array
@@ -97,7 +97,7 @@ def joins_of(query: str, data: Mapping[str, Array]) -> list[Met]:
 
 
 def _columns(given: Derived, width: int) -> list[Array]:
-    blocks = given.rows() if isinstance(given, Blocks) else [given[0]]
+    blocks = given.rows() if isinstance(given, DistinctBlocks) else [given[0]]
     blocks = [block for block in blocks if len(block) == width]
     return [
         np.concatenate([np.empty(0, np.int64), *(b[at] for b in blocks)]) for at in range(width)
@@ -171,15 +171,15 @@ def check(met: Met, shares: Shares) -> None:
                 assert needed.any()
 
 
-def _ends(stretch: Stretch | None) -> tuple[int, int]:
-    told = stretch or Stretch()
+def _ends(stretch: KeyRange | None) -> tuple[int, int]:
+    told = stretch or KeyRange()
     return (
         -PLENTY if told.low is None else told.low,
         PLENTY if told.high is None else told.high,
     )
 
 
-def _apart(a: Stretch | None, b: Stretch | None) -> bool:
+def _apart(a: KeyRange | None, b: KeyRange | None) -> bool:
     (low, high), (other_low, other_high) = _ends(a), _ends(b)
     return high <= other_low or other_high <= low
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.engine.derived import Blocks
+from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.host_tries import HostTries, labels_of, read, scheduled
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources
@@ -23,11 +23,11 @@ from gdatalog.plan.effects import one_row_each
 from gdatalog.plan.nodes import Gather, JoinPlan, RulePlan, Slot
 from gdatalog.plan.schedule import schedule, serpentine
 from gdatalog.plan.slicing import (
+    IndexUse,
     Schedule,
-    Shelf,
     Sizes,
     Slice,
-    Use,
+    SliceCache,
     bytes_moved,
 )
 from gdatalog.storage.slices import pieces_of, slice_of
@@ -63,9 +63,9 @@ VARIABLES = ("x", "y", "z")
 
 
 @st.composite
-def uses(draw: st.DrawFn) -> list[Use]:
+def uses(draw: st.DrawFn) -> list[IndexUse]:
     roots = st.one_of(st.sampled_from(VARIABLES), st.integers(0, 9), st.none())
-    one = st.builds(Use, st.sampled_from("EF"), roots, st.booleans())
+    one = st.builds(IndexUse, st.sampled_from("EF"), roots, st.booleans())
     return draw(st.lists(one, min_size=1, max_size=5))
 
 
@@ -78,7 +78,7 @@ def uses(draw: st.DrawFn) -> list[Use]:
     overhead=st.sampled_from([0, 10, 1 << 24]),
 )
 def test_each_binding_lies_in_one_cell(
-    given: list[Use],
+    given: list[IndexUse],
     sizes: dict[Any, Sizes],
     orders: set[tuple[str, str, bool]],
     share: float,
@@ -144,7 +144,7 @@ def test_a_shelf_has_what_a_cell_reads_and_no_more_than_there_is_room_for(
     held = np.array([0, 5, 9, 10, 30, 31, 36, 40, 58, 60, 70], dtype=np.int64)
     sizes = {"E": Sizes(np.arange(10), held, held)}
     turns = [[Slice("E", at, at + 1) for at in one] for one in reads]
-    shelf = Shelf(60, sizes)
+    shelf = SliceCache(60, sizes)
     loaded: Counter[Slice] = Counter()
     for now, coming in zip(turns, [*turns[1:], []], strict=False):
         missing = shelf.enter(now, coming)
@@ -163,7 +163,7 @@ def test_the_slices_of_outer_variables_stay() -> None:
     keys = np.arange(1000)
     before = 10 * np.arange(1001)
     edges = Sizes(keys, before, before)
-    uses = [Use("E", "x"), Use("E", "x"), Use("E", "y")]
+    uses = [IndexUse("E", "x"), IndexUse("E", "x"), IndexUse("E", "y")]
     found = schedule(uses, {"E": edges}, {("x", "y", True)}, 2000, 0)
     assert isinstance(found, Schedule)
     outer, inner = found.ranges
@@ -176,7 +176,7 @@ def test_the_slices_of_outer_variables_stay() -> None:
 def test_fewer_cells_where_these_cost_more_than_copies_that_run_beside() -> None:
     """Slices of the next cell need room, and so more cells."""
     held = np.arange(0, 24_001, 10, dtype=np.int64)
-    sizes, uses = {"E": Sizes(np.arange(2400), held, held)}, [Use("E", name) for name in "abc"]
+    sizes, uses = {"E": Sizes(np.arange(2400), held, held)}, [IndexUse("E", name) for name in "abc"]
     orders = {("a", "b", True), ("b", "c", True)}
     cells = []
     for overhead in (100, 100_000):
@@ -189,10 +189,10 @@ def test_fewer_cells_where_these_cost_more_than_copies_that_run_beside() -> None
 def test_why_there_are_no_cells() -> None:
     hub = np.array([0, 10, 1000, 1010], dtype=np.int64)
     sizes = {"E": Sizes(np.arange(3), hub, hub)}
-    assert schedule([Use("E", "x")], sizes, (), 100, 0) == (
+    assert schedule([IndexUse("E", "x")], sizes, (), 100, 0) == (
         "the index rows of one value of x take 990 B, and there is room for 100 B of indexes"
     )
-    assert schedule([Use("E", None)], sizes, (), 100, 0) == (
+    assert schedule([IndexUse("E", None)], sizes, (), 100, 0) == (
         "an index is needed whole, and there is room for 100 B of indexes"
     )
 
@@ -276,7 +276,7 @@ def alone(plan: RulePlan, join: JoinPlan, sources: Sources, context: Any) -> lis
         count = Gather("count", (), "n", "int")
         rule = RulePlan(plan.relation, (join,), (Slot("n", "int"),), (), (count,), ((0,),), ((),))
     found = run_rule(rule, sources, context)
-    blocks = found.blocks if isinstance(found, Blocks) else [found[0]]
+    blocks = found.blocks if isinstance(found, DistinctBlocks) else [found[0]]
     if not rule.head:
         return [()] * found[1] if isinstance(found, tuple) else [()]
     return [row for block in blocks for row in zip(*(c.tolist() for c in block), strict=True)]

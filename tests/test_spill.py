@@ -14,14 +14,15 @@ from hypothesis import given, settings
 import gdatalog
 from gdatalog import cpu_ops
 from gdatalog.account import Account
-from gdatalog.codegen.helpers.improving import KNOWN
+from gdatalog.cancellation import watching
+from gdatalog.codegen.helpers.lattice import KNOWN
 from gdatalog.codegen.native import Bound
 from gdatalog.cpu_ops.best_values import BestValues
-from gdatalog.engine.growing import Growing
+from gdatalog.engine.bitmap import RowBitmap
+from gdatalog.engine.delta import DeltaRelation
 from gdatalog.engine.hash_indexes import HashIndexes
 from gdatalog.engine.hashed import Hashed
 from gdatalog.engine.keyspace import KeySpace
-from gdatalog.engine.marks import Marks
 from gdatalog.engine.sorted_rows import SortedRows
 from gdatalog.executors.fresh import ENDLESS, FreshWorker
 from gdatalog.executors.lftj import DONE, FULL
@@ -32,7 +33,6 @@ from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, merge_rows
 from gdatalog.storage.spill import Blocks, Spill, is_spilled
-from gdatalog.watching import watching
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn, aggregate_programs, programs
 from tests.draw_recursion import recursions
@@ -340,10 +340,10 @@ def test_new_rows_among_those_in_files(seed: int) -> None:
 def test_marks_lie_in_a_file_where_memory_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     spill = Spill(least=0, short=0)
     monkeypatch.setattr(watching(), "account", Account(1 << 10, spill))
-    made = Growing(("a", "b"), ("int", "int"), cpu_ops, spare=lambda: 1 << 10)
+    made = DeltaRelation(("a", "b"), ("int", "int"), cpu_ops, spare=lambda: 1 << 10)
     rows = np.stack(np.divmod(np.arange(0, 40_000, 2), 200))
     assert made.add((rows[0], rows[1]), 20_000).length == 20_000
-    assert isinstance(made.known, Marks) and is_spilled(made.known.words)
+    assert isinstance(made.known, RowBitmap) and is_spilled(made.known.words)
     assert made.known.nbytes == 0 and spill.written >= 5000
     rows = np.stack(np.divmod(np.arange(40_000), 200))
     assert made.add((rows[0], rows[1]), 40_000).length == 20_000
@@ -439,7 +439,7 @@ def test_a_hash_set_lies_in_a_file_where_marks_would_be_many(
     spill = Spill(least=0, short=0)
     monkeypatch.setattr(watching(), "account", Account(1 << 10, spill))
     spare = [1 << 20]
-    made = Growing(("a", "b"), ("int", "int"), cpu_ops, spare=lambda: spare[0])
+    made = DeltaRelation(("a", "b"), ("int", "int"), cpu_ops, spare=lambda: spare[0])
     rows = np.stack([np.arange(20_000) * 10_007, np.arange(20_000) * 9973])
     first = rows[:, :9000]
     made.add((first[0], first[1]), 9000)

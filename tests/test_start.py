@@ -16,7 +16,7 @@ BESIDE = {
     "prompt_toolkit", "pyarrow", "scipy", "networkx",
     "gdatalog.cluster", "gdatalog.codegen", "gdatalog.gpu_ops", "gdatalog.notebook",
     "gdatalog.printer", "gdatalog.report", "gdatalog.shell.commands", "gdatalog.shell.repl",
-    "gdatalog.engine.improving", "gdatalog.storage.columns", "gdatalog.storage.export",
+    "gdatalog.engine.lattice_worklist", "gdatalog.storage.columns", "gdatalog.storage.export",
     "gdatalog.storage.file_sets", "gdatalog.storage.frames", "gdatalog.storage.parquet",
     "gdatalog.storage.readers", "gdatalog.storage.writers",
     "numpy.ctypeslib", "numpy.fft", "numpy.ma", "numpy.polynomial", "numpy.random",
@@ -24,7 +24,7 @@ BESIDE = {
 }  # fmt: skip
 FIXPOINTS = {
     "gdatalog.engine.fixpoint", "gdatalog.engine.linear", "gdatalog.engine.rounds",
-    "gdatalog.engine.splits", "gdatalog.engine.variants",
+    "gdatalog.engine.partitioned", "gdatalog.engine.variants",
 }  # fmt: skip
 ENGINE = {
     "numpy", "gdatalog.cpu_ops", "gdatalog.executors", "gdatalog.parser", "gdatalog.plan",

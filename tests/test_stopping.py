@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog import watching
+from gdatalog import cancellation
+from gdatalog.cancellation import Watch
 from gdatalog.shell.stopping import heeding
-from gdatalog.watching import Watch
 from tests.terminal import CTRL_C, CTRL_D, Terminal
 
 AS_IT_WAS = "; the database is as it was"
@@ -49,7 +49,7 @@ def test_ctrl_c_at_a_terminal(tmp_path: Path) -> None:
 @pytest.fixture
 def db(monkeypatch: pytest.MonkeyPatch) -> gd.Database:
     """A few rows are many: what looks at them all works aside."""
-    monkeypatch.setattr(watching, "LATE", 8)
+    monkeypatch.setattr(cancellation, "LATE", 8)
     db = gd.connect(device="cpu")
     db["E"] = np.arange(40).reshape(20, 2)
     db.run("p(x) <- E(x, _).")
@@ -121,7 +121,7 @@ def test_a_sort(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     told = stopped_in(
         db,
         monkeypatch,
-        "gdatalog.storage.trie_builder.Packing.of",
+        "gdatalog.storage.trie_builder.RowPacking.of",
         lambda: db.query("?- F(x, y), F(y, x).", strategy="levelwise"),
     )
     assert told == "interrupted: sorting F (70,000 rows)"
@@ -132,7 +132,7 @@ def test_rows_that_are_new_in_a_round(db: gd.Database, monkeypatch: pytest.Monke
     told = stopped_in(
         db,
         monkeypatch,
-        "gdatalog.engine.growing.Growing.add",
+        "gdatalog.engine.delta.DeltaRelation.add",
         lambda: db.query(text, strategy="levelwise"),
     )
     assert told == "interrupted: path, round 1, 0 rows so far"
@@ -145,7 +145,7 @@ def test_an_answer_that_is_written(
     program.write_text('big(x, y) <- E(x, _), E(y, _). .output big("big.csv")')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("gdatalog.storage.as_text._BATCH", 100)
-    monkeypatch.setattr("gdatalog.watching.EVERY", 0.0)
+    monkeypatch.setattr("gdatalog.cancellation.EVERY", 0.0)
 
     def stop(progress: gd.Progress) -> None:
         if progress.stage == "writing" and progress.done == 200:
@@ -178,7 +178,7 @@ def test_ctrl_c_waits_for_who_looks(looks: bool) -> None:
             pass
     assert came_back and signal.getsignal(signal.SIGINT) is before
     assert re.fullmatch(
-        rf"interrupted: p, after \d\.\d s{AS_IT_WAS}", watching.told_of(caught.value)
+        rf"interrupted: p, after \d\.\d s{AS_IT_WAS}", cancellation.told_of(caught.value)
     )
 
 
@@ -197,7 +197,7 @@ def test_ctrl_c_is_not_lost_where_a_call_ends_before_it_looks(db: gd.Database) -
 
     with heeding(db._workspace.watch), pytest.raises(KeyboardInterrupt) as caught:
         twice()
-    assert watching.told_of(caught.value) == watching.TOO_LATE
+    assert cancellation.told_of(caught.value) == cancellation.TOO_LATE
     assert len(db["E"]) == 20
     with heeding(db._workspace.watch):
         assert len(db.query("?- E(x, y), x < 4.")) == 2

@@ -19,16 +19,16 @@ from hypothesis import given
 
 import gdatalog as gd
 from gdatalog.engine import fixpoint, strata
-from gdatalog.engine.following import Following
-from gdatalog.engine.improving import InPlace
-from gdatalog.engine.marked_rounds import MarkedRounds
+from gdatalog.engine.bitmap_rounds import MarkedRounds
+from gdatalog.engine.lattice_worklist import InPlace
+from gdatalog.engine.maintenance import Maintenance
 from gdatalog.engine.one_worklist import OneWorklist
+from gdatalog.engine.partitioned import PartitionedStratum
 from gdatalog.engine.rounds import Rounds
-from gdatalog.engine.splits import Splits
 from gdatalog.engine.strata import Ready
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.check import PlanError, check_stratum
-from gdatalog.plan.conditions import Bytes, Rows, Unsuited, When
+from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
 from gdatalog.plan.placement import OnWorkers
 from gdatalog.plan.stratum import (
     Again,
@@ -63,10 +63,10 @@ SNAPSHOTS = Path(__file__).parent / "plans" / "strata.txt"
 RUNS = {
     Rounds: SemiNaive,
     MarkedRounds: BitmapRounds,
-    Splits: Partitioned,
+    PartitionedStratum: Partitioned,
     OneWorklist: Worklist,
     InPlace: InPlaceLattice,
-    Following: Incremental,
+    Maintenance: Incremental,
 }
 
 
@@ -113,10 +113,10 @@ def noting() -> Iterator[list[Ran]]:
 
         patch.setattr(strata, "run_here", noted)
         patch.setattr(fixpoint, "run_here", noted)
-        for cls in (Rounds, MarkedRounds, Splits, InPlace):
+        for cls in (Rounds, MarkedRounds, PartitionedStratum, InPlace):
             spy(cls, "run")
-        spy(Splits, "counts")
-        spy(Following, "follow")
+        spy(PartitionedStratum, "counts")
+        spy(Maintenance, "follow")
         again = strata._again
 
         def noted_again(strategy: Any, ready: Ready) -> Any:
@@ -260,13 +260,13 @@ class Elsewhere:
     until: tuple[When, ...]
     taken: int = 0
 
-    def placement(self, splits: Splits) -> OnWorkers:
+    def placement(self, splits: PartitionedStratum) -> OnWorkers:
         return OnWorkers(2, "x of p", until=self.until)
 
-    def fixpoint(self, splits: Splits, placement: OnWorkers) -> None:
+    def fixpoint(self, splits: PartitionedStratum, placement: OnWorkers) -> None:
         self.taken += 1
 
-    def counts(self, splits: Splits) -> None:
+    def counts(self, splits: PartitionedStratum) -> None:
         self.taken += 1
 
     def rule(self, *asked: Any) -> None:
@@ -277,7 +277,7 @@ class Elsewhere:
 
 @pytest.mark.parametrize("text", [PATH, PATH + "n(count()) <- p(_, _)."])
 def test_workers_take_over_at_a_count_of_rows(text: str) -> None:
-    for until, taken in (((Rows(1_000),), 1), ((Rows(1 << 40), Bytes(1 << 40)), 0)):
+    for until, taken in (((TooManyRows(1_000),), 1), ((TooManyRows(1 << 40), Bytes(1 << 40)), 0)):
         with running({"split": "always"}, False) as (db, _):
             db["E"] = [(x, x + 1) for x in range(150)]
             cluster = Elsewhere(until)
@@ -377,7 +377,7 @@ def test_a_broken_plan_is_refused() -> None:
         (replace(right, strategy=Worklist()), "only rounds evaluate every recursion"),
         (replace(right, strategy=SemiNaive((), Fallback((), last))), "has no condition"),
         (
-            replace(right, strategy=InPlaceLattice(Fallback((Rows(1),), last))),
+            replace(right, strategy=InPlaceLattice(Fallback((TooManyRows(1),), last))),
             "nobody counts for best values",
         ),
         (

@@ -27,7 +27,7 @@ from gdatalog.planner import items as body
 from gdatalog.planner.automorphisms import Symmetries, literals_of
 from gdatalog.planner.edges import comparison
 from gdatalog.planner.items import AtomItem, Equation, Item, NotItem
-from gdatalog.storage.graph import Graph
+from gdatalog.storage.graph import EdgeStatistics
 from gdatalog.storage.relation import Relation
 from tests.corners import CORNERS
 from tests.draw_patterns import Pattern, drawn_pattern
@@ -456,7 +456,7 @@ def test_degrees_of_a_graph(ends: list[tuple[int, int]], both_ways: bool, scale:
     with gd.connect(device="cpu") as db:
         db["E"] = {"a": keys[:, 0], "b": keys[:, 1]}
         graph = db["E"]._relation.statistics.graph
-        assert isinstance(graph, Graph)
+        assert isinstance(graph, EdgeStatistics)
         labels = graph.ranking().labels.tolist()
         for op in (None, "<", "<=", ">", ">=", "!="):
             tests = () if op is None else ((0, op, 1),)

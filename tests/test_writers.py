@@ -25,7 +25,7 @@ from gdatalog.storage.as_text import facts_text
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.readers import read_table
-from gdatalog.storage.table import Table, Texts
+from gdatalog.storage.table import Table, TextColumn
 from gdatalog.storage.text_set import TextSet
 from gdatalog.storage.threads import ahead
 from gdatalog.storage.writers import write_facts, write_table
@@ -202,7 +202,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(gdatalog.__file__).parents[1
 CHILD = """
 import sys
 import numpy as np
-from gdatalog.storage.table import Table, Texts
+from gdatalog.storage.table import Table, TextColumn
 from gdatalog.storage.text_set import TextSet
 from gdatalog.storage.threads import ahead
 from gdatalog.storage.writers import write_table
@@ -329,7 +329,7 @@ def test_compiled_lines_of_several_batches(tmp_path: Path, monkeypatch: pytest.M
     assert kernels is not None
     texts = TextSet(kernels)
     codes = texts.add([f"t{i % 10}\u00e4" for i in range(100)])
-    table = Table(("s", "i"), ("symbol", "int"), (Texts(codes, texts), np.arange(100)), 100)
+    table = Table(("s", "i"), ("symbol", "int"), (TextColumn(codes, texts), np.arange(100)), 100)
     write_facts(table, tmp_path / "r.facts")
     lines = (tmp_path / "r.facts").read_text(encoding="utf-8").splitlines()
     assert lines == [f"t{i % 10}\u00e4\t{i}" for i in range(100)]

@@ -23,12 +23,12 @@ from gdatalog.cluster.workers.connection import Connection, told_if_lost
 from gdatalog.engine.choose import TooSlow, impatience
 from gdatalog.engine.cluster import Wanted
 from gdatalog.engine.context import ExecutionContext, StratumInputs
-from gdatalog.engine.derived import Blocks, Derived
+from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import CPU
-from gdatalog.engine.ledger import RuleRound, RuleRun
+from gdatalog.engine.metrics import RuleRound, RuleRun
+from gdatalog.engine.partitioned import PartitionedStratum
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources
-from gdatalog.engine.splits import Splits
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import cuttable
 from gdatalog.plan.nodes import RulePlan
@@ -106,9 +106,9 @@ class Spreading:
         for what in ("answers", "aggregates"):
             context.limits.charge(what, 0)
         seconds = perf_counter() - began
-        context.ledger.done_by(len(self.pool.threads))
+        context.metrics.done_by(len(self.pool.threads))
         if report is not None:
-            report.rows += derived.count if isinstance(derived, Blocks) else derived[1]
+            report.rows += derived.count if isinstance(derived, DistinctBlocks) else derived[1]
             report.seconds += seconds
             report.spread = run.told()
         if did is not None:
@@ -174,22 +174,24 @@ class Spreading:
         return ("replicated" if whole else "partitioned"), patient
 
     @told_if_lost
-    def placement(self, splits: Splits) -> OnWorkers | None:
+    def placement(self, splits: PartitionedStratum) -> OnWorkers | None:
         return placement_of(self.pool, splits)
 
     @told_if_lost
-    def fixpoint(self, splits: Splits, placement: OnWorkers) -> dict[str, Relation] | None:
+    def fixpoint(
+        self, splits: PartitionedStratum, placement: OnWorkers
+    ) -> dict[str, Relation] | None:
         keeper = self.keeper(splits.context.memory)
         return self._done(splits, fixpoint(self.pool, keeper, splits, placement))
 
     @told_if_lost
-    def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
+    def counts(self, splits: PartitionedStratum) -> dict[str, tuple[Array, Array]] | None:
         return self._done(splits, counts(self.pool, self.keeper(splits.context.memory), splits))
 
-    def _done(self, splits: Splits, found: Found | None) -> Found | None:
+    def _done(self, splits: PartitionedStratum, found: Found | None) -> Found | None:
         """What workers have found, if they have."""
         if found is not None:
-            splits.context.ledger.done_by(len(self.pool.threads))
+            splits.context.metrics.done_by(len(self.pool.threads))
         return found
 
     def close(self) -> None:
@@ -224,9 +226,9 @@ def relations_of(plan: RulePlan) -> set[str]:
 def largest_afar(plan: RulePlan, inputs: StratumInputs) -> str | None:
     """The largest of the relations that a rule reads whose rows lie afar and are not here."""
     sizes = {
-        name: rows.bytes_afar
+        name: rows.remote_bytes
         for name in sorted(relations_of(plan))
-        if (rows := inputs.relation(name).afar) is not None and rows.away
+        if (rows := inputs.relation(name).remote) is not None and rows.away
     }
     return max(sizes, key=sizes.__getitem__, default=None)
 
@@ -235,10 +237,10 @@ def fits_nowhere(plan: RulePlan, inputs: StratumInputs, but: str | None = None) 
     """Whether a rule reads rows that lie afar and are more than this process may have, or so many
     that it would wait for them; `but` for one relation."""
     asked = relations_of(plan) - {but}
-    afar = [rows for name in asked if (rows := inputs.relation(name).afar) is not None]
+    remote = [rows for name in asked if (rows := inputs.relation(name).remote) is not None]
     context = inputs.context
     most = min(context.tuning.fetched_bytes, context.limits.spare() * PART)
-    return sum(rows.bytes_afar for rows in afar if rows.away) > most
+    return sum(rows.remote_bytes for rows in remote if rows.away) > most
 
 
 def fits_workers(
@@ -249,7 +251,7 @@ def fits_workers(
     size = 0
     for ref in {ref for join in plan.joins for ref in join.tries if ref.relation != but}:
         relation = inputs.relation(ref.relation)
-        rows = relation.afar
-        whole = rows.bytes_afar if rows is not None and rows.away else relation.nbytes
+        rows = relation.remote
+        whole = rows.remote_bytes if rows is not None and rows.away else relation.nbytes
         size += whole * len(ref.columns) // max(1, len(relation.types))
     return size <= stock.room()[0]

@@ -34,7 +34,7 @@ _lock = RLock()
 
 
 @dataclass(slots=True)
-class _Place:
+class _CacheFolder:
     """Where this process keeps its code. `trouble`: why not in the user's cache folder."""
 
     path: Path | None = None
@@ -42,11 +42,11 @@ class _Place:
     kept: int = 0  # files
 
 
-_place = _Place()
+_place = _CacheFolder()
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class CacheSize:
     """How much is kept, of all versions of gdatalog."""
 
     modules: int
@@ -194,14 +194,14 @@ def _let_go(root: Path) -> None:
             count, total = count - 1, total - size
 
 
-def size() -> Size:
+def size() -> CacheSize:
     """How much is kept now."""
     found = list(_files(folder().parent))
     modules = sum(path.endswith(_SUFFIX) for _, _, path in found)
-    return Size(modules, sum(size for _, size, _ in found))
+    return CacheSize(modules, sum(size for _, size, _ in found))
 
 
-def clear() -> Size:
+def clear() -> CacheSize:
     """Deletes all that is kept, of all versions; tells how much it was.
 
     Code in memory stays: queries that run now use it.
@@ -216,4 +216,4 @@ def clear() -> Size:
             if Path(parent) != folder():
                 with contextlib.suppress(OSError):
                     Path(parent).rmdir()
-    return Size(modules, freed)
+    return CacheSize(modules, freed)

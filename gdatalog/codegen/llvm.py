@@ -13,7 +13,7 @@ from gdatalog.codegen.llvm_entry import entry, parameters, quoted
 from gdatalog.codegen.llvm_numbers import result_type
 from gdatalog.codegen.llvm_statements import Body
 from gdatalog.codegen.llvm_values import Early
-from gdatalog.codegen.types import Typed, infer
+from gdatalog.codegen.types import TypedFunction, infer
 from gdatalog.records import dataclass, field
 
 
@@ -22,7 +22,7 @@ class Translated:
     """A function's IR, the helpers that it calls, and LLVM's own functions that it calls."""
 
     text: str
-    helpers: Sequence[Typed]
+    helpers: Sequence[TypedFunction]
     declared: Set[str]
 
 
@@ -31,11 +31,11 @@ class Module:
     """The functions of one module of LLVM IR. `parts`: helpers that are compiled apart."""
 
     texts: list[str] = field(default_factory=list)
-    parts: dict[str, Typed] = field(default_factory=dict)
+    parts: dict[str, TypedFunction] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     declared: set[str] = field(default_factory=set)
 
-    def add(self, typed: Typed, head: str, noalias: bool = False) -> None:
+    def add(self, typed: TypedFunction, head: str, noalias: bool = False) -> None:
         """Translates a function, and before it those that become part of it."""
         self._put(_translated(typed, head, noalias))
 
@@ -57,7 +57,7 @@ class Module:
         return "\n".join([*sorted(self.declared), *calls, "", *self.texts])
 
 
-def module_of(function: Function, given: Sequence[str]) -> tuple[str, dict[str, Typed]]:
+def module_of(function: Function, given: Sequence[str]) -> tuple[str, dict[str, TypedFunction]]:
     """The IR of a function that Python calls, and the helpers that it wants compiled.
 
     Its symbol is `entry`. It takes the address of an array of 64-bit words: for each array its
@@ -69,14 +69,14 @@ def module_of(function: Function, given: Sequence[str]) -> tuple[str, dict[str, 
     return module.text(), module.parts
 
 
-def part_of(typed: Typed) -> tuple[str, dict[str, Typed]]:
+def part_of(typed: TypedFunction) -> tuple[str, dict[str, TypedFunction]]:
     """The IR of a helper that other modules call, and the helpers that it wants itself."""
     module = Module()
     module.add(typed, "define {} {} nounwind")
     return module.text(), module.parts
 
 
-def _translated(typed: Typed, head: str, noalias: bool = False) -> Translated:
+def _translated(typed: TypedFunction, head: str, noalias: bool = False) -> Translated:
     slotted: frozenset[str] = frozenset()
     while True:
         body = Body(typed, slotted)
@@ -90,7 +90,7 @@ def _translated(typed: Typed, head: str, noalias: bool = False) -> Translated:
 _texts: dict[tuple[Function, tuple[str, ...]], Translated] = {}
 
 
-def _inlined(typed: Typed) -> Translated:
+def _inlined(typed: TypedFunction) -> Translated:
     key = typed.function, typed.given
     found = _texts.get(key)
     if found is None:

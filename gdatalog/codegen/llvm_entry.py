@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.codegen.llvm_numbers import SLOT, result_type
-from gdatalog.codegen.types import Typed, is_array
+from gdatalog.codegen.types import TypedFunction, is_array
 
 
 def quoted(name: str) -> str:
@@ -18,7 +18,7 @@ def parameters(given: Sequence[str]) -> str:
     return ", ".join("ptr, i64" if is_array(kind) else SLOT[kind] for kind in given)
 
 
-def entry(typed: Typed) -> str:
+def entry(typed: TypedFunction) -> str:
     """The IR of the function `entry`, which calls another."""
     lines = ["define i64 @entry(ptr %words) nounwind {"]
     args: list[str] = []

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from gdatalog.codegen.language import ELEMENTS, SCALARS, LoopError
-from gdatalog.codegen.types import Type, Typed, element_of, is_array, read_from
+from gdatalog.codegen.types import Type, TypedFunction, element_of, is_array, read_from
 from gdatalog.records import dataclass
 
 # What a value of a type is in a register and in a local's slot.
@@ -44,9 +44,9 @@ def result_type(kind: Type | None) -> str:
 class Instructions:
     """The lines of a function. `helpers`: those that it calls, `declared`: what LLVM has."""
 
-    def __init__(self, typed: Typed) -> None:
+    def __init__(self, typed: TypedFunction) -> None:
         self.typed = typed
-        self.helpers: list[Typed] = []
+        self.helpers: list[TypedFunction] = []
         self.declared: set[str] = set()
         self.lines: list[str] = []
         self.slots: list[str] = []

@@ -14,17 +14,17 @@ from collections.abc import Sequence
 from gdatalog.codegen.language import ELEMENTS, LoopError
 from gdatalog.codegen.llvm_entry import quoted
 from gdatalog.codegen.llvm_numbers import SLOT, Value, result_type
-from gdatalog.codegen.llvm_values import Values
-from gdatalog.codegen.types import Type, Typed, element_of, is_array
+from gdatalog.codegen.llvm_values import LLVMValues
+from gdatalog.codegen.types import Type, TypedFunction, element_of, is_array
 
 # Arrays that threads write to at the same time: another pointer may change what they hold.
 SHARED = frozenset({"control", "marks", "slots"})
 
 
-class Body(Values):
+class Body(LLVMValues):
     """The body of one function."""
 
-    def __init__(self, typed: Typed, slotted: frozenset[str]) -> None:
+    def __init__(self, typed: TypedFunction, slotted: frozenset[str]) -> None:
         super().__init__(typed, slotted)
         self._loops: list[tuple[str, str]] = []  # where `continue` and `break` go
 

@@ -11,7 +11,7 @@ from gdatalog.codegen.language import LoopError, kind_of
 from gdatalog.codegen.llvm_numbers import SLOT, Instructions, Value, result_type
 from gdatalog.codegen.types import (
     Type,
-    Typed,
+    TypedFunction,
     arithmetic_type,
     builtin_type,
     constant_type,
@@ -36,14 +36,14 @@ class Early(Exception):
     """A name is read where its one assignment may not have been reached. It needs a slot."""
 
 
-class Values(Instructions):
+class LLVMValues(Instructions):
     """How expressions become lines of a function.
 
     `known`: what names stand for here that are assigned once. `slotted`: names that have a slot
     although they are assigned once.
     """
 
-    def __init__(self, typed: Typed, slotted: frozenset[str] = frozenset()) -> None:
+    def __init__(self, typed: TypedFunction, slotted: frozenset[str] = frozenset()) -> None:
         super().__init__(typed)
         self.known: dict[str, Value] = {}
         self.slotted = slotted
@@ -197,7 +197,7 @@ class Values(Instructions):
         assert typed.result is not None
         return Value(self.made(call), typed.result)
 
-    def _expanded(self, typed: Typed, result: ast.expr, values: Sequence[Value]) -> Value:
+    def _expanded(self, typed: TypedFunction, result: ast.expr, values: Sequence[Value]) -> Value:
         """What a helper gives that is no more than an expression."""
         outside = self.typed, self.known, self.slotted
         self.typed, self.slotted = typed, frozenset()

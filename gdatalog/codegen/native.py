@@ -28,7 +28,7 @@ from gdatalog.codegen import cache as code_cache
 from gdatalog.codegen import objects
 from gdatalog.codegen.language import CompileError, LoopError
 from gdatalog.records import dataclass
-from gdatalog.spent import spending
+from gdatalog.timers import spending
 
 if TYPE_CHECKING:
     from gdatalog.codegen.functions import Function

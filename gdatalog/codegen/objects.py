@@ -21,7 +21,7 @@ from gdatalog.codegen.language import CompileError, LoopError
 
 if TYPE_CHECKING:
     from gdatalog.codegen.machine import Tier
-    from gdatalog.codegen.types import Typed
+    from gdatalog.codegen.types import TypedFunction
 
 HELPERS = Path(__file__).with_name("helpers")
 
@@ -60,7 +60,7 @@ def read(name: str) -> tuple[bytes, Mapping[str, Any], Mapping[str, int]] | None
     return (code, told, found) if len(found) == len(addresses) else None
 
 
-def part(symbol: str, typed: Typed) -> int:
+def part(symbol: str, typed: TypedFunction) -> int:
     """The address of a helper that other code calls; it is compiled if it is not there."""
     from gdatalog.codegen import llvm, machine
 

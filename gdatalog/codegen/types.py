@@ -67,7 +67,7 @@ def constant_type(value: Any) -> str | None:
 
 
 @dataclass(slots=True)
-class Typed:
+class TypedFunction:
     """A function for arguments of some types: what its names are, and what it gives."""
 
     function: Function
@@ -222,17 +222,17 @@ class Typed:
         self._early = self._early or before is not None
 
 
-_inferred: dict[tuple[Function, tuple[str, ...]], Typed] = {}
+_inferred: dict[tuple[Function, tuple[str, ...]], TypedFunction] = {}
 
 
-def infer(function: Function, given: tuple[str, ...]) -> Typed:
+def infer(function: Function, given: tuple[str, ...]) -> TypedFunction:
     """A function's types, for arguments of these."""
     found = _inferred.get((function, given))
     if found is None:
         names = function.parameters
         if len(names) != len(given):
             raise LoopError(f"{function.name} takes {len(names)} arguments, not {len(given)}")
-        found = Typed(function, given, dict(zip(names, given, strict=True)))
+        found = TypedFunction(function, given, dict(zip(names, given, strict=True)))
         found.learn()
         if function.kind is not None:  # printed functions come and go
             _inferred[function, given] = found

@@ -24,7 +24,7 @@ from gdatalog.cpu_ops.exact import (
     split_sums,
     times,
 )
-from gdatalog.cpu_ops.meet import (
+from gdatalog.cpu_ops.intersection import (
     bound_in,
     count_met,
     find,

@@ -1,6 +1,6 @@
 """The arrays in which compiled loops keep the best value of each group, and who waits.
 
-What stands in them is told in `codegen/helpers/improving.py`. A group has a code; where there are
+What stands in them is told in `codegen/helpers/lattice.py`. A group has a code; where there are
 few codes, a code is the group's number, else groups are numbered as they come. Arrays that memory
 has no room for lie in files, which are changed in place.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen.helpers.improving import (
+from gdatalog.codegen.helpers.lattice import (
     ABSENT,
     BUCKETS,
     FOUND,

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.cancellation import cancellable
 from gdatalog.errors import EvaluationError
 from gdatalog.records import dataclass
-from gdatalog.watching import patiently
 
 LONGEST = 1_000  # characters of a pattern
 MOST_REPEATED = 1_000  # RE2's own limit
@@ -74,7 +74,7 @@ class LinearPattern:
                     )
                 steps += length * self.states
                 at += 1
-            found += patiently(steps // ROW, partial(self._matches, texts[start:at]), None)
+            found += cancellable(steps // ROW, partial(self._matches, texts[start:at]), None)
         return found
 
     def _matches(self, texts: Sequence[str]) -> list[bool]:
@@ -86,7 +86,7 @@ class LinearPattern:
         return matched
 
 
-class _Refused(Exception):
+class _NotLinear(Exception):
     """What a pattern may not hold."""
 
 
@@ -104,7 +104,7 @@ def linear(pattern: str) -> LinearPattern | str:
         return str(problem)
     except RecursionError:
         return "it is nested too deep"
-    except _Refused as refused:
+    except _NotLinear as refused:
         return f"an untrusted pattern may not use {refused}"
     except ValueError:  # Arrow's, of RE2
         return "it is too large"
@@ -124,7 +124,7 @@ def _sequence(items: Any, flags: int, last: bool) -> tuple[str, int]:
 
 def _item(op: Any, value: Any, flags: int, last: bool) -> tuple[str, int]:
     if op in _REFUSED:
-        raise _Refused(_REFUSED[op])
+        raise _NotLinear(_REFUSED[op])
     if op is sre.ANY:
         return ("(?s:.)" if flags & _ALL else r"[^\n]"), 1
     if op is sre.LITERAL:
@@ -149,7 +149,7 @@ def _item(op: Any, value: Any, flags: int, last: bool) -> tuple[str, int]:
     text, states = _sequence(items, flags, False)
     most = max(1, low) if high is sre.MAXREPEAT else high
     if most > MOST_REPEATED:
-        raise _Refused(f"a repetition of more than {MOST_REPEATED:,}")
+        raise _NotLinear(f"a repetition of more than {MOST_REPEATED:,}")
     return f"(?:{text}){{{low},{'' if high is sre.MAXREPEAT else high}}}", 1 + states * most
 
 
@@ -160,12 +160,12 @@ def _place(value: Any, flags: int, last: bool) -> str:
     if value is sre.AT_END and flags & _LINES:
         return "(?m:$)"
     if value is sre.AT_END and not last:  # there may be a line break behind it
-        raise _Refused("`$` but at its end")
+        raise _NotLinear("`$` but at its end")
     if value in _ENDS:
         return r"\z"
     if value is sre.AT_BOUNDARY and flags & _ASCII:
         return r"\b"
-    raise _Refused(r"`\b` without `(?a)`" if value is sre.AT_BOUNDARY else r"`\B`")
+    raise _NotLinear(r"`\b` without `(?a)`" if value is sre.AT_BOUNDARY else r"`\B`")
 
 
 def _class(items: Sequence[tuple[Any, Any]], flags: int) -> tuple[str, int]:

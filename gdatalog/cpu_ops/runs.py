@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from gdatalog.storage.keys import narrow
-from gdatalog.storage.rows import Columns, Packing
+from gdatalog.storage.rows import Columns, RowPacking
 from gdatalog.storage.table import Array
 
 
-def packing(columns: Sequence[Array], spare: int = 0) -> Packing | None:
+def packing(columns: Sequence[Array], spare: int = 0) -> RowPacking | None:
     """A packing for these columns, with `spare` bits of room above each; None if too wide."""
-    return Packing.of(columns, spare)
+    return RowPacking.of(columns, spare)
 
 
-def holds(found: Packing, columns: Sequence[Array]) -> bool:
+def holds(found: RowPacking, columns: Sequence[Array]) -> bool:
     """Whether these columns' values fit into a packing as well."""
     return found.holds(columns)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, NamedTuple
 
-from gdatalog.storage.text_set import Kernels
+from gdatalog.storage.text_set import TextSetFunctions
 
 # From how many bytes on a text alone is worth the start of the compiler.
 WORTH_STARTING = 1 << 20
@@ -21,10 +21,10 @@ class _Kernels(NamedTuple):
     move_slots: Any
 
 
-_made: list[Kernels] = []
+_made: list[TextSetFunctions] = []
 
 
-def text_kernels_for(count: int) -> Kernels | None:
+def text_kernels_for(count: int) -> TextSetFunctions | None:
     """The functions, for texts of so many bytes if they are worth it."""
     if count < (WORTH if _made else WORTH_STARTING):
         return None
@@ -39,7 +39,7 @@ def text_kernels_for(count: int) -> Kernels | None:
     return _made[0]
 
 
-def _compiled() -> Kernels:
+def _compiled() -> TextSetFunctions:
     from gdatalog.codegen import native
     from gdatalog.codegen.helpers import lines, spelling
 

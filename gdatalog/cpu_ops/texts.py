@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from gdatalog.account import TEXTS
+from gdatalog.cancellation import watching, working_space
 from gdatalog.errors import EvaluationError
 from gdatalog.storage.grouping import group_rows
 from gdatalog.storage.keys import float_to_key
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, timestamp_to_text
-from gdatalog.watching import watching, working_space
 
 AT_ONCE = 1 << 12  # values that are Python's objects at the same time
 READ = 1 << 21  # characters that functions read without a look at who waits

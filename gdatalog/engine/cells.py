@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from gdatalog import cpu_ops
 from gdatalog.engine.budget import chunk_rows
-from gdatalog.engine.choose import Choice
+from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.context import ExecutionContext
-from gdatalog.engine.depth import Nest, Texts
-from gdatalog.engine.derived import Blocks, Derived, count_of, laid
+from gdatalog.engine.depth import JoinNest, Texts
+from gdatalog.engine.derived import Derived, DistinctBlocks, count_of, laid
 from gdatalog.engine.host_tries import (
     HostTries,
     labels_of,
@@ -27,9 +27,9 @@ from gdatalog.engine.host_tries import (
     scheduled,
     share_of_slices,
 )
-from gdatalog.engine.ledger import RuleRound, RuleRun
+from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.pages import Paging, paging
-from gdatalog.engine.run import Run
+from gdatalog.engine.run import PlanRun
 from gdatalog.engine.sources import Sources
 from gdatalog.executors.failure import NotOnDevice
 from gdatalog.executors.gather import Gathering
@@ -41,7 +41,7 @@ from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
 from gdatalog.plan.placement import InCells, InPages
 from gdatalog.plan.slicing import paired
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.elsewhere import brought, lies_here
+from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.rows import Columns
 
 if TYPE_CHECKING:
@@ -87,16 +87,16 @@ class SpillingSet(RowSet):
 
 
 @dataclass(slots=True)
-class CellRun(Run):
+class OneCellRun(PlanRun):
     """A rule's run within one cell. `loops`: those of joins in the cells before, and why."""
 
-    loops: dict[int, tuple[Choice, Texts]] = field(default_factory=dict)
+    loops: dict[int, tuple[ExecutorChoice, Texts]] = field(default_factory=dict)
 
-    def _choice(self, number: int, nest: Nest) -> Choice:
+    def _choice(self, number: int, nest: JoinNest) -> ExecutorChoice:
         """Nobody chooses or prints again what another cell runs by."""
         known = self.loops.get(number)
         if known is None:
-            choice = Run._choice(self, number, nest)
+            choice = PlanRun._choice(self, number, nest)
             if choice.breadth_first:
                 return choice
             known = self.loops[number] = choice, nest.texts
@@ -120,14 +120,14 @@ class CellRun(Run):
 
 
 @dataclass(slots=True)
-class Cells(CellRun):
+class CellByCellRun(OneCellRun):
     """A rule's run, cell by cell."""
 
     tries: HostTries | None = None
     told: InCells = field(default_factory=InCells)
     pages: InPages | None = None
 
-    def _cells(self, number: int) -> Generator[CellRun, None, None]:
+    def _cells(self, number: int) -> Generator[OneCellRun, None, None]:
         """A run within each cell of a join that has any bindings."""
         join, limits, device = self.plan.joins[number], self.limits, self.context.device
         assert self.tries is not None
@@ -159,7 +159,9 @@ class Cells(CellRun):
                 there = read(cut, turn, self.tries.of, slices.trie)
                 params = {**self.scope.params, **ends(turn.cell, found.ranges)}
                 scope = replace(self.scope, params=params)
-                run = CellRun(plan, Sources(there.__getitem__), replace(self.context, scope=scope))
+                run = OneCellRun(
+                    plan, Sources(there.__getitem__), replace(self.context, scope=scope)
+                )
                 run.loops = self.loops
                 run.report = None if self.report is None else RuleRun(plan)
                 with work.within(at / len(found.turns), (at + 1) / len(found.turns)):
@@ -175,7 +177,7 @@ class Cells(CellRun):
 
     def _in_place(
         self, number: int, paged: Paging, made: Mapping[Hashable, PagedTrie], before: int
-    ) -> Generator[CellRun, None, None]:
+    ) -> Generator[OneCellRun, None, None]:
         """A run over whole indexes, which kernels read in place."""
         device, limits = self.context.device, self.limits
         what, join = f"pages of indexes on {device.name}", self.plan.joins[number]
@@ -183,7 +185,7 @@ class Cells(CellRun):
         try:
             limits.charge(what, counted.placed)
             with paged.sources(made) as sources:
-                run = CellRun(self.plan, sources, self.context)
+                run = OneCellRun(self.plan, sources, self.context)
                 run.report = None if self.report is None else RuleRun(self.plan)
                 yield run
         finally:
@@ -196,7 +198,7 @@ class Cells(CellRun):
         if self.report is not None:
             self.report.in_pages = self.pages
 
-    def _tell(self, number: int, run: CellRun, join: JoinPlan, cut: JoinPlan) -> None:
+    def _tell(self, number: int, run: OneCellRun, join: JoinPlan, cut: JoinPlan) -> None:
         """What a cell did, told of the join's own steps."""
         self.told = replace(self.told, ran=(self.told.ran or 0) + 1)
         if run.report is not None:
@@ -227,9 +229,9 @@ class Cells(CellRun):
                 for run in cells:
                     found = run._distinct(run.set_of(sink.outputs, None))
                     count += count_of(found)
-                    blocks += found.blocks if isinstance(found, Blocks) else [found[0]]
-                    there = sum(c.nbytes for block in blocks for c in block if not lies_here(c))
-                    spilled |= any(lies_here(c) for block in blocks for c in block)
+                    blocks += found.blocks if isinstance(found, DistinctBlocks) else [found[0]]
+                    there = sum(c.nbytes for block in blocks for c in block if not is_on_host(c))
+                    spilled |= any(is_on_host(c) for block in blocks for c in block)
                     if spilled or there > self.room():
                         blocks, spilled, there = [tuple(map(brought, b)) for b in blocks], True, 0
                     self.limits.charge("blocks", 0)
@@ -237,19 +239,19 @@ class Cells(CellRun):
         finally:
             self.limits.charge(what, 0)
         self._count(count)
-        return Blocks([block for block in blocks if len(block[0])], count)
+        return DistinctBlocks([block for block in blocks if len(block[0])], count)
 
     def into_set(self, number: int, sink: RowSet) -> None:
         with closing(self._cells(number)) as cells:
             for run in cells:
-                Run.into_set(run, number, sink)
+                PlanRun.into_set(run, number, sink)
                 if sink.done:
                     return
 
     def into_bag(self, number: int, gathering: Gathering) -> Gathering:
         with closing(self._cells(number)) as cells:
             for run in cells:
-                gathering = Run.into_bag(run, number, gathering)
+                gathering = PlanRun.into_bag(run, number, gathering)
         return gathering
 
     def _add_union(self, gathering: Gathering, names: Sequence[Slot], rows: Columns) -> None:
@@ -273,7 +275,7 @@ def rows_in_cells(
     limits = context.limits
     # Slices lie on one device: others do not share its cells.
     context = replace(context, tuning=replace(context.tuning, shared_from=inf))
-    run = Cells(plan, resident, context, report, None, did)
+    run = CellByCellRun(plan, resident, context, report, None, did)
     run.tries = HostTries(resident, limits)
     context.device.make_room(limits)
     chunk, to_host = limits.chunk, limits.to_host

@@ -15,7 +15,7 @@ from typing import Protocol
 from gdatalog.engine.depth import Form, form_of_bag, form_of_rows
 from gdatalog.engine.device import WORTH, shared_by
 from gdatalog.engine.knobs import Knobs
-from gdatalog.engine.together import cut_at_first
+from gdatalog.engine.multi_device import cut_at_first
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.conditions import When
 from gdatalog.plan.effects import all_steps, expressions, widens
@@ -32,7 +32,7 @@ _looked: dict[object, int] = {}  # rows, by join and what becomes of its rows
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ExecutorChoice:
     """`allowed`: rows to look at after which it is chosen again; None: there is no other choice.
     `scans`: the rows of a relation as they lie, chunk by chunk. `shared`: the devices that run it
     together, if there are several."""
@@ -78,7 +78,7 @@ class Candidate(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class PlannedJoin:
     """A join before the indexes are there that its loops would be printed for."""
 
     join: JoinPlan
@@ -114,30 +114,30 @@ def remember(nest: Candidate, rows: int) -> None:
         _looked[nest.join, nest.form] = _looked.get((nest.join, nest.form), 0) + rows
 
 
-def choose(nest: Candidate) -> Choice:
+def choose(nest: Candidate) -> ExecutorChoice:
     """Which executor runs a join."""
     if any(isinstance(step, Tally) for step in nest.join.steps):
-        return Choice(False, "its loops keep tables of counts")
+        return ExecutorChoice(False, "its loops keep tables of counts")
     if nest.form.images:
-        return Choice(False, "each match counts for all that its orbit has")
+        return ExecutorChoice(False, "each match counts for all that its orbit has")
     by_all = nest.shared if cut_at_first(nest.join) else None
     if nest.knobs.strategy == "levelwise":
-        return Choice(True, ASKED_FOR, shared=by_all)
+        return ExecutorChoice(True, ASKED_FOR, shared=by_all)
     small = looked_at(nest.join.cost)
     narrow = not widens(nest.join) or nest.knobs.scans == "always"
     if nest.join.scan is not None and nest.knobs.strategy == "auto" and narrow:
-        return Choice(True, small, scans=True)
+        return ExecutorChoice(True, small, scans=True)
     allowed = int(nest.worth * nest.tuning.overrun)
     seen = _looked.get((nest.join, nest.form), 0)
     if nest.knobs.strategy == "auto" and seen <= allowed and nest.join.cost < nest.worth:
-        return Choice(True, small, allowed)
+        return ExecutorChoice(True, small, allowed)
     if nest.reason is not None:
-        return Choice(True, nest.reason, shared=by_all)
+        return ExecutorChoice(True, nest.reason, shared=by_all)
     if nest.knobs.strategy == "lftj":
-        return Choice(False, ASKED_FOR, shared=nest.shared)
+        return ExecutorChoice(False, ASKED_FOR, shared=nest.shared)
     more = seen > allowed
     why = "there are more rows to look at than expected" if more else small
-    return Choice(False, why, shared=nest.shared)
+    return ExecutorChoice(False, why, shared=nest.shared)
 
 
 def looked_at(cost: float) -> str:
@@ -151,7 +151,7 @@ def looked_at(cost: float) -> str:
 
 def foreseen(
     plan: RulePlan, number: int, knobs: Knobs, tuning: Tuning, members: tuple[str, ...]
-) -> Choice:
+) -> ExecutorChoice:
     """What will be chosen for a join, as far as that is known before its indexes are there, on a
     device of these members."""
     join = plan.joins[number]
@@ -159,7 +159,7 @@ def foreseen(
     if plan.terms and plan.terms[number].images:
         form = Form(images=plan.terms[number].images)
     shared = shared_by(members, join.cost, tuning)
-    return choose(Foreseen(join, form, knobs, tuning, unprintable(join), shared=shared))
+    return choose(PlannedJoin(join, form, knobs, tuning, unprintable(join), shared=shared))
 
 
 def unprintable(join: JoinPlan) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog.engine.derived import Derived
-from gdatalog.engine.ledger import RuleRound, RuleRun
+from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import OnWorkers, Spread
@@ -21,7 +21,7 @@ from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
     from gdatalog.engine.context import StratumInputs
-    from gdatalog.engine.splits import Splits
+    from gdatalog.engine.partitioned import PartitionedStratum
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +72,17 @@ class Cluster(Protocol):
         relations are: `known` gives those that are."""
         ...
 
-    def placement(self, splits: Splits) -> OnWorkers | None:
+    def placement(self, splits: PartitionedStratum) -> OnWorkers | None:
         """Where a recursive stratum is evaluated; None if only here."""
         ...
 
-    def fixpoint(self, splits: Splits, placement: OnWorkers) -> dict[str, Relation] | None:
+    def fixpoint(
+        self, splits: PartitionedStratum, placement: OnWorkers
+    ) -> dict[str, Relation] | None:
         """The relations of a recursive stratum that is placed so, if it can be."""
         ...
 
-    def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
+    def counts(self, splits: PartitionedStratum) -> dict[str, tuple[Array, Array]] | None:
         """Of a stratum that splits how many rows each of its relations has for each value."""
         ...
 

@@ -9,7 +9,7 @@ from gdatalog.engine.cluster import Cluster
 from gdatalog.engine.derived import Seeds
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
-from gdatalog.engine.ledger import Ledger
+from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.prepared import Plans
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.tuning import Tuning
@@ -30,7 +30,7 @@ class ExecutionContext:
 
     limits: Limits
     scope: Scope
-    ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
+    metrics: Metrics = field(default_factory=lambda: Metrics(lasting=False))
     knobs: Knobs = Knobs()
     device: Device = CPU
     cluster: Cluster | None = None

@@ -10,8 +10,8 @@ from gdatalog.plan.conditions import Unsuited
 from gdatalog.plan.stratum import Copy, Fallback, Once
 from gdatalog.planner.adornments import asked_for
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
-from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.keys import encode_value
+from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
 
 
@@ -60,5 +60,5 @@ def _without_constants(
                 return None
         else:
             kept.append(column)
-    distinct = whole.store.known >= Known.DISTINCT
+    distinct = whole.store.known >= KnownRows.DISTINCT
     return Relation.of_blocks(schema.columns, schema.types, [tuple(kept)], whole.at_most, distinct)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.engine.device import CPU, shared_by
-from gdatalog.engine.grouped import Grouped, grouped_of
+from gdatalog.engine.grouped import GroupDedup, grouped_of
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.sources import Sources
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.levelwise import Seen
+from gdatalog.executors.levelwise import StepCounts
 from gdatalog.executors.lftj import COUNTS, Block, GiveUp
 from gdatalog.executors.loop_run import LoopRun
 from gdatalog.plan.effects import all_steps, longest_first
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from gdatalog.engine.context import ExecutionContext
     from gdatalog.printer.layouts import TrieLayout
     from gdatalog.printer.leaves import Leaf
-    from gdatalog.printer.module import Printed
+    from gdatalog.printer.module import PrintedPlan
 
 
 READ = 1 << 18  # rows of a block that are grouped at a time
 MOST_PRINTED = 512  # texts that are remembered
 
 # Of a join: for the choice, and for a run that may count.
-Texts = tuple["Printed | str", "Printed"]
+Texts = tuple["PrintedPlan | str", "PrintedPlan"]
 
-_printed: OrderedDict[object, Printed | str] = OrderedDict()
+_printed: OrderedDict[object, PrintedPlan | str] = OrderedDict()
 _lock = Lock()
 
 
@@ -58,24 +58,28 @@ class Form:
     weighted: bool = False
     fresh: bool = False
     hashed: bool = False
-    grouped: Grouped | None = None
+    grouped: GroupDedup | None = None
     images: tuple[tuple[str, ...], ...] = ()
     modular: bool = False
     keeps: bool = False
 
     def leaf(self, join: JoinPlan) -> Leaf:
-        from gdatalog.printer.fresh import Fresh
+        from gdatalog.printer.fresh import NewRows
         from gdatalog.printer.grouped import GroupedRows
-        from gdatalog.printer.leaves import Groups, Rows
+        from gdatalog.printer.leaves import GroupLeaf, RowLeaf
         from gdatalog.printer.tallies import LocalCountLeaf
 
         if self.images:
             return LocalCountLeaf(self.images)
         if self.gathers:
-            return Groups(self.keys, self.gathers)
+            return GroupLeaf(self.keys, self.gathers)
         if self.grouped is not None:
             return GroupedRows(join, self.grouped.hashed, dict(self.grouped.compacts))
-        return Fresh(self.outputs, self.hashed) if self.fresh else Rows(self.outputs, self.weighted)
+        return (
+            NewRows(self.outputs, self.hashed)
+            if self.fresh
+            else RowLeaf(self.outputs, self.weighted)
+        )
 
 
 def form_of_rows(join: JoinPlan) -> Form:
@@ -93,7 +97,7 @@ def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
     return Form(tuple(slots), tuple(keys), weighted=True)
 
 
-class Nest:
+class JoinNest:
     """One join on its way to a function, which is printed when first asked for."""
 
     def __init__(
@@ -117,7 +121,7 @@ class Nest:
         self.marks = marks
         self.counted = counted
         self.growing = growing
-        self.seen: dict[int, Seen] = {}  # by id of the step: what the last run has counted
+        self.seen: dict[int, StepCounts] = {}  # by id of the step: what the last run has counted
 
     @property
     def knobs(self) -> Knobs:
@@ -142,7 +146,7 @@ class Nest:
         return tuple(xp.ascontiguousarray(column) for column in rows)
 
     @cached_property
-    def _text(self) -> Printed | str:
+    def _text(self) -> PrintedPlan | str:
         return self._printed(False)
 
     def forget(self) -> None:
@@ -150,7 +154,7 @@ class Nest:
         self.__dict__.pop("_text", None)
 
     @cached_property
-    def grouped(self) -> Grouped | None:
+    def grouped(self) -> GroupDedup | None:
         """How the rows of each group are told apart; None if they are not."""
         form = self.form
         plain = form == Form(self.join.outputs) and not self.growing
@@ -158,7 +162,7 @@ class Nest:
             return None
         return grouped_of(self.join, self.tries, self.tuning)
 
-    def _printed(self, counted: bool) -> Printed | str:
+    def _printed(self, counted: bool) -> PrintedPlan | str:
         device, knobs = self.context.device, self.context.knobs
         # Lanes that begin a given row each share what these lead into, however short it is.
         shared = self.join.given is not None and not _intersects(self.join)
@@ -193,13 +197,13 @@ class Nest:
         return self._text if isinstance(self._text, str) else None
 
     @property
-    def plain(self) -> Printed:
+    def plain(self) -> PrintedPlan:
         """What queries run: a profile chooses as they do."""
         assert not isinstance(self._text, str), self._text
         return self._text
 
     @cached_property
-    def printed(self) -> Printed:
+    def printed(self) -> PrintedPlan:
         """What is run here."""
         text = self._printed(True) if self.counted else self._text
         assert not isinstance(text, str), text
@@ -255,28 +259,28 @@ class Nest:
             raise GiveUp("rows of compiled loops did not fit into the memory limit") from None
 
 
-def counts_of(printed: Printed) -> dict[str, Any]:
+def counts_of(printed: PrintedPlan) -> dict[str, Any]:
     """The argument for what is counted, if anything is."""
     counters = printed.counters
     return {COUNTS: np.zeros(len(counters), dtype=np.int64)} if counters else {}
 
 
 def counted(
-    printed: Printed, joins: Sequence[JoinPlan], beside: Mapping[str, Any]
-) -> dict[int, Seen]:
+    printed: PrintedPlan, joins: Sequence[JoinPlan], beside: Mapping[str, Any]
+) -> dict[int, StepCounts]:
     """What loops have counted, by id of the step of the joins that they run."""
     if not printed.counters:
         return {}
     steps, counts = [step for join in joins for step in all_steps(join.steps)], beside[COUNTS]
-    seen: dict[int, Seen] = {}
+    seen: dict[int, StepCounts] = {}
     for counter, count in zip(printed.counters, counts.tolist(), strict=True):
-        entry = seen.setdefault(id(steps[counter.step]), Seen())
+        entry = seen.setdefault(id(steps[counter.step]), StepCounts())
         if counter.tried:
             entry.tried = count
         else:
             entry.rows_out = count
     for step in steps:
-        entry = seen.get(id(step), Seen())
+        entry = seen.get(id(step), StepCounts())
         if isinstance(step, Join) and len(step.participants) == 1:
             entry.tried = entry.rows_out  # all values of a list
     return seen
@@ -290,10 +294,10 @@ def _print(
     lanes: int,
     given: tuple[str, ...],
     counted: bool,
-) -> Printed | str:
+) -> PrintedPlan | str:
     """The text for a join over tries like these, or why there is none."""
 
-    def make() -> Printed | str:
+    def make() -> PrintedPlan | str:
         from gdatalog.printer.module import print_plan
 
         leaf = form.leaf(join)
@@ -307,7 +311,7 @@ def _print(
     return printed_once((join, form, intersect, layouts, lanes, given, counted), make)
 
 
-def printed_once(key: object, make: Callable[[], Printed | str]) -> Printed | str:
+def printed_once(key: object, make: Callable[[], PrintedPlan | str]) -> PrintedPlan | str:
     """A text, or why there is none, as it was made under this key before."""
     with _lock:
         found = _printed.get(key)
@@ -333,7 +337,7 @@ def _intersects(join: JoinPlan) -> bool:
     return any(sum(part.depth > 0 for part in step.participants) > 1 for step in levels)
 
 
-def give_bag(nest: Nest, gathering: Gathering, blocks: Sequence[Block]) -> None:
+def give_bag(nest: JoinNest, gathering: Gathering, blocks: Sequence[Block]) -> None:
     """Partial aggregates, or rows with weights, go to the gathering."""
     keys, orbit = nest.form.keys, nest.join.orbit
     for block in blocks:

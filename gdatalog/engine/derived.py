@@ -13,10 +13,10 @@ import numpy as np
 
 from gdatalog.executors.ops import Ops
 from gdatalog.records import dataclass
-from gdatalog.storage.afar import AfarRows, Part
-from gdatalog.storage.elsewhere import Known, brought, lies_here
+from gdatalog.storage.on_device import KnownRows, brought, is_on_host
 from gdatalog.storage.ops import DeviceOps, RowOps
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.remote import RemotePart, RemoteRows
 from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.rows import Columns, row_firsts
 from gdatalog.storage.spill import held_bytes
@@ -29,14 +29,14 @@ Rows = tuple[Columns, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class DistinctBlocks:
     """Distinct rows in no order, as several threads give them: `count` together."""
 
     blocks: Sequence[Columns]
     count: int
 
 
-Derived = Rows | Blocks
+Derived = Rows | DistinctBlocks
 
 # What relations have without any rule.
 Seeds = Mapping[str, Sequence[Derived]]
@@ -45,7 +45,7 @@ Seeds = Mapping[str, Sequence[Derived]]
 class FarBlocks(Sequence[Columns]):
     """Blocks of rows that lie afar, and are fetched when somebody looks at one."""
 
-    def __init__(self, rows: AfarRows) -> None:
+    def __init__(self, rows: RemoteRows) -> None:
         self.rows = rows
 
     def __len__(self) -> int:
@@ -59,21 +59,21 @@ class FarBlocks(Sequence[Columns]):
         return self.rows.distinct()[at]
 
 
-def lying_afar(rows: AfarRows) -> Blocks:
+def remote_blocks(rows: RemoteRows) -> DistinctBlocks:
     """Rows that a cluster has, as what a rule gives; they need not be distinct yet."""
-    return Blocks(FarBlocks(rows), rows.at_most)
+    return DistinctBlocks(FarBlocks(rows), rows.at_most)
 
 
 def count_of(derived: Derived) -> int:
     """How many rows something has, or more if it is not known yet which are the same."""
-    return derived.count if isinstance(derived, Blocks) else derived[1]
+    return derived.count if isinstance(derived, DistinctBlocks) else derived[1]
 
 
 def nbytes_of(derived: Derived) -> int:
     """The bytes of memory that its columns hold."""
-    if isinstance(derived, Blocks) and isinstance(derived.blocks, FarBlocks):
+    if isinstance(derived, DistinctBlocks) and isinstance(derived.blocks, FarBlocks):
         return 0  # they lie afar
-    blocks = derived.blocks if isinstance(derived, Blocks) else [derived[0]]
+    blocks = derived.blocks if isinstance(derived, DistinctBlocks) else [derived[0]]
     return sum(held_bytes(column) for block in blocks for column in block)
 
 
@@ -89,7 +89,7 @@ def laid(rows: Columns, ops: RowOps) -> Columns:
 
 def in_order(derived: Derived, ops: Ops) -> Rows:
     """The rows, sorted."""
-    if not isinstance(derived, Blocks):
+    if not isinstance(derived, DistinctBlocks):
         return derived
     filled = [laid(block, ops) for block in derived.blocks if block and len(block[0])]
     if not filled:
@@ -148,9 +148,9 @@ def together(parts: Sequence[Derived]) -> Derived:
     blocks = [
         block
         for part in parts
-        for block in (part.blocks if isinstance(part, Blocks) else [part[0]])
+        for block in (part.blocks if isinstance(part, DistinctBlocks) else [part[0]])
     ]
-    return Blocks(blocks, sum(map(count_of, parts)))
+    return DistinctBlocks(blocks, sum(map(count_of, parts)))
 
 
 def union_rows(parts: Sequence[Rows], ops: Ops) -> Rows:
@@ -174,39 +174,39 @@ def relation_of(
     far = next((store for part in filled if (store := _afar(part)) is not None), None)
     if far is not None:
         lying = [one for part in filled for one in _parts_of(part)]
-        distinct = len(filled) == 1 and far.known >= Known.DISTINCT
+        distinct = len(filled) == 1 and far.known >= KnownRows.DISTINCT
         return Relation.of_parts(columns, types, lying, far.keeper, distinct)
     blocks: list[Columns] = []
     count = 0
     for part in filled:
-        more = part if isinstance(part, Blocks) else Blocks([part[0]], part[1])
+        more = part if isinstance(part, DistinctBlocks) else DistinctBlocks([part[0]], part[1])
         blocks += more.blocks
         count += more.count
     there = away(ops)
-    here = [lies_here(column) for block in blocks for column in block]
+    here = [is_on_host(column) for block in blocks for column in block]
     if there is not None and any(here):
         size = sum(column.nbytes for block in blocks for column in block)
         if all(here) or size > there.driver.free_memory() // 2:
             blocks, there = [tuple(map(brought, block)) for block in blocks], None
     if there is not None:
         blocks = [laid(block, there) for block in blocks]
-    if len(filled) == 1 and not isinstance(filled[0], Blocks):
+    if len(filled) == 1 and not isinstance(filled[0], DistinctBlocks):
         rows = blocks[0] if there is not None else tuple(joined_column([c]) for c in blocks[0])
         return Relation(columns, types, rows, count, there)
     return Relation.of_blocks(columns, types, blocks, count, len(filled) == 1, there)
 
 
-def _afar(derived: Derived) -> AfarRows | None:
-    blocks = derived.blocks if isinstance(derived, Blocks) else None
+def _afar(derived: Derived) -> RemoteRows | None:
+    blocks = derived.blocks if isinstance(derived, DistinctBlocks) else None
     return blocks.rows if isinstance(blocks, FarBlocks) else None
 
 
-def _parts_of(derived: Derived) -> Sequence[Part]:
+def _parts_of(derived: Derived) -> Sequence[RemotePart]:
     """What a rule has given, for a relation that lies afar: what is here goes there when it is
     worked on."""
     far = _afar(derived)
     if far is not None:
         return far.parts
-    blocks = derived.blocks if isinstance(derived, Blocks) else [derived[0]]
+    blocks = derived.blocks if isinstance(derived, DistinctBlocks) else [derived[0]]
     here = [tuple(map(brought, block)) for block in blocks if len(block[0])]
-    return list(map(Part.of, here))
+    return list(map(RemotePart.of, here))

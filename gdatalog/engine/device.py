@@ -10,26 +10,26 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog import cpu_ops
+from gdatalog.cancellation import watching
 from gdatalog.engine.budget import LARGEST_CHUNK
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.lftj import Block, GiveUp, run_nest
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.loop_run import LoopRun
 from gdatalog.executors.ops import Ops
-from gdatalog.executors.worklist import ListRoom, run_split
+from gdatalog.executors.worklist import ListRoom, run_partitioned
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.adornments import as_called
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
-from gdatalog.watching import watching
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.paged import Paged
     from gdatalog.gpu_ops.slices import Slices
     from gdatalog.plan.slicing import Sizes
-    from gdatalog.printer.module import Printed
+    from gdatalog.printer.module import PrintedPlan
 
 
 # Compiling a join's loops takes some 40 ms: it pays from so many expected rows on.
@@ -187,7 +187,7 @@ class Cpu:
     def follow(
         self, run: LoopRun, rooms: Sequence[ListRoom], first: int | None
     ) -> list[list[Block]]:
-        return run_split(
+        return run_partitioned(
             compiled_function(run.printed, run.limits, run.told, run.rows),
             run.printed,
             run.tries,
@@ -257,7 +257,7 @@ def row_tests(ref: TrieRef) -> tuple[tuple[int, str, int], ...]:
     return tuple((test.left, test.op, test.right) for test in ref.tests) if ref.tests else ()
 
 
-def compiled_function(printed: Printed, limits: Limits, told: str, rows: float = 0.0) -> Any:
+def compiled_function(printed: PrintedPlan, limits: Limits, told: str, rows: float = 0.0) -> Any:
     """A printed function, compiled if it is not yet; `told`: what of, for messages; `rows`: how
     many it is expected to look at."""
     from gdatalog.codegen import native
@@ -276,7 +276,7 @@ def compiled_function(printed: Printed, limits: Limits, told: str, rows: float =
     return found
 
 
-def function_soon(printed: Printed, rows: float) -> Any:
+def function_soon(printed: PrintedPlan, rows: float) -> Any:
     """The same, if it is there by now; else None, and it is compiled meanwhile."""
     from gdatalog.codegen import native
 

@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from gdatalog.cancellation import PATIENCE, Watch, out_of_time
 from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, UsageError, meant
 from gdatalog.records import dataclass
-from gdatalog.watching import PATIENCE, Watch, out_of_time
 
 if TYPE_CHECKING:
     from gdatalog.engine.device import Device
@@ -31,7 +31,7 @@ _NAME = re.compile(r"cuda(?::(?:\d+(?:,\d+)*|all))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenDevice:
     """A device, and why it is this one. `use()`: within, this thread works on it."""
 
     device: Device
@@ -39,7 +39,7 @@ class Opened:
     use: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-def open_device(name: str, memory: int | None = None) -> Opened:
+def open_device(name: str, memory: int | None = None) -> OpenDevice:
     """`memory`: the bytes that may be kept on a GPU between queries, if the user says so.
 
     >>> open_device("cpu").device.name
@@ -114,13 +114,13 @@ def kind_of(name: str) -> str:
     return "cuda"
 
 
-def _cpu(why: str) -> Opened:
+def _cpu(why: str) -> OpenDevice:
     from gdatalog.engine.device import CPU
 
-    return Opened(CPU, why)
+    return OpenDevice(CPU, why)
 
 
-def _usable(memory: int | None) -> Opened:
+def _usable(memory: int | None) -> OpenDevice:
     """The first GPU, or the CPU if that cannot be used."""
     if plainly_none():
         return _cpu(NO_GPU)
@@ -144,20 +144,20 @@ def _trouble(number: int) -> tuple[str, str | None] | None:
     return None if found is None else (f"{found.name}: {found.found}", found.cure)
 
 
-def _opened(numbers: Sequence[int], why: str, memory: int | None) -> Opened:
+def _opened(numbers: Sequence[int], why: str, memory: int | None) -> OpenDevice:
     from gdatalog.gpu_ops.cupy_driver import CupyDriver
     from gdatalog.gpu_ops.device import Gpu
 
     first, *others = map(CupyDriver, numbers)
     with first.use():
         if not others:
-            return Opened(Gpu(first, memory), why, first.use)
-        from gdatalog.gpu_ops.group import Group
+            return OpenDevice(Gpu(first, memory), why, first.use)
+        from gdatalog.gpu_ops.group import DeviceGroup
 
-        return Opened(Group((first, *others), memory), why, first.use)
+        return OpenDevice(DeviceGroup((first, *others), memory), why, first.use)
 
 
-_turns: WeakSet[Turn] = WeakSet()
+_turns: WeakSet[DeviceTurn] = WeakSet()
 
 
 def _forked() -> None:
@@ -169,7 +169,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-class Turn:
+class DeviceTurn:
     """One call at a time, by whichever thread; within, the thread works on the device, and is
     watched."""
 
@@ -196,7 +196,7 @@ class Turn:
                 'multiprocessing.get_context("spawn")',
             )
 
-    def hurried(self) -> Turn:
+    def hurried(self) -> DeviceTurn:
         """The turn, for which the call of another thread that has it is stopped."""
         while not self._lock.acquire(timeout=PATIENCE):
             self._watch.stop.set()

@@ -12,17 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Blocks, Derived
+from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.folding import value_of
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.counting import COUNTS
-from gdatalog.planner.domains import Column, Domain, Use, domains_of, encoded_rules
+from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.coded import Coded
 from gdatalog.storage.dictionary import ABSENT, Dictionary
-from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
@@ -129,7 +129,7 @@ def _cost(stratum: Stratum, inputs: StratumInputs) -> float:
 class _Keys:
     """The columns of a domain in the relations below a stratum."""
 
-    def __init__(self, domain: Domain, stratum: Stratum, inputs: StratumInputs) -> None:
+    def __init__(self, domain: KeyDomain, stratum: Stratum, inputs: StratumInputs) -> None:
         self.domain = domain
         self._forced = inputs.context.knobs.encode == "always"
         self._tuning = tuning = inputs.context.tuning
@@ -163,7 +163,7 @@ class _Keys:
     def sparse(self) -> bool:
         """Whether the keys lie far apart: the root of an index would have to be searched. Where a
         large relation has most keys of their range, codes would lie as far apart."""
-        if not self.large or any(not r.store.here or r.afar is not None for r, _ in self.below):
+        if not self.large or any(not r.store.here or r.remote is not None for r, _ in self.below):
             return False
         if self._forced:
             return True
@@ -227,7 +227,7 @@ def _encoded(
     stratum: Stratum,
     inputs: StratumInputs,
     keys: Mapping[int, _Keys],
-    uses: Sequence[Use],
+    uses: Sequence[ConstantUse],
 ) -> Encoded | None:
     context = inputs.context
     params, tuning = context.scope.params, context.tuning
@@ -290,7 +290,7 @@ def _encoded(
 
 
 def _codes(
-    uses: Sequence[Use], values: Mapping[str, int], dictionaries: Mapping[int, Dictionary]
+    uses: Sequence[ConstantUse], values: Mapping[str, int], dictionaries: Mapping[int, Dictionary]
 ) -> dict[str, int]:
     """The codes of constants; of one that is no key, a code that nothing else has."""
     codes: dict[str, int] = {}
@@ -316,10 +316,10 @@ def _relation(plain: Relation, own: tuple[Dictionary | None, ...]) -> Relation:
         for column, dictionary in zip(plain.rows, own, strict=True)
     )
     known, types = plain.store.known, plain.types
-    if known == Known.SORTED and not any(each is not None and each.more for each in own):
+    if known == KnownRows.SORTED and not any(each is not None and each.more for each in own):
         made = Relation(plain.columns, types, keys, plain.length)
     else:
-        distinct = known >= Known.DISTINCT
+        distinct = known >= KnownRows.DISTINCT
         made = Relation.of_blocks(plain.columns, types, [keys], plain.at_most, distinct)
     while len(plain.encoded) >= KEPT:
         del plain.encoded[next(iter(plain.encoded))]
@@ -328,7 +328,7 @@ def _relation(plain: Relation, own: tuple[Dictionary | None, ...]) -> Relation:
 
 
 def _blocks(part: Derived) -> Sequence[Columns]:
-    return part.blocks if isinstance(part, Blocks) else [part[0]]
+    return part.blocks if isinstance(part, DistinctBlocks) else [part[0]]
 
 
 def _seed(part: Derived, name: str, columns: Mapping[Column, Dictionary]) -> Derived:
@@ -337,4 +337,4 @@ def _seed(part: Derived, name: str, columns: Mapping[Column, Dictionary]) -> Der
         return key if dictionary is None else dictionary.encode(key)
 
     blocks = [tuple(code(at, key) for at, key in enumerate(block)) for block in _blocks(part)]
-    return Blocks(blocks, part.count if isinstance(part, Blocks) else part[1])
+    return DistinctBlocks(blocks, part.count if isinstance(part, DistinctBlocks) else part[1])

@@ -2,7 +2,7 @@
 
 What a stratum gave is remembered by what it was made of (its rules and facts, the relations
 below it, the parameters), so that a view is made anew only when something it reads changed; and
-where something has only come, it goes on from there (`following.py`).
+where something has only come, it goes on from there (`maintenance.py`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,24 @@ from typing import Any
 import numpy as np
 
 from gdatalog.account import LARGE, trim_if_much
-from gdatalog.engine.best import monotone
+from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.budget import accounted
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.counting import count_stratum, readers_of
-from gdatalog.engine.derived import Blocks, Derived, Rows, count_of, lying_afar, relation_of
+from gdatalog.engine.derived import (
+    Derived,
+    DistinctBlocks,
+    Rows,
+    count_of,
+    relation_of,
+    remote_blocks,
+)
 from gdatalog.engine.device import CPU
-from gdatalog.engine.extending import together
 from gdatalog.engine.facts import fact_rows, in_rows
 from gdatalog.engine.inputs import extended
 from gdatalog.engine.last_use import LastUse
+from gdatalog.engine.lattice_rounds import monotone
+from gdatalog.engine.maintained import together
 from gdatalog.engine.prepared import CheckedText
 from gdatalog.engine.remembered import (
     MadeOf,
@@ -43,7 +51,7 @@ from gdatalog.engine.strata import (
     run_stratum,
 )
 from gdatalog.engine.stratum import atoms as atoms_of
-from gdatalog.engine.texts import NO_FACTS, Facts
+from gdatalog.engine.texts import NO_FACTS, FactList
 from gdatalog.errors import Caution
 from gdatalog.parser.syntax import Atom, Param
 from gdatalog.plan.stratum import OnTheHost
@@ -51,9 +59,8 @@ from gdatalog.planner.checked import Checked, Schema, Stratum
 from gdatalog.planner.counting import COUNTS
 from gdatalog.planner.walk import Node, walk
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
-from gdatalog.watching import OBJECT, patiently
 
 
 @dataclass(slots=True)
@@ -63,7 +70,7 @@ class Evaluation:
     context: ExecutionContext
     text: CheckedText
     stored: Mapping[str, Relation]
-    facts: Callable[[str], Facts]  # those of a relation
+    facts: Callable[[str], FactList]  # those of a relation
     remembered: Memory = field(default_factory=dict)
     keep: Callable[[Collection[str]], bool] = lambda names: True  # what is remembered
     asked: Collection[str] = ()  # what will be asked for in the end
@@ -222,7 +229,7 @@ class Evaluation:
         else:
             seeds = self._seeds(name)
             count = sum(map(count_of, seeds))
-            near = [part for part in seeds if not isinstance(part, Blocks)]
+            near = [part for part in seeds if not isinstance(part, DistinctBlocks)]
             if len(near) < len(seeds):
                 relation = relation_of(schema.columns, schema.types, seeds, CPU.ops)
             else:
@@ -408,8 +415,8 @@ class Evaluation:
         seeds: list[Derived] = []
         stored = self.stored.get(name)
         if stored is not None and self.context.cluster is not None and lies_away(stored):
-            assert stored.afar is not None
-            seeds.append(lying_afar(stored.afar))
+            assert stored.remote is not None
+            seeds.append(remote_blocks(stored.remote))
         elif stored is not None and stored.length:
             seeds.append((stored.sorted_keys, stored.length))
         facts = self.facts(name)
@@ -422,12 +429,12 @@ class Evaluation:
         def rows() -> Rows:
             return fact_rows(facts, types, scope.params, scope.symbols)
 
-        return [patiently(looked_at, rows, None)]
+        return [cancellable(looked_at, rows, None)]
 
 
 def lies_away(relation: Relation) -> bool:
     """Whether its rows lie afar, and nowhere else."""
-    return relation.afar is not None and relation.afar.away
+    return relation.remote is not None and relation.remote.away
 
 
 def _nodes(stratum: Stratum) -> list[Node]:

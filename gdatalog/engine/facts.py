@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.derived import Blocks, Derived, Rows
+from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
 from gdatalog.parser.syntax import Atom, Const
-from gdatalog.storage.elsewhere import lies_here
 from gdatalog.storage.keys import encode_value, float_to_key
+from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.rows import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
@@ -46,11 +46,11 @@ def in_rows(seeds: Sequence[Derived]) -> list[Derived]:
     """Each set of rows sorted, without duplicates; what lies afar stays as it is."""
     found: list[Derived] = []
     for part in seeds:
-        if isinstance(part, Blocks):
+        if isinstance(part, DistinctBlocks):
             found.append(part)
             continue
         keys, count = part
-        here = all(map(lies_here, keys))  # on a device they are sorted
+        here = all(map(is_on_host, keys))  # on a device they are sorted
         rows = sort_rows(keys) if keys and here else keys
         found.append((rows, len(rows[0]) if rows else min(1, count)))
     return found

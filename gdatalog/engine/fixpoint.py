@@ -7,25 +7,25 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdatalog.account import default_limit
-from gdatalog.engine.best import Best
+from gdatalog.engine.bitmap_rounds import MarkedRounds
 from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.dead_variables import over, split_stratum
 from gdatalog.engine.derived import count_of, relation_of
 from gdatalog.engine.device import CPU
-from gdatalog.engine.dying import over, parted_stratum
 from gdatalog.engine.host_tries import too_large
+from gdatalog.engine.lattice_rounds import LatticeRounds
 from gdatalog.engine.linear import linear_of, linearised
-from gdatalog.engine.marked_rounds import MarkedRounds
 from gdatalog.engine.one_worklist import one_worklist
+from gdatalog.engine.partitioned import PartitionedStratum
 from gdatalog.engine.rounds import Rounds
-from gdatalog.engine.splits import Splits
 from gdatalog.engine.strata import Ready, Relations, attempt, rule_plans, run_here
 from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.plan.conditions import (
     CONDITIONS,
     Bytes,
     LargeTurns,
-    Rows,
     SmallRounds,
+    TooManyRows,
     Unsuited,
     When,
 )
@@ -47,15 +47,15 @@ from gdatalog.plan.stratum import (
 )
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.counting import counts_of
-from gdatalog.planner.dying import Parted
+from gdatalog.planner.dead_variables import SplitStratum
 from gdatalog.planner.linear import first_of
-from gdatalog.planner.splitting import Split
+from gdatalog.planner.partitioned import Partitioning
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
-    from gdatalog.engine.improving import InPlace
+    from gdatalog.engine.lattice_worklist import InPlace
 
 Found = TypeVar("Found", Relations, Relations | None)
 
@@ -104,7 +104,7 @@ def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
         stratum, inputs = linear.later, linearised(linear, inputs)
         (name,) = stratum.relations
         rewrites = (LinearRule(name, first_of(inputs.schemas[name]).name),)
-    splits = Splits(stratum, inputs)
+    splits = PartitionedStratum(stratum, inputs)
     strategy, parts = _strategy(splits, counted)
     planned = rule_plans(StratumRun(*over(parts, stratum, inputs)))
     context = inputs.context
@@ -125,7 +125,7 @@ def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
     )
 
 
-def _here(splits: Splits, strategy: Strategy) -> Local:
+def _here(splits: PartitionedStratum, strategy: Strategy) -> Local:
     """Where a recursive stratum runs on this machine: on several devices if it is partitioned, or
     may come to be."""
     device = splits.context.device
@@ -134,19 +134,19 @@ def _here(splits: Splits, strategy: Strategy) -> Local:
     return Local(device.members[0] if shared is None else device.name, shared)
 
 
-def _strategy(splits: Splits, counted: bool) -> tuple[Strategy, Parted | None]:
+def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, SplitStratum | None]:
     """The first strategy, and the rules of its rounds where they are split."""
     stratum, inputs, tuning = splits.stratum, splits.inputs, splits.context.tuning
     # What compiled loops do not suit is left to rounds; what is soon done is not worth compiling.
     unsuited: tuple[When, ...] = (Unsuited(),)
-    enough: tuple[When, ...] = (Rows(tuning.rounds_most), Bytes(splits.context.memory))
+    enough: tuple[When, ...] = (TooManyRows(tuning.rounds_most), Bytes(splits.context.memory))
     here = splits.context.device is CPU
     if splits.split is not None:
         keys = tuple(
             Key(name, column, inputs.schemas[name].columns[column])
             for name, column in sorted(splits.columns.items())
         )
-        rounds = SemiNaive() if here else _on_device(splits, parted_stratum(stratum, inputs))
+        rounds = SemiNaive() if here else _on_device(splits, split_stratum(stratum, inputs))
         partitioned = Partitioned(keys, counted, Fallback(unsuited, rounds))
         first = SemiNaive((), Fallback(enough, partitioned)) if splits.small else partitioned
         return first, None
@@ -154,7 +154,7 @@ def _strategy(splits: Splits, counted: bool) -> tuple[Strategy, Parted | None]:
     if best is not None:
         in_place = InPlaceLattice(Fallback(unsuited, SemiNaive()))
         return SemiNaive((), Fallback(enough, in_place)) if best.small else in_place, None
-    parts = parted_stratum(stratum, inputs)
+    parts = split_stratum(stratum, inputs)
     projections = () if parts is None else parts.told
     if not here:
         return _on_device(splits, parts), parts
@@ -168,17 +168,17 @@ def _strategy(splits: Splits, counted: bool) -> tuple[Strategy, Parted | None]:
     return SemiNaive(projections, Fallback((small,), worklist)), parts
 
 
-def _in_place(splits: Splits) -> InPlace | None:
+def _in_place(splits: PartitionedStratum) -> InPlace | None:
     """A stratum of best values that are improved in place, if it is one."""
-    if not any(isinstance(table, Best) for table in splits.tables.values()):
+    if not any(isinstance(table, LatticeRounds) for table in splits.tables.values()):
         return None
-    from gdatalog.engine.improving import InPlace
+    from gdatalog.engine.lattice_worklist import InPlace
 
     best = InPlace(splits.stratum, splits.inputs)
     return best if best.refusal is None else None
 
 
-def _on_device(run: StratumRun, parts: Parted | None) -> Strategy:
+def _on_device(run: StratumRun, parts: SplitStratum | None) -> Strategy:
     """Rounds on the CPU; on the device, once rules have enough to do at a time for launches: there
     with a bit for each possible row, where the rules are such."""
     projections = () if parts is None else parts.told
@@ -193,7 +193,7 @@ def _on_device(run: StratumRun, parts: Parted | None) -> Strategy:
         turns = LargeTurns(tuning.device_from, tuning.device_from_turn, run.context.memory)
         return SemiNaive(projections, Fallback((turns,), large), on_host=True)
     small = large is marked and bitmap.small
-    until = Fallback((Rows(tuning.rounds_most),), marked)
+    until = Fallback((TooManyRows(tuning.rounds_most),), marked)
     return SemiNaive(projections, until) if small else large
 
 
@@ -227,7 +227,7 @@ def _projected(
 ) -> Found:
     """What rounds give, over the rules that the strategy's projections make."""
     stratum, inputs = ready.stratum, ready.inputs
-    parts = parted_stratum(stratum, inputs) if strategy.projections else None
+    parts = split_stratum(stratum, inputs) if strategy.projections else None
     passing = () if parts is None else parts.schemas
     found = run(over(parts, stratum, inputs), passing)
     for name in passing:
@@ -236,8 +236,8 @@ def _projected(
 
 
 def _partitioned(strategy: Partitioned, ready: Ready) -> Relations | None:
-    splits = Splits(ready.stratum, ready.inputs)
-    splits.split = Split({key.relation: key.column for key in strategy.keys})
+    splits = PartitionedStratum(ready.stratum, ready.inputs)
+    splits.split = Partitioning({key.relation: key.column for key in strategy.keys})
     if isinstance(ready.plan.placement, Local):
         splits.shared = ready.plan.placement.shared
     if not strategy.counted:
@@ -247,7 +247,7 @@ def _partitioned(strategy: Partitioned, ready: Ready) -> Relations | None:
 
 
 def _improved_in_place(_: InPlaceLattice, ready: Ready) -> Relations | None:
-    from gdatalog.engine.improving import InPlace
+    from gdatalog.engine.lattice_worklist import InPlace
 
     best = InPlace(ready.stratum, ready.inputs)
     return best.run() if best.refusal is None else None
@@ -267,7 +267,9 @@ RUNNERS: dict[type[Strategy], Callable[[Any, Ready], Relations | None]] = {
 }
 
 
-def counted_relations(splits: Splits, counts: Mapping[str, tuple[Array, Array]]) -> Relations:
+def counted_relations(
+    splits: PartitionedStratum, counts: Mapping[str, tuple[Array, Array]]
+) -> Relations:
     """The relations of numbers of rows: of each relation for each value of its key."""
     found = {}
     for name, rows in counts.items():
@@ -285,7 +287,7 @@ def run_on_workers(ready: Ready, placement: OnWorkers) -> Relations:
         found = attempt(partial(run_here, ready), placement.until, ready.inputs.context)
         if not isinstance(found, CONDITIONS):
             return found
-    splits = Splits(ready.stratum, ready.inputs)
+    splits = PartitionedStratum(ready.stratum, ready.inputs)
     main = ready.plan.main
     if isinstance(main, Partitioned) and main.counted:
         counts = None if placement.by is None else cluster.counts(splits)

@@ -12,7 +12,7 @@ from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope, evaluate, to_values
 from gdatalog.errors import EvaluationError
-from gdatalog.parser.syntax import Call, Chain, Const, Expr, Param
+from gdatalog.parser.syntax import Chain, Const, Expr, FunctionCall, Param
 from gdatalog.planner.checked import Checked, CheckedRule
 from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.walk import LEAVES, rebuild, walk
@@ -53,7 +53,7 @@ def _rule(rule: CheckedRule) -> CheckedRule:
 def _foldable(node: Any) -> bool:
     """Whether a call has arguments that are all constants, or a chain begins with two of them."""
     match node:
-        case Call(_, args):
+        case FunctionCall(_, args):
             return all(isinstance(arg, Const) for arg in args)
         case Chain(first, ((_, second), *_)):
             return isinstance(first, Const) and isinstance(second, Const)
@@ -64,13 +64,13 @@ def _fold(node: Any) -> Any:
     if type(node) in LEAVES:
         return node
     node = rebuild(node, _fold)
-    if isinstance(node, Call) and all(isinstance(arg, Const) for arg in node.args):
+    if isinstance(node, FunctionCall) and all(isinstance(arg, Const) for arg in node.args):
         return _computed(node) or node
     if isinstance(node, Chain):
         left, rest = node.first, node.rest
         while rest and isinstance(left, Const) and isinstance(rest[0][1], Const):
             op, right = rest[0]
-            found = _computed(Call(op, (left, right), left.span.to(right.span)))
+            found = _computed(FunctionCall(op, (left, right), left.span.to(right.span)))
             if found is None:
                 break
             left, rest = found, rest[1:]
@@ -78,7 +78,7 @@ def _fold(node: Any) -> Any:
     return node
 
 
-def _computed(call: Call) -> Const | None:
+def _computed(call: FunctionCall) -> Const | None:
     """A call of constants as a constant."""
     if any(isinstance(arg, Const) and arg.type == "symbol" for arg in call.args):
         return None

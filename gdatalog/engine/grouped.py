@@ -15,7 +15,7 @@ LOOKS, LOOKS_EACH = 16, 4  # at 64 words of a bitmap: for a group, and for each 
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
+class GroupDedup:
     """How the rows of a group are told apart: `hashed` by a hash set, else by a bitmap. `compacts`:
     the variables of bitmaps on the way, by the number of the step."""
 
@@ -23,7 +23,7 @@ class Grouped:
     compacts: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
-def grouped_of(join: JoinPlan, tries: Sequence[Trie], tuning: Tuning) -> Grouped | None:
+def grouped_of(join: JoinPlan, tries: Sequence[Trie], tuning: Tuning) -> GroupDedup | None:
     """How the rows of a join over these tries are told apart group by group; None if not so."""
     groups = groups_of(join)
     if groups is None:
@@ -47,4 +47,4 @@ def grouped_of(join: JoinPlan, tries: Sequence[Trie], tuning: Tuning) -> Grouped
             names = kept_apart(join, groups, step)
             if names is not None and bits(names) <= min(widest, tuning.step_bitmap_bits):
                 compacts.append((number, names))
-    return Grouped(bits(groups.keys) > min(widest, tuning.group_bitmap_bits), tuple(compacts))
+    return GroupDedup(bits(groups.keys) > min(widest, tuning.group_bitmap_bits), tuple(compacts))

@@ -12,7 +12,7 @@ import numpy as np
 
 from gdatalog.engine.derived import Rows
 from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Slot
-from gdatalog.printer.improving import Follow, Kept
+from gdatalog.printer.lattice import BestRelation, Follow
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
@@ -30,10 +30,10 @@ class Uncoded(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Codes:
+class GroupCodes:
     """Of each relation where its codes begin, and the least key and the stride of each column."""
 
-    kept: Sequence[Kept]
+    kept: Sequence[BestRelation]
     places: Array
     total: int
 
@@ -86,7 +86,10 @@ class Spans:
     """Between which keys each column of a group, and of data, is."""
 
     def __init__(
-        self, kept: Sequence[Kept], relation: Callable[[str], Relation], symbols: SymbolTable
+        self,
+        kept: Sequence[BestRelation],
+        relation: Callable[[str], Relation],
+        symbols: SymbolTable,
     ) -> None:
         self.kept = {each.name: each for each in kept}
         self.relation = relation
@@ -134,7 +137,7 @@ class Spans:
             self._data[name, at] = span(self.relation(name).column(at))
         return self._data[name, at]
 
-    def codes(self, kept: Sequence[Kept]) -> Codes:
+    def codes(self, kept: Sequence[BestRelation]) -> GroupCodes:
         places, total = [], 0
         for each in kept:
             places.append(total)
@@ -148,10 +151,12 @@ class Spans:
             total += count
             if total >= MOST_CODES:
                 raise Uncoded("groups have too many possible values")
-        return Codes(kept, np.array([*places, total], dtype=np.int64), total)
+        return GroupCodes(kept, np.array([*places, total], dtype=np.int64), total)
 
 
-def passed_on(kept: Sequence[Kept], follows: Sequence[Follow]) -> Sequence[Kept] | None:
+def passed_on(
+    kept: Sequence[BestRelation], follows: Sequence[Follow]
+) -> Sequence[BestRelation] | None:
     """The relations, split by a column that all rules pass on; None if there is no such column."""
     optima = {each.name: each.optimum for each in kept}
     for column in range(min(each.arity for each in kept)):

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from weakref import ReferenceType, WeakKeyDictionary
 
 from gdatalog.account import Account, default_limit
-from gdatalog.engine.asking import memory_asked
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.memory_estimate import memory_asked
 from gdatalog.engine.sources import Sources
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.cells import needed, orders, roots
 from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.schedule import Level, schedule
-from gdatalog.plan.slicing import Numbers, Schedule, Sizes, Slice, Turn, Use
+from gdatalog.plan.slicing import CellSlices, IndexUse, Numbers, Schedule, Sizes, Slice
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.slices import sizes_of
@@ -138,14 +138,14 @@ def scheduled(
     for number, (ref, term) in enumerate(zip(join.tries, roots(join), strict=True)):
         if ref.columns:
             index = id(tries.of[ref])
-            uses.append(Use(index, root_of(term, context), number in whole))
+            uses.append(IndexUse(index, root_of(term, context), number in whole))
     ordered, overhead = orders(join), context.tuning.cell_bytes
     return _remembered(tries, uses, sizes, ordered, room - labels, overhead, levels_of(join))
 
 
 def _remembered(
     tries: HostTries,
-    uses: Sequence[Use],
+    uses: Sequence[IndexUse],
     sizes: Mapping[Hashable, Sizes],
     ordered: frozenset[tuple[str, str, bool]],
     room: int,
@@ -207,7 +207,7 @@ def labels_of(join: JoinPlan, found: Schedule) -> list[str]:
 
 def read(
     cut: JoinPlan,
-    turn: Turn,
+    turn: CellSlices,
     whole: Mapping[TrieRef, Trie],
     slice_of: Callable[[Slice, str], Trie],
 ) -> dict[TrieRef, Trie]:

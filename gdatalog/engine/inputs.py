@@ -10,24 +10,24 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.cancellation import watching
 from gdatalog.engine.files import FilePolicy, Folders, locate, placed, read_relation
-from gdatalog.engine.reading_ahead import Made, Reading, ReadingAhead
+from gdatalog.engine.reading_ahead import FileContent, FileReading, ReadingAhead
 from gdatalog.errors import Caution, Error
 from gdatalog.parser.syntax import Decl, Directive, Statement
 from gdatalog.planner.checked import Schema
 from gdatalog.records import dataclass, field, replace
-from gdatalog.spent import spending
 from gdatalog.storage.key_columns import relation_of_tables
 from gdatalog.storage.lineage import Version
 from gdatalog.storage.load_options import Findings
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.watching import watching
+from gdatalog.timers import spending
 
 
 @dataclass(slots=True)
-class Read:
+class FilesRead:
     """What has been read: the newest version of each file, by how it was read; and for each
     relation of several parts the union of its newest ones, so that views stay fresh."""
 
@@ -51,12 +51,12 @@ class Inputs(Mapping[str, Relation]):
         schemas: Mapping[str, Schema],
         symbols: SymbolTable,
         policy: FilePolicy,
-        read: Read,
-        afar: Afar = lambda data, name, schema: None,
+        read: FilesRead,
+        remote: Afar = lambda data, name, schema: None,
         warn: Callable[[Caution], None] = lambda caution: None,
         lists: Mapping[str, Relation] = MappingProxyType({}),
     ) -> None:
-        """`afar`: the relation of a path that others read, if they do. `lists`: relations of the
+        """`remote`: the relation of a path that others read, if they do. `lists`: relations of the
         values of lists."""
         self.stored = stored
         self.sources = sources
@@ -64,7 +64,7 @@ class Inputs(Mapping[str, Relation]):
         self.symbols = symbols
         self.policy = policy
         self.read = read
-        self.afar = afar
+        self.remote = remote
         self.warn = warn
         self.lists = lists
         self._joined: dict[str, Relation] = {}
@@ -138,7 +138,7 @@ class Inputs(Mapping[str, Relation]):
                 watch, made = watching(), None
                 with watch.work("loading", f"{name} from {path}"), spending("loading"):
                     if directive.path is not None:
-                        found = self.afar(path, name, schema)
+                        found = self.remote(path, name, schema)
                     if found is None and self.ahead is not None:
                         made = self.ahead.take(key)
                     if found is None:
@@ -151,7 +151,7 @@ class Inputs(Mapping[str, Relation]):
                     self.ahead.after(version[1])
             return found
 
-    def _made(self, source: Source, name: str, path: str, schema: Schema | None) -> Made:
+    def _made(self, source: Source, name: str, path: str, schema: Schema | None) -> FileContent:
         """What a file holds."""
         directive, folders = source
         findings = Findings()
@@ -161,7 +161,7 @@ class Inputs(Mapping[str, Relation]):
         souffle = directive.path is None  # whose forms say nothing of duplicates
         if relation.types:
             findings.count(loaded, loaded if souffle else relation.length)
-        return Made(relation, findings)
+        return FileContent(relation, findings)
 
     def read_ahead(self, names: Iterable[str], spare: Callable[[], int]) -> ReadingAhead:
         """Has a thread read the files of relations, in this order, from the first one on that this
@@ -174,7 +174,7 @@ class Inputs(Mapping[str, Relation]):
                 continue
             if found is None:
                 read = partial(self._made, source, name, path, schema)
-                files.append(Reading(key, f"{name} from {path}", size, read))
+                files.append(FileReading(key, f"{name} from {path}", size, read))
         self.ahead = ReadingAhead(files, spare)
         return self.ahead
 
@@ -209,9 +209,9 @@ class Inputs(Mapping[str, Relation]):
 def union(relations: Sequence[Relation]) -> Relation:
     """The rows of relations of one schema."""
     first = relations[0]
-    far = [r.afar for r in relations if r.afar is not None and r.afar.away]
+    far = [r.remote for r in relations if r.remote is not None and r.remote.away]
     if far:  # the others come to it
-        near = [r for r in relations if r.afar is None or not r.afar.away]
+        near = [r for r in relations if r.remote is None or not r.remote.away]
         blocks = [block for r in near if r.at_most for block in r.blocks(distinct=False)]
         parts = [part for each in far for part in each.parts]
         keeper = far[0].keeper

@@ -5,12 +5,12 @@ from __future__ import annotations
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.planner.checked import Stratum
-from gdatalog.planner.linear import Linear, first_of, made_linear
+from gdatalog.planner.linear import LinearStratum, first_of, made_linear
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
 
-def linearised(linear: Linear, inputs: StratumInputs) -> StratumInputs:
+def linearised(linear: LinearStratum, inputs: StratumInputs) -> StratumInputs:
     """What the linear rule reads. The rows that it begins with are evaluated first."""
     ((name, first),) = StratumRun(linear.first, inputs).once().items()
     schema = first_of(inputs.schemas[name])
@@ -23,7 +23,7 @@ def linearised(linear: Linear, inputs: StratumInputs) -> StratumInputs:
     return replace(inputs, schemas=schemas, relation=relation, seeds={})
 
 
-def linear_of(stratum: Stratum, inputs: StratumInputs) -> Linear | None:
+def linear_of(stratum: Stratum, inputs: StratumInputs) -> LinearStratum | None:
     """The strata that stand for a closure, the same ones each time, so that their plans are."""
     never = inputs.context.knobs.split == "never"
     if never or not stratum.recursive or len(stratum.relations) != 1:

@@ -18,7 +18,7 @@ from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
 
 
-class Lists(Mapping[str, Relation]):
+class ProgramLists(Mapping[str, Relation]):
     """The lists of a program by the names of their relations; `made`: those that were made
     lately."""
 

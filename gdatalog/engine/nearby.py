@@ -14,7 +14,7 @@ import numpy as np
 from gdatalog.plan.nodes import JoinPlan, Seek, Slot, TrieRef
 from gdatalog.plan.tuning import Tuning
 from gdatalog.storage.keys import narrow
-from gdatalog.storage.membership import Bits
+from gdatalog.storage.membership import RowBits
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, sorted_set
 from gdatalog.storage.selection import rows_among
@@ -37,7 +37,7 @@ def led_to(join: JoinPlan, rows: Columns) -> dict[int, Array]:
 
 
 def nearby(
-    relation: Relation, ref: TrieRef, bits: Bits | None, values: Array, tuning: Tuning
+    relation: Relation, ref: TrieRef, bits: RowBits | None, values: Array, tuning: Tuning
 ) -> Relation | None:
     """The rows that hold one of the values in the first column of a trie; None if all rows are
     better indexed by it, or have been."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Blocks, Derived
+from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import CPU
-from gdatalog.engine.splits import Splits
+from gdatalog.engine.partitioned import PartitionedStratum
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.one_worklist import with_key
 from gdatalog.records import replace
@@ -15,10 +15,10 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 
 
-class OneWorklist(Splits):
+class OneWorklist(PartitionedStratum):
     """A stratum with a key in front of every row, and one value of the key."""
 
-    def _relation(self, name: str, blocks: Blocks) -> Relation:
+    def _relation(self, name: str, blocks: DistinctBlocks) -> Relation:
         schema = self.inputs.schemas[name]
         rows = [block[1:] for block in blocks.blocks]
         columns, types = schema.columns[1:], schema.types[1:]
@@ -49,9 +49,9 @@ def one_worklist(stratum: Stratum, inputs: StratumInputs) -> OneWorklist | None:
 
 
 def _with_zeros(part: Derived) -> Derived:
-    blocks = part.blocks if isinstance(part, Blocks) else [part[0]]
-    count = part.count if isinstance(part, Blocks) else part[1]
-    return Blocks([_zeros(block) for block in blocks], count)
+    blocks = part.blocks if isinstance(part, DistinctBlocks) else [part[0]]
+    count = part.count if isinstance(part, DistinctBlocks) else part[1]
+    return DistinctBlocks([_zeros(block) for block in blocks], count)
 
 
 def _zeros(block: Columns) -> Columns:

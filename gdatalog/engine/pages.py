@@ -16,16 +16,16 @@ import numpy as np
 from gdatalog.account import default_limit
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.host_tries import HostTries, root_of
-from gdatalog.engine.ledger import RuleRun
+from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.sources import Sources
 from gdatalog.plan.cells import roles, roots
 from gdatalog.plan.nodes import JoinPlan, Step, TrieRef
-from gdatalog.plan.paging import Heat, Numbers, Placed, Read, placed, reads
+from gdatalog.plan.paging import Heat, ListRead, Numbers, PagePlacement, placed, reads
 from gdatalog.plan.placement import InPages
 from gdatalog.plan.slicing import Schedule
 from gdatalog.records import dataclass
-from gdatalog.storage.in_place import Layout, layout_of
 from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie_arrays import TrieArrays, layout_of
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.paged import PagedTrie
@@ -41,8 +41,8 @@ class Paging:
     join: JoinPlan
     tries: HostTries
     context: ExecutionContext
-    layouts: Mapping[Hashable, Layout]
-    placed: Placed
+    layouts: Mapping[Hashable, TrieArrays]
+    placed: PagePlacement
 
     @property
     def told(self) -> InPages:
@@ -102,7 +102,7 @@ def paging(
         return None
     made = context.device.paged()
     own = {id(trie): trie for ref in join.tries if (trie := tries.of[ref]).levels}
-    layouts: dict[Hashable, Layout] = {index: layout_of(trie) for index, trie in own.items()}
+    layouts: dict[Hashable, TrieArrays] = {index: layout_of(trie) for index, trie in own.items()}
     if not _fits_the_host(own.values(), layouts.values()):
         return None
     heats = _heats(join, tries, context, layouts, lambda _: None)
@@ -115,7 +115,7 @@ def paging(
     return paged if cost < cells.cost(context.tuning.cell_bytes) else None
 
 
-def _fits_the_host(tries: Iterable[Trie], layouts: Iterable[Layout]) -> bool:
+def _fits_the_host(tries: Iterable[Trie], layouts: Iterable[TrieArrays]) -> bool:
     """Whether the machine has memory for both. Its pages cannot go to temporary files."""
     there = sum(trie.nbytes for trie in tries)
     return there + sum(layout.size for layout in layouts) <= default_limit()
@@ -128,7 +128,7 @@ def _heats(
     join: JoinPlan,
     tries: HostTries,
     context: ExecutionContext,
-    layouts: Mapping[Hashable, Layout],
+    layouts: Mapping[Hashable, TrieArrays],
     rows_out: Callable[[Step], float | None],
 ) -> dict[Hashable, Heat]:
     """What reads of the pages of each index move over the link."""
@@ -172,7 +172,7 @@ def _roots_read(
     return places
 
 
-def _add(heat: Heat, read: Read, trie: Trie, layout: Layout, places: Numbers) -> None:
+def _add(heat: Heat, read: ListRead, trie: Trie, layout: TrieArrays, places: Numbers) -> None:
     """What a read of lists below these places of the root moves."""
     low, high = places, places + 1
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 from weakref import ref
 
+from gdatalog.cancellation import LONG_RULE, LONG_TEXT, apart
 from gdatalog.engine.folding import folded
 from gdatalog.engine.recent import Recent
 from gdatalog.engine.texts import Outline
@@ -20,18 +21,17 @@ from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Const, Statement
 from gdatalog.plan.nodes import RulePlan, Version
 from gdatalog.planner.checked import Checked, CheckedRule, Schema, Stratum
-from gdatalog.planner.dying import Parted
+from gdatalog.planner.dead_variables import SplitStratum
 from gdatalog.planner.orders import Orders
-from gdatalog.planner.sizes import Looked, Params, Size, Statistics
+from gdatalog.planner.sizes import Looked, Params, RelationStatistics, Statistics
 from gdatalog.planner.validity import VALID, Validity, check_with
 from gdatalog.planner.walk import walk
 from gdatalog.records import dataclass, field
-from gdatalog.spent import spending
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import Fingerprint
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.timers import spending
 from gdatalog.values import ParamType
-from gdatalog.watching import LONG_RULE, LONG_TEXT, apart
 
 # Characters of all that checked programs were made of, each of which takes about 40 bytes; kept
 # statements are counted each time.
@@ -48,7 +48,7 @@ Held = tuple[tuple[str, ref[Relation], Fingerprint | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PreparedPlan:
     """A rule's plan, the relations that it was made of, and what its parameters left of them."""
 
     made_of: Held
@@ -63,8 +63,8 @@ class Plans:
         """`orders`: those of the database's plans."""
         self.orders = orders or Orders()
         # By identity, of rules and strata that are held here so that no other gets theirs.
-        self._found: dict[tuple[int, bool, int | None], tuple[CheckedRule, list[Planned]]] = {}
-        self._parted: dict[tuple[int, str], tuple[Stratum, Held, Parted | None]] = {}
+        self._found: dict[tuple[int, bool, int | None], tuple[CheckedRule, list[PreparedPlan]]] = {}
+        self._parted: dict[tuple[int, str], tuple[Stratum, Held, SplitStratum | None]] = {}
         self._following: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
         self._outgrown: Recent[tuple[Stratum, Held]] = Recent()
         # Rules and strata in other words, by what they are made of.
@@ -85,8 +85,8 @@ class Plans:
         stratum: Stratum,
         way: str,
         relation: RelationOf,
-        make: Callable[[RelationOf], Parted | None],
-    ) -> Parted | None:
+        make: Callable[[RelationOf], SplitStratum | None],
+    ) -> SplitStratum | None:
         """A stratum's rules split, the same while they are equal; `make` asks for relations."""
         known = self._parted.get((id(stratum), way))
         if known is not None and _same(known[1], relation):
@@ -122,7 +122,7 @@ class Plans:
                 return known.plan
         params = Params(values)
         made_of, plan = _looking(relation, [rule], lambda look: make(look, params))
-        plans.append(Planned(made_of, tuple(params.looked), plan))
+        plans.append(PreparedPlan(made_of, tuple(params.looked), plan))
         del plans[:-SIMILAR]
         return plan
 
@@ -143,7 +143,7 @@ class Plans:
             return plan
         seen: dict[str, int] = {}
 
-        def look(name: str, version: Version) -> Size:
+        def look(name: str, version: Version) -> RelationStatistics:
             size = sizes(name, version)
             if version == "full":
                 seen[name] = size.rows + 1

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from threading import Event, Lock
 from typing import Any
 
-from gdatalog.hands import begun
+from gdatalog.cancellation import PATIENCE, Watch, watching, working_for
 from gdatalog.records import dataclass, field
 from gdatalog.storage.load_options import Findings
 from gdatalog.storage.relation import Relation
-from gdatalog.watching import PATIENCE, Watch, watching, working_for
+from gdatalog.threads import begun
 
 LARGE = 1 << 21  # bytes of a file that is worth it
 LONG = 1 << 20  # bytes of a file that compiled code reads
@@ -25,7 +25,7 @@ Key = tuple[Any, ...]
 
 
 @dataclass(slots=True)
-class Made:
+class FileContent:
     """What a file holds, and what is to be said of it."""
 
     relation: Relation
@@ -33,21 +33,21 @@ class Made:
 
 
 @dataclass(slots=True)
-class Reading:
+class FileReading:
     """A file that is to be read."""
 
     key: Key  # under which what has been read is known
     what: str  # as who looks on is told
     size: int
-    read: Callable[[], Made]
-    made: Made | None = None
+    read: Callable[[], FileContent]
+    made: FileContent | None = None
     done: Event = field(default_factory=Event)
 
 
 class ReadingAhead:
     """Reads files, one after the other, beside the evaluation."""
 
-    def __init__(self, files: Sequence[Reading], spare: Callable[[], int]) -> None:
+    def __init__(self, files: Sequence[FileReading], spare: Callable[[], int]) -> None:
         """`spare`: how many more bytes may be held."""
         worth = any(each.size >= LARGE for each in files)
         self._waiting = {each.key: each for each in files} if worth else {}
@@ -69,7 +69,7 @@ class ReadingAhead:
         if self._watch is not None:
             self._watch.left = True
 
-    def take(self, key: Key) -> Made | None:
+    def take(self, key: Key) -> FileContent | None:
         """What a file holds, if the thread reads it."""
         with self._lock:
             file = self._waiting.get(key)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.texts import Facts
+from gdatalog.engine.texts import FactList
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import CheckedRule, Schema
@@ -34,7 +34,7 @@ class MadeOf:
 
     schemas: tuple[Schema, ...]
     rules: tuple[CheckedRule, ...]
-    facts: tuple[Facts, ...]  # of each relation
+    facts: tuple[FactList, ...]  # of each relation
     params: tuple[Any, ...]  # name, type and value of those that are used
     limits: tuple[int | None, ...] = ()  # .limitsize
 
@@ -99,7 +99,7 @@ def news_since(
     return News(rules, tuple(added or () for added in facts), rows)
 
 
-def _new(before: Facts, now: Facts) -> Sequence[Atom] | None:
+def _new(before: FactList, now: FactList) -> Sequence[Atom] | None:
     """The facts that have been added; None if one is there no more."""
     since = now.since(before)
     return _added(tuple(before), tuple(now)) if since is None else since

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.engine.growing import Growing
+from gdatalog.engine.delta import DeltaRelation
 from gdatalog.engine.stratum import DELTA, UNKNOWN, StratumRun
 from gdatalog.engine.variants import Variant, alone
 from gdatalog.plan.nodes import Join, Version
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.rules import plan_rule
-from gdatalog.planner.sizes import Assumed, Size
+from gdatalog.planner.sizes import Assumed, RelationStatistics
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
@@ -78,14 +78,16 @@ class Replanning:
             return self.run.deltas[name].length
         return self.run.tables[name].length
 
-    def _size(self, name: str, version: Version) -> Size:
+    def _size(self, name: str, version: Version) -> RelationStatistics:
         run = self.run
         arity = run.inputs.schemas[name].arity
         rows = max(1, self._rows(name, version) if name in run.tables else 0)
         if name not in run.tables:
             return run.inputs.relation(name).statistics
         table, delta = run.tables[name], run.deltas[name]
-        sample = delta if version == "delta" or not isinstance(table, Growing) else _largest(table)
+        sample = (
+            delta if version == "delta" or not isinstance(table, DeltaRelation) else _largest(table)
+        )
         each = _different(sample, rows) if sample is not None and sample.length else None
         return Assumed(rows, max(1, rows // 10), arity, each=each)
 
@@ -95,7 +97,7 @@ def _shifted(now: int, before: int, times: float) -> bool:
     return high >= times * low
 
 
-def _largest(table: Growing) -> Relation | None:
+def _largest(table: DeltaRelation) -> Relation | None:
     """Most of a relation's rows, where they are at hand."""
     return max(table.runs.all(), key=lambda run: run.length, default=None)
 

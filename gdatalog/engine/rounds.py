@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from gdatalog.engine.best import Best, improves_for_ever, is_clamped
+from gdatalog.cancellation import WorkItem
 from gdatalog.engine.choose import FallbackMet
+from gdatalog.engine.delta import DeltaRelation
 from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
-from gdatalog.engine.growing import Growing
-from gdatalog.engine.ledger import Round, RuleRound
+from gdatalog.engine.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
+from gdatalog.engine.metrics import Round, RuleRound
 from gdatalog.engine.replanning import Replanning
 from gdatalog.engine.spaces import expected_spaces
 from gdatalog.engine.stratum import DELTA, StratumRun, placed
@@ -26,7 +27,6 @@ from gdatalog.plan.nodes import TrieRef
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
-from gdatalog.watching import Work
 
 NEW_ROWS = "new rows"  # who holds what the rules of a round have given
 
@@ -62,7 +62,7 @@ class Rounds(StratumRun):
             for each in variants:
                 for ref in each.growing:
                     table = self.tables[ref.relation]
-                    if isinstance(table, Growing):
+                    if isinstance(table, DeltaRelation):
                         table.indexed = True
         self.came = {name: Came() for name in self.tables}
         self.olds_read = {
@@ -73,7 +73,7 @@ class Rounds(StratumRun):
         }
         for name in passing:
             table = self.tables[name]
-            if isinstance(table, Growing):
+            if isinstance(table, DeltaRelation):
                 table.passing = True
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:
             for name in self.tables:
@@ -98,7 +98,7 @@ class Rounds(StratumRun):
 
     def _expect(self, variants: Sequence[Variant]) -> None:
         """Tells relations where their rows may be."""
-        growing = {name: t for name, t in self.tables.items() if isinstance(t, Growing)}
+        growing = {name: t for name, t in self.tables.items() if isinstance(t, DeltaRelation)}
         spaces = expected_spaces(
             [variant.plan for variant in variants],
             {name: table.space for name, table in growing.items()},
@@ -113,7 +113,7 @@ class Rounds(StratumRun):
             if name in growing:
                 growing[name].expect(space)
 
-    def _rounds(self, variants: Sequence[Variant], work: Work) -> None:
+    def _rounds(self, variants: Sequence[Variant], work: WorkItem) -> None:
         news: list[Round] = []
         try:
             first = next(iter(self.tables))
@@ -156,7 +156,7 @@ class Rounds(StratumRun):
                     self.context.limits.account.add(NEW_ROWS, sum(map(nbytes_of, rows)))
                     came.parts.append(together(rows))
                     came.both.append((did, variant.found))
-            if isinstance(table, Growing):
+            if isinstance(table, DeltaRelation):
                 table.runs.settle()
                 if table.indexed:
                     index = table.runs.trie_nbytes + table.hash_indexes.nbytes
@@ -201,10 +201,10 @@ class Rounds(StratumRun):
         table = self.tables[name]
         mine = [variant for variant in variants if variant.follows == name]
         yield from (variant for variant in mine if variant.before)
-        if isinstance(table, Growing):
+        if isinstance(table, DeltaRelation):
             table.take_turn(False)
         yield from (variant for variant in mine if not variant.before)
-        if isinstance(table, Growing):
+        if isinstance(table, DeltaRelation):
             table.take_turn(True)
 
     def _check(self, number: int, ended: bool) -> None:
@@ -228,7 +228,7 @@ class Rounds(StratumRun):
 
     def _in_runs(self, name: str) -> bool:
         table = self.tables[name]
-        return isinstance(table, Growing) and table.indexed
+        return isinstance(table, DeltaRelation) and table.indexed
 
     def _full_enough(self) -> bool:
         for name, size in self.context.limit_sizes.items():
@@ -243,14 +243,14 @@ class Rounds(StratumRun):
 
         Not so where `min(...)` or `max(...)` of two values bounds what is derived.
         """
-        if not any(isinstance(table, Best) for table in self.tables.values()):
+        if not any(isinstance(table, LatticeRounds) for table in self.tables.values()):
             return
         groups = sum(table.length for table in self.tables.values())
         if number <= groups + 2 or any(map(is_clamped, self.stratum.rules)):
             return
         for name, table in self.tables.items():
             delta = self.deltas[name]
-            if isinstance(table, Best) and delta.length:
+            if isinstance(table, LatticeRounds) and delta.length:
                 rule = next(r for r in self.rules[name] if self.recursive(r))
                 symbols = self.context.scope.symbols
                 raise improves_for_ever(name, table.group(delta, 0), symbols, rule)

@@ -8,32 +8,32 @@ from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import BYTES_PER_ROW, levels_of
-from gdatalog.engine.choose import Choice, TooMany, allowing, choose, remember
+from gdatalog.engine.choose import ExecutorChoice, TooMany, allowing, choose, remember
 from gdatalog.engine.context import ExecutionContext
-from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
-from gdatalog.engine.derived import Blocks, Derived, Rows, count_of, one_after_another
+from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows, give_bag
+from gdatalog.engine.derived import Derived, DistinctBlocks, Rows, count_of, one_after_another
 from gdatalog.engine.device import CPU
 from gdatalog.engine.heads import rows_of_groups
-from gdatalog.engine.ledger import RuleRound, RuleRun
+from gdatalog.engine.metrics import RuleRound, RuleRun
+from gdatalog.engine.multi_device import run_together
 from gdatalog.engine.sources import Sources
-from gdatalog.engine.together import run_together
 from gdatalog.executors.failure import NotOnDevice
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.levelwise import Levelwise, Seen
+from gdatalog.executors.levelwise import Levelwise, StepCounts
 from gdatalog.executors.lftj import Block, GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.scan import Scan
-from gdatalog.executors.sinks import Bag, Kept, RowSet, Sink
+from gdatalog.executors.sinks import Bag, DistinctSink, RowSet, Sink
 from gdatalog.plan.dedup import ascends, groups_of
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
 from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
 from gdatalog.plan.placement import Shared
 from gdatalog.records import dataclass, replace
-from gdatalog.spent import Costs, so_far
 from gdatalog.storage.rows import Columns
+from gdatalog.timers import Costs, time_spent
 
 TURN = 10_000  # rows: what a turn of a rule costs besides
 
@@ -42,7 +42,7 @@ BreadthFirst = Callable[[int | None, Shared | None], None]
 
 
 @dataclass(slots=True)
-class Run:
+class PlanRun:
     """One execution of a rule's plan."""
 
     plan: RulePlan
@@ -96,10 +96,10 @@ class Run:
         (join,) = self.plan.joins
         nest, once = self._nest(0, form_of_rows(join)), one_row_each(join)
         if once and join.scan is not None and not widens(join) and self.sources.once(join):
-            kept = Kept(join.outputs, self.ops, self.scope, self.limits)
+            kept = DistinctSink(join.outputs, self.ops, self.scope, self.limits)
             self._run(0, nest, lambda *_: self._levelwise(join, kept, None), _compiled)
             self._count(kept.count)
-            return Blocks(kept.blocks(), kept.count)
+            return DistinctBlocks(kept.blocks(), kept.count)
         found: Derived | None = None
 
         def depth_first() -> None:
@@ -117,7 +117,7 @@ class Run:
         self._count(sink.given)
         return sink.finish()
 
-    def _ordered(self, nest: Nest, blocks: list[Block]) -> Derived:
+    def _ordered(self, nest: JoinNest, blocks: list[Block]) -> Derived:
         """The distinct rows of loops, sorted if that takes little."""
         count = sum(len(block[0]) for block in blocks)
         hashed = nest.grouped is not None and nest.grouped.hashed
@@ -129,7 +129,7 @@ class Run:
                     rows = one_after_another(blocks, tuning.sorted_stretch)
                 if rows is not None:
                     return rows
-        return Blocks(blocks, count)
+        return DistinctBlocks(blocks, count)
 
     def _count(self, tried: int) -> None:
         if self.did is not None:
@@ -137,17 +137,17 @@ class Run:
 
     # ------------------------------------------------------------------------------- choosing
 
-    def _nest(self, number: int, form: Form) -> Nest:
+    def _nest(self, number: int, form: Form) -> JoinNest:
         context = self.context
         if self.lasting is not None and context.knobs.strategy == "auto":  # rounds are small
             context = replace(context, knobs=replace(context.knobs, strategy="levelwise"))
         join, counted = self.plan.joins[number], self.report is not None
-        return Nest(join, form, self.sources, context, counted=counted)
+        return JoinNest(join, form, self.sources, context, counted=counted)
 
     def _run(
         self,
         number: int,
-        nest: Nest,
+        nest: JoinNest,
         breadth_first: BreadthFirst,
         depth_first: Callable[[], None],
     ) -> None:
@@ -176,13 +176,13 @@ class Run:
                 told = str(reason) or "a computation failed, or a number left 62 bits"
                 break
         # Behind the handler, since the error holds what the first one made.
-        self._chosen(number, Choice(True, told))
+        self._chosen(number, ExecutorChoice(True, told))
         breadth_first(None, None)
 
-    def _choice(self, number: int, nest: Nest) -> Choice:
+    def _choice(self, number: int, nest: JoinNest) -> ExecutorChoice:
         return choose(nest)
 
-    def _chosen(self, number: int, choice: Choice) -> None:
+    def _chosen(self, number: int, choice: ExecutorChoice) -> None:
         if self.report is not None:
             self.report.executors[number] = choice
         if self.did is not None:
@@ -194,7 +194,7 @@ class Run:
         limits = self.limits
         made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
         tries = [made[ref] for ref in join.tries]
-        seen: dict[int, Seen] | None = None if self.report is None else {}
+        seen: dict[int, StepCounts] | None = None if self.report is None else {}
         tuning = self.context.tuning
         walk = Levelwise(tries, self.ops, self.scope, limits, seen, self.lasting, tuning)
         here = self.context.device is CPU
@@ -331,7 +331,7 @@ def _whole(
     and the rule may run in cells."""
     try:
         with context.limits.account.restoring(MemoryError):
-            return Run(plan, sources, context, report, lasting, did).rows(limit)
+            return PlanRun(plan, sources, context, report, lasting, did).rows(limit)
     except MemoryError:
         if resident is None:
             raise
@@ -358,7 +358,7 @@ def run_rule(
     because it has not fitted.
     """
     started = perf_counter()
-    before = Costs() if report is None else so_far()
+    before = Costs() if report is None else time_spent()
     found: Derived | None = None
     reason = context.device.refuses(plan)
     if reason is None:
@@ -379,16 +379,16 @@ def run_rule(
         if report is not None:
             report.left, report.in_cells, report.in_pages = reason, None, None
         host = sources if on_host is None else on_host
-        found = Run(plan, host, replace(context, device=CPU), report, lasting, did).rows(limit)
+        found = PlanRun(plan, host, replace(context, device=CPU), report, lasting, did).rows(limit)
     for what in ("answers", "aggregates", "blocks"):
         context.limits.charge(what, 0)
     if not lasting:
         context.limits.charge("rows followed", 0)
     seconds = perf_counter() - started
     if report is not None:
-        report.rows += found.count if isinstance(found, Blocks) else found[1]
+        report.rows += found.count if isinstance(found, DistinctBlocks) else found[1]
         report.seconds += seconds
-        report.spent(so_far() - before)
+        report.spent(time_spent() - before)
     if did is not None:
         did.seconds += seconds
     return found

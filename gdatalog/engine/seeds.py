@@ -16,7 +16,7 @@ Span = tuple[int, int]  # the least and the greatest value
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
+class RowsByColumn:
     """Rows by one of their columns: `values` are its values, ascending; the rows of the k-th
     stand in `columns`, the others, from `starts[k]` to `starts[k + 1]`. `xp` has the functions on
     these arrays."""
@@ -36,7 +36,7 @@ class Grouped:
         found: Array = xp.cumsum(counts)
         return found
 
-    def only(self, values: Array) -> Grouped:
+    def only(self, values: Array) -> RowsByColumn:
         """The rows of those of its values that are among these."""
         xp = self.xp
         inside = xp.isin(self.values, values)
@@ -45,7 +45,7 @@ class Grouped:
         starts = xp.zeros(int(inside.sum()) + 1, dtype=xp.int64)
         starts[1:] = xp.cumsum(counts[inside])
         columns = {at: column[rows] for at, column in self.columns.items()}
-        return Grouped(self.values[inside], starts, columns, xp)
+        return RowsByColumn(self.values[inside], starts, columns, xp)
 
     def span(self, column: int) -> Span | None:
         values = self.columns[column]
@@ -67,7 +67,7 @@ def order_by(split: int, arity: int) -> tuple[int, ...]:
     return (split, *(column for column in range(arity) if column != split))
 
 
-def grouped(trie: Trie, order: Sequence[int]) -> Grouped:
+def grouped(trie: Trie, order: Sequence[int]) -> RowsByColumn:
     """The rows of a trie whose levels are the columns in this order."""
     first, *others = trie.levels
     xp = first.xp
@@ -79,7 +79,7 @@ def grouped(trie: Trie, order: Sequence[int]) -> Grouped:
             columns[at] = repeated(values, xp.diff(offsets), xp)
         starts = offsets[starts].astype(xp.int64)
         columns[column] = xp.ascontiguousarray(level.values)
-    return Grouped(first.values, starts, columns, xp)
+    return RowsByColumn(first.values, starts, columns, xp)
 
 
 def copied(plan: RulePlan, split: int) -> TrieRef | None:

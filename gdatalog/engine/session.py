@@ -17,15 +17,15 @@ import numpy as np
 from gdatalog.engine.budget import accounted
 from gdatalog.engine.cluster import Wanted
 from gdatalog.engine.context import ExecutionContext
-from gdatalog.engine.demand import answer
 from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.files import FilePolicy, Folders, find_include, read_program
-from gdatalog.engine.inputs import Inputs, Read, input_sources
-from gdatalog.engine.lists import Lists
+from gdatalog.engine.inputs import FilesRead, Inputs, input_sources
+from gdatalog.engine.lists import ProgramLists
+from gdatalog.engine.magic_sets import answer
 from gdatalog.engine.prepared import CheckedText, Plans, Prepared
 from gdatalog.engine.remembered import Memory
 from gdatalog.engine.stratum import atoms
-from gdatalog.engine.texts import Outline, Stated, Texts
+from gdatalog.engine.texts import Outline, ProgramTexts, Stated
 from gdatalog.engine.untrusted import check_program
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.parser import Program, expand_includes
@@ -64,7 +64,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class TextParts:
     """A text's statements: what the database would keep of it, and what it asks for."""
 
     rules: tuple[Statement, ...]
@@ -72,7 +72,7 @@ class Parts:
     directives: tuple[Directive, ...]
 
     @staticmethod
-    def of(program: Program) -> Parts:
+    def of(program: Program) -> TextParts:
         rules, queries, directives = [], [], []
         for statement in program.statements:
             if isinstance(statement, Query):
@@ -81,7 +81,7 @@ class Parts:
                 directives.append(statement)
             else:
                 rules.append(statement)
-        return Parts(tuple(rules), tuple(queries), tuple(directives))
+        return TextParts(tuple(rules), tuple(queries), tuple(directives))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +97,18 @@ class Session:
     """One text over what a database has."""
 
     stored: Mapping[str, Relation]
-    texts: Texts
+    texts: ProgramTexts
     program: Program
     symbols: SymbolTable
     settings: Settings
     remembered: Memory
-    read: Read
+    read: FilesRead
     prepared: Prepared
     params: Mapping[str, Any] = field(default_factory=dict)
     lasting: bool = False  # whether the text's rules stay: then what they give is remembered
     whole: bool = True
     ends: bool = False  # whether nobody asks for anything but what the text asks for
-    parts: Parts = field(init=False)
+    parts: TextParts = field(init=False)
     outline: Outline = field(init=False)
     stated: Stated = field(init=False)
     text: CheckedText = field(init=False)
@@ -129,7 +129,7 @@ class Session:
                 ),
             )
         program = self.program
-        self.parts = Parts.of(program)
+        self.parts = TextParts.of(program)
         self.outline = Outline.of(program.statements)
         self.stated = Stated(self.texts, self.outline)
         seen = self.texts.seen()
@@ -147,9 +147,9 @@ class Session:
         # Files whose relation nobody declared are read first: their types are the data's.
         decls = [s for s in (*self.texts.outline(), *said) if isinstance(s, Decl)]
         declared = {name for decl in decls for name in decl.names}
-        afar = partial(_afar, settings.context)
+        remote = partial(_afar, settings.context)
         warn = settings.warn
-        early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read, afar, warn)
+        early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read, remote, warn)
         own = set(map(id, said))
         unread: dict[int, Error] = {}
         for name, (first, *_) in sources.items():
@@ -177,9 +177,9 @@ class Session:
             self.symbols,
             settings.policy,
             self.read,
-            afar,
+            remote,
             warn,
-            Lists(self.checked.lists, self.params, self.symbols, self.prepared.lists),
+            ProgramLists(self.checked.lists, self.params, self.symbols, self.prepared.lists),
         )
         for name, values in self.checked.lists.items():
             if values.type == "symbol":  # before anything asks for the ranks of texts
@@ -227,7 +227,7 @@ class Session:
         # Queries may be rewritten: then they read what no rule of the program does.
         ends = self.ends and not any(name.startswith("?") for name in asked)
         text = self.text
-        if ends and not self.context.ledger.lasting:
+        if ends and not self.context.metrics.lasting:
             stored.kept = columns_read(self.checked, self._read_by_rules(stored, asked))
             checked = reading_only(text.checked, stored.kept)
             text = replace(text, checked=checked, plans=Plans(text.plans.orders))
@@ -350,7 +350,7 @@ class Session:
         if cause is not None:
             raise cause.error_for(name)
         evaluation, limits = self.evaluation, self.context.limits
-        with self.context.ledger.spending():
+        with self.context.metrics.spending():
             if most_rows is None or (limit is not None and limit <= most_rows):
                 return answer(evaluation, name, limit, self.whole_asks())
             limits.most_rows = name, most_rows
@@ -385,10 +385,10 @@ class Session:
     def done_by(self, before: int) -> str:
         """What has done the work since the ledger told of so much that was spread: a device, or
         the workers of a cluster."""
-        ledger = self.context.ledger
-        if ledger.spread == before:
+        metrics = self.context.metrics
+        if metrics.spread == before:
             return self.context.device.name
-        return f"cluster, {ledger.workers:,} worker{'s' * (ledger.workers != 1)}"
+        return f"cluster, {metrics.workers:,} worker{'s' * (metrics.workers != 1)}"
 
     def whole_asks(self) -> set[str]:
         """The relations that the text's outputs need: they are evaluated in full anyway."""

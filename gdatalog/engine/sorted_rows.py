@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.cancellation import watching, working_space
 from gdatalog.executors.ops import Ops
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
-from gdatalog.watching import watching, working_space
 
 STRETCH = 1 << 20  # rows that are packed anew at a time
 MANY = 64  # runs, from which on they are merged though there is hardly room

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope, evaluate
-from gdatalog.engine.seeds import Grouped, Span
+from gdatalog.engine.seeds import RowsByColumn, Span
 from gdatalog.plan.merge import merged
 from gdatalog.plan.nodes import Assign, Constant, Expr, Generate, Join, Parameter, Slot, Step
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN
@@ -29,7 +29,7 @@ Place = tuple[str, int]
 
 def spans_of(
     rules: Sequence[Recursive],
-    held: Mapping[str, Sequence[Grouped]],
+    held: Mapping[str, Sequence[RowsByColumn]],
     arities: Mapping[str, int],
     columns: Mapping[str, int],
     tries: Sequence[Trie],

@@ -20,7 +20,7 @@ from gdatalog.engine.encoding import Encoded, encode
 from gdatalog.engine.remembered import settled
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.errors import EvaluationError, MemoryLimitError
-from gdatalog.plan.conditions import CONDITIONS, Bytes, Grown, Rows, Unsuited, When
+from gdatalog.plan.conditions import CONDITIONS, Bytes, Grown, TooManyRows, Unsuited, When
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import Local
 from gdatalog.plan.stratum import (
@@ -174,14 +174,14 @@ def _run(ready: Ready) -> Relations:
 def run_here(ready: Ready) -> Relations:
     """A stratum's relations; by the CPU, where they turn out not to fit the device."""
     context = ready.inputs.context
-    ledger, account = context.ledger, context.limits.account
+    metrics, account = context.metrics, context.limits.account
     if ready.on_host is not None:
-        runs, strata = len(ledger.runs), len(ledger.strata)
+        runs, strata = len(metrics.runs), len(metrics.strata)
         try:
             with account.restoring(MemoryError):
                 return _by_strategies(ready)
         except MemoryError:
-            del ledger.runs[runs:], ledger.strata[strata:]
+            del metrics.runs[runs:], metrics.strata[strata:]
         # Behind the handler, since the error holds what the device has.
         context.device.make_room(context.limits)
         ready = ready.on_host()
@@ -196,8 +196,8 @@ def _by_strategies(ready: Ready) -> Relations:
 
     A profile is told of that one alone, and of what the others met.
     """
-    ledger, plan = ready.inputs.context.ledger, ready.plan
-    began, runs = len(ledger.strata), len(ledger.runs)
+    metrics, plan = ready.inputs.context.metrics, ready.plan
+    began, runs = len(metrics.strata), len(metrics.runs)
     left = next((one.reason for one in plan.rewrites if isinstance(one, OnTheHost)), None)
     how = [str(rewrite) for rewrite in plan.rewrites]
     for strategy in plan.strategies:
@@ -205,9 +205,9 @@ def _by_strategies(ready: Ready) -> Relations:
         when = () if strategy.fallback is None else strategy.fallback.when
         found = attempt(runner, when, ready.inputs.context)
         if not isinstance(found, CONDITIONS):
-            for record in ledger.strata[began:]:
+            for record in metrics.strata[began:]:
                 record.how = (*how, *record.how, *getattr(strategy, "projections", ()))
-            for run in ledger.runs[runs:]:
+            for run in metrics.runs[runs:]:
                 run.left = run.left or left
             return found
         how.append(f"given up {found}: {strategy}")
@@ -219,9 +219,9 @@ def attempt(
 ) -> Relations | When:
     """What `run` gives, or the first of these conditions that it meets; then what it has charged is
     given back, and what it has told a profile is forgotten. It gives None where it is unsuited."""
-    limits, ledger = context.limits, context.ledger
-    runs, strata = len(ledger.runs), len(ledger.strata)
-    rows = next((each for each in until if isinstance(each, Rows)), None)
+    limits, metrics = context.limits, context.metrics
+    runs, strata = len(metrics.runs), len(metrics.strata)
+    rows = next((each for each in until if isinstance(each, TooManyRows)), None)
     nbytes = next((each for each in until if isinstance(each, Bytes)), None)
     errors = (FallbackMet,) if nbytes is None else (FallbackMet, MemoryLimitError)
     met: When = Unsuited()
@@ -242,7 +242,7 @@ def attempt(
             raise
         met = nbytes
     assert met in until
-    del ledger.runs[runs:], ledger.strata[strata:]
+    del metrics.runs[runs:], metrics.strata[strata:]
     return met
 
 
@@ -270,10 +270,10 @@ def _copy(strategy: Copy, ready: Ready) -> Relations | None:
 
 
 def _incremental(strategy: Incremental, ready: Ready) -> Relations:
-    from gdatalog.engine.following import Following
+    from gdatalog.engine.maintenance import Maintenance
 
     assert ready.since is not None and strategy.fallback is not None
-    going_on = Following(ready.stratum, ready.inputs, ready.since.known, ready.since.rows)
+    going_on = Maintenance(ready.stratum, ready.inputs, ready.since.known, ready.since.rows)
     return going_on.follow(ready.since.rules, strategy.fallback.when)
 
 

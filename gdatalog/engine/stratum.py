@@ -13,12 +13,13 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
-from gdatalog.engine.best import Best, optimum_columns
+from gdatalog.cancellation import cancellable
 from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.delta import DeltaRelation
 from gdatalog.engine.derived import (
-    Blocks,
     Derived,
+    DistinctBlocks,
     Rows,
     in_order,
     laid,
@@ -26,13 +27,13 @@ from gdatalog.engine.derived import (
     union_rows,
 )
 from gdatalog.engine.device import CPU, HOST, Device, row_tests
-from gdatalog.engine.growing import Growing
 from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.knobs import Strategy
-from gdatalog.engine.ledger import RuleRound, RuleRun, StratumTold
-from gdatalog.engine.narrowing import narrowed
+from gdatalog.engine.lattice_rounds import LatticeRounds, optimum_columns
+from gdatalog.engine.metrics import RuleRound, RuleRun, StratumMetrics
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.scanning import indexed, least_scanned, scanned
+from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.engine.sources import Sources, TrieOf
 from gdatalog.engine.sums import algebra_of
 from gdatalog.errors import NOWHERE, MemoryLimitError
@@ -42,14 +43,13 @@ from gdatalog.planner.adornments import as_called
 from gdatalog.planner.algebra import NEVER, Algebra
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_over, plan_rule
-from gdatalog.planner.sizes import Assumed, Params, Size
+from gdatalog.planner.sizes import Assumed, Params, RelationStatistics
 from gdatalog.planner.walk import walk
 from gdatalog.records import replace
-from gdatalog.spent import Costs, so_far, spending
-from gdatalog.storage.elsewhere import Known, brought, lies_here
+from gdatalog.storage.on_device import KnownRows, brought, is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
-from gdatalog.watching import patiently
+from gdatalog.timers import Costs, spending, time_spent
 
 # Relations in whose stead others are read, by what asks for their tries.
 Parts = Mapping[TrieRef, Relation]
@@ -72,7 +72,7 @@ class StratumRun:
             name: [rule for rule in stratum.rules if rule.head.name == name]
             for name in stratum.relations
         }
-        self.tables: dict[str, Growing | Best] = {}
+        self.tables: dict[str, DeltaRelation | LatticeRounds] = {}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self.given: Mapping[int, RulePlan] = {}  # plans that are made, by the id of their rule
@@ -82,9 +82,9 @@ class StratumRun:
             schema = inputs.schemas[name]
             kinds = optimum_columns(self.rules[name])
             self.tables[name] = (
-                Best(schema.columns, schema.types, kinds, context.scope.symbols, self.ops)
+                LatticeRounds(schema.columns, schema.types, kinds, context.scope.symbols, self.ops)
                 if kinds
-                else Growing(
+                else DeltaRelation(
                     schema.columns,
                     schema.types,
                     self.ops,
@@ -101,9 +101,9 @@ class StratumRun:
         return ", ".join(dict.fromkeys(map(as_called, self.stratum.relations)))
 
     @cached_property
-    def record(self) -> StratumTold:
+    def record(self) -> StratumMetrics:
         """What is told of it, from its first rule on."""
-        told = self.context.ledger.begun(self.stratum, self.context.limits)
+        told = self.context.metrics.begun(self.stratum, self.context.limits)
         told.plans = self.planned
         return told
 
@@ -111,7 +111,7 @@ class StratumRun:
         """The one relation of a stratum that is not recursive; at most `limit` of its rows."""
         ((name, table),) = self.tables.items()
         parts = self.first(name, limit)
-        if isinstance(table, Best):
+        if isinstance(table, LatticeRounds):
             self._add(name, parts)
             return self.finished()
         relation = relation_of(table.columns, table.types, parts, self.ops)
@@ -127,11 +127,11 @@ class StratumRun:
         spilled = self.context.device is not CPU and relation.types and relation.store.here
         return 0 if spilled else relation.nbytes
 
-    def at_one_place(self, blocks: Blocks) -> Blocks:
+    def at_one_place(self, blocks: DistinctBlocks) -> DistinctBlocks:
         """Blocks of which some may have left the device: then all of them are on the host."""
-        if not any(lies_here(column) for block in blocks.blocks for column in block):
+        if not any(is_on_host(column) for block in blocks.blocks for column in block):
             return blocks
-        return Blocks([tuple(map(brought, block)) for block in blocks.blocks], blocks.count)
+        return DistinctBlocks([tuple(map(brought, block)) for block in blocks.blocks], blocks.count)
 
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
         """What a relation has without any recursive atom: its data, facts, and rules."""
@@ -159,8 +159,8 @@ class StratumRun:
         def added() -> Relation:
             return table.add(*union_rows([in_order(part, ops) for part in parts], ops))
 
-        count = found + sum(p.count if isinstance(p, Blocks) else p[1] for p in parts)
-        new = patiently(count, added) if self.context.device is CPU else added()
+        count = found + sum(p.count if isinstance(p, DistinctBlocks) else p[1] for p in parts)
+        new = cancellable(count, added) if self.context.device is CPU else added()
         if parts or not found:
             self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
@@ -197,7 +197,7 @@ class StratumRun:
         def make(
             relation: Callable[[str], Relation], params: Params, least: int | None = None
         ) -> RulePlan:
-            def sizes(name: str, version: Version) -> Size:
+            def sizes(name: str, version: Version) -> RelationStatistics:
                 return self._sizes(name, version, relation)
 
             return plan_rule(
@@ -224,7 +224,7 @@ class StratumRun:
             plan = planned(least) if least is not None else None
             scans = context.tuning.index_scans
             if plan is None or not plan.joins or indexed(plan, inputs.relation, scans):
-                plan = patiently(self._rows_read(rule), partial(planned, None), None)
+                plan = cancellable(self._rows_read(rule), partial(planned, None), None)
             if context.cluster is not None and not self.recursive(rule):
                 plan = self._where_it_lies(rule, plan) or plan
         if not any(plan is other for _, other in self.planned):
@@ -253,7 +253,7 @@ class StratumRun:
         if name is None:
             return None
 
-        def sizes(name: str, version: Version) -> Size:
+        def sizes(name: str, version: Version) -> RelationStatistics:
             return inputs.relation(name).statistics
 
         params, tuning = Params(context.scope.params), context.tuning
@@ -267,7 +267,9 @@ class StratumRun:
         names = {atom.name for atom in atoms(rule)} - self.tables.keys()
         return max((self.inputs.relation(name).at_most for name in names), default=0)
 
-    def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
+    def _sizes(
+        self, name: str, version: Version, relation_of: Callable[[str], Relation]
+    ) -> RelationStatistics:
         arity = self.inputs.schemas[name].arity
         if version == "delta":
             return Assumed(DELTA, DELTA, arity)
@@ -293,11 +295,11 @@ class StratumRun:
         room = context.device.room(max(0, context.memory - limits.account.total))
         limits.chunk = context.force_chunk or chunk_rows(plan, *room)
         if report is None:
-            report = context.ledger.run_of(plan)
+            report = context.metrics.run_of(plan)
         if did is None:
             did = self.record.running(plan.relation, self.rule_of(plan))
         began = perf_counter()
-        before = Costs() if report is None else so_far()
+        before = Costs() if report is None else time_spent()
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         if (
             context.device is CPU
@@ -308,10 +310,10 @@ class StratumRun:
         ):
             with spending("indexing"):
                 (join,) = plan.joins
-                trie_of = narrowed(join, trie_of, self._finished, context, self._told)
+                trie_of = semi_joined(join, trie_of, self._finished, context, self._told)
         if report is not None:
             report.seconds += perf_counter() - began
-            report.spent(so_far() - before)
+            report.spent(time_spent() - before)
         with limits.watch.work("joining", self.called(did.rule)):
             sources, found = Sources(trie_of, self.rows_of, self._once), None
             on_host = Sources(
@@ -375,7 +377,9 @@ class StratumRun:
         """Whether no two rows are the same in the columns that a join scans."""
         assert join.scan is not None
         whole = self.inputs.relation(join.scan.relation)
-        return len(join.scan.columns) == len(whole.types) and whole.store.known >= Known.DISTINCT
+        return (
+            len(join.scan.columns) == len(whole.types) and whole.store.known >= KnownRows.DISTINCT
+        )
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         device = device or self.context.device
@@ -390,7 +394,7 @@ class StratumRun:
                 return found
         trie = self._trie(device, relation, ref)
         self._charged.add(ref)
-        if part is not None and device is CPU and isinstance(table, Growing):
+        if part is not None and device is CPU and isinstance(table, DeltaRelation):
             self.context.limits.account.add(f"index of {ref.relation}", trie.nbytes)
         else:
             what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
@@ -399,21 +403,21 @@ class StratumRun:
 
     def _trie(self, device: Device, relation: Relation, ref: TrieRef) -> Trie:
         """A device's trie; what it takes to make it is told."""
-        ledger = self.context.ledger
-        if not ledger.lasting:
+        metrics = self.context.metrics
+        if not metrics.lasting:
             return device.trie(relation, ref)
-        there, before = device.made(relation, ref), so_far()
+        there, before = device.made(relation, ref), time_spent()
         with spending("indexing"):
             trie = device.trie(relation, ref)
-        seconds = None if there is not None else (so_far() - before).indexing
+        seconds = None if there is not None else (time_spent() - before).indexing
         self._told(ref, trie, seconds)
         return trie
 
     def _told(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
         """Tells a profile of an index that is read."""
-        ledger = self.context.ledger
-        if ledger.lasting:  # else the relation may be a part of one, which has no schema
-            ledger.index(ref, self.inputs.schemas[ref.relation].columns, trie, seconds)
+        metrics = self.context.metrics
+        if metrics.lasting:  # else the relation may be a part of one, which has no schema
+            metrics.index(ref, self.inputs.schemas[ref.relation].columns, trie, seconds)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.engine.depth import Form, Nest, form_of_bag
+from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.derived import Derived, Rows
 from gdatalog.engine.device import CPU, row_tests
 from gdatalog.engine.heads import rows_of_groups
@@ -31,14 +31,14 @@ from gdatalog.plan.nodes import Branch, Gather, JoinPlan, Slot, Tally, Term, Tri
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.algebra import Algebra
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.storage.tallied import EdgeCounts, Tallied
 from gdatalog.storage.trie import Trie, TrieLevel
 
 if TYPE_CHECKING:
-    from gdatalog.engine.run import Run
+    from gdatalog.engine.run import PlanRun
 
 COUNT = (Gather("count", (), "~count", "int"),)
 MOST = (1 << 63) - 1
@@ -56,7 +56,7 @@ class CountOverflow(EvaluationError):
         self.exact = exact
 
 
-class Unsuited(Exception):
+class SumUnsuited(Exception):
     """The joins of a sum cannot be run as they were planned."""
 
 
@@ -79,7 +79,7 @@ class _Pass:
 class Sum:
     """One run of a rule that counts by a signed sum."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: PlanRun) -> None:
         self.run = run
         self.plan = run.plan
         self._bits: dict[str, float] = {}  # of the counts of a table, at the most
@@ -91,13 +91,13 @@ class Sum:
         total: int | None = 0
         grouped = False
         try:
-            with run.limits.account.restoring(MemoryError, Unsuited):
+            with run.limits.account.restoring(MemoryError, SumUnsuited):
                 if plan.keys or len(plan.gathers) > 1 or plan.gathers[0].kind != "count":
                     grouped = True
                     self._by_group(gathering)
                 else:
                     total = self.total()
-        except (MemoryError, Unsuited):
+        except (MemoryError, SumUnsuited):
             grouped = False
             if plan.otherwise is None:
                 raise
@@ -161,10 +161,10 @@ class Sum:
                 continue
             found = self._partials(number, plan.keys, plan.gathers, exact)
             if found is None:
-                raise Unsuited("numbers of a group leave 64 bits")
+                raise SumUnsuited("numbers of a group leave 64 bits")
             blocks = _multiplied(found[0], width, found[1] * term.coefficient)
             if blocks is None:
-                raise Unsuited("numbers of a group leave 64 bits")
+                raise SumUnsuited("numbers of a group leave 64 bits")
             signed += blocks
             self._charge(exact, sum(column.nbytes for block in signed for column in block))
         whole = Gathering(plan.gathers, run.ops, run.scope, run.limits)
@@ -173,7 +173,7 @@ class Sum:
         try:
             merged = whole.merged()
         except EvaluationError:
-            raise Unsuited("numbers of a group leave 64 bits") from None
+            raise SumUnsuited("numbers of a group leave 64 bits") from None
         whole.give_back()
         if merged:  # the last column is how many matches there are, of a sum, too
             rows = [column[merged[-1] > 0] for column in merged]
@@ -287,13 +287,13 @@ class Sum:
         tallies = any(isinstance(step, Tally) for step in join.steps)
         form = replace(form_of_bag(keys, gathers), modular=modular, keeps=tallies)
         moduli = {"moduli": np.array([own.modulus], dtype=np.int64)} if modular else {}
-        nest = Nest(join, form, run.sources, run.context, moduli, run.report is not None)
+        nest = JoinNest(join, form, run.sources, run.context, moduli, run.report is not None)
         found: tuple[list[Columns], int] | None = None
 
         def breadth_first(allowed: int | None, shared: Shared | None) -> None:
             nonlocal found
             if tallies:
-                raise Unsuited
+                raise SumUnsuited
             gathering = Gathering(gathers, run.ops, run.scope, run.limits)
             try:
                 run._levelwise(join, Bag(keys, gathering), allowed, shared)
@@ -326,7 +326,7 @@ class Sum:
         modular = own.modulus is not None
         moduli = {"moduli": np.array([own.modulus], dtype=np.int64)} if modular else {}
         form = Form(images=term.images, modular=modular)
-        nest = Nest(join, form, run.sources, run.context, moduli, run.report is not None)
+        nest = JoinNest(join, form, run.sources, run.context, moduli, run.report is not None)
         counts: Array | None = None
 
         def depth_first() -> None:
@@ -344,7 +344,7 @@ class Sum:
                 counts = made
 
         def breadth_first(allowed: int | None, shared: Shared | None) -> None:
-            raise Unsuited
+            raise SumUnsuited
 
         with run.limits.account.working("tables of counts", self._room(nest)):
             run._run(number, nest, breadth_first, depth_first)
@@ -360,7 +360,7 @@ class Sum:
             keys = np.flatnonzero(counts)
             return keys, counts[keys]
 
-    def _room(self, nest: Nest) -> int:
+    def _room(self, nest: JoinNest) -> int:
         """The bytes of the tables that loops keep; of lists only where there is room for these."""
         most = nest.context.limits.spare() // TALLY_SHARE
         size = _kept_bytes(nest)
@@ -369,10 +369,10 @@ class Sum:
             nest.forget()
             size = _kept_bytes(nest)
         if size > most:
-            raise Unsuited("tables of counts would not fit into the memory limit")
+            raise SumUnsuited("tables of counts would not fit into the memory limit")
         return size
 
-    def _reading(self, number: int, keys: tuple[Slot, ...], own: _Pass) -> Run:
+    def _reading(self, number: int, keys: tuple[Slot, ...], own: _Pass) -> PlanRun:
         """The run of one join, which reads tables beside relations."""
         kept = {step.table for step in self.plan.joins[number].steps if isinstance(step, Tally)}
         sources = self.run.sources
@@ -425,16 +425,16 @@ class Sum:
         return log2(max(1, self.run.sources.trie_of(ref).total))
 
 
-def over_tables(run: Run, limit: int | None) -> Derived:
+def over_tables(run: PlanRun, limit: int | None) -> Derived:
     """The rows of a rule whose joins read counts by one key, which are made before."""
     plan, sources = run.plan, run.sources
     tables: dict[str, Trie] = {}
     try:
-        with run.limits.account.restoring(MemoryError, Unsuited):
+        with run.limits.account.restoring(MemoryError, SumUnsuited):
             for inner in plan.within:
                 own = replace(run, plan=inner, report=None, did=None)
                 tables[inner.relation] = Sum(own).table()
-    except (MemoryError, Unsuited):
+    except (MemoryError, SumUnsuited):
         run.limits.charge(TABLES, 0)
         assert plan.otherwise is not None
         return replace(run, plan=plan.otherwise, report=None).rows(limit)
@@ -450,9 +450,9 @@ def over_tables(run: Run, limit: int | None) -> Derived:
         run.limits.charge(TABLES, 0)
 
 
-def _kept_bytes(nest: Nest) -> int:
+def _kept_bytes(nest: JoinNest) -> int:
     if nest.reason is not None:
-        raise Unsuited(nest.reason)
+        raise SumUnsuited(nest.reason)
     tries = [nest.tries[at] for at in nest.plain.which]
     kept = [each for each in nest.plain.arguments if each.kind in TABLES_OF_LOOPS]
     times = [nest.knobs.workers + 2 * (each.kind == LOCAL) for each in kept]  # sums, and a copy

@@ -3,7 +3,7 @@
 Facts come one by one, many of them, and to look at all earlier ones each time would take longer
 and longer. So of all facts of one shape (relation, and types of its arguments) the checks see the
 first, which stands for the others: they say nothing else of any relation. Where a text is added,
-what is there is not copied either: `Texts` are the first few of a log that only grows.
+what is there is not copied either: `ProgramTexts` are the first few of a log that only grows.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from operator import is_
 from typing import overload
 
+from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.files import Folders
 from gdatalog.parser.syntax import Atom, Rule, Statement
 from gdatalog.planner.facts import Shape, shape_of
 from gdatalog.planner.statements import Part, names_of, reads_of, without
 from gdatalog.records import dataclass, field, replace
-from gdatalog.watching import OBJECT, patiently
 
 
-class Facts(Sequence[Atom]):
+class FactList(Sequence[Atom]):
     """The first facts of a list, to which others may be added: told from a longer one at once."""
 
     __slots__ = ("_atoms", "_end", "params")
@@ -48,7 +48,7 @@ class Facts(Sequence[Atom]):
         return self._atoms[: self._end][at] if isinstance(at, slice) else self._atoms[at]
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Facts):
+        if not isinstance(other, FactList):
             return NotImplemented
         return self._end == other._end and (
             self._atoms is other._atoms or all(map(Atom.__eq__, self, other))
@@ -56,7 +56,7 @@ class Facts(Sequence[Atom]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def since(self, before: Facts) -> Sequence[Atom] | None:
+    def since(self, before: FactList) -> Sequence[Atom] | None:
         """Those that came behind `before`; None if these do not begin with them."""
         if self._end < before._end:
             return None
@@ -65,7 +65,7 @@ class Facts(Sequence[Atom]):
         return self._atoms[before._end : self._end]
 
 
-NO_FACTS = Facts(())
+NO_FACTS = FactList(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Outline:
 
     @staticmethod
     def of(text: Sequence[Statement]) -> Outline:
-        return patiently(len(text) * 32 * OBJECT, lambda: Outline._of(text), None)
+        return cancellable(len(text) * 32 * OBJECT, lambda: Outline._of(text), None)
 
     @staticmethod
     def _of(text: Sequence[Statement]) -> Outline:
@@ -135,7 +135,7 @@ def _shapes(statement: Statement) -> set[tuple[str, Shape]] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptRules:
     """The rules of a text that stay, and the folders that its inputs are read from."""
 
     statements: tuple[Statement, ...]
@@ -145,15 +145,15 @@ class Kept:
     @staticmethod
     def of(
         statements: Sequence[Statement], folders: Folders, outline: Outline | None = None
-    ) -> Kept:
-        return Kept(tuple(statements), folders, outline or Outline.of(statements))
+    ) -> KeptRules:
+        return KeptRules(tuple(statements), folders, outline or Outline.of(statements))
 
-    def less(self, statements: Sequence[Statement]) -> Kept:
+    def less(self, statements: Sequence[Statement]) -> KeptRules:
         """It with these of its statements, or what is left of them."""
         same = len(statements) == len(self.statements) and all(
             map(is_, statements, self.statements)
         )
-        return self if same else Kept.of(statements, self.folders)
+        return self if same else KeptRules.of(statements, self.folders)
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ class Log:
     """Texts that were kept one after the other."""
 
     keys: list[str] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptRules] = field(default_factory=list)
     at: dict[str, int] = field(default_factory=dict)  # where the text of a key is
     seen: list[int] = field(default_factory=list)  # those that the checks see
     shapes: dict[tuple[str, Shape], int] = field(default_factory=dict)  # first met there
@@ -173,7 +173,7 @@ class Log:
     _first: dict[Atom, int] | None = None  # the text in which a fact stands first
     _new: dict[str, list[int]] = field(default_factory=dict)  # the same of a relation's, ascending
 
-    def add(self, key: str, kept: Kept) -> None:
+    def add(self, key: str, kept: KeptRules) -> None:
         at, outline = len(self.keys), kept.outline
         if not (outline.plain and outline.shapes.keys() <= self.shapes.keys()):
             self.seen.append(at)
@@ -217,12 +217,12 @@ class Log:
                 new.append(at)
 
 
-class Texts(Mapping[str, Kept]):
+class ProgramTexts(Mapping[str, KeptRules]):
     """Texts by their keys, which never change: with another one they are another."""
 
     __slots__ = ("_length", "log")
 
-    def __init__(self, texts: Mapping[str, Kept] | None = None) -> None:
+    def __init__(self, texts: Mapping[str, KeptRules] | None = None) -> None:
         self.log = Log()
         for key, kept in ({} if texts is None else texts).items():
             self.log.add(key, kept)
@@ -237,34 +237,34 @@ class Texts(Mapping[str, Kept]):
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self.log.at.get(key, self._length) < self._length
 
-    def __getitem__(self, key: str) -> Kept:
+    def __getitem__(self, key: str) -> KeptRules:
         at = self.log.at.get(key, self._length)
         if at >= self._length:
             raise KeyError(key)
         return self.log.kept[at]
 
-    def with_more(self, more: Mapping[str, Kept]) -> Texts:
+    def with_more(self, more: Mapping[str, KeptRules]) -> ProgramTexts:
         """These and others behind them, whose keys are none of these."""
-        found = self if self._length == len(self.log.keys) else Texts(self)
+        found = self if self._length == len(self.log.keys) else ProgramTexts(self)
         for key, kept in more.items():
             found.log.add(key, kept)
-        other = Texts.__new__(Texts)
+        other = ProgramTexts.__new__(ProgramTexts)
         other.log, other._length = found.log, len(found.log.keys)
         return other if more else self
 
-    def without(self, keys: Collection[str]) -> Texts:
+    def without(self, keys: Collection[str]) -> ProgramTexts:
         if not any(key in self for key in keys):
             return self
-        return Texts({key: kept for key, kept in self.items() if key not in keys})
+        return ProgramTexts({key: kept for key, kept in self.items() if key not in keys})
 
-    def revised(self, change: Callable[[Sequence[Statement]], Sequence[Statement]]) -> Texts:
+    def revised(self, change: Callable[[Sequence[Statement]], Sequence[Statement]]) -> ProgramTexts:
         """The texts with other statements each; those that are left with none go."""
         found = {key: kept.less(change(kept.statements)) for key, kept in self.items()}
         if all(kept is self[key] for key, kept in found.items()):
             return self
-        return Texts({key: kept for key, kept in found.items() if kept.statements})
+        return ProgramTexts({key: kept for key, kept in found.items() if kept.statements})
 
-    def less(self, names: Collection[str], part: Part = "all") -> Texts:
+    def less(self, names: Collection[str], part: Part = "all") -> ProgramTexts:
         """The texts without what they say of some relations."""
         if not any(self.speaks_of(name) for name in names):
             return self
@@ -286,7 +286,7 @@ class Texts(Mapping[str, Kept]):
     def statements(self) -> list[Statement]:
         return [s for kept in self.log.kept[: self._length] for s in kept.statements]
 
-    def seen(self) -> list[Kept]:
+    def seen(self) -> list[KeptRules]:
         """The texts that the checks see: not those whose facts others stand for."""
         seen = self.log.seen
         return [self.log.kept[at] for at in seen[: bisect_left(seen, self._length)]]
@@ -304,7 +304,7 @@ class Texts(Mapping[str, Kept]):
 
     # ---------------------------------------------------------------------------------- facts
 
-    def facts(self, name: str) -> Facts:
+    def facts(self, name: str) -> FactList:
         """The facts of a relation."""
         atoms = self.log.facts.get(name)
         if atoms is None:
@@ -312,7 +312,7 @@ class Texts(Mapping[str, Kept]):
         end = len(atoms)
         if self._length < len(self.log.keys):
             end = bisect_left(self.log.homes[name], self._length)
-        return Facts(atoms, self.log.params[name], end)
+        return FactList(atoms, self.log.params[name], end)
 
     @property
     def number_of_facts(self) -> int:
@@ -333,17 +333,17 @@ class Texts(Mapping[str, Kept]):
 class Stated:
     """The facts that one program sees: of texts that stay, and its own, until they stay too."""
 
-    texts: Texts
+    texts: ProgramTexts
     own: Outline | None
 
-    def keep(self, texts: Texts) -> None:
+    def keep(self, texts: ProgramTexts) -> None:
         """Notes that its own text stays: it is one of these."""
         self.texts, self.own = texts, None
 
-    def facts(self, name: str) -> Facts:
+    def facts(self, name: str) -> FactList:
         """The facts of a relation."""
         there = self.texts.facts(name)
         own = None if self.own is None else self.own.facts.get(name)
         if self.own is None or own is None:
             return there
-        return Facts([*there, *own], {*there.params, *self.own.params(name)})
+        return FactList([*there, *own], {*there.params, *self.own.params(name)})

@@ -14,8 +14,8 @@ from math import prod
 import numpy as np
 
 from gdatalog.engine.files import Folders, to_stdout
-from gdatalog.engine.texts import Outline, Texts
-from gdatalog.errors import Error, Source, Span, UsageError, raise_together
+from gdatalog.engine.texts import Outline, ProgramTexts
+from gdatalog.errors import Error, SourceText, Span, UsageError, raise_together
 from gdatalog.parser.syntax import (
     And,
     Atom,
@@ -71,7 +71,7 @@ def check_length(text: str, name: str) -> None:
         raise _refused(
             f"a program of {len(text):,} characters",
             f"{CHARACTERS:,}",
-            Span(Source(name, text), CHARACTERS, CHARACTERS + 1),
+            Span(SourceText(name, text), CHARACTERS, CHARACTERS + 1),
         )
 
 
@@ -80,7 +80,7 @@ def waits_too_long(text: str) -> bool:
     return len(text) * (1 + text.count("\n")) > SCANNED
 
 
-def check_program(program: Program, texts: Texts, folders: Folders) -> None:
+def check_program(program: Program, texts: ProgramTexts, folders: Folders) -> None:
     """Refuses a program that names a file or is too large, beside the `texts` that are kept."""
     errors: list[Error] = []
     own = Outline.of(program.statements)

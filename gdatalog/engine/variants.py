@@ -18,34 +18,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.engine.choose import Choice, allowing
-from gdatalog.engine.depth import Form, Nest, counted
+from gdatalog.engine.choose import ExecutorChoice, allowing
+from gdatalog.engine.delta import DeltaRelation
+from gdatalog.engine.depth import Form, JoinNest, counted
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU, compiled_function, function_soon
-from gdatalog.engine.growing import Growing
 from gdatalog.engine.hashed import Hashed
-from gdatalog.engine.ledger import RuleRound, RuleRun
+from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.stratum import NO_PARTS, Parts, StratumRun
-from gdatalog.executors.fresh import CROWDED, ENDLESS, Loops
+from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
 from gdatalog.executors.lftj import DONE, OUTSIDE, GiveUp
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.records import dataclass, field, replace
-from gdatalog.spent import Costs, so_far
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
+from gdatalog.timers import Costs, time_spent
 
 if TYPE_CHECKING:
-    from gdatalog.printer.module import Printed
+    from gdatalog.printer.module import PrintedPlan
 
 
 TURN, LOOPS_TURN = 15_000, 10_000  # rows: what a turn of a rule costs besides, and one of loops
 COMBINATION, MERGING = 30_000, 16  # the same of one combination of runs; and to merge a row
-BY_LOOPS = Choice(False, "the rounds are worth it")
+BY_LOOPS = ExecutorChoice(False, "the rounds are worth it")
 MOST_LOOPS = 8  # that a variant keeps, each with scratch of its own
 AT_ONCE = 1 << 18  # rows that loops are run for, if there are so many
 
@@ -71,8 +71,10 @@ class Variant:
     must: bool = True  # whether to wait for loops that are not compiled yet
     rate: float = inf  # rows that loops have looked at for one, lately
     # Loops by the layouts of the indexes that they read, and by how new rows are told.
-    loops: OrderedDict[object, Loops] = field(default_factory=OrderedDict)
-    printed: dict[object, Printed] = field(default_factory=dict)  # those that are not compiled yet
+    loops: OrderedDict[object, PlanFunction] = field(default_factory=OrderedDict)
+    printed: dict[object, PrintedPlan] = field(
+        default_factory=dict
+    )  # those that are not compiled yet
     tries: list[Trie | None] = field(default_factory=list)  # those that stay
     waiting: float = 0.0  # rows that the compiler has not been told of
     report: RuleRun | None = None  # what a profile is told of the whole plan
@@ -117,8 +119,8 @@ class Variant:
 
     def _follow(self) -> tuple[list[Derived], RuleRound]:
         did = self.run.record.running(self.plan.relation, self.rule)
-        self.found, self.report = 0, self.run.context.ledger.run_of(self.whole)
-        before = Costs() if self.report is None else so_far()
+        self.found, self.report = 0, self.run.context.metrics.run_of(self.whole)
+        before = Costs() if self.report is None else time_spent()
         derived: list[Derived] = []
         if not (self._worth() and self._by_loops(did)):
             derived = self._breadth_first(did)
@@ -128,7 +130,7 @@ class Variant:
             did.new = self.found
         self.run.record.ran(did)
         if self.report is not None:
-            self.report.spent(so_far() - before)
+            self.report.spent(time_spent() - before)
             self.report.bytes = max(self.report.bytes, did.bytes)
         return derived, did
 
@@ -152,7 +154,7 @@ class Variant:
         found: dict[TrieRef, HashTrie] = {}
         for ref in self.growing:
             table = self.run.tables[ref.relation]
-            if isinstance(table, Growing) and not (ref.tests or ref.weighted or ref.ranked):
+            if isinstance(table, DeltaRelation) and not (ref.tests or ref.weighted or ref.ranked):
                 behind = ref.version == "old" and self.run.behind(ref, self.follows, self.before)
                 trie = table.hash_trie(ref.columns, behind)
                 if trie is not None:
@@ -176,7 +178,7 @@ class Variant:
             table = self.run.tables[ref.relation]
             saved = count - count // max(1, len(runs))
             if MERGING * sum(run.length for run in runs) < COMBINATION * saved:
-                assert isinstance(table, Growing)  # the rows of others are in one relation
+                assert isinstance(table, DeltaRelation)  # the rows of others are in one relation
                 lists[at] = [table.runs.one(runs)]
                 count //= len(runs)
         for chosen in product(*lists):
@@ -185,7 +187,7 @@ class Variant:
     def _runs(self, ref: TrieRef, together: bool) -> list[Relation]:
         """`together`: in one relation, for several atoms are read from it."""
         table = self.run.tables[ref.relation]
-        if not isinstance(table, Growing) or not table.indexed:
+        if not isinstance(table, DeltaRelation) or not table.indexed:
             found = table.full() if ref.version == "full" else self.run.olds.get(ref.relation)
             return [] if found is None or not found.length else [found]
         runs = table.runs.before()
@@ -257,7 +259,7 @@ class Variant:
         return (
             run.context.device is CPU
             and run.context.knobs.strategy != "levelwise"
-            and isinstance(table, Growing)
+            and isinstance(table, DeltaRelation)
             and bool(table.types)
             and table.telling != "sort"
         )
@@ -276,7 +278,7 @@ class Variant:
         if asked and not (self.must or any(function_soon(each, looked) for each in asked)):
             return False
         table = self.run.tables[self.plan.relation]
-        assert isinstance(table, Growing)
+        assert isinstance(table, DeltaRelation)
         return table.loops_hash() is not None
 
     def _expected_looked(self) -> float:
@@ -292,16 +294,16 @@ class Variant:
     def _expected_each(self) -> float:
         return max(1.0, self.join.cost / max(1.0, self.expected))
 
-    def _nest(self, tries: Sequence[Trie | HashTrie], hashed: bool) -> Nest:
+    def _nest(self, tries: Sequence[Trie | HashTrie], hashed: bool) -> JoinNest:
         given: dict[TrieRef, Any] = dict(zip(self.join.tries, tries, strict=True))
         sources = Sources(given.__getitem__, lambda name: (self._blocks()[0], 0))
         form = Form(self.join.outputs, fresh=True, hashed=hashed)
         context, profiled = self.run.context, self.report is not None
-        return Nest(self.join, form, sources, context, counted=profiled, growing=self.numbers)
+        return JoinNest(self.join, form, sources, context, counted=profiled, growing=self.numbers)
 
     def _loops(
         self, parts: Parts, grown: Mapping[TrieRef, HashTrie], hashed: bool, given: Columns
-    ) -> Loops | None:
+    ) -> PlanFunction | None:
         """Loops for these relations; None if they cannot be printed or compiled, or are not
         compiled yet."""
         from gdatalog.printer.layouts import layouts_of
@@ -328,7 +330,9 @@ class Variant:
         loops.read(tries)
         return loops
 
-    def _made(self, key: object, tries: Sequence[Trie | HashTrie], hashed: bool) -> Loops | None:
+    def _made(
+        self, key: object, tries: Sequence[Trie | HashTrie], hashed: bool
+    ) -> PlanFunction | None:
         printed = self.printed.get(key)
         if printed is None:
             nest = self._nest(tries, hashed)
@@ -347,20 +351,20 @@ class Variant:
         if function is None:
             return None
         context = self.run.context
-        loops = Loops(function, printed, context.scope, context.knobs.workers)
+        loops = PlanFunction(function, printed, context.scope, context.knobs.workers)
         del self.printed[key]
         self.loops[key] = loops
         if len(self.loops) > MOST_LOOPS:
             self.loops.popitem(last=False)
         return loops
 
-    def _function(self, printed: Printed, rows: float) -> Any:
+    def _function(self, printed: PrintedPlan, rows: float) -> Any:
         return compiled_function(printed, self.run.context.limits, self.plan.relation, rows)
 
     def _by_loops(self, did: RuleRound) -> bool:
         """By loops, whose rows go to the relation at once; False if they have not done all."""
         table = self.run.tables[self.plan.relation]
-        if not self._may_loop() or self.unprintable or not isinstance(table, Growing):
+        if not self._may_loop() or self.unprintable or not isinstance(table, DeltaRelation):
             return False
         grown = self._hash_tries()
         others = [ref for ref in self.growing if ref not in grown]
@@ -373,7 +377,7 @@ class Variant:
     def _follow_block(
         self,
         given: Columns,
-        table: Growing,
+        table: DeltaRelation,
         parts: Parts,
         grown: Mapping[TrieRef, HashTrie],
         did: RuleRound,
@@ -420,7 +424,9 @@ class Variant:
             known = changed
         return False
 
-    def _tell(self, loops: Loops, did: RuleRound, tried: int, rows: int, seconds: float) -> None:
+    def _tell(
+        self, loops: PlanFunction, did: RuleRound, tried: int, rows: int, seconds: float
+    ) -> None:
         self.must = True  # who has begun by loops goes on by loops
         self.found += rows
         did.tried += tried

@@ -15,7 +15,7 @@ Comparison = tuple[str, Expr]  # of the variable at hand with something else
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
-class Comparisons:
+class JoinFilters:
     """What the filters right behind a join are, if it may test them: found once."""
 
     def __init__(self) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from gdatalog.executors.comparisons import Comparison
 from gdatalog.executors.frontier import Frontier, Key, weighing
-from gdatalog.executors.lists import REUSED, ROOTS, SHARED, Lists, Reused, Roots, shared
+from gdatalog.executors.lists import REUSED, ROOTS, SHARED, FrontierLists, Reused, Roots, shared
 from gdatalog.executors.sinks import Sink
-from gdatalog.plan.nodes import Cut, Expr, Join, Participant, Slot, slots
+from gdatalog.plan.nodes import Expr, Join, Participant, RangeBound, Slot, slots
 from gdatalog.records import replace
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Lookup, Meeting
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gdatalog.executors.levelwise import Levelwise
 
 
-class Expansion:
+class FrontierExpansion:
     """The children of one frontier under one step."""
 
     def __init__(self, walk: Levelwise, frontier: Frontier, sink: Sink) -> None:
@@ -51,7 +51,9 @@ class Expansion:
                 yield from self._expand(step, frontier, lists, tests)
             done += frontier.size
 
-    def _parts(self, choices: Sequence[Lists]) -> Iterator[tuple[Frontier, Lists, Array | None]]:
+    def _parts(
+        self, choices: Sequence[FrontierLists]
+    ) -> Iterator[tuple[Frontier, FrontierLists, Array | None]]:
         """The rows, each with its shortest list: all of them (None), or in groups by which list
         that is, if that saves much."""
         xp = self.ops.xp
@@ -70,7 +72,7 @@ class Expansion:
         for at, lists in enumerate(choices):
             rows = self.ops.survivors((which == at) & (best > 0))
             if len(rows):
-                part = Lists(lists.who, lists.values, lists.starts[rows], best[rows])
+                part = FrontierLists(lists.who, lists.values, lists.starts[rows], best[rows])
                 yield self.frontier.take(rows), part, rows
 
     def counts(self, step: Join, tests: Sequence[Comparison]) -> Array | None:
@@ -112,7 +114,7 @@ class Expansion:
                 counts[rows] = mine
         return counts
 
-    def _shared(self, step: Join, tests: Sequence[Comparison]) -> Lists | None:
+    def _shared(self, step: Join, tests: Sequence[Comparison]) -> FrontierLists | None:
         """What the step's lists have in common, where many rows ask for the same: met once."""
         ops, tries = self.ops, self.walk.tries
         below = [part for part in step.participants if part.depth]
@@ -127,7 +129,7 @@ class Expansion:
         if found is None:
             return None
         fewer, numbers = found
-        inner = Expansion(self.walk, fewer, self.sink)
+        inner = FrontierExpansion(self.walk, fewer, self.sink)
         choices = inner._choices(step)
         totals = ops.totals(*(lists.lengths for lists in choices))
         least = min(range(len(choices)), key=totals.__getitem__)
@@ -137,9 +139,9 @@ class Expansion:
         self.tried += inner.tried
         level = met.lists(ops)
         starts, lengths = ops.ranges(level, numbers, ())
-        return Lists(SHARED, level.values, starts, lengths, met=met)
+        return FrontierLists(SHARED, level.values, starts, lengths, met=met)
 
-    def _choices(self, step: Join) -> list[Lists]:
+    def _choices(self, step: Join) -> list[FrontierLists]:
         """The lists that may be expanded, cut to the ranges that the cuts leave."""
         frontier = self.frontier
         choices = []
@@ -159,15 +161,15 @@ class Expansion:
                 if (place, at) not in step.implied
             ]
             found = self.ops.ranges(level, frontier.column(part.trie), bounds)
-            choices.append(Lists(place, level.values, *found))
+            choices.append(FrontierLists(place, level.values, *found))
         if not choices:
             choices.append(self._root_lists(step))
         return choices
 
-    def _lists(self, who: int, values: Array, starts: Array, ends: Array) -> Lists:
-        return Lists(who, values, starts, self.ops.xp.maximum(ends - starts, 0))
+    def _lists(self, who: int, values: Array, starts: Array, ends: Array) -> FrontierLists:
+        return FrontierLists(who, values, starts, self.ops.xp.maximum(ends - starts, 0))
 
-    def _bound(self, cut: Cut, frontier: Frontier) -> Array:
+    def _bound(self, cut: RangeBound, frontier: Frontier) -> Array:
         return self._keys(cut.bound, frontier)
 
     def _keys(self, expr: Expr, frontier: Frontier) -> Array:
@@ -181,7 +183,7 @@ class Expansion:
             return starts, xp.minimum(ends, bound)
         return xp.maximum(starts, bound), ends
 
-    def _root_lists(self, step: Join) -> Lists:
+    def _root_lists(self, step: Join) -> FrontierLists:
         """Every row meets the same list: the common values of the roots."""
         xp = self.ops.xp
         values = self._roots(step).level.values
@@ -228,7 +230,9 @@ class Expansion:
         own = frontier.column(number)
         return Reused(level.lists(self.ops), level.rows[own], own)
 
-    def _reuse_lists(self, variable: str, reused: Reused, cuts: Sequence[Cut]) -> Lists:
+    def _reuse_lists(
+        self, variable: str, reused: Reused, cuts: Sequence[RangeBound]
+    ) -> FrontierLists:
         level, parents, own = reused.level, reused.parents, reused.own
         starts, ends = level.offsets[parents], level.offsets[parents + 1]
         for cut in cuts:
@@ -242,7 +246,7 @@ class Expansion:
         return self._lists(REUSED, level.values, starts, ends)
 
     def _expand(
-        self, step: Join, frontier: Frontier, lists: Lists, tests: Sequence[Comparison]
+        self, step: Join, frontier: Frontier, lists: FrontierLists, tests: Sequence[Comparison]
     ) -> Iterator[Frontier]:
         ops = self.ops
         tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
@@ -269,7 +273,7 @@ class Expansion:
             yield child
 
     def _others(
-        self, step: Join, frontier: Frontier, lists: Lists
+        self, step: Join, frontier: Frontier, lists: FrontierLists
     ) -> tuple[list[Lookup], list[int]]:
         """Where expanded values are looked up, and who asks where they were found: first who the
         lists are of, if he does, then some of the others."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.account import Account
+from gdatalog.cancellation import PATIENCE
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import (
     COUNTER,
@@ -36,18 +37,17 @@ from gdatalog.executors.lftj import (
     tell,
 )
 from gdatalog.executors.limits import Limits
-from gdatalog.hands import Task, begun
 from gdatalog.records import dataclass, field
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-from gdatalog.watching import PATIENCE
+from gdatalog.threads import PoolTask, begun
 
 if TYPE_CHECKING:
     from gdatalog.codegen.native import Bound
     from gdatalog.printer.arguments import Argument
-    from gdatalog.printer.module import Printed
+    from gdatalog.printer.module import PrintedPlan
 
 MARKING = ("marks", "places")  # scratch that is all zero between runs
 SCRATCH = (*MARKING, "buffer", "rows", "words")
@@ -180,7 +180,7 @@ class Reads:
     scratch: list[Argument]
 
     @staticmethod
-    def of(printed: Printed, trie: int) -> Reads:
+    def of(printed: PrintedPlan, trie: int) -> Reads:
         scalars = enumerate(printed.scalars)
         arguments = [
             argument
@@ -194,14 +194,14 @@ class Reads:
         )
 
 
-class Loops:
+class PlanFunction:
     """A printed plan's function, with what all its calls have in common.
 
     The indexes are set by `read`, and those that stay are not set again. Scratch is kept. There are
     as many workers as some call had work for.
     """
 
-    def __init__(self, function: Any, printed: Printed, scope: Any, threads: int) -> None:
+    def __init__(self, function: Any, printed: PrintedPlan, scope: Any, threads: int) -> None:
         self.function = function
         self.threads = threads if printed.parallel else 1
         self.printed = printed
@@ -323,7 +323,7 @@ class Loops:
         return DONE
 
     def _together(self, limits: Limits) -> None:
-        tasks: list[Task] = []
+        tasks: list[PoolTask] = []
         try:
             for worker in self.at_work:
                 tasks.append(begun(worker.run))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.cancellation import watching
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.failure import values_of
 from gdatalog.executors.limits import Limits
@@ -21,10 +22,9 @@ from gdatalog.plan.nodes import Gather, Reduction, Slot
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
-from gdatalog.watching import watching
 
 if TYPE_CHECKING:
-    from gdatalog.executors.sinks import Marks
+    from gdatalog.executors.sinks import FailedRows
     from gdatalog.storage.external import SortedRuns
 
 Columns = tuple[Array, ...]
@@ -387,7 +387,7 @@ class Gathering:
         return 1
 
     def finish(
-        self, groups: Sequence[Slot] = (), marks: Marks | None = None
+        self, groups: Sequence[Slot] = (), marks: FailedRows | None = None
     ) -> tuple[Columns, list[Array]]:
         """The groups' keys, and for each spec its key column; empty where nothing came.
 
@@ -440,7 +440,7 @@ class Gathering:
         parts: list[Array],
         groups: Sequence[Slot],
         keys: Columns,
-        marks: Marks | None,
+        marks: FailedRows | None,
     ) -> Array:
         totals, counts = parts
         wrong = self.ops.survivors(self.ops.xp.isnan(totals))
@@ -459,7 +459,7 @@ class Gathering:
         parts: list[Array],
         groups: Sequence[Slot],
         keys: Columns,
-        marks: Marks | None,
+        marks: FailedRows | None,
     ) -> Array:
         xp = self.ops.xp
         high, low, counts = parts

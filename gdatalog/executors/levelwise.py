@@ -20,16 +20,16 @@ from time import perf_counter
 from typing import Any
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.comparisons import Comparisons
-from gdatalog.executors.expansion import Expansion
+from gdatalog.executors.comparisons import JoinFilters
+from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.executors.failure import describe_failure
 from gdatalog.executors.frontier import Frontier, Key, signed_sum, weighing
 from gdatalog.executors.generation import Generation
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.lists import Roots
 from gdatalog.executors.ops import Ops
-from gdatalog.executors.reduction import Outcome, reduce_branch
-from gdatalog.executors.sinks import Failing, Hits, Marks, Sink, Totals
+from gdatalog.executors.reduction import BranchRows, reduce_branch
+from gdatalog.executors.sinks import FailedRows, Failing, Hits, Sink, Totals
 from gdatalog.plan.effects import binds, may_fail, without
 from gdatalog.plan.nodes import (
     Assign,
@@ -53,7 +53,7 @@ FEW = 4096  # rows that are compared with each other rather than marked: marks t
 
 
 @dataclass(slots=True)
-class Seen:
+class StepCounts:
     """What happened at a step: rows that came in, candidates looked at, rows that went on."""
 
     rows_in: int = 0
@@ -61,7 +61,7 @@ class Seen:
     rows_out: int = 0
     seconds: float = 0.0
 
-    def add(self, other: Seen) -> None:
+    def add(self, other: StepCounts) -> None:
         """What happened at the same step elsewhere."""
         self.rows_in += other.rows_in
         self.tried += other.tried
@@ -77,12 +77,12 @@ class Levelwise:
     ops: Ops
     scope: Any
     limits: Limits
-    seen: dict[int, Seen] | None = None  # by id of the step, when a profile is asked for
+    seen: dict[int, StepCounts] | None = None  # by id of the step, when a profile is asked for
     lasting: dict[int, Any] | None = None  # of all rounds of a fixpoint, if this is one of many
     tuning: Tuning = DEFAULT
-    marks: Marks | None = None  # of the branch at hand: where its failures are noted
+    marks: FailedRows | None = None  # of the branch at hand: where its failures are noted
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
-    comparisons: Comparisons = field(default_factory=Comparisons)
+    comparisons: JoinFilters = field(default_factory=JoinFilters)
     _bases: int = 0
     _made: list[tuple[Step, ...]] = field(default_factory=list)  # kept, for steps go by their id
     _idle_compacts: set[int] = field(default_factory=set)
@@ -131,7 +131,7 @@ class Levelwise:
 
     def _note(self, step: Step, came: int, tried: int, went: int, started: float) -> None:
         assert self.seen is not None
-        entry = self.seen.setdefault(id(step), Seen())
+        entry = self.seen.setdefault(id(step), StepCounts())
         entry.rows_in += came
         entry.tried += tried
         entry.rows_out += went
@@ -273,13 +273,13 @@ class Levelwise:
     ) -> Generator[tuple[int, Frontier], None, None]:
         """The rows that a step makes of a frontier, piece by piece, and the step that follows."""
         step = steps[at]
-        expansion: Expansion | Generation
+        expansion: FrontierExpansion | Generation
         if isinstance(step, Generate):
             expansion = Generation(self, frontier)
             children = expansion.generate(step, steps[at + 1 :])
         else:
             assert isinstance(step, Join)
-            expansion = Expansion(self, frontier, sink)
+            expansion = FrontierExpansion(self, frontier, sink)
             # For a profile each step is looked at by itself.
             tests = self.comparisons.behind(steps, at) if self.seen is None else ()
             last = at + 1 + len(tests) == len(steps)
@@ -327,7 +327,7 @@ class Levelwise:
             return self._outcome(step, outer, base).bring_back(frontier, groups)
 
         # A row that fails inside is an error only if what is left of this body holds for it.
-        before, self.marks = self.marks, Marks(base, xp.zeros(size, dtype=bool))
+        before, self.marks = self.marks, FailedRows(base, xp.zeros(size, dtype=bool))
         try:
             outcome = self._outcome(step, outer, base)
             failed, error = self.marks.failed, self.marks.error
@@ -347,7 +347,7 @@ class Levelwise:
         good = ops.survivors(~failed[groups])
         return outcome.bring_back(frontier.take(good), groups[good])
 
-    def _outcome(self, step: Branch, outer: Frontier, base: str) -> Outcome:
+    def _outcome(self, step: Branch, outer: Frontier, base: str) -> BranchRows:
         """What a branch gives each of its outer rows."""
         ops = self.ops
         if step.mode == "aggregate":
@@ -362,12 +362,12 @@ class Levelwise:
                     totals = Totals(base, outer.size, ops)
                 self.run(inner, 0, outer, totals)
             if not step.terms:
-                return Outcome.of_counts(ops, totals.totals)
+                return BranchRows.of_counts(ops, totals.totals)
             counts.append(totals.totals)
-            return Outcome.of_counts(ops, signed_sum(ops, counts, step.terms))
+            return BranchRows.of_counts(ops, signed_sum(ops, counts, step.terms))
         # A failure inside must be seen even where a witness is known already.
         prune = not any(map(may_fail, step.alternatives))
         hits = Hits(base, outer.size, ops, prune)
         for inner in step.alternatives:
             self.run(inner, 0, outer, hits)
-        return Outcome.of_mask(ops, hits.hits if step.mode == "exists" else ~hits.hits)
+        return BranchRows.of_mask(ops, hits.hits if step.mode == "exists" else ~hits.hits)

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from gdatalog.account import Account
+from gdatalog.cancellation import PATIENCE
 from gdatalog.executors.limits import Limits
-from gdatalog.hands import Task, begun
 from gdatalog.records import dataclass, field
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-from gdatalog.watching import PATIENCE
+from gdatalog.threads import PoolTask, begun
 
 Block = tuple[Array, ...]
 
@@ -57,7 +57,7 @@ class Outside(Exception):
 
 
 @dataclass(slots=True)
-class Worker:
+class JoinWorker:
     """One thread's part: its arguments, and the blocks that it has filled."""
 
     function: Any
@@ -176,11 +176,11 @@ def tallied(printed: Any, workers: Sequence[Mapping[str, Array]]) -> Array:
     return together
 
 
-def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> None:
+def run_workers(workers: Sequence[JoinWorker], control: Array, limits: Limits) -> None:
     """Runs workers, each in a thread of its own, to the end; or stops them all."""
     for worker in workers:
         worker.account = limits.account
-    tasks: list[Task] = []
+    tasks: list[PoolTask] = []
     try:
         for worker in workers:
             tasks.append(begun(worker.run))
@@ -264,13 +264,13 @@ def worker_of(
     control: Array,
     threads: int,
     wanted: int | None,
-) -> Worker:
+) -> JoinWorker:
     state = np.zeros(16, dtype=np.int64)
     state[3], state[5] = threads, printed.grain
     state[6] = np.iinfo(np.int64).max if wanted is None else wanted
     arguments, scratch = own_arguments(printed, tries, given, control, state)
     outputs = [(a.name, DTYPES[a.type]) for a in printed.arguments if a.kind == "output"]
-    return Worker(function, arguments, outputs, scratch, state, control)
+    return JoinWorker(function, arguments, outputs, scratch, state, control)
 
 
 def own_arguments(

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gdatalog.account import Account
+from gdatalog.cancellation import Watch, watching
 from gdatalog.errors import RowLimitError
 from gdatalog.records import dataclass, field
-from gdatalog.watching import Watch, watching
 
 if TYPE_CHECKING:
     from gdatalog.storage.spill import Spill

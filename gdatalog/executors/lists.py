@@ -27,7 +27,7 @@ class Roots:
 
 
 @dataclass(slots=True)
-class Lists:
+class FrontierLists:
     """Lists that a level may be expanded from: one for each row of the frontier."""
 
     who: int  # a participant's place, or REUSED, or ROOTS, or SHARED

@@ -21,7 +21,7 @@ Columns = tuple[Array, ...]
 
 
 @dataclass(slots=True)
-class Outcome:
+class BranchRows:
     """What a branch gives each of its outer rows: a list of rows of `columns`, of any length.
 
     A test gives one row or none; an aggregate one row with a value, none if nothing matched,
@@ -34,13 +34,13 @@ class Outcome:
     columns: dict[Key, Array]
 
     @staticmethod
-    def of_mask(ops: Ops, mask: Array) -> Outcome:
-        return Outcome(ops, ops.xp.arange(len(mask)), mask.astype(ops.xp.int64), {})
+    def of_mask(ops: Ops, mask: Array) -> BranchRows:
+        return BranchRows(ops, ops.xp.arange(len(mask)), mask.astype(ops.xp.int64), {})
 
     @staticmethod
-    def of_counts(ops: Ops, counts: Array) -> Outcome:
+    def of_counts(ops: Ops, counts: Array) -> BranchRows:
         some = (counts > 0).astype(ops.xp.int64)
-        return Outcome(ops, ops.xp.arange(len(counts)), some, {WEIGHT: counts})
+        return BranchRows(ops, ops.xp.arange(len(counts)), some, {WEIGHT: counts})
 
     def bring_back(self, frontier: Frontier, groups: Array) -> Frontier:
         """The outer rows with their outcomes; `groups` are their rows in the branch."""
@@ -62,7 +62,7 @@ class Outcome:
 
 def reduce_branch(
     walk: Levelwise, step: Branch, reduction: Reduction, outer: Frontier, base: str
-) -> Outcome:
+) -> BranchRows:
     """What an aggregate gives each of the outer rows; its sets are given back then."""
     with walk.limits.account.giving_back("answers", "aggregates"):
         return _reduced(walk, step, reduction, outer, base)
@@ -70,7 +70,7 @@ def reduce_branch(
 
 def _reduced(
     walk: Levelwise, step: Branch, reduction: Reduction, outer: Frontier, base: str
-) -> Outcome:
+) -> BranchRows:
     ops, xp = walk.ops, walk.ops.xp
     group = Slot(base, "int")
     gathering = Gathering([reduction], ops, walk.scope, walk.limits)
@@ -94,11 +94,11 @@ def _reduced(
         every = xp.arange(outer.size)
         starts = xp.searchsorted(present, every)
         lengths = xp.searchsorted(present, every, side="right") - starts
-        return Outcome(ops, starts, lengths, {reduction.variable: values})
+        return BranchRows(ops, starts, lengths, {reduction.variable: values})
     full = xp.full(outer.size, empty, dtype=xp.int64)
     full[present] = values
     ones = xp.ones(outer.size, dtype=xp.int64)
-    return Outcome(ops, xp.arange(outer.size), ones, {reduction.variable: full})
+    return BranchRows(ops, xp.arange(outer.size), ones, {reduction.variable: full})
 
 
 def add_rows(
@@ -135,7 +135,7 @@ def _attaining(
     sets: list[tuple[tuple[Slot, ...], Columns]],
     present: Array,
     best: Array,
-) -> Outcome:
+) -> BranchRows:
     """The distinct exports of the rows that attain the optimum of their group."""
     ops, xp = walk.ops, walk.ops.xp
     optimum = xp.zeros(size, dtype=xp.int64)
@@ -161,4 +161,4 @@ def _attaining(
     starts = xp.searchsorted(attained[0], every)
     lengths = xp.searchsorted(attained[0], every, side="right") - starts
     names_ = (reduction.variable, *(name for name, _ in reduction.exports))
-    return Outcome(ops, starts, lengths, dict(zip(names_, attained[1:], strict=True)))
+    return BranchRows(ops, starts, lengths, dict(zip(names_, attained[1:], strict=True)))

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from gdatalog.cancellation import PATIENCE
 from gdatalog.executors.frontier import Frontier
-from gdatalog.executors.levelwise import Levelwise, Seen
+from gdatalog.executors.levelwise import Levelwise, StepCounts
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import Sink
-from gdatalog.hands import Left
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import Apply, Expr, JoinPlan
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-from gdatalog.watching import PATIENCE
+from gdatalog.threads import Abandoned
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -45,7 +45,7 @@ class Scan:
     scope: Any
     limits: Limits
     workers: int = 1
-    seen: dict[int, Seen] | None = None
+    seen: dict[int, StepCounts] | None = None
     _named: dict[Any, Array] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Scan:
             if sink.done:
                 return
 
-    def _walk(self, limits: Limits, seen: dict[int, Seen] | None) -> Levelwise:
+    def _walk(self, limits: Limits, seen: dict[int, StepCounts] | None) -> Levelwise:
         return Levelwise(self.tries, self.ops, self.scope, limits, seen)
 
     def _chunks(
@@ -115,13 +115,13 @@ class Scan:
 
         def poll() -> None:
             if left.is_set():
-                raise Left
+                raise Abandoned
 
-        def scan(rows: range) -> tuple[Sink, dict[int, Seen] | None]:
+        def scan(rows: range) -> tuple[Sink, dict[int, StepCounts] | None]:
             own = Limits(limits.chunk, max(1, limits.spare() // (workers + 1)), limits.spill)
             own.poll = poll
             into = sink.apart(own)
-            seen: dict[int, Seen] | None = None if self.seen is None else {}
+            seen: dict[int, StepCounts] | None = None if self.seen is None else {}
             walk = self._walk(own, seen)
             for chunk in self._chunks(rows, poll=poll):
                 walk.run(self.join.steps, 0, self._frontier(chunk), into)
@@ -130,7 +130,7 @@ class Scan:
         todo = deque(parts)
         from concurrent.futures import ThreadPoolExecutor
 
-        running: deque[Future[tuple[Sink, dict[int, Seen] | None]]] = deque()
+        running: deque[Future[tuple[Sink, dict[int, StepCounts] | None]]] = deque()
         with ThreadPoolExecutor(workers) as pool:
             try:
                 for done in range(len(parts)):
@@ -140,15 +140,15 @@ class Scan:
                     sink.take(into)
                     for name, other in (seen or {}).items():
                         assert self.seen is not None
-                        self.seen.setdefault(name, Seen()).add(other)
+                        self.seen.setdefault(name, StepCounts()).add(other)
                     limits.watch.part(done + 1, len(parts))
             except BaseException:
                 left.set()
                 raise
 
     def _wait(
-        self, future: Future[tuple[Sink, dict[int, Seen] | None]]
-    ) -> tuple[Sink, dict[int, Seen] | None]:
+        self, future: Future[tuple[Sink, dict[int, StepCounts] | None]]
+    ) -> tuple[Sink, dict[int, StepCounts] | None]:
         while True:
             try:
                 return future.result(PATIENCE)

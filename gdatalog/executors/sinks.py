@@ -257,7 +257,7 @@ class RowSet(Sink):
         return self._settled, self.count
 
 
-class Kept(Sink):
+class DistinctSink(Sink):
     """The rows of some expressions, of which no two are equal, as they come."""
 
     divisible = True
@@ -289,10 +289,10 @@ class Kept(Sink):
         """The rows, to be asked for once."""
         return self._rows.take()
 
-    def apart(self, limits: Limits) -> Kept:
-        return Kept(self.outputs, self.ops, self.scope, limits)
+    def apart(self, limits: Limits) -> DistinctSink:
+        return DistinctSink(self.outputs, self.ops, self.scope, limits)
 
-    def take(self, other: Kept) -> None:
+    def take(self, other: DistinctSink) -> None:
         other.limits.account.add("answers", -other._bytes)
         for block in other.blocks():
             self._keep(block)
@@ -353,7 +353,7 @@ class Hits(Sink):
 
 
 @dataclass(slots=True)
-class Marks:
+class FailedRows:
     """Which outer rows of a branch had a computation that failed, and an error to tell."""
 
     base: str
@@ -393,7 +393,7 @@ class Failing(Sink):
     body may yet fail to hold.
     """
 
-    def __init__(self, error: EvaluationError, marks: Marks | None) -> None:
+    def __init__(self, error: EvaluationError, marks: FailedRows | None) -> None:
         self.error = error
         self.marks = marks
 

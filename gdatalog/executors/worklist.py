@@ -18,7 +18,7 @@ from gdatalog.executors.lftj import (
     FULL,
     SHARE,
     Block,
-    Worker,
+    JoinWorker,
     given_arrays,
     run_workers,
     scratch_of,
@@ -46,7 +46,7 @@ class ListRoom:
 
 
 @dataclass(slots=True)
-class SplitWorker(Worker):
+class PartitionWorker(JoinWorker):
     """`filled`: of each relation the blocks that are done; `found`: how many rows these have."""
 
     rooms: Sequence[ListRoom] = ()
@@ -133,7 +133,7 @@ class SplitWorker(Worker):
         self.state[entry], self.state[entry + 1] = 0, self._room[at]
 
 
-def run_split(
+def run_partitioned(
     function: Any,
     printed: Any,
     tries: Sequence[Trie],
@@ -188,7 +188,7 @@ def _worker(
     threads: int,
     rooms: Sequence[ListRoom],
     first: int | None,
-) -> SplitWorker:
+) -> PartitionWorker:
     state = np.zeros(HEAD + EACH * len(rooms), dtype=np.int64)
     state[3], state[5] = threads, printed.grain
     arguments: dict[str, Array] = {"control": control, "state": state, "sizes": given["sizes"]}
@@ -205,4 +205,6 @@ def _worker(
             if argument.kind in ("marks", "places"):
                 scratch.append(argument.name)
             arguments[argument.name] = scratch_of(argument, tries)
-    return SplitWorker(function, arguments, [], scratch, state, control, rooms=rooms, first=first)
+    return PartitionWorker(
+        function, arguments, [], scratch, state, control, rooms=rooms, first=first
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.launching import TILE, Kernels
-from gdatalog.spent import spending
+from gdatalog.timers import spending
 
 Array = Any  # the device's: CuPy's on a GPU
 

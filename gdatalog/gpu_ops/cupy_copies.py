@@ -10,7 +10,7 @@ import numpy as np
 
 from gdatalog.errors import DeviceError
 from gdatalog.gpu_ops.virtual_memory import Refused
-from gdatalog.storage.threads import by_stretches
+from gdatalog.storage.threads import in_ranges
 
 BUFFER = 1 << 25  # bytes of a pinned buffer
 
@@ -101,7 +101,7 @@ def fetched(cuda: Any, array: Any) -> Any:
             def part(rows: slice, here: Any = here, into: Any = into) -> None:
                 into[rows] = here[rows]
 
-            by_stretches(part, end - start)
+            in_ranges(part, end - start)
     return out
 
 

@@ -8,18 +8,18 @@ from typing import Any
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.loop_run import LoopRun
 from gdatalog.gpu_ops.driver import Driver
-from gdatalog.gpu_ops.kept import Kept
 from gdatalog.gpu_ops.paged import Paged
 from gdatalog.gpu_ops.slices import Slices
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.tiles import TILES, lanes_for
+from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.gpu_ops.walk import WHOLE, Block, Part, Walks
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.slicing import Sizes
 from gdatalog.printer.expressions import printable
-from gdatalog.storage.elsewhere import lies_here
+from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -39,7 +39,7 @@ class Gpu:
         self.driver = driver
         self.ops = Sums(driver)
         self.memory = memory
-        self.kept = Kept(driver, self.ops, memory)
+        self.kept = DeviceTries(driver, self.ops, memory)
         self.walks = Walks(driver, self.ops)
         self.in_place = Paged(driver)
 
@@ -134,7 +134,7 @@ class Gpu:
             dtypes = [room.rows[column] for column in sorted(room.rows)]
             found.append([])
             for which, *columns in blocks:
-                here = lies_here(which)
+                here = is_on_host(which)
                 kept = (which == at).nonzero()[0] if here else self.ops.survivors(which == at)
                 parts = zip(columns, dtypes, strict=False)
                 found[at].append(tuple(part[kept].astype(dtype) for part, dtype in parts))

@@ -16,22 +16,22 @@ from gdatalog.cpu_ops.evaluate import evaluate as on_host
 from gdatalog.cpu_ops.functions import EQUALITY
 from gdatalog.executors.failure import NotOnDevice
 from gdatalog.gpu_ops.arrays import Array
+from gdatalog.gpu_ops.bitmap import DeviceMarkedRows
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.functions import Functions
-from gdatalog.gpu_ops.marked import MarkedRows
-from gdatalog.gpu_ops.rows import Rows
+from gdatalog.gpu_ops.rows import RowOperations
 from gdatalog.plan.nodes import Apply, Expr, Slot, slots
 from gdatalog.printer.expressions import printable
 from gdatalog.printer.tables import fill
-from gdatalog.spent import spending
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.timers import spending
 from gdatalog.values import TypeName
 
 ColumnOf = Callable[[str], Array]
 _KEPT = 256  # constants and tables of each kind, before they are made anew
 
 
-class Expressions(Rows):
+class ExpressionOperations(RowOperations):
     """The verbs on expressions."""
 
     def __init__(self, driver: Driver) -> None:
@@ -70,9 +70,9 @@ class Expressions(Rows):
             self._ranks[symbols] = ranks
         return ranks[codes]
 
-    def marked_rows(self, most: int) -> MarkedRows:
+    def marked_rows(self, most: int) -> DeviceMarkedRows:
         """An empty set of rows, of at most so many bytes of marks."""
-        return MarkedRows(self, most)
+        return DeviceMarkedRows(self, most)
 
     def _long(self, values: Array, size: int) -> Array:
         if len(values) == size:

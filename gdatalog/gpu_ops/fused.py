@@ -63,7 +63,7 @@ def totals_text(count: int) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-class Printed:
+class FusedText:
     """The text of a level's expansion, put together lookup by lookup."""
 
     def __init__(self, values: Array, placed: bool) -> None:

@@ -10,15 +10,15 @@ from weakref import ref
 
 import numpy as np
 
-from gdatalog.storage.elsewhere import Elsewhere
 from gdatalog.storage.graph import passes
+from gdatalog.storage.on_device import DeviceStore
 from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.rows import DENSE, Columns
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
 
 
-class Ranking:
+class DeviceRanking:
     """The vertices of a graph in ascending order of their degrees' powers of two, then of keys."""
 
     __slots__ = ("_least", "_ranks", "_vertices", "labels", "ops")
@@ -70,16 +70,16 @@ class DeviceGraph:
 
     __slots__ = ("_held", "_loops", "_ranking", "_skew", "_symmetric", "ops")
 
-    def __init__(self, rows: Elsewhere) -> None:
+    def __init__(self, rows: DeviceStore) -> None:
         self.ops = rows.ops
         self._held = ref(rows)  # which holds this
         self._symmetric: bool | None = None
         self._loops: bool | None = None
         self._skew: float | None = None
-        self._ranking: Ranking | None = None
+        self._ranking: DeviceRanking | None = None
 
     @property
-    def _rows(self) -> Elsewhere:
+    def _rows(self) -> DeviceStore:
         rows = self._held()
         assert rows is not None
         return rows
@@ -138,9 +138,9 @@ class DeviceGraph:
             self._skew = pairs[0] / pairs[1] if pairs[1] else 1.0
         return self._skew
 
-    def ranking(self) -> Ranking:
+    def ranking(self) -> DeviceRanking:
         if self._ranking is None:
-            self._ranking = Ranking(self.ops, *self.edges())
+            self._ranking = DeviceRanking(self.ops, *self.edges())
         return self._ranking
 
     def edges(self) -> Columns:

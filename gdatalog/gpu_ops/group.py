@@ -22,18 +22,18 @@ from gdatalog.executors.limits import Limits
 from gdatalog.executors.loop_run import LoopRun
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.driver import Driver
-from gdatalog.gpu_ops.helpers import Copies, Found, Helper, Pieces, Stopped
+from gdatalog.gpu_ops.helpers import Copies, Found, Helper, HelperStopped, Pieces
 from gdatalog.gpu_ops.walk import Block, Part
-from gdatalog.hands import Task, begun
 from gdatalog.plan.placement import Shared
-from gdatalog.printer.module import Printed
+from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import replace
 from gdatalog.storage.trie import Trie
+from gdatalog.threads import PoolTask, begun
 
 PATIENCE = 0.005  # seconds between two looks at whether the call is to stop
 
 
-class Group(Gpu):
+class DeviceGroup(Gpu):
     """The first GPU, and the `others` that share its larger joins and fixpoints."""
 
     def __init__(self, drivers: Sequence[Driver], memory: int | None = None) -> None:
@@ -44,7 +44,7 @@ class Group(Gpu):
             with driver.use():
                 self.others.append(Gpu(driver, memory))
         self.copies = {gpu.name: Copies(gpu.driver) for gpu in self.others}
-        self._under_way: list[Task] = []
+        self._under_way: list[PoolTask] = []
 
     @property
     def name(self) -> str:
@@ -128,7 +128,7 @@ class Group(Gpu):
         self,
         run: Callable[..., Found],
         shared: Shared,
-        printed: Printed | None,
+        printed: PrintedPlan | None,
         tries: Sequence[Trie],
         beside: Mapping[str, Any],
         limits: Limits,
@@ -153,7 +153,7 @@ class Group(Gpu):
 
         def polled() -> None:
             if stop.is_set():
-                raise Stopped
+                raise HelperStopped
             poll()
 
         def here(part: int) -> Found:
@@ -167,7 +167,7 @@ class Group(Gpu):
             own.take(claims, parts, here)
             while not all(task.wait(PATIENCE) for task in self._under_way):
                 polled()
-        except Stopped:
+        except HelperStopped:
             pass  # one of the others tells why
         finally:
             limits.poll = poll

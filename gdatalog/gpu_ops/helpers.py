@@ -10,20 +10,20 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from gdatalog.cancellation import Watch, working_for
 from gdatalog.executors.lftj import COUNTS
 from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.driver import Driver
-from gdatalog.gpu_ops.kept import SHARE
+from gdatalog.gpu_ops.trie_cache import SHARE
 from gdatalog.gpu_ops.walk import Block
 from gdatalog.plan.placement import DeviceWork
 from gdatalog.storage.trie import Trie, TrieLevel
-from gdatalog.watching import Watch, working_for
 
 Found = list[list[Block]]  # blocks of rows, by relation
 
 
-class Stopped(BaseException):
+class HelperStopped(BaseException):
     """Another GPU has failed, or nobody waits for this one any more."""
 
 
@@ -117,7 +117,7 @@ class Helper:
                 working_for(Watch())
                 with self.gpu.driver.use():
                     self._work(run, claims, parts)
-            except Stopped:
+            except HelperStopped:
                 pass
             except BaseException as error:
                 self.error = error
@@ -151,4 +151,4 @@ class Helper:
 
     def _poll(self) -> None:
         if self.stop.is_set():
-            raise Stopped
+            raise HelperStopped

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from gdatalog.codegen.cache import Size, home, own
+from gdatalog.codegen.cache import CacheSize, home, own
 
 MOST_BYTES = 512 << 20
 
@@ -61,13 +61,13 @@ def _kernels() -> Iterator[tuple[float, int, Path]]:
                 yield state.st_mtime, state.st_size, Path(entry)
 
 
-def size() -> Size:
+def size() -> CacheSize:
     """How much is kept now."""
     sizes = [size for _, size, _ in _kernels()]
-    return Size(len(sizes), sum(sizes))
+    return CacheSize(len(sizes), sum(sizes))
 
 
-def let_go(most: int = MOST_BYTES) -> Size:
+def let_go(most: int = MOST_BYTES) -> CacheSize:
     """Deletes what is oldest, where there is more than so many bytes; tells how much it was."""
     found = sorted(_kernels())
     total = sum(size for _, size, _ in found)
@@ -78,4 +78,4 @@ def let_go(most: int = MOST_BYTES) -> Size:
         with contextlib.suppress(OSError):
             path.unlink()
             files, freed = files + 1, freed + size
-    return Size(files, freed)
+    return CacheSize(files, freed)

@@ -7,7 +7,7 @@ from typing import Any
 
 from gdatalog.gpu_ops.driver import Driver, Kernel
 from gdatalog.gpu_ops.sources import whole
-from gdatalog.spent import spending
+from gdatalog.timers import spending
 
 THREADS = 256  # of a block, as in compact.cuh
 TILE = 4 * THREADS  # entries that a block takes at a time, as in compact.cuh

@@ -24,7 +24,7 @@ DOUBLES = frozenset({
 
 
 @dataclass(slots=True)
-class Types:
+class LoopTypes:
     """`arrays`: what the elements of each array are. `names`: local variables; `tuples`: local
     arrays, and how long they are."""
 

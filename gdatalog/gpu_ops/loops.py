@@ -13,7 +13,7 @@ from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.translate import Translation
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import ARRAY, Counter
-from gdatalog.printer.module import Printed
+from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import dataclass
 
 _RENAMED = {"f64": "double", "bool": "u8"}
@@ -53,11 +53,11 @@ finish:
 
 
 @dataclass(frozen=True, slots=True)
-class Loops:
+class LoopKernel:
     """`arrays`: the kernel's array arguments behind those that all walks have, in order; `sized`:
     those of them that are followed by their length."""
 
-    printed: Printed
+    printed: PrintedPlan
     source: str
     arrays: tuple[str, ...]
     sized: frozenset[str]
@@ -73,7 +73,7 @@ def element(kind: str) -> str:
     return _RENAMED.get(name, name)
 
 
-def loops_of(printed: Printed) -> Loops:
+def loops_of(printed: PrintedPlan) -> LoopKernel:
     """The kernel of a plan that was printed for a tile."""
     lanes = printed.lanes
     types = {"sizes": "i64[]"} | printed.expressions.types()
@@ -142,7 +142,7 @@ def loops_of(printed: Printed) -> Loops:
         *_counted(counters),
         "}", "",
     ]  # fmt: skip
-    return Loops(
+    return LoopKernel(
         printed,
         whole("\n".join(lines)),
         tuple(arrays),

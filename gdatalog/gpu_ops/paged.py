@@ -11,11 +11,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from gdatalog.gpu_ops.driver import Copied, Driver, Pages
-from gdatalog.spent import spending
-from gdatalog.storage.in_place import Layout, layout_of, trie_in_place
-from gdatalog.storage.slices import Piece
-from gdatalog.storage.threads import by_stretches
+from gdatalog.storage.slices import ArraySlice
+from gdatalog.storage.threads import in_ranges
 from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie_arrays import TrieArrays, layout_of, trie_in_place
+from gdatalog.timers import spending
 
 BUFFERS, BUFFER = 2, 1 << 25  # how many pinned buffers there are, and their bytes
 SMALLEST = 1 << 12  # bytes of one, where there is little to be written
@@ -24,7 +24,7 @@ SMALLEST = 1 << 12  # bytes of one, where there is little to be written
 class PagedTrie:
     """A trie of the host in pages: where its arrays begin there, and these."""
 
-    def __init__(self, layout: Layout, pages: Pages) -> None:
+    def __init__(self, layout: TrieArrays, pages: Pages) -> None:
         self.starts, self.size = layout.starts, layout.size
         self.pages = pages
         self.arrays = {
@@ -92,7 +92,7 @@ class Paged:
 
     # ------------------------------------------------------------------------------- writing
 
-    def _write(self, layout: Layout, pages: Pages, poll: Callable[[], None]) -> None:
+    def _write(self, layout: TrieArrays, pages: Pages, poll: Callable[[], None]) -> None:
         copier = self.driver.copier()
         size = min(BUFFER, max(SMALLEST, layout.size))
         buffers = [copier.pinned(size) for _ in range(BUFFERS)]
@@ -116,10 +116,10 @@ class Paged:
                 copied.wait()
 
 
-def _fill(piece: Piece, here: Any, start: int) -> None:
+def _fill(piece: ArraySlice, here: Any, start: int) -> None:
     """Elements from `start` on, by several threads."""
 
     def part(rows: slice) -> None:
         piece.fill(here[rows], start + rows.start, start + rows.stop)
 
-    by_stretches(part, len(here))
+    in_ranges(part, len(here))

@@ -12,14 +12,14 @@ from typing import Any
 from gdatalog.gpu_ops.arrays import Array, Arrays
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.records import dataclass
-from gdatalog.storage.elsewhere import Elsewhere
+from gdatalog.storage.on_device import DeviceStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 
 Columns = tuple[Array, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class DevicePacking:
     """Where each column's bits lie in a packed row; the order of rows is kept."""
 
     xp: Any
@@ -27,7 +27,7 @@ class Packing:
     bits: tuple[int, ...]
 
     @staticmethod
-    def of(xp: Any, spans: Sequence[tuple[int, int]], spare: int = 0) -> Packing | None:
+    def of(xp: Any, spans: Sequence[tuple[int, int]], spare: int = 0) -> DevicePacking | None:
         """A packing for columns whose values lie within these spans, with `spare` bits of room
         above each; None if they are too wide."""
         bits = [(high - low).bit_length() for low, high in spans]
@@ -35,7 +35,9 @@ class Packing:
         if total > 63:
             return None
         room = min(spare, (63 - total) // max(1, len(bits)))
-        return Packing(xp, tuple(low for low, _ in spans), tuple(width + room for width in bits))
+        return DevicePacking(
+            xp, tuple(low for low, _ in spans), tuple(width + room for width in bits)
+        )
 
     def holds(self, spans: Sequence[tuple[int, int]]) -> bool:
         """Whether columns whose values lie within these spans fit into it."""
@@ -70,7 +72,7 @@ class Packing:
         return tuple(columns)
 
 
-class Rows(Arrays):
+class RowOperations(Arrays):
     """The verbs on sets of rows."""
 
     def spans(self, columns: Sequence[Array]) -> list[tuple[int, int]]:
@@ -80,11 +82,11 @@ class Rows(Arrays):
         found = self.numbers(*(edge for c in columns for edge in (c.min(), c.max())))
         return list(zip(found[::2], found[1::2], strict=True))
 
-    def packing(self, columns: Sequence[Array], spare: int = 0) -> Packing | None:
+    def packing(self, columns: Sequence[Array], spare: int = 0) -> DevicePacking | None:
         """A packing for these columns, with `spare` bits of room above each; None if too wide."""
-        return Packing.of(self.xp, self.spans(columns), spare)
+        return DevicePacking.of(self.xp, self.spans(columns), spare)
 
-    def holds(self, packing: Packing, columns: Sequence[Array]) -> bool:
+    def holds(self, packing: DevicePacking, columns: Sequence[Array]) -> bool:
         """Whether these columns' values fit into a packing as well."""
         return not len(columns[0]) or packing.holds(self.spans(columns))
 
@@ -180,7 +182,7 @@ class Rows(Arrays):
             return blocks[0]
         return tuple(self.xp.concatenate(parts) for parts in zip(*blocks, strict=True))
 
-    def graph_of(self, rows: Elsewhere) -> DeviceGraph:
+    def graph_of(self, rows: DeviceStore) -> DeviceGraph:
         """What is known of rows of two columns as edges."""
         return DeviceGraph(rows)
 

@@ -34,7 +34,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class BufferClass:
     """Buffers of one class: how long they are, by their names, and how many there are of each."""
 
     lengths: Mapping[str, int]
@@ -47,7 +47,7 @@ class Scratch:
 
     tiles: int
     own: Mapping[str, int]
-    classes: tuple[Parts, ...] = ()
+    classes: tuple[BufferClass, ...] = ()
 
     def length(self, name: str) -> int:
         """Of all tiles' parts of an array, and the longer ones behind them."""
@@ -89,7 +89,7 @@ def laid_out(needs: Sequence[Need], tiles: int, room: int) -> Scratch:
     sizes = [sum(longer[need.name] * need.width for need in buffers) for longer in lengths[1:]]
     spare = half - sum(sizes)  # beside one of each class
     classes = tuple(
-        Parts(longer, min(tiles, 1 + max(0, spare // len(sizes) // size)))
+        BufferClass(longer, min(tiles, 1 + max(0, spare // len(sizes) // size)))
         for longer, size in zip(lengths[1:], sizes, strict=True)
     )
     if spare < 0:

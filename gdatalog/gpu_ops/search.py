@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from gdatalog.gpu_ops.arrays import Array
-from gdatalog.gpu_ops.evaluate import Expressions
+from gdatalog.gpu_ops.evaluate import ExpressionOperations
 from gdatalog.gpu_ops.launching import type_of
 from gdatalog.storage.trie import TrieLevel
 
 
-class Searches(Expressions):
+class Searches(ExpressionOperations):
     """The verbs that look values up."""
 
     def level_of(self, values: Array, offsets: Array) -> TrieLevel:

@@ -14,28 +14,28 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.cancellation import PATIENCE
 from gdatalog.gpu_ops.driver import Copied, Driver
-from gdatalog.hands import Task, begun
-from gdatalog.plan.slicing import Shelf, Sizes, Slice
-from gdatalog.spent import spending
-from gdatalog.storage.slices import Piece, pieces_of, slice_of
+from gdatalog.plan.slicing import Sizes, Slice, SliceCache
+from gdatalog.storage.slices import ArraySlice, pieces_of, slice_of
 from gdatalog.storage.threads import by_parts
 from gdatalog.storage.trie import Trie
-from gdatalog.watching import PATIENCE
+from gdatalog.threads import PoolTask, begun
+from gdatalog.timers import spending
 
 BUFFERS, BUFFER = 2, 1 << 25  # how many pinned buffers there are, and their bytes
 SMALLEST = 1 << 12  # bytes of one, where there is little to be copied
 ALIGNED = 8  # bytes: at multiples of these arrays begin
 
 
-class Stopped(Exception):
+class CopyStopped(Exception):
     """Nobody wants the rest of the copies."""
 
 
 class _There:
     """A slice that lies on the device, or is on its way."""
 
-    def __init__(self, trie: Trie, pieces: Sequence[Piece], xp: Any) -> None:
+    def __init__(self, trie: Trie, pieces: Sequence[ArraySlice], xp: Any) -> None:
         self.trie = trie
         self.pieces = pieces
         self.begins: list[int] = []  # of each piece
@@ -71,7 +71,7 @@ class Slices:
         """`tries`: those of the host, by the indexes that slices name."""
         self.driver = driver
         self.tries = tries
-        self.shelf = Shelf(room, sizes)
+        self.shelf = SliceCache(room, sizes)
         self.poll = poll
         self.moved = 0  # bytes
         self._copier = driver.copier()
@@ -80,7 +80,7 @@ class Slices:
         self._busy: list[Copied | None] = [None] * BUFFERS
         self._there: dict[Slice, _There] = {}
         self._labels: dict[Hashable, Any] = {}
-        self._task: Task | None = None
+        self._task: PoolTask | None = None
         self._error: BaseException | None = None
         self._stopped = False
         # Who spins until a kernel ends keeps the interpreter's lock from the thread that copies.
@@ -185,7 +185,7 @@ class Slices:
     def _copy_slice(self, there: _There) -> None:
         for start in range(0, there.size, len(self._buffers[0])):
             if self._stopped:
-                raise Stopped
+                raise CopyStopped
             buffer = self._buffers.pop(0)
             self._buffers.append(buffer)
             busy = self._busy.pop(0)
@@ -204,7 +204,7 @@ class Slices:
             lengths = np.diff(there.pieces[2 * at - 1].source)
             there.longest.append(int(lengths.max()) if len(lengths) else 0)
 
-    def _fill(self, piece: Piece, here: Any, start: int) -> None:
+    def _fill(self, piece: ArraySlice, here: Any, start: int) -> None:
         """Elements from `start` on, by several threads: one is slower than the link."""
 
         def part(rows: slice) -> None:

@@ -28,9 +28,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from gdatalog.gpu_ops.cpp_expressions import OPERATORS, Spoken
 from gdatalog.gpu_ops.heads import Head, head_of
-from gdatalog.gpu_ops.loop_types import STATE_NAMES, Type, Types, called, names_in
-from gdatalog.gpu_ops.spoken import OPERATORS, Spoken
+from gdatalog.gpu_ops.loop_types import STATE_NAMES, LoopTypes, Type, called, names_in
 from gdatalog.printer.counting import Counter
 from gdatalog.records import dataclass, field
 
@@ -67,7 +67,7 @@ class Translation(Spoken):
                 self.comments[number] = comment
         function = ast.parse(source).body[0]
         assert isinstance(function, ast.FunctionDef)
-        self.types = Types(self.arrays)
+        self.types = LoopTypes(self.arrays)
         self.types.learn(function.body)
         self._block(function.body)
         return self.lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.storage.elsewhere import Elsewhere, Known
+from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.survey import mask
 from gdatalog.storage.table import Array
@@ -19,7 +19,11 @@ SHORT = 1 << 31  # entries, below which offsets take 32 bits
 
 
 def build(
-    ops: DeviceOps, rows: Elsewhere, order: Sequence[int], tests: Sequence[RowTest], weighted: bool
+    ops: DeviceOps,
+    rows: DeviceStore,
+    order: Sequence[int],
+    tests: Sequence[RowTest],
+    weighted: bool,
 ) -> Trie:
     """The trie of the rows that pass `tests`, its levels the columns of `order`."""
     if not order:
@@ -27,7 +31,7 @@ def build(
     width = len(rows.as_they_are())
     # Rows that differ only in dropped columns are counted, so none may be there twice.
     columns = rows.distinct() if weighted and len(order) < width else rows.as_they_are()
-    in_order = rows.known == Known.SORTED and list(order) == list(range(len(order)))
+    in_order = rows.known == KnownRows.SORTED and list(order) == list(range(len(order)))
     length = len(columns[0])
     used = [columns[column] for column in order]
     if tests:
@@ -43,9 +47,9 @@ def build(
     return of_rows(ops, used, length, weighted)
 
 
-def passing(ops: DeviceOps, rows: Elsewhere, tests: Sequence[RowTest]) -> int:
+def passing(ops: DeviceOps, rows: DeviceStore, tests: Sequence[RowTest]) -> int:
     """How many different rows pass the tests."""
-    if not tests and rows.known >= Known.DISTINCT:
+    if not tests and rows.known >= KnownRows.DISTINCT:
         return rows.count  # its blocks need not be one
     columns = rows.distinct()
     if not tests:

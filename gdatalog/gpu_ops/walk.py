@@ -26,14 +26,14 @@ from gdatalog.gpu_ops.control import (
     capacity,
 )
 from gdatalog.gpu_ops.driver import Driver, Kernel
-from gdatalog.gpu_ops.loops import Loops, loops_of
+from gdatalog.gpu_ops.loops import LoopKernel, loops_of
 from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import ARRAY
-from gdatalog.printer.module import Printed
+from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import dataclass
-from gdatalog.spent import spending
 from gdatalog.storage.ops import DeviceOps
+from gdatalog.timers import spending
 
 Block = tuple[Any, ...]
 Part = tuple[int, int]  # of a launch's work: its number, and how many parts there are
@@ -47,7 +47,7 @@ FEWER = 4  # times fewer tiles, where each needs more of the pool
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class SharingTuning:
     """`limit`: nanoseconds after which a tile looks whether others wait for a part of its task;
     0: it shares at every chance; below: never."""
 
@@ -64,14 +64,14 @@ class Walks:
     def __init__(self, driver: Driver, ops: DeviceOps) -> None:
         self.driver = driver
         self.ops = ops
-        self.tuning = Tuning()
+        self.tuning = SharingTuning()
         self.ends: Any = None  # when each block of the last launch ended, if asked for: an array
         self._kernels: dict[str, Kernel] = {}  # by their source
-        self._loops: dict[int, Loops] = {}  # by the identity of what was printed
+        self._loops: dict[int, LoopKernel] = {}  # by the identity of what was printed
         self._ring: Any = None
         self._uploaded: dict[int, tuple[Any, Any]] = {}  # tables by their identity
 
-    def _loops_of(self, printed: Printed) -> Loops:
+    def _loops_of(self, printed: PrintedPlan) -> LoopKernel:
         """A plan's own loops: others may have the same source, with constants of their own."""
         found = self._loops.get(id(printed))
         if found is None or found.printed is not printed:
@@ -80,11 +80,11 @@ class Walks:
             found = self._loops[id(printed)] = loops_of(printed)
         return found
 
-    def loops_like(self, other: Walks, printed: Printed) -> None:
+    def loops_like(self, other: Walks, printed: PrintedPlan) -> None:
         """Takes over a plan's loops from another device's walks, which translate them once."""
         self._loops[id(printed)] = other._loops_of(printed)
 
-    def kernel(self, printed: Printed, told: str) -> tuple[Loops, Kernel]:
+    def kernel(self, printed: PrintedPlan, told: str) -> tuple[LoopKernel, Kernel]:
         """The kernel of a plan, compiled when it is first asked for."""
         loops = self._loops_of(printed)
         kernel = self._kernels.get(loops.source)
@@ -98,7 +98,7 @@ class Walks:
 
     def run(
         self,
-        printed: Printed,
+        printed: PrintedPlan,
         tries: Sequence[Any],
         scope: Any,
         limits: Limits,
@@ -158,7 +158,7 @@ class _Launch:
     def __init__(
         self,
         walks: Walks,
-        loops: Loops,
+        loops: LoopKernel,
         kernel: Kernel,
         tries: Sequence[Any],
         constants: Mapping[str, Any],

@@ -8,7 +8,7 @@ from typing import Any
 from gdatalog.database import Database
 from gdatalog.engine.files import Folders, to_stdout, write_relation
 from gdatalog.engine.knobs import Strategy
-from gdatalog.engine.ledger import Ledger
+from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import UsageError
 from gdatalog.parser import Program
@@ -20,7 +20,7 @@ from gdatalog.shell.messages import tuples
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class CellText:
     """A text, what errors call it, and what its rules are kept under."""
 
     text: str
@@ -54,7 +54,7 @@ class Answers:
     profile: Profile | None = None
 
 
-def run(db: Database, text: Text, how: How) -> Answers:
+def run(db: Database, text: CellText, how: How) -> Answers:
     """Keeps a text's rules and answers it. If anything goes wrong, nothing of it is kept."""
     if how.limit is not None and how.limit < 0:
         raise UsageError(f"a limit cannot be negative: {how.limit}")
@@ -64,17 +64,17 @@ def run(db: Database, text: Text, how: How) -> Answers:
         if how.named:
             _refuse_many(program)
         before = workspace.texts, workspace.params
-        ledger = Ledger() if how.profile else None
+        metrics = Metrics() if how.profile else None
         try:
             session = workspace.keep(
                 program,
                 text.key,
                 how.params,
                 Folders(),
-                reports=ledger,
+                reports=metrics,
                 strategy=how.strategy,
             )
-            answers = _answer(db, session, how, ledger)
+            answers = _answer(db, session, how, metrics)
         except BaseException:
             workspace.texts, workspace.params = before
             raise
@@ -83,7 +83,7 @@ def run(db: Database, text: Text, how: How) -> Answers:
 
 
 def explained(
-    db: Database, text: Text, params: Mapping[str, Any], strategy: Strategy = "auto"
+    db: Database, text: CellText, params: Mapping[str, Any], strategy: Strategy = "auto"
 ) -> Explanation:
     """The plan of a text, as it would be in place of what is kept under its key; that stays."""
     workspace = db._workspace
@@ -102,7 +102,7 @@ def forget(db: Database, keys: Sequence[str]) -> None:
         db._workspace.forget_texts(keys)
 
 
-def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> Answers:
+def _answer(db: Database, session: Session, how: How, metrics: Metrics | None) -> Answers:
     results: list[Result] = []
     told: list[str] = []
     for ask in _asks(session, how):
@@ -118,12 +118,12 @@ def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> 
             policy, folders = db._workspace.policy, session.settings.folders
             written = write_relation(directive, ask.name, result, policy, folders)
             told.append(f"{ask.name}: {tuples(len(result))} -> {written}")
-    if ledger is None:
+    if metrics is None:
         return Answers(results, told)
-    seconds = ledger.seconds
+    seconds = metrics.seconds
     limits = session.context.limits
     shown = results[-1] if results else None
-    profile = Profile(ledger, seconds, limits.peak, shown, db.device, limits.held, limits.spilled)
+    profile = Profile(metrics, seconds, limits.peak, shown, db.device, limits.held, limits.spilled)
     return Answers(results, told, profile)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class Cells:
+class NotebookCells:
     """The cell that runs, and the texts that each cell gave when it last ran.
 
     Front-ends give each cell an id that stays when its text is changed. By it a cell that is run

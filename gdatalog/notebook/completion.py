@@ -15,7 +15,7 @@ from gdatalog.shell.editor.filenames import files_at
 from gdatalog.shell.editor.known import look
 
 if TYPE_CHECKING:
-    from gdatalog.notebook.options import Options
+    from gdatalog.notebook.options import MagicOptions
 
 _CELL = re.compile(r"\s*%%(datalog\w*)([^\n]*)(\n?)")
 _LINE = re.compile(r"\s*(?:[\w.\[\], ]+=\s*)?%(datalog\w*)[ \t](.*)", re.DOTALL)
@@ -44,7 +44,7 @@ class Completer:
     def __init__(
         self,
         shell: Any,
-        options: Mapping[str, Options],
+        options: Mapping[str, MagicOptions],
         texts: Collection[str],
         database: Callable[[], Database],
     ) -> None:

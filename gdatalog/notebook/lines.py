@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdatalog.notebook.options import Options, with_answers, with_parameters
+from gdatalog.notebook.options import MagicOptions, with_answers, with_parameters
 
 HELP = """\
 %%datalog [NAME]             the cell is a program: its rules are kept, its `?-` or last rule is
@@ -20,7 +20,9 @@ HELP = """\
 %datalog?"""
 
 DATALOG = with_answers(
-    Options("%datalog", "Keeps the rules of a cell or a line, and answers its `?-` or last rule.")
+    MagicOptions(
+        "%datalog", "Keeps the rules of a cell or a line, and answers its `?-` or last rule."
+    )
 )
 DATALOG.add_argument("name", nargs="?", help="of a cell: the variable that gets the answer")
 DATALOG.add_argument("--limit", type=int, metavar="N", help="at most so many rows")
@@ -30,12 +32,14 @@ DATALOG.add_argument("--show", action="store_true", help="show an answer that ge
 DATALOG.add_argument("--quiet", action="store_true", help="keep the rules, and show nothing")
 
 EXPLAIN = with_parameters(
-    Options("%datalog_explain", "Shows the plan of a text; nothing is evaluated.")
+    MagicOptions("%datalog_explain", "Shows the plan of a text; nothing is evaluated.")
 )
 PROFILE = with_answers(
-    Options("%datalog_profile", "Evaluates a text, and tells rows and time of each step.")
+    MagicOptions("%datalog_profile", "Evaluates a text, and tells rows and time of each step.")
 )
-LOAD = Options("%datalog_load", "Puts data under a relation's name, in place of what was there.")
+LOAD = MagicOptions(
+    "%datalog_load", "Puts data under a relation's name, in place of what was there."
+)
 LOAD.add_argument(
     "data",
     nargs="+",
@@ -44,9 +48,9 @@ LOAD.add_argument(
 )
 LOAD.add_argument("--columns", metavar="A,B,...", help="names for the columns")
 
-RELATIONS = Options("%datalog_relations", "The relations, with columns and numbers of rows.")
-RULES = Options("%datalog_rules", "The rules and declarations that are kept.")
+RELATIONS = MagicOptions("%datalog_relations", "The relations, with columns and numbers of rows.")
+RULES = MagicOptions("%datalog_rules", "The rules and declarations that are kept.")
 RULES.add_argument("relation", nargs="?", help="only those that define this one")
-DB = Options("%datalog_db", "The database of the magics.")
+DB = MagicOptions("%datalog_db", "The database of the magics.")
 DB.add_argument("variable", nargs="?", help="a Database of the notebook: the one from now on")
-HELP_OPTIONS = Options("%datalog_help", "The list of the magics.")
+HELP_OPTIONS = MagicOptions("%datalog_help", "The list of the magics.")

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+from gdatalog.cancellation import Watch
 from gdatalog.database import Database
 from gdatalog.errors import NameResolutionError, UsageError
-from gdatalog.notebook.answers import Answers, How, Text, explained, forget, run
-from gdatalog.notebook.cells import Cells
+from gdatalog.notebook.answers import Answers, CellText, How, explained, forget, run
+from gdatalog.notebook.cells import NotebookCells
 from gdatalog.notebook.completion import Completer
 from gdatalog.notebook.lines import (
     DATALOG,
@@ -24,7 +25,7 @@ from gdatalog.notebook.lines import (
     RULES,
 )
 from gdatalog.notebook.listing import Listing, list_relations
-from gdatalog.notebook.options import Options
+from gdatalog.notebook.options import MagicOptions
 from gdatalog.notebook.progress import ProgressBar, bar_of, line_of
 from gdatalog.notebook.shown import short_errors, warnings_on_stderr
 from gdatalog.notebook.variables import data_named, database_named, parameters
@@ -36,7 +37,6 @@ from gdatalog.result import Result
 from gdatalog.shell.commands.rules import rules_text
 from gdatalog.shell.messages import size_of
 from gdatalog.shell.statements import schema_text
-from gdatalog.watching import Watch
 from gdatalog.widths import visible, visible_lines
 
 # Under these names IPython finds our magics on a shell, and what to leave a line of theirs alone.
@@ -51,7 +51,7 @@ class Magics:
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
-        self.cells = Cells(shell)
+        self.cells = NotebookCells(shell)
         options = {name: options for name, _, options, _ in self._table()}
         texts = [name for name, kinds, _, _ in self._table() if "cell" in kinds]
         self.completer = Completer(shell, options, texts, lambda: self.db)
@@ -97,7 +97,7 @@ class Magics:
         self.completer.unregister()
         self._end_bar()
 
-    def _table(self) -> list[tuple[str, tuple[str, ...], Options, Callable[..., Any]]]:
+    def _table(self) -> list[tuple[str, tuple[str, ...], MagicOptions, Callable[..., Any]]]:
         """Each magic: its name, as what it is used, its options, what it does."""
         both, line = ("line", "cell"), ("line",)
         return [
@@ -111,7 +111,9 @@ class Magics:
             ("datalog_help", line, HELP_OPTIONS, self.help),
         ]
 
-    def _magic(self, name: str, options: Options, act: Callable[..., Any]) -> Callable[..., Any]:
+    def _magic(
+        self, name: str, options: MagicOptions, act: Callable[..., Any]
+    ) -> Callable[..., Any]:
         """A magic as IPython calls it, which shows our errors as we do."""
 
         def magic(line: str, cell: str | None = None) -> Any:
@@ -176,7 +178,7 @@ class Magics:
                 hint="the program begins on the line below %%datalog, a name is optional",
             )
         params = parameters(given, self.shell.user_ns)
-        own = Text(text, self.cells.source, self.cells.key(text, name))
+        own = CellText(text, self.cells.source, self.cells.key(text, name))
         if given.explain:
             with warnings_on_stderr(self.db), self._line():
                 plan = explained(self.db, own, params, given.strategy)
@@ -199,7 +201,7 @@ class Magics:
         self.shell.push({name: value})
         return value if show else None
 
-    def _run(self, text: Text, how: How) -> Answers:
+    def _run(self, text: CellText, how: How) -> Answers:
         db = self.db
         with warnings_on_stderr(db), self._line():
             return run(db, text, how)
@@ -253,7 +255,7 @@ class Magics:
 
     # -------------------------------------------------------------------------------- helpers
 
-    def _text(self, options: Options, line: str, cell: str | None) -> tuple[Any, str]:
+    def _text(self, options: MagicOptions, line: str, cell: str | None) -> tuple[Any, str]:
         """The options of a magic, and its text: the cell below the line, or else its end."""
         if cell is not None:
             # An empty line stands for the magic's, so that errors count lines as the cell does.

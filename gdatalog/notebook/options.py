@@ -20,7 +20,7 @@ _OPTION = re.compile(r"\s*(--[a-z]+)(?:=|\s+|$)")
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""")
 
 
-class Options(argparse.ArgumentParser):
+class MagicOptions(argparse.ArgumentParser):
     """The options of one magic; what is wrong with them is an error of ours."""
 
     def __init__(self, magic: str, summary: str, more: str = "") -> None:
@@ -91,14 +91,14 @@ class Options(argparse.ArgumentParser):
         return sorted(self._option_string_actions)
 
 
-def with_answers(options: Options) -> Options:
+def with_answers(options: MagicOptions) -> MagicOptions:
     """Adds what a text that is evaluated may be given."""
     with_parameters(options)
     options.add_argument("--strategy", choices=STRATEGIES, default="auto", help="how rules are run")
     return options
 
 
-def with_parameters(options: Options) -> Options:
+def with_parameters(options: MagicOptions) -> MagicOptions:
     options.add_argument(
         "--param",
         action="append",

@@ -12,9 +12,9 @@ from contextvars import copy_context
 from threading import Event, Thread
 from typing import Any
 
+from gdatalog.cancellation import Watch
 from gdatalog.progress import duration
 from gdatalog.shell.progress import ProgressLine
-from gdatalog.watching import Watch
 from gdatalog.widths import visible_html
 
 AFTER = 0.5  # seconds: what is quicker needs no bar

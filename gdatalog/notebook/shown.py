@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from gdatalog.cancellation import told_of
 from gdatalog.database import Database
 from gdatalog.errors import Error
 from gdatalog.shell.messages import say
-from gdatalog.watching import told_of
 from gdatalog.widths import visible_lines
 
 

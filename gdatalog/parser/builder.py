@@ -1,7 +1,7 @@
 """From the grammar's reductions to the syntax tree: what the parser calls.
 
-A group `(...)` and a run of signs are kept as they were read (`Group`, `Signed`) until it is
-known whether a value or a literal stands there; `value` and `literal` decide.
+A group `(...)` and a run of signs are kept as they were read (`Parenthesised`, `Signed`) until it
+is known whether a value or a literal stands there; `value` and `literal` decide.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from gdatalog.errors import ParseError, Span
 from gdatalog.parser.heads import Lone, heads
 from gdatalog.parser.lists import compared, side_by_side, with_many
 from gdatalog.parser.operators import BINARY, POWER, PREFIX
-from gdatalog.parser.sorting import Group, Named, Signed, arguments, literal, value
+from gdatalog.parser.sorting import Named, Parenthesised, Signed, arguments, literal, value
 from gdatalog.parser.syntax import (
     LONG,
     Aggregate,
     And,
-    Call,
     Cast,
     Chain,
     Column,
@@ -26,6 +25,7 @@ from gdatalog.parser.syntax import (
     Decl,
     Directive,
     Expr,
+    FunctionCall,
     Include,
     ListParam,
     Literal,
@@ -85,13 +85,13 @@ class Builder:
         args, columns = arguments(parts[2:-1:2])
         if token.value == "as" and len(args) == 2 and type(args[1]) is Var:
             return Cast(args[0], args[1].name, span)
-        return Call(token.value, args, span, columns)
+        return FunctionCall(token.value, args, span, columns)
 
     def named(self, parts: list[Any]) -> Named:
         return Named(self.variable(parts), value(parts[2]))
 
-    def group(self, parts: list[Any]) -> Group:
-        return Group(parts[1], Span(parts[0].source, parts[0].start, parts[2].end))
+    def group(self, parts: list[Any]) -> Parenthesised:
+        return Parenthesised(parts[1], Span(parts[0].source, parts[0].start, parts[2].end))
 
     def signed(self, parts: list[Any]) -> Signed:
         return Signed(tuple(parts[:-1]), parts[-1])
@@ -121,7 +121,7 @@ class Builder:
         """Operands and operators in turn, by precedence."""
         if len(parts) == 1 and type(parts[0]) is not Signed:
             return parts[0]
-        done: list[_Run] = []
+        done: list[_OperatorRun] = []
         waiting: list[tuple[int, Token, bool]] = []  # operators: how tight, which, prefix?
         for at in range(0, len(parts), 2):
             operand = parts[at]
@@ -135,7 +135,7 @@ class Builder:
                     place = Span(last.source, last.start, operand.span.end)
                     operand = Const(operand.type, -operand.value, place)
                 waiting.extend((PREFIX, sign, True) for sign in signs)
-            done.append(_Run(_in_range(operand), operand.span))
+            done.append(_OperatorRun(_in_range(operand), operand.span))
             if following is not None:
                 tight = BINARY[following.value]
                 while waiting and (
@@ -316,7 +316,7 @@ def _in_range(operand: Any) -> Expr:
     return read
 
 
-class _Run:
+class _OperatorRun:
     """A value, and what operators that bind equally tightly do to it, from left to right.
 
     `span`: its place, parentheses included; in `rest` each operand with its own.
@@ -337,7 +337,7 @@ class _Run:
         if len(before) + len(self.rest) < LONG:
             found = self.first
             for op, operand, span in self.rest:
-                found = Call(op, (found, operand), _through(self.span, span))
+                found = FunctionCall(op, (found, operand), _through(self.span, span))
             return found
         rest = (*before, *((op, operand) for op, operand, _ in self.rest))
         return Chain(start, rest, self.whole)
@@ -346,7 +346,7 @@ class _Run:
     def whole(self) -> Span:
         return _through(self.span, self.rest[-1][2]) if self.rest else self.span
 
-    def apply(self, op: str, tight: int, right: _Run) -> None:
+    def apply(self, op: str, tight: int, right: _OperatorRun) -> None:
         if self.tight != tight:
             self.first, self.span = self.value(), self.whole
             self.tight, self.rest = tight, []
@@ -359,7 +359,7 @@ def _in_a_row(node: Expr, tight: int) -> tuple[Expr, list[tuple[str, Expr]]]:
     found: list[tuple[str, Expr]] = []
     while (
         tight != POWER
-        and isinstance(node, Call)
+        and isinstance(node, FunctionCall)
         and len(node.args) == 2
         and BINARY.get(node.name) == tight
     ):
@@ -371,11 +371,11 @@ def _in_a_row(node: Expr, tight: int) -> tuple[Expr, list[tuple[str, Expr]]]:
     return node, found
 
 
-def _apply(done: list[_Run], operator: tuple[int, Token, bool]) -> None:
+def _apply(done: list[_OperatorRun], operator: tuple[int, Token, bool]) -> None:
     tight, token, prefix = operator
     right = done.pop()
     if prefix:
         span = Span(token.source, token.start, right.whole.end)
-        done.append(_Run(Call(token.value, (right.value(),), span), span))
+        done.append(_OperatorRun(FunctionCall(token.value, (right.value(),), span), span))
         return
     done[-1].apply(token.value, tight, right)

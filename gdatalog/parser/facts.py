@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from gdatalog.errors import Source, Span
+from gdatalog.errors import SourceText, Span
 from gdatalog.parser.syntax import Atom, Const, Rule, Statement
 from gdatalog.parser.tokens import string_token, timestamp_token
 
@@ -28,7 +28,7 @@ _PART = re.compile(
 )
 
 
-def facts(source: Source, at: int, statements: list[Statement]) -> int:
+def facts(source: SourceText, at: int, statements: list[Statement]) -> int:
     """Add the facts that stand at `at`, one after the other; where the next statement starts."""
     text = source.text
     match, parts = _FACT.match, _PART.finditer

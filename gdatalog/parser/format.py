@@ -13,7 +13,6 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Cast,
     Chain,
     Column,
@@ -23,6 +22,7 @@ from gdatalog.parser.syntax import (
     Directive,
     Distinct,
     Expr,
+    FunctionCall,
     HeadAggregate,
     Include,
     ListParam,
@@ -102,7 +102,7 @@ def _tightness(node: Expr | HeadAggregate) -> tuple[str, int]:
             return f"${name}", _WHOLE
         case Values():
             return _list(node.constants()), _WHOLE
-        case Call(name, (left, right)) if name in BINARY:
+        case FunctionCall(name, (left, right)) if name in BINARY:
             tight = BINARY[name]
             # What binds as tightly may stand bare on the side that is read first.
             first = _value(left, tight + (tight == POWER))
@@ -114,11 +114,11 @@ def _tightness(node: Expr | HeadAggregate) -> tuple[str, int]:
             parts = [_value(start, tight)]
             parts += [f"{op} {_value(operand, tight + 1)}" for op, operand in rest]
             return " ".join(parts), tight
-        case Call("-", (operand,)):
+        case FunctionCall("-", (operand,)):
             if isinstance(operand, Const) and operand.type in ("int", "float"):
                 return f"-({_constant(operand)})", PREFIX
             return f"-{_value(operand, PREFIX)}", PREFIX
-        case Call(name, args):
+        case FunctionCall(name, args):
             return f"{name}({_list(args)})", _WHOLE
         case Cast(operand, type_name):
             return f"as({_value(operand)}, {type_name})", _WHOLE

@@ -10,11 +10,11 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Cast,
     Chain,
     Compare,
     Expr,
+    FunctionCall,
     Literal,
     Not,
     Or,
@@ -89,7 +89,7 @@ def _no_head(item: Literal, arrow: Token | None) -> ParseError:
             hint += f"; for a comparison write `{name} < -...`, with a space after the `<`"
         return ParseError(f"`{name}` has no arguments", span, hint=hint)
     if isinstance(item, Compare) and len(item.rest) == 1 and item.rest[0][0] == "<=":
-        calls = isinstance(item.first, Call) and isinstance(item.rest[0][1], Call)
+        calls = isinstance(item.first, FunctionCall) and isinstance(item.rest[0][1], FunctionCall)
         if calls and arrow is not None:
             hint = "keep the best value per group with min(...) or max(...) in the head"
             return ParseError("subsumption is not in the language", span, hint=hint)
@@ -116,7 +116,7 @@ def _ground(node: Expr) -> bool:
         part = todo.pop()
         if isinstance(part, (Var, Wildcard, Aggregate)):
             return False
-        if isinstance(part, Call):
+        if isinstance(part, FunctionCall):
             todo.extend(part.args)
         elif isinstance(part, Chain):
             todo += (part.first, *(operand for _, operand in part.rest))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 
-from gdatalog.errors import Source
+from gdatalog.errors import SourceText
 from gdatalog.parser.facts import BOOL, FLOAT, INT, TEXT, TIME
 from gdatalog.parser.syntax import MANY, Compare, Const, Expr, Literal, Member, Values, Var
 from gdatalog.parser.tokens import Token, string_token, timestamp_token
@@ -51,7 +51,7 @@ def _compared(kind: TypeName, between: str) -> re.Pattern[str]:
     )
 
 
-def constants(source: Source, at: int) -> Token | None:
+def constants(source: SourceText, at: int) -> Token | None:
     """The many constants of one type that stand in a list from `at` on."""
     for kind, pattern in _LISTED.items():
         found = pattern.match(source.text, at)
@@ -62,7 +62,7 @@ def constants(source: Source, at: int) -> Token | None:
     return None
 
 
-def comparisons(source: Source, at: int, between: str) -> Token | None:
+def comparisons(source: SourceText, at: int, between: str) -> Token | None:
     """The many comparisons of one variable with constants that stand from `at` on.
 
     Those with `=` between semicolons, all others between commas: what else there may be says
@@ -85,7 +85,7 @@ def comparisons(source: Source, at: int, between: str) -> Token | None:
 
 
 def _read(
-    kind: TypeName, words: Sequence[str], source: Source, start: int, end: int
+    kind: TypeName, words: Sequence[str], source: SourceText, start: int, end: int
 ) -> tuple[TypeName, tuple[Value, ...]] | None:
     """Constants of one type: `words`, or all texts or timestamps of a part of the source."""
     if kind == "int":

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gdatalog.errors import Caution, ParseError, Source, Span, raise_together
+from gdatalog.cancellation import LONG_TEXT, apart
+from gdatalog.errors import Caution, ParseError, SourceText, Span, raise_together
 from gdatalog.parser.facts import facts
 from gdatalog.parser.failure import Failure
 from gdatalog.parser.foreign import sql, sql_comment
@@ -16,7 +17,6 @@ from gdatalog.parser.mistakes import explain
 from gdatalog.parser.scanner import NESTING, Scanned, scan, too_deep
 from gdatalog.parser.syntax import Program, Statement
 from gdatalog.parser.tokens import MANY_CONSTANTS
-from gdatalog.watching import LONG_TEXT, apart
 
 # How often a text may be read on inside a statement whose dot is missing; each time scans that
 # statement again.
@@ -37,7 +37,7 @@ def parse_with_cautions(
     text: str, name: str = "<query>", *, bare: bool = False
 ) -> tuple[Program, tuple[Caution, ...]]:
     """As `parse`, with what the text may say but probably did not mean."""
-    program, cautions, errors = read_source(Source(name, text), bare)
+    program, cautions, errors = read_source(SourceText(name, text), bare)
     raise_together(errors)
     return program, cautions
 
@@ -47,7 +47,7 @@ def parse_all(sources: Iterable[tuple[str, str]], *, bare: bool = False) -> Prog
     statements: list[Statement] = []
     errors: list[ParseError] = []
     for name, text in sources:
-        program, _, wrong = read_source(Source(name, text), bare)
+        program, _, wrong = read_source(SourceText(name, text), bare)
         statements += program.statements
         errors += wrong
     if errors:
@@ -57,7 +57,7 @@ def parse_all(sources: Iterable[tuple[str, str]], *, bare: bool = False) -> Prog
 
 
 def read_source(
-    source: Source, bare: bool, fast: bool = True
+    source: SourceText, bare: bool, fast: bool = True
 ) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
     """What can be read, and all that is wrong; `fast`: facts may take the fast path,
     and many constants may be read at once."""
@@ -65,11 +65,11 @@ def read_source(
 
 
 def _read_source(
-    source: Source, bare: bool, fast: bool
+    source: SourceText, bare: bool, fast: bool
 ) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
     if not source.text.isascii() and (half := _HALF.search(source.text)):
         # Shown with the character replaced, for it cannot be printed.
-        shown = Source(source.name, _HALF.sub("\ufffd", source.text))
+        shown = SourceText(source.name, _HALF.sub("\ufffd", source.text))
         return (
             Program(()),
             (),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gdatalog.errors import Caution, ParseError, Source, Span
+from gdatalog.errors import Caution, ParseError, SourceText, Span
 from gdatalog.parser.directives import (
     DIRECTIVE_TYPES,
     DIRECTIVES,
@@ -94,7 +94,7 @@ class Scanned:
     cautions: list[Caution]
 
 
-def scan(source: Source, at: int, fast: bool = True) -> Scanned:
+def scan(source: SourceText, at: int, fast: bool = True) -> Scanned:
     """The tokens of the statement that starts at `at`; `fast`: many constants may be one token."""
     text = source.text
     tokens: list[Token] = []
@@ -204,7 +204,7 @@ def scan(source: Source, at: int, fast: bool = True) -> Scanned:
 
 
 def _literal(
-    source: Source, kind: str, tokens: list[Token], start: int, end: int, arrow: bool
+    source: SourceText, kind: str, tokens: list[Token], start: int, end: int, arrow: bool
 ) -> Token:
     """The token of a literal, or of a word that is wrong."""
     if kind == "NUMBER":

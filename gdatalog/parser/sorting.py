@@ -1,7 +1,7 @@
 """Values and literals: which of the two it is that was read.
 
 The grammar reads literals as expressions. A group `(...)` and a run of signs are kept as they
-were read (`Group`, `Signed`) until it is known which of the two stands there.
+were read (`Parenthesised`, `Signed`) until it is known which of the two stands there.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from gdatalog.errors import ParseError, Span
 from gdatalog.parser.syntax import (
     And,
     Atom,
-    Call,
     Cast,
     Compare,
     Expr,
+    FunctionCall,
     Literal,
     Member,
     Not,
@@ -28,7 +28,7 @@ from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Parenthesised:
     """`( ... )`: its content, and the place with the parentheses."""
 
     inner: Any
@@ -57,7 +57,7 @@ _LITERALS = (Atom, Compare, Member, Test, Not, And, Or)
 
 def value(read: Any) -> Expr:
     """What was read, where a value must stand."""
-    while type(read) is Group:
+    while type(read) is Parenthesised:
         read = read.inner
     kind = type(read)
     if kind is Var:
@@ -68,7 +68,7 @@ def value(read: Any) -> Expr:
                 hint="only a relation's name may hold a dot or end in a prime; "
                 "put a space after a dot that ends a statement",
             )
-    elif kind is Call:
+    elif kind is FunctionCall:
         if read.columns:
             raise ParseError(
                 "the arguments of a function have no names",
@@ -104,10 +104,10 @@ def arguments(read: list[Any]) -> tuple[tuple[Expr, ...], tuple[Var, ...]]:
 
 def literal(read: Any) -> Literal:
     """What was read, where a literal must stand."""
-    while type(read) is Group:
+    while type(read) is Parenthesised:
         read = read.inner
     kind = type(read)
-    if kind is Call:
+    if kind is FunctionCall:
         if read.name in _SYMBOLS:
             return Test(read, read.span)
         return Atom(read.name, read.args, read.span, read.columns)

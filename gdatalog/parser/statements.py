@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gdatalog.errors import Source
+from gdatalog.errors import SourceText
 from gdatalog.parser.scanner import Scanned, scan
 from gdatalog.parser.tokens import Token
 
 
 def split_statements(text: str) -> list[str]:
     """The statements of a text, each with its dot and without what stands between them."""
-    source = Source("<text>", text)
+    source = SourceText("<text>", text)
     found: list[str] = []
     at = 0
     while at < len(text):
@@ -27,7 +27,7 @@ def is_complete(text: str) -> bool:
     >>> is_complete("p(x) <- q(x).  // done"), is_complete("p(x) <- q(x),")
     (True, False)
     """
-    source = Source("<text>", text)
+    source = SourceText("<text>", text)
     at = 0
     while at < len(text):
         scanned = scan(source, at)

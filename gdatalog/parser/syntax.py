@@ -78,7 +78,7 @@ class ListParam:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function or an operator, by its canonical name.
 
     Binary operators: lor lxor land bor bxor band bshl bshr bshru + - * / % ^; prefix
@@ -128,7 +128,7 @@ class Aggregate:
     locals: tuple[str, ...] = ()
 
 
-Expr = Const | Var | Wildcard | Param | Values | ListParam | Call | Chain | Cast | Aggregate
+Expr = Const | Var | Wildcard | Param | Values | ListParam | FunctionCall | Chain | Cast | Aggregate
 
 
 # --------------------------------------------------------------------------------- literals

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gdatalog.errors import ParseError, Source, Span
+from gdatalog.errors import ParseError, SourceText, Span
 from gdatalog.values import INT_MAX, timestamp_from_text
 
 VALUES = frozenset({"NAME", "WILDCARD", "NUMBER", "STRING", "TIMESTAMP", "BOOL", "PARAM", "VALUES"})
@@ -20,7 +20,7 @@ class Token:
 
     __slots__ = ("end", "source", "start", "type", "value")
 
-    def __init__(self, type: str, value: Any, source: Source, start: int, end: int) -> None:
+    def __init__(self, type: str, value: Any, source: SourceText, start: int, end: int) -> None:
         self.type = type
         self.value = value
         self.source = source
@@ -40,14 +40,14 @@ class Token:
 
 
 def error_token(
-    source: Source, start: int, end: int, message: str, hint: str | None = None
+    source: SourceText, start: int, end: int, message: str, hint: str | None = None
 ) -> Token:
     """A word that no program may hold; its value is the error."""
     error = ParseError(message, Span(source, start, end), hint=hint)
     return Token("ERROR", error, source, start, end)
 
 
-def number_token(source: Source, start: int, end: int, minus: bool) -> Token:
+def number_token(source: SourceText, start: int, end: int, minus: bool) -> Token:
     """A number; `minus`: a sign stands before it, so that 2^63 may be its size."""
     text = source.text[start:end]
     plain = text.replace("_", "")
@@ -98,7 +98,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
 _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
-def string_token(source: Source, start: int, end: int) -> Token:
+def string_token(source: SourceText, start: int, end: int) -> Token:
     inner = source.text[start + 1 : end - 1]
     if "\\" not in inner:
         return Token("STRING", inner, source, start, end)
@@ -138,7 +138,7 @@ def string_token(source: Source, start: int, end: int) -> Token:
     )
 
 
-def timestamp_token(source: Source, start: int, end: int) -> Token:
+def timestamp_token(source: SourceText, start: int, end: int) -> Token:
     value = timestamp_from_text(source.text[start + 1 : end])
     if value is None:
         return error_token(

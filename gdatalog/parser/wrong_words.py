@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gdatalog.errors import Caution, Source, Span
+from gdatalog.errors import Caution, SourceText, Span
 from gdatalog.parser.tokens import Token, error_token
 from gdatalog.parser.words import NO_NULL
 
@@ -47,7 +47,7 @@ _CHARACTERS = {
 }
 
 
-def wrong_token(source: Source, kind: str, start: int, end: int, arrow: bool) -> Token:
+def wrong_token(source: SourceText, kind: str, start: int, end: int, arrow: bool) -> Token:
     """The error in a token's place; `arrow`: the statement's arrow has been seen."""
     word = source.text[start:end]
     after = source.text[end : end + 1]
@@ -60,7 +60,7 @@ _PREPROCESSOR = re.compile(
 )
 
 
-def column_one(source: Source, start: int, end: int) -> Token | Caution:
+def column_one(source: SourceText, start: int, end: int) -> Token | Caution:
     """A line that starts with `#` or `%`: what to say if it stands inside a statement.
 
     Where the C preprocessor is meant, that is an error wherever it stands.

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from gdatalog.cancellation import watching
 from gdatalog.patterns.growing import grown, parts, turns
 from gdatalog.patterns.shapes import Shape, restrictions
 from gdatalog.records import dataclass
-from gdatalog.watching import watching
 
 Measure = Literal["mni", "instances"]
 NAMES = "abcdefghij"

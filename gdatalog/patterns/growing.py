@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+from gdatalog.cancellation import watching
 from gdatalog.patterns.shapes import Mapping, Shape, embeddings
-from gdatalog.watching import watching
 
 
 @cache

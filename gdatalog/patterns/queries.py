@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.cancellation import watching
 from gdatalog.errors import EvaluationError, RowLimitError, UsageError
 from gdatalog.patterns.drawing import drawn
 from gdatalog.patterns.frequent import NAMES, Measure, frequent_rules
@@ -17,7 +18,6 @@ from gdatalog.patterns.pattern import Label, Pattern
 from gdatalog.patterns.shapes import Shape
 from gdatalog.patterns.suites import graphlets, named
 from gdatalog.records import dataclass
-from gdatalog.watching import watching
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,12 +17,12 @@ from gdatalog.plan.nodes import (
     Apply,
     Branch,
     Constant,
-    Cut,
     Expr,
     Filter,
     Join,
     JoinPlan,
     Parameter,
+    RangeBound,
     Seek,
     Slot,
     Step,
@@ -36,7 +36,7 @@ Tests = Sequence[tuple[str, Expr]]
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class KeyRange:
     """The keys from `low` on, below `high`; None: there is no such end."""
 
     low: int | None = None
@@ -47,14 +47,14 @@ class Stretch:
 class Cell:
     """Where the keys of some variables lie; of all others nothing is said."""
 
-    stretches: Mapping[str, Stretch] = field(default_factory=lambda: MappingProxyType({}))
+    stretches: Mapping[str, KeyRange] = field(default_factory=lambda: MappingProxyType({}))
 
     def __reduce__(self) -> tuple[object, ...]:
         return Cell, (dict(self.stretches),)
 
 
 EVERYTHING = Cell()
-UNBOUNDED = Stretch()
+UNBOUNDED = KeyRange()
 
 
 def cuttable(join: JoinPlan) -> tuple[Slot, ...]:
@@ -260,11 +260,13 @@ def _tested(join: JoinPlan, tests: Mapping[str, Tests]) -> JoinPlan:
         if not isinstance(step, Join) or not own:
             steps.append(step)
         elif step.variable in readers:
-            cuts = [Cut(op, end) for op, end in own if _unread(step.variable, op, readers)]
+            cuts = [RangeBound(op, end) for op, end in own if _unread(step.variable, op, readers)]
             steps.append(replace(step, cuts=(*step.cuts, *cuts)))
             steps += _filters(step.variable, own)
         elif at == last or step.variable not in bits:
-            steps.append(replace(step, cuts=(*step.cuts, *(Cut(op, end) for op, end in own))))
+            steps.append(
+                replace(step, cuts=(*step.cuts, *(RangeBound(op, end) for op, end in own)))
+            )
         else:  # places in its list are numbers of bits
             steps += [step, *_filters(step.variable, own)]
     return replace(join, steps=tuple(steps))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gdatalog.plan.conditions import Rows, SmallRounds, Unsuited
+from gdatalog.plan.conditions import SmallRounds, TooManyRows, Unsuited
 from gdatalog.plan.effects import binds, participants, reads
 from gdatalog.plan.nest import Paths
 from gdatalog.plan.nodes import (
@@ -156,7 +156,7 @@ def check_stratum(plan: StratumPlan) -> None:
         _demand(bool(way.fallback.when), "a fallback has no condition")
         rounds = isinstance(way, SemiNaive)
         for when in way.fallback.when:
-            counted = isinstance(when, Rows | SmallRounds)
+            counted = isinstance(when, TooManyRows | SmallRounds)
             _demand(counted <= rounds, f"nobody counts for {way}: {when}")
             _demand(not (isinstance(when, Unsuited) and rounds), "rounds suit every recursion")
 

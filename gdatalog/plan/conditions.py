@@ -8,7 +8,7 @@ from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TooManyRows:
     """The strategy has looked at more rows than `most`."""
 
     most: int
@@ -71,6 +71,6 @@ class Unsuited:
         return "where compiled loops do not suit"
 
 
-When = Rows | Bytes | SmallRounds | LargeTurns | Grown | Unsuited
-CONDITIONS = (Rows, Bytes, SmallRounds, LargeTurns, Grown, Unsuited)
-Condition = TypeVar("Condition", Rows, Bytes, SmallRounds, LargeTurns, Grown, Unsuited)
+When = TooManyRows | Bytes | SmallRounds | LargeTurns | Grown | Unsuited
+CONDITIONS = (TooManyRows, Bytes, SmallRounds, LargeTurns, Grown, Unsuited)
+Condition = TypeVar("Condition", TooManyRows, Bytes, SmallRounds, LargeTurns, Grown, Unsuited)

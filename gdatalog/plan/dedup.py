@@ -26,7 +26,7 @@ from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class DedupGroups:
     """`by`: the variables that a group has in common; `keys`: those that tell its rows apart, in
     the order of the head. `first`: the number of the first step of those that each group has for
     itself. `estimate`: rows that are expected, equal ones included."""
@@ -37,7 +37,7 @@ class Groups:
     estimate: float
 
 
-def groups_of(join: JoinPlan) -> Groups | None:
+def groups_of(join: JoinPlan) -> DedupGroups | None:
     """The groups whose rows a join's loops can tell apart; None if there are none, or no need."""
     if join.bag or join.given is not None or not join.outputs or one_row_each(join):
         return None
@@ -68,7 +68,7 @@ def groups_of(join: JoinPlan) -> Groups | None:
     if not by or not keys:
         return None
     last = [step.estimate for step in join.steps if isinstance(step, Join)]
-    return Groups(tuple(by), tuple(keys), first, last[-1])
+    return DedupGroups(tuple(by), tuple(keys), first, last[-1])
 
 
 def ascends(join: JoinPlan) -> bool:
@@ -86,7 +86,7 @@ def ascends(join: JoinPlan) -> bool:
     return plain and not ranked and outputs == wide
 
 
-def kept_apart(join: JoinPlan, groups: Groups, step: Compact) -> tuple[str, ...] | None:
+def kept_apart(join: JoinPlan, groups: DedupGroups, step: Compact) -> tuple[str, ...] | None:
     """The variables by which rows of a group that are equal in all that is still needed become
     one at a step; None if there are none, or one of them has no list of values."""
     levels = {step.variable for step in join.steps if isinstance(step, Join)}

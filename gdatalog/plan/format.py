@@ -17,7 +17,7 @@ from gdatalog.plan.nodes import (
     Filter,
     Gather,
     Generate,
-    Given,
+    GivenRows,
     Guard,
     Join,
     JoinPlan,
@@ -149,7 +149,7 @@ def shown_table(name: str) -> str:
     return "'" + name[1:] if name.startswith("~") else name
 
 
-def given_label(given: Given) -> str:
+def given_label(given: GivenRows) -> str:
     names = ", ".join(slot.name for slot in given.slots)
     if given.columns:
         return f"for each row of {given.relation}, of which it reads {names}"

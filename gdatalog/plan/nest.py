@@ -29,19 +29,19 @@ from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TrieNode:
     """A node of a trie: what is bound above it. Its children are a list; the root has no terms."""
 
     trie: TrieRef
     terms: tuple[Expr, ...]
 
-    def child(self, term: Expr) -> Node:
-        return Node(self.trie, (*self.terms, term))
+    def child(self, term: Expr) -> TrieNode:
+        return TrieNode(self.trie, (*self.terms, term))
 
     @property
-    def above(self) -> Node:
+    def above(self) -> TrieNode:
         """The node whose child it is."""
-        return Node(self.trie, self.terms[:-1])
+        return TrieNode(self.trie, self.terms[:-1])
 
     @property
     def depth(self) -> int:
@@ -83,24 +83,24 @@ class Paths:
     def of(join: JoinPlan) -> Paths:
         return Paths(join.tries, tuple(terms_of(join)))
 
-    def node(self, part: Participant) -> Node:
+    def node(self, part: Participant) -> TrieNode:
         """The node whose children a participant is about."""
-        return Node(self.tries[part.trie], self.terms[part.trie][: part.depth])
+        return TrieNode(self.tries[part.trie], self.terms[part.trie][: part.depth])
 
-    def child(self, part: Participant) -> Node:
+    def child(self, part: Participant) -> TrieNode:
         """The node that a participant's value leads to."""
-        return Node(self.tries[part.trie], self.terms[part.trie][: part.depth + 1])
+        return TrieNode(self.tries[part.trie], self.terms[part.trie][: part.depth + 1])
 
     def goes_on(self, part: Participant) -> bool:
         """Whether the trie is asked for more below what this participant binds."""
         return part.depth + 1 < len(self.tries[part.trie].columns)
 
 
-def entries(join: JoinPlan) -> dict[tuple[str, ...], Node]:
+def entries(join: JoinPlan) -> dict[tuple[str, ...], TrieNode]:
     """By the names of both its variables, each entry that the levels find in a trie of two
     columns."""
     paths = Paths.of(join)
-    found: dict[tuple[str, ...], Node] = {}
+    found: dict[tuple[str, ...], TrieNode] = {}
     for step in join.steps:
         for part in participants(step):
             node = paths.child(part)
@@ -141,7 +141,7 @@ class Recoding:
     levels before it, rows of adjacency.
     """
 
-    within: Node
+    within: TrieNode
     levels: tuple[int, ...]
 
     @property
@@ -202,7 +202,7 @@ def recoded(steps: Sequence[Step], paths: Paths, cut: Collection[str]) -> set[st
     return found
 
 
-def _rows_meet(joins: Sequence[Join], paths: Paths, within: Node) -> bool:
+def _rows_meet(joins: Sequence[Join], paths: Paths, within: TrieNode) -> bool:
     """Whether at some level several rows are met: else making them does not pay."""
     return any(
         len({paths.node(part) for part in join.participants} - {within}) > 1
@@ -212,7 +212,7 @@ def _rows_meet(joins: Sequence[Join], paths: Paths, within: Node) -> bool:
 
 
 def _levels_within(
-    steps: Sequence[Step], paths: Paths, at: int, within: Node, branches: bool
+    steps: Sequence[Step], paths: Paths, at: int, within: TrieNode, branches: bool
 ) -> list[int]:
     levels: list[int] = []
     names: set[str] = set()
@@ -234,7 +234,7 @@ def _levels_within(
     return levels
 
 
-def _is_within(step: Join, names: Collection[str], paths: Paths, within: Node) -> bool:
+def _is_within(step: Join, names: Collection[str], paths: Paths, within: TrieNode) -> bool:
     """Whether a level's candidates lie in a list, and its other lists are rows of bits."""
     nodes = [paths.node(part) for part in step.participants]
     return (
@@ -249,7 +249,7 @@ def _is_within(step: Join, names: Collection[str], paths: Paths, within: Node) -
 
 
 def counted_within(
-    steps: Sequence[Step], names: Collection[str], paths: Paths, within: Node
+    steps: Sequence[Step], names: Collection[str], paths: Paths, within: TrieNode
 ) -> int | None:
     """The place of the only level of a branch that counts, if its values are bits of a list;
     `names` are the variables whose rows of bits there are.
@@ -279,7 +279,7 @@ def _only_roots(step: Seek, names: Collection[str], paths: Paths) -> bool:
     )
 
 
-def _adjacency(node: Node, names: Collection[str], paths: Paths, part: Participant) -> bool:
+def _adjacency(node: TrieNode, names: Collection[str], paths: Paths, part: Participant) -> bool:
     """A participant that a row of bits stands for, or that is looked up at the root."""
     if node.depth == 0:
         return True

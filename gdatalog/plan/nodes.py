@@ -108,7 +108,7 @@ class Participant:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class RangeBound:
     """The variable at hand compared with something already bound: a range of a sorted list."""
 
     op: str  # < <= > >=
@@ -154,7 +154,7 @@ class Join:
     variable: str
     type: TypeName
     participants: tuple[Participant, ...]
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[RangeBound, ...] = ()
     implied: tuple[tuple[int, int], ...] = ()
     reuse: Reuse | None = None
     estimate: float = field(default=0.0, compare=False)
@@ -276,7 +276,7 @@ Step = Guard | Seek | Join | Assign | Generate | Filter | Compact | Restore | Br
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenRows:
     """Rows that a plan is run for, each in turn: what is new of a relation. Their columns are
     these variables, which all steps find bound. `rows`: as many as estimates were made for.
 
@@ -306,10 +306,10 @@ class JoinPlan:
     bag: bool = False
     orbit: int = 1
     cost: float = field(default=0.0, compare=False)
-    given: Given | None = None
+    given: GivenRows | None = None
 
     @property
-    def scan(self) -> Given | None:
+    def scan(self) -> GivenRows | None:
         """The relation that the plan scans, if it is a scan."""
         return self.given if self.given is not None and self.given.columns else None
 

@@ -25,7 +25,7 @@ READ_COSTS = 1 << 9
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ListRead:
     """A join reads a list of level `depth` of one of its tries so many `times`; where `counted`,
     it only asks how long the list is."""
 
@@ -35,14 +35,14 @@ class Read:
     counted: bool = False
 
 
-def reads(join: JoinPlan, rows_out: Callable[[Step], float | None]) -> list[Read]:
+def reads(join: JoinPlan, rows_out: Callable[[Step], float | None]) -> list[ListRead]:
     """The lists that a join reads. `rows_out`: how many bindings a step gives, if that is known
     better than by the plan.
 
     A list that deeper levels read again and again is in the device's caches meanwhile: it counts
     once for each time that it is chosen.
     """
-    found: list[Read] = []
+    found: list[ListRead] = []
     chosen: dict[tuple[int, int], float] = {}
 
     def walk(steps: Sequence[Step], rows: float) -> None:
@@ -58,9 +58,9 @@ def reads(join: JoinPlan, rows_out: Callable[[Step], float | None]) -> list[Read
             for part in parts:
                 if part.depth:
                     times = chosen.get((part.trie, part.depth - 1), before)
-                    found.append(Read(part.trie, part.depth, times, counted))
+                    found.append(ListRead(part.trie, part.depth, times, counted))
                 elif not joins or len(parts) > 1:  # looked up: those that are found, at the least
-                    found.append(Read(part.trie, 0, rows if joins else before))
+                    found.append(ListRead(part.trie, 0, rows if joins else before))
             chosen.update({(part.trie, part.depth): rows for part in parts})
             if isinstance(step, Branch):
                 for inner in step.alternatives:
@@ -105,7 +105,7 @@ class Heat:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PagePlacement:
     """Which pages of each index lie on the device while a join runs; the bytes that reads of the
     others are expected to move over the link, and what they cost, as bytes."""
 
@@ -114,10 +114,10 @@ class Placed:
     cost: float
 
 
-def placed(heats: Mapping[Hashable, Heat], room: int) -> Placed:
+def placed(heats: Mapping[Hashable, Heat], room: int) -> PagePlacement:
     """The pages whose reads would cost most, as many as there is room for."""
     if not heats:
-        return Placed({}, 0.0, 0.0)
+        return PagePlacement({}, 0.0, 0.0)
     names = list(heats)
     page = heats[names[0]].page
     costs = np.concatenate([heats[name].costs for name in names])
@@ -132,4 +132,4 @@ def placed(heats: Mapping[Hashable, Heat], room: int) -> Placed:
         pages[name] = tuple(np.sort(own).tolist())
     cold = np.ones(len(costs), dtype=bool)
     cold[order] = False
-    return Placed(pages, float(moved[cold].sum()), float(costs[cold].sum()))
+    return PagePlacement(pages, float(moved[cold].sum()), float(costs[cold].sum()))

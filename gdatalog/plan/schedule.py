@@ -14,8 +14,8 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from gdatalog.plan.cells import Cell, Stretch
-from gdatalog.plan.slicing import Numbers, Schedule, Sizes, Slice, Turn, Use, bytes_moved
+from gdatalog.plan.cells import Cell, KeyRange
+from gdatalog.plan.slicing import CellSlices, IndexUse, Numbers, Schedule, Sizes, Slice, bytes_moved
 from gdatalog.progress import format_bytes
 
 MOST_CUT = 4  # variables: those whose tries are the largest
@@ -36,7 +36,7 @@ Level = tuple[float, frozenset[str]]
 
 
 def schedule(
-    uses: Sequence[Use],
+    uses: Sequence[IndexUse],
     sizes: Mapping[Hashable, Sizes],
     orders: Collection[tuple[str, str, bool]],
     room: int,
@@ -55,7 +55,7 @@ def schedule(
 class _Planner:
     def __init__(
         self,
-        uses: Sequence[Use],
+        uses: Sequence[IndexUse],
         sizes: Mapping[Hashable, Sizes],
         orders: Collection[tuple[str, str, bool]],
         room: int,
@@ -114,7 +114,7 @@ class _Planner:
 
     def _first_of(
         self, every: Sequence[tuple[float, tuple[int, ...]]], ahead: bool
-    ) -> dict[str, tuple[Stretch, ...]] | None:
+    ) -> dict[str, tuple[KeyRange, ...]] | None:
         """The ranges of the first of these shares that fits, with or without the next cell's
         slices."""
         for _, shares in islice(every, MOST_TRIED):
@@ -123,7 +123,7 @@ class _Planner:
                 return ranges
         return None
 
-    def _largest(self, ranges: Mapping[str, Sequence[Stretch]], ahead: bool) -> int:
+    def _largest(self, ranges: Mapping[str, Sequence[KeyRange]], ahead: bool) -> int:
         """The most bytes that the slices of one cell take, and those that change for the next."""
         held = [self._fixed(ranges)]
         for name, stretches in ranges.items():
@@ -180,7 +180,7 @@ class _Planner:
 
     # ---------------------------------------------------------------------------------- cells
 
-    def _ranges(self, name: str, share: int) -> tuple[Stretch, ...]:
+    def _ranges(self, name: str, share: int) -> tuple[KeyRange, ...]:
         """So many ranges of a variable's keys, of about as many bytes each."""
         keys, before = self.weights[name]
         total = int(before[-1])
@@ -188,10 +188,10 @@ class _Planner:
         places = np.unique(np.searchsorted(before, targets)).tolist()
         cuts = [int(keys[at]) for at in places if 0 < at < len(keys)]
         return tuple(
-            Stretch(low, high) for low, high in zip([None, *cuts], [*cuts, None], strict=True)
+            KeyRange(low, high) for low, high in zip([None, *cuts], [*cuts, None], strict=True)
         )
 
-    def _scheduled(self, ranges: Mapping[str, tuple[Stretch, ...]]) -> Schedule:
+    def _scheduled(self, ranges: Mapping[str, tuple[KeyRange, ...]]) -> Schedule:
         slices = [
             [self._slice(use, stretch) for stretch in ranges.get(str(use.root), (None,))]
             if isinstance(use.root, str)
@@ -201,7 +201,7 @@ class _Planner:
         names = list(ranges)
         numbered = {name: at for at, name in enumerate(names)}
         places = [numbered.get(str(use.root)) for use in self.uses]
-        turns: list[Turn] = []
+        turns: list[CellSlices] = []
         skipped = 0
         for numbers in serpentine([len(ranges[name]) for name in names]):
             mine = tuple(
@@ -212,12 +212,12 @@ class _Planner:
             if self._empty(cell, mine):
                 skipped += 1
             else:
-                turns.append(Turn(Cell(cell), mine))
+                turns.append(CellSlices(Cell(cell), mine))
         moved = bytes_moved(turns, self.room, self.sizes)
         again = self._again([len(ranges.get(name, ())) or 1 for name in self.names])
         return Schedule(ranges, tuple(turns), skipped, moved, again)
 
-    def _empty(self, cell: Mapping[str, Stretch], slices: Sequence[Slice]) -> bool:
+    def _empty(self, cell: Mapping[str, KeyRange], slices: Sequence[Slice]) -> bool:
         for low, high, strict in self.orders:
             if low in cell and high in cell:
                 least, end = cell[low].low, cell[high].high  # of what is compared
@@ -227,7 +227,7 @@ class _Planner:
             use.needed and one.low == one.high for use, one in zip(self.uses, slices, strict=True)
         )
 
-    def _slice(self, use: Use, stretch: Stretch | None) -> Slice:
+    def _slice(self, use: IndexUse, stretch: KeyRange | None) -> Slice:
         keys = self.sizes[use.index].keys
         low, high = 0, len(keys)
         if isinstance(use.root, int):

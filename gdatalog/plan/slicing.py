@@ -12,7 +12,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from gdatalog.plan.cells import Cell, Stretch
+from gdatalog.plan.cells import Cell, KeyRange
 from gdatalog.records import dataclass
 
 Numbers = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class IndexUse:
     """How a join uses an index. `root`: the variable that is bound to its first column, if cells
     may cut by it; the key of a constant; None: the index is needed whole. `needed`: a binding needs
     a row of it, so that nothing is found where its slice is empty."""
@@ -49,7 +49,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CellSlices:
     """A cell, and the slice that each use of the join reads in it."""
 
     cell: Cell
@@ -66,8 +66,8 @@ class Schedule:
     could be copied meanwhile.
     """
 
-    ranges: Mapping[str, tuple[Stretch, ...]]
-    turns: tuple[Turn, ...]
+    ranges: Mapping[str, tuple[KeyRange, ...]]
+    turns: tuple[CellSlices, ...]
     skipped: int
     moved: int
     again: float
@@ -77,7 +77,7 @@ class Schedule:
         return self.moved + self.again + overhead * len(self.turns)
 
 
-class Shelf:
+class SliceCache:
     """Which slices lie on a device that has `room` for so many bytes of them.
 
     What was used longest ago goes first, but nothing that this cell or the next one needs.
@@ -136,15 +136,15 @@ class Shelf:
             self.total += self.held[one]
 
 
-def paired(turns: Sequence[Turn]) -> Iterator[tuple[Turn, tuple[Slice, ...]]]:
+def paired(turns: Sequence[CellSlices]) -> Iterator[tuple[CellSlices, tuple[Slice, ...]]]:
     """Each turn, with the slices of the one after it."""
     for turn, after in zip(turns, (*turns[1:], None), strict=False):
         yield turn, () if after is None else after.slices
 
 
-def bytes_moved(turns: Sequence[Turn], room: int, sizes: Mapping[Hashable, Sizes]) -> int:
+def bytes_moved(turns: Sequence[CellSlices], room: int, sizes: Mapping[Hashable, Sizes]) -> int:
     """The bytes that are copied for these turns."""
-    shelf, total = Shelf(room, sizes), 0
+    shelf, total = SliceCache(room, sizes), 0
     for turn, coming in paired(turns):
         missing = [*shelf.enter(turn.slices, coming), *shelf.ahead(coming, turn.slices)]
         total += sum(map(shelf.moved, missing))

@@ -63,7 +63,7 @@ def asked_for(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BindingSource:
     """A place that asks for rows of a relation: the values of some of its columns, and where
     they come from."""
 
@@ -78,13 +78,13 @@ class Source:
         found = tuple(arg for arg in self.args if isinstance(arg, Const | Param))
         return found if len(found) == len(self.args) and not self.body else None
 
-    def at(self, places: Sequence[int]) -> Source:
+    def at(self, places: Sequence[int]) -> BindingSource:
         """The same of some of the columns only."""
         args = tuple(self.args[place] for place in places)
-        return Source(args, relevant(self.body, args), self.types, self.span)
+        return BindingSource(args, relevant(self.body, args), self.types, self.span)
 
 
-def one_constant(sources: Sequence[Source]) -> Constants | None:
+def one_constant(sources: Sequence[BindingSource]) -> Constants | None:
     """The one row of values that all places ask for, if they are constants."""
     first = sources[0].constants
     if first is None or any(source.constants != first for source in sources):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gdatalog.plan.nodes import Participant, RowTest, Slot, TrieRef
 from gdatalog.planner.comparisons import FLIPPED
 from gdatalog.planner.items import AtomItem, Term
-from gdatalog.planner.sizes import Size
+from gdatalog.planner.sizes import RelationStatistics
 from gdatalog.records import dataclass, field
 
 
@@ -19,7 +19,7 @@ class AtomState:
     tests: tuple[RowTest, ...]
     weighted: bool
     rises: frozenset[tuple[int, int]]  # columns that ascend in every row anyway
-    size: Size
+    size: RelationStatistics
     order: list[int] = field(default_factory=list)
     taken: set[int] = field(default_factory=set)  # the same columns
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
-from gdatalog.planner.places import Choice, Place
+from gdatalog.planner.search_state import SearchState, VariableChoice
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ FEWEST = 4  # at each level
 class Prefix:
     """An order of some variables: where it leads, and what it costs."""
 
-    place: Place
+    place: SearchState
     rows: float  # that come there, beside what its path's variables have
     cost: float
     work: float
     indexes: float
     before: Prefix | None
     variable: int
-    own: Choice  # what its last variable costs, for each row that comes to it
+    own: VariableChoice  # what its last variable costs, for each row that comes to it
     share: float  # of the rows that came to the place before
 
     @property
@@ -44,15 +44,17 @@ class Prefix:
         return self.cost + self.indexes
 
 
-def extend(search: Search, start: Place, allowed: int, found: dict[Place, Choice]) -> Choice:
+def extend(
+    search: Search, start: SearchState, allowed: int, found: dict[SearchState, VariableChoice]
+) -> VariableChoice:
     """The best choice at a place, with so many turns at a level; those at the places behind it
     are noted in `found`."""
-    none = Choice(0.0, 0.0, 0.0, -1)
+    none = VariableChoice(0.0, 0.0, 0.0, -1)
     prefixes = [Prefix(start, 1.0, 0.0, 0.0, 0.0, None, -1, none, 1.0)]
     best: Prefix | None = None
     while prefixes:
         search.watch.poll()
-        longer: dict[Place, Prefix] = {}
+        longer: dict[SearchState, Prefix] = {}
         turns = 0
         for prefix in prefixes:
             if turns >= allowed or (best is not None and prefix.total >= best.total):
@@ -78,7 +80,7 @@ def _extended(search: Search, prefix: Prefix, allowed: int) -> list[Prefix]:
         if later.rest == place.rest:
             later = later._replace(rest=0)  # nothing can bind what is left
         share = search.share(later, search.estimates.rows(place.path)) if later.rest else 1.0
-        return [_longer(prefix, later, Choice(0.0, 0.0, 0.0, -1), share)]
+        return [_longer(prefix, later, VariableChoice(0.0, 0.0, 0.0, -1), share)]
     if len(candidates) > allowed:
         candidates = nsmallest(allowed, candidates, key=lambda at: search.near(at, place))
     return [_with(search, prefix, at) for at in candidates]
@@ -99,10 +101,10 @@ def _with(search: Search, prefix: Prefix, at: int) -> Prefix:
         work += found.work * share
         indexes += found.indexes
     share = search.share(following, rows) if following.rest else 1.0
-    return _longer(prefix, following, Choice(cost, work, indexes, at), share)
+    return _longer(prefix, following, VariableChoice(cost, work, indexes, at), share)
 
 
-def _longer(prefix: Prefix, place: Place, own: Choice, share: float) -> Prefix:
+def _longer(prefix: Prefix, place: SearchState, own: VariableChoice, share: float) -> Prefix:
     return Prefix(
         place,
         prefix.rows * share,
@@ -122,12 +124,12 @@ def _promise(search: Search, prefix: Prefix) -> tuple[float, float]:
     return prefix.total + rows, rows
 
 
-def _noted(last: Prefix, found: dict[Place, Choice]) -> Choice:
+def _noted(last: Prefix, found: dict[SearchState, VariableChoice]) -> VariableChoice:
     """The choices that made an order, from its end to its beginning."""
-    choice = Choice(0.0, 0.0, 0.0, -1)
+    choice = VariableChoice(0.0, 0.0, 0.0, -1)
     while last.before is not None:
         own, share = last.own, last.share
-        choice = Choice(
+        choice = VariableChoice(
             own.cost + choice.cost * share,
             own.work + choice.work * share,
             own.indexes + choice.indexes,

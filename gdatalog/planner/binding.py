@@ -14,13 +14,13 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Cast,
     Chain,
     Compare,
     Const,
     Distinct,
     Expr,
+    FunctionCall,
     ListParam,
     Literal,
     Member,
@@ -61,7 +61,7 @@ def ready(expr: Expr, bound: frozenset[str] | set[str], aggregates: bool = True)
             return name in bound
         case Const() | Param() | Values() | ListParam():
             return True
-        case Call():
+        case FunctionCall():
             return all(ready(arg, bound, aggregates) for arg in expr.args)
         case Chain():
             return all(ready(operand, bound, aggregates) for operand in operands(expr))
@@ -88,7 +88,7 @@ def outermost(expr: Expr) -> Iterator[Aggregate]:
     match expr:
         case Aggregate():
             yield expr
-        case Call():
+        case FunctionCall():
             for arg in expr.args:
                 yield from outermost(arg)
         case Chain():
@@ -141,8 +141,8 @@ def solvable(
             return None if name in bound else name
         case Cast(operand):
             return solvable(operand, bound, types, aggregates)
-        case Call("+" | "-") | Chain(rest=(("+" | "-", _), *_)):
-            args = expr.args if isinstance(expr, Call) else operands(expr)
+        case FunctionCall("+" | "-") | Chain(rest=(("+" | "-", _), *_)):
+            args = expr.args if isinstance(expr, FunctionCall) else operands(expr)
             waiting = [arg for arg in args if not ready(arg, bound, aggregates)]
             if len(waiting) != 1:
                 return None
@@ -208,7 +208,7 @@ def _bind_atom(atom: Atom, bound: set[str], types: Types, aggregates: bool) -> N
         bare = _bare(arg)
         if isinstance(bare, Var):
             bound.add(bare.name)
-        elif isinstance(bare, Call | Chain):
+        elif isinstance(bare, FunctionCall | Chain):
             waiting.append(bare)
     for _ in range(len(waiting)):
         for arg in waiting:

@@ -53,7 +53,6 @@ from gdatalog.planner.order import RESTORED
 from gdatalog.planner.orders import Orders
 from gdatalog.planner.pattern_maker import PatternMaker
 from gdatalog.planner.pending import Open, Pending
-from gdatalog.planner.places import Order
 from gdatalog.planner.reductions import (
     aggregate_branch,
     expected_cost,
@@ -63,6 +62,7 @@ from gdatalog.planner.reductions import (
     widens,
 )
 from gdatalog.planner.reuse import reuse_lists
+from gdatalog.planner.search_state import Order
 from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import in_degree_order, without_implied
 from gdatalog.planner.witnesses import with_lone_witnesses

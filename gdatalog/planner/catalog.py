@@ -39,7 +39,7 @@ OTHER_NAMES: dict[str, TypeName] = {
 
 
 @dataclass(slots=True)
-class Relation:
+class CatalogRelation:
     name: str
     arity: int | None  # None: a `.input` that nothing else speaks of
     said: str  # how the arity is known: "is declared with", "has data with", "is defined with"
@@ -52,7 +52,7 @@ class Relation:
 
 @dataclass(slots=True)
 class Catalog:
-    relations: dict[str, Relation] = field(default_factory=dict)
+    relations: dict[str, CatalogRelation] = field(default_factory=dict)
     types: dict[str, TypeName] = field(default_factory=lambda: dict(BASE_TYPES))
     directives: list[Directive] = field(default_factory=list)
     broken: Mapping[str, Cause] = field(default_factory=dict)
@@ -75,7 +75,7 @@ def collect(
     _types([s for s in program.statements if isinstance(s, TypeDecl)], catalog, errors)
     for name, schema in known.items():
         said = "is declared with" if schema.declared else "has data with"
-        catalog.relations[name] = Relation(
+        catalog.relations[name] = CatalogRelation(
             name, schema.arity, said, schema.span, schema, has_data=True, declared=schema.declared
         )
     for statement in program.statements:
@@ -88,7 +88,9 @@ def collect(
                 if head.name not in catalog.relations:
                     arity = len(head.args)
                     said = "is defined with"
-                    catalog.relations[head.name] = Relation(head.name, arity, said, head.span)
+                    catalog.relations[head.name] = CatalogRelation(
+                        head.name, arity, said, head.span
+                    )
     _directives(program, catalog, errors)
     return catalog
 
@@ -114,7 +116,7 @@ def _declare(name: str, decl: Decl, catalog: Catalog, errors: list[Error]) -> No
     if None in types:
         if before is None or not before.declared:
             said = "is declared with"
-            catalog.relations[name] = Relation(
+            catalog.relations[name] = CatalogRelation(
                 name, len(types), said, decl.span, broken=True, declared=True
             )
         return
@@ -146,7 +148,7 @@ def _declare(name: str, decl: Decl, catalog: Catalog, errors: list[Error]) -> No
     elif before is not None and before.declared:
         return
     has_data = before is not None and before.has_data
-    catalog.relations[name] = Relation(
+    catalog.relations[name] = CatalogRelation(
         name, schema.arity, "is declared with", decl.span, schema, False, True, has_data
     )
 
@@ -260,7 +262,7 @@ def _directives(program: Program, catalog: Catalog, errors: list[Error]) -> None
     for directive in found:
         if directive.kind == "input":
             for name in directive.names:
-                relation = Relation(name, None, "is read with", directive.span)
+                relation = CatalogRelation(name, None, "is read with", directive.span)
                 catalog.relations.setdefault(name, relation)
     for directive in found:
         for name in directive.names:
@@ -286,7 +288,7 @@ def no_such_relation(name: str, span: Span, catalog: Catalog) -> NameResolutionE
     )
 
 
-def arity_error(name: str, used: int, span: Span, relation: Relation) -> TypeMismatchError:
+def arity_error(name: str, used: int, span: Span, relation: CatalogRelation) -> TypeMismatchError:
     """A use that has not as many arguments as the relation has columns, with both sides."""
     arity = relation.arity or 0
     said = f"`{name}` {relation.said} {count(arity, 'column')}"

@@ -13,18 +13,18 @@ from collections.abc import Mapping, Sequence
 from gdatalog.errors import Caution, Error, TypeMismatchError, raise_together
 from gdatalog.parser.syntax import Pragma, Program, Query, Rule
 from gdatalog.planner.broken import NOTHING_BROKEN, Cause
-from gdatalog.planner.catalog import Catalog, Relation, collect
+from gdatalog.planner.catalog import Catalog, CatalogRelation, collect
 from gdatalog.planner.cautions import cautions_of
 from gdatalog.planner.checked import Checked, CheckedQuery, CheckedRule, Schema
 from gdatalog.planner.columns import names_of_columns, place_named
 from gdatalog.planner.facts import Facts
 from gdatalog.planner.heads import check_heads
-from gdatalog.planner.improving import check_improving
 from gdatalog.planner.inlining import expand_inline
-from gdatalog.planner.lists import Lists
-from gdatalog.planner.names import Names
+from gdatalog.planner.lattice import check_lattice
+from gdatalog.planner.lists import ListRelations
+from gdatalog.planner.names import NameResolution
 from gdatalog.planner.strata import stratify
-from gdatalog.planner.types import Types
+from gdatalog.planner.types import TypeInference
 from gdatalog.planner.words import either
 from gdatalog.values import ParamType
 
@@ -68,12 +68,12 @@ def examine(
     inlined = expand_inline(program, catalog, typed, facts.atoms, asked, errors)
     cautions += inlined.cautions
     typed, wrong = check_heads(inlined.rules, facts.atoms, catalog, errors)
-    lists = Lists(types.param_types())
+    lists = ListRelations(types.param_types())
     typed = [lists.joined(rule) for rule in typed]
     strata = stratify(typed, errors)
     for stratum in strata:
         if stratum.recursive and wrong.isdisjoint(stratum.relations):
-            check_improving(stratum, errors)
+            check_lattice(stratum, errors)
     schemas = _schemas(catalog, types, typed, placed, errors)
     if errors:
         return None, errors
@@ -103,7 +103,7 @@ def _resolve(
     cautions: list[Caution],
 ) -> tuple[Facts, list[CheckedRule], list[CheckedQuery]]:
     """Facts apart, rules with their names resolved, and the rules that answer queries."""
-    names = Names(catalog, params, errors, cautions)
+    names = NameResolution(catalog, params, errors, cautions)
     facts = Facts()
     rules: list[CheckedRule] = []
     queries: list[CheckedQuery] = []
@@ -128,8 +128,8 @@ def _infer(
     rules: Sequence[CheckedRule],
     params: Mapping[str, ParamType],
     errors: list[Error],
-) -> Types:
-    types = Types(catalog, params, errors)
+) -> TypeInference:
+    types = TypeInference(catalog, params, errors)
     for rule in rules:
         if rule.head.name not in catalog.relations:
             types.add_relation(rule.head.name, len(rule.head.args))
@@ -151,7 +151,7 @@ def _infer(
 
 def _schemas(
     catalog: Catalog,
-    types: Types,
+    types: TypeInference,
     rules: Sequence[CheckedRule],
     placed: Mapping[str, tuple[str, ...]],
     errors: list[Error],
@@ -173,7 +173,7 @@ def _schemas(
 
 
 def _open_columns(
-    catalog: Catalog, types: Types, schemas: Mapping[str, Schema], errors: list[Error]
+    catalog: Catalog, types: TypeInference, schemas: Mapping[str, Schema], errors: list[Error]
 ) -> None:
     """One error for all columns that one declaration would settle."""
     reported: set[int] = set()
@@ -196,7 +196,9 @@ def _open_columns(
             errors.append(_open_error(relation, schema, open_here))
 
 
-def _open_error(relation: Relation, schema: Schema, open_here: Sequence[int]) -> TypeMismatchError:
+def _open_error(
+    relation: CatalogRelation, schema: Schema, open_here: Sequence[int]
+) -> TypeMismatchError:
     declare = ", ".join(f"{c}: {k}" for c, k in zip(schema.columns, schema.types, strict=True))
     names = either([f"`{schema.columns[at]}`" for at in open_here], "and")
     of = f"the column {names} of `{schema.name}` has"

@@ -13,7 +13,7 @@ from math import prod
 
 from gdatalog.parser.syntax import Atom, Var
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.planner.sizes import Size
+from gdatalog.planner.sizes import RelationStatistics
 from gdatalog.planner.walk import walk
 from gdatalog.records import dataclass, field
 
@@ -28,7 +28,7 @@ MEET = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class FixpointRelation:
     """A relation that the fixpoint makes: its rows, and the values of each of its columns."""
 
     rows: float
@@ -42,8 +42,8 @@ class Made:
 class Collapse:
     """The estimates for one stratum."""
 
-    sizes: Callable[[str], Size]  # of relations that are there
-    made: dict[str, Made] = field(default_factory=dict)
+    sizes: Callable[[str], RelationStatistics]  # of relations that are there
+    made: dict[str, FixpointRelation] = field(default_factory=dict)
 
     def recursive(self, rules: Sequence[CheckedRule], arities: Mapping[str, int]) -> None:
         """Assumes sizes of the relations of a stratum: values flow from rule to rule."""
@@ -60,7 +60,7 @@ class Collapse:
         for name, columns in values.items():
             known = tuple(most or VALUES for most in columns)
             rows = min(PARTNERS * max(known, default=1.0), prod(known))
-            self.made[name] = Made(max(1.0, rows), known)
+            self.made[name] = FixpointRelation(max(1.0, rows), known)
 
     def _values(
         self, variable: Var, atoms: Sequence[Atom], made: Mapping[str, Sequence[float]]
@@ -175,7 +175,7 @@ class Collapse:
 
     def made_of(
         self, atoms: Sequence[Atom], live: Sequence[str], recursive: Collection[str]
-    ) -> Made:
+    ) -> FixpointRelation:
         """What a part of a rule makes, once bindings that differ in nothing live are one."""
         first = next(atom for atom in atoms if atom.name in recursive)
         others = [atom for atom in atoms if atom is not first]
@@ -183,7 +183,7 @@ class Collapse:
         many, _ = self.bindings(first, others, wanted)
         met = self.rows(first) * many / self.alike(atoms, live, wanted) ** MEET
         values = tuple(self.values(name, atoms) for name in live)
-        return Made(max(1.0, min(met, prod(values))), values)
+        return FixpointRelation(max(1.0, min(met, prod(values))), values)
 
 
 def names_of(atom: Atom) -> frozenset[str]:

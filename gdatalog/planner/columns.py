@@ -14,7 +14,17 @@ from collections.abc import Iterable, Sequence
 
 from gdatalog.errors import Error, NameResolutionError
 from gdatalog.parser.format import format_node
-from gdatalog.parser.syntax import Atom, Call, Const, Expr, HeadAggregate, Param, Program, Rule, Var
+from gdatalog.parser.syntax import (
+    Atom,
+    Const,
+    Expr,
+    FunctionCall,
+    HeadAggregate,
+    Param,
+    Program,
+    Rule,
+    Var,
+)
 from gdatalog.plan.functions import AGGREGATES
 from gdatalog.planner.catalog import Catalog
 from gdatalog.planner.words import did_you_mean, either, own_name
@@ -57,7 +67,7 @@ def _aggregate(arg: Expr | HeadAggregate) -> tuple[str, tuple[Expr, ...]] | None
     """The kind and targets of an argument that aggregates, before and after name resolution."""
     if isinstance(arg, HeadAggregate):
         return arg.kind, arg.targets
-    if isinstance(arg, Call) and arg.name in AGGREGATES:
+    if isinstance(arg, FunctionCall) and arg.name in AGGREGATES:
         return arg.name, arg.args
     return None
 

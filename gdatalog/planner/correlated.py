@@ -16,7 +16,7 @@ from gdatalog.planner.edges import types_of
 from gdatalog.planner.items import AggregateItem, AtomItem, Conjunction, Item
 from gdatalog.planner.orders import Orders
 from gdatalog.planner.reductions import may_be_early
-from gdatalog.planner.sizes import Assumed, Params, Size, Statistics
+from gdatalog.planner.sizes import Assumed, Params, RelationStatistics, Statistics
 from gdatalog.planner.work import work_of
 from gdatalog.records import dataclass, replace
 
@@ -78,7 +78,7 @@ def tabled(
     if not rules:
         return None
 
-    def known(relation: str, version: Version) -> Size:
+    def known(relation: str, version: Version) -> RelationStatistics:
         return tables[relation] if relation in tables else sizes(relation, version)
 
     return Tabled(tuple(read), tuple(rules), known, cost)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import inf
 
 from gdatalog.planner.formula import TINY, Formula
-from gdatalog.planner.pattern import Pattern, PatternAtom, bits
+from gdatalog.planner.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.planner.sampling import Sampler
 from gdatalog.records import dataclass
 
@@ -18,7 +18,7 @@ NONE: Made = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class LevelCost:
     """What binding one more variable takes: values tried for each binding so far.
 
     `others` is how many lists each of them is looked up in; `single`: the number of values can
@@ -34,7 +34,7 @@ class Estimates:
     """The estimates of one pattern, each made once."""
 
     def __init__(
-        self, pattern: Pattern, sampler: Sampler | None = None, exact: bool = True
+        self, pattern: QueryPattern, sampler: Sampler | None = None, exact: bool = True
     ) -> None:
         """With a sampler, walks are believed rather than formulas, where there are any.
 
@@ -57,8 +57,8 @@ class Estimates:
         ]
         self._rows: dict[int, float] = {}
         self._last = 0  # the variables that `whole` was asked of
-        self._levels: dict[tuple[int, int], Level] = {}  # by what they depend on
-        self._refined: dict[tuple[int, int, int, int], Level] = {}
+        self._levels: dict[tuple[int, int], LevelCost] = {}  # by what they depend on
+        self._refined: dict[tuple[int, int, int, int], LevelCost] = {}
         self._made: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._kinds: dict[object, int] = {}
         self._alike = [self._numbered(at) for at in range(len(pattern.names))]
@@ -194,13 +194,13 @@ class Estimates:
         """How many values are tried for a variable, over all bindings of those before."""
         return self.rows(bound) * self.level(at, bound).tried
 
-    def level(self, at: int, bound: int, made: Made = NONE) -> Level:
+    def level(self, at: int, bound: int, made: Made = NONE) -> LevelCost:
         """Binding a variable, for each binding of those before, where some lists were made."""
         key = at, bound & self._scopes[at]
         plain = self._levels.get(key)
         if plain is None:
             own = self.pattern.aggregates.get(at)
-            plain = self._plain(at, bound) if own is None else Level(own.cost, 0, False)
+            plain = self._plain(at, bound) if own is None else LevelCost(own.cost, 0, False)
             self._levels[key] = plain
         if not made or at in self.pattern.aggregates:
             return plain
@@ -217,24 +217,24 @@ class Estimates:
         if found is None:
             length = self._common(at, bound, group, parents, plain.tried)
             others = plain.others + 1 - parents.bit_count()
-            found = Level(length, others, others == 0) if length <= plain.tried else plain
+            found = LevelCost(length, others, others == 0) if length <= plain.tried else plain
             self._refined[at, bound, group, parents] = found
         return found
 
-    def _plain(self, at: int, bound: int) -> Level:
+    def _plain(self, at: int, bound: int) -> LevelCost:
         bit = 1 << at
         atoms = self._holding[at]
         near = [atom for atom in atoms if atom.fixed or atom.mask & bound & ~bit]
         given = self.formula.given.get(at)
         if given is not None and given.sources & ~bound == 0 and not near:
             least = min([given.values, *(self.formula.roots(atom, at) for atom in atoms)])
-            return Level(least, len(atoms), not atoms)
+            return LevelCost(least, len(atoms), not atoms)
         if not near:
             walked = self.rows(bit)
             if len(atoms) > 1:  # the shortest of the roots' lists
                 least = min(self.formula.roots(atom, at) for atom in atoms)
                 walked = max(walked, least * self._within(at, bound))
-            return Level(walked, 0, True)
+            return LevelCost(walked, 0, True)
         cut = self.formula.orderings.cut(at, bound)
         length = self._walked(at, bound, cut)
         if length is None:
@@ -242,7 +242,7 @@ class Estimates:
                 self.formula.fan(a, at, bound) * self._left(cut, a, at, bound) for a in near
             )
         others = len(atoms) - 1
-        return Level(length * self._within(at, bound), others, others == 0)
+        return LevelCost(length * self._within(at, bound), others, others == 0)
 
     def made(self, at: int, bound: int) -> list[tuple[int, int]]:
         """What lists of a variable's values are made of: the kind, and what leads to each."""

@@ -9,11 +9,11 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Cast,
     Chain,
     Compare,
     Distinct,
+    FunctionCall,
     Literal,
     Member,
     Not,
@@ -108,7 +108,9 @@ def _tests(rule: CheckedRule, literal: Literal, bound: frozenset[str]) -> bool:
 
 def plain(literal: Literal) -> bool:
     """Whether a literal computes nothing, so that it may be asked sooner than it was."""
-    return not any(isinstance(part, (Call, Chain, Cast, Aggregate)) for part in walk(literal))
+    return not any(
+        isinstance(part, (FunctionCall, Chain, Cast, Aggregate)) for part in walk(literal)
+    )
 
 
 def literals_of(body: Literal | None) -> tuple[Literal, ...]:

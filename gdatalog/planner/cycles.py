@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gdatalog.errors import Note, Span, StratificationError
-from gdatalog.parser.syntax import Atom, Call, Compare, Expr, HeadAggregate, Literal, Var
+from gdatalog.parser.syntax import Atom, Compare, Expr, FunctionCall, HeadAggregate, Literal, Var
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.walk import contains_head_aggregate, variables, walk
 from gdatalog.planner.words import as_rule, conjuncts, either, own_name, text_of
@@ -112,7 +112,9 @@ def _by_min(step: Step) -> str | None:
     """`d(y, n + 1) <- d(x, n), E(x, y), !d(y, _).` is a shortest path: `min(n + 1)`."""
     head, body = step.rule.head, step.rule.body
     computed = [
-        at for at, arg in enumerate(head.args) if isinstance(arg, Call) and arg.name in ("+", "-")
+        at
+        for at, arg in enumerate(head.args)
+        if isinstance(arg, FunctionCall) and arg.name in ("+", "-")
     ]
     if len(computed) != 1 or body is None:
         return None

@@ -16,12 +16,12 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Chain,
     Compare,
     Const,
     Distinct,
     Expr,
+    FunctionCall,
     HeadAggregate,
     Literal,
     Member,
@@ -44,7 +44,7 @@ _CHOOSING = frozenset({"min", "max", "any_value"})
 
 
 @dataclass(frozen=True, slots=True)
-class Domain:
+class KeyDomain:
     """Columns and variables that share keys.
 
     `ordered`: the order of keys matters. `joined`: a rule looks a key of it up.
@@ -57,7 +57,7 @@ class Domain:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ConstantUse:
     """A constant, or an expression of constants, that stands where a key of a domain does: a
     parameter takes its place.
 
@@ -72,15 +72,15 @@ class Use:
     exact: bool
 
 
-def domains_of(stratum: Stratum, schemas: Mapping[str, Schema]) -> tuple[Domain, ...]:
+def domains_of(stratum: Stratum, schemas: Mapping[str, Schema]) -> tuple[KeyDomain, ...]:
     """The domains of ints that a stratum's rules read from relations below it."""
-    found = _Finder()
+    found = _UnionFind()
     for number, rule in enumerate(stratum.rules):
         found.rule(number, rule)
     return tuple(found.domains(stratum, schemas))
 
 
-class _Finder:
+class _UnionFind:
     """Unites what is compared: columns and variables, by union-find."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class _Finder:
         self._met: set[Column | Name] = set()  # variables of several atoms
         self._number = 0
 
-    def domains(self, stratum: Stratum, schemas: Mapping[str, Schema]) -> Iterator[Domain]:
+    def domains(self, stratum: Stratum, schemas: Mapping[str, Schema]) -> Iterator[KeyDomain]:
         columns: dict[Column | Name, set[Column]] = {}
         variables: dict[Column | Name, set[Name]] = {}
         for node in list(self._parent):
@@ -107,7 +107,7 @@ class _Finder:
             ints = all(schemas[name].types[at] == "int" for name, at in members)
             if root not in closed and below and ints:
                 names = frozenset(variables.get(root, ()))
-                yield Domain(frozenset(members), names, root in ordered, root in met)
+                yield KeyDomain(frozenset(members), names, root in ordered, root in met)
 
     def _root(self, node: Column | Name) -> Column | Name:
         parent = self._parent.setdefault(node, node)
@@ -210,7 +210,7 @@ class _Finder:
 
 def is_constant(node: Node) -> bool:
     """Whether an expression has one value for all rows: it is made of constants and parameters."""
-    return all(isinstance(part, Const | Param | Call | Chain) for part in walk(node))
+    return all(isinstance(part, Const | Param | FunctionCall | Chain) for part in walk(node))
 
 
 def pairs_of(chain: Compare) -> Iterator[tuple[Expr, str, Expr]]:
@@ -225,17 +225,17 @@ def pairs_of(chain: Compare) -> Iterator[tuple[Expr, str, Expr]]:
 
 
 def encoded_rules(
-    rules: Sequence[CheckedRule], domains: Sequence[Domain], chosen: Collection[int]
-) -> tuple[tuple[CheckedRule, ...], tuple[Use, ...]]:
+    rules: Sequence[CheckedRule], domains: Sequence[KeyDomain], chosen: Collection[int]
+) -> tuple[tuple[CheckedRule, ...], tuple[ConstantUse, ...]]:
     """The rules with parameters for the constants that are compared with keys of some domains."""
     columns = {column: at for at in chosen for column in domains[at].columns}
     names = {name: at for at in chosen for name in domains[at].variables}
-    uses: dict[tuple[int, Expr, str, bool], Use] = {}
+    uses: dict[tuple[int, Expr, str, bool], ConstantUse] = {}
 
     def used(value: Expr, domain: int, op: str, exact: bool) -> Param:
         key = (domain, value, op, exact)
         if key not in uses:  # no name of a program's parameter has a ~
-            uses[key] = Use(f"code~{len(uses)}", domain, value, op, exact)
+            uses[key] = ConstantUse(f"code~{len(uses)}", domain, value, op, exact)
         return Param(uses[key].name, value.span)
 
     changed = [_Encoder(number, columns, names, used).rule(r) for number, r in enumerate(rules)]

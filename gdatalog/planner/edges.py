@@ -9,14 +9,14 @@ from gdatalog.plan.nodes import Apply, Slot
 from gdatalog.planner.automorphisms import Pair
 from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.items import AtomItem, Item, TestItem, variables_of
-from gdatalog.planner.sizes import Size, Statistics
+from gdatalog.planner.sizes import RelationStatistics, Statistics
 from gdatalog.records import replace
 from gdatalog.values import TypeName
 
 Names = frozenset[str]
 
 
-def rankable(size: Size) -> bool:
+def rankable(size: RelationStatistics) -> bool:
     """Whether a relation holds a graph's edges both ways, or each from its lower to its higher
     end, or the other way: then `ranked` tries and comparisons say what its atoms say."""
     return size.graph is not None and (bool(size.rises) or size.graph.symmetric)

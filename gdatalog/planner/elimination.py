@@ -45,9 +45,9 @@ from gdatalog.planner.parts import (
     outer_loops,
     shared_variables,
 )
-from gdatalog.planner.places import Order
 from gdatalog.planner.quotients import Isomorphic
-from gdatalog.planner.sizes import Assumed, OfEdges, Params, Size, Statistics
+from gdatalog.planner.search_state import Order
+from gdatalog.planner.sizes import Assumed, OfEdges, Params, RelationStatistics, Statistics
 from gdatalog.planner.suffix import Suffixes
 from gdatalog.planner.symmetry import one_of_each
 from gdatalog.planner.work import PUSH, work_of
@@ -71,7 +71,7 @@ class Elimination:
     tally: bool
     live: tuple[str, ...] = ()
     entries: float = inf  # that a table by edge or by vertex may have
-    tables: dict[str, Size] = field(default_factory=dict)
+    tables: dict[str, RelationStatistics] = field(default_factory=dict)
     shapes: dict[Hashable, int] = field(default_factory=dict)
     joins: list[JoinPlan] = field(default_factory=list)
     terms: list[Term] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Elimination:
     _known: dict[Hashable, str] = field(default_factory=dict)
     _fresh: int = 0
 
-    def sizes(self, name: str, version: Version) -> Size:
+    def sizes(self, name: str, version: Version) -> RelationStatistics:
         return self.tables[name] if name in self.tables else self.base(name, version)
 
     @property

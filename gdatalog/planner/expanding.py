@@ -46,7 +46,7 @@ COUNTING = frozenset({"count", "sum", "mean"})  # the number of bindings matters
 WITHOUT = "without `inline` there is no warning"
 
 
-class Expansion:
+class RuleExpansion:
     """One rule while its atoms are expanded.
 
     `definitions`: the rules that stand for each relation. `cautions` are of atoms that stay.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gdatalog.planner.orderings import Orderings
-from gdatalog.planner.pattern import Pattern, PatternAtom, bits
+from gdatalog.planner.pattern import PatternAtom, QueryPattern, bits
 
 TINY = 1e-9
 HUGE = 1e200  # products stop here: what is larger is as bad
@@ -25,7 +25,7 @@ APART = 0.99  # of the rows: so many combinations tell them apart, and so do mor
 class Formula:
     """What degrees alone say of a pattern."""
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: QueryPattern) -> None:
         self.pattern = pattern
         self.orderings = Orderings(pattern)
         names = range(len(pattern.names))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from gdatalog.planner.places import Place
+from gdatalog.planner.search_state import SearchState
 
 if TYPE_CHECKING:
     from gdatalog.planner.order import Search
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ALL, GROUP, SORTED = 25.0, 1.0, 3.0
 
 
-def group(search: Search, place: Place, scale: float) -> None:
+def group(search: Search, place: SearchState, scale: float) -> None:
     """Notes the choice of a variable of the head as the first, if that is worth it."""
     pattern, tuning = search.pattern, search.tuning
     if pattern.bag or not pattern.compacts or not pattern.live or pattern.outer:
@@ -46,7 +46,7 @@ def group(search: Search, place: Place, scale: float) -> None:
             search.begin(place, choice)
 
 
-def _given(search: Search, place: Place, at: int, scale: float) -> tuple[float, float]:
+def _given(search: Search, place: SearchState, at: int, scale: float) -> tuple[float, float]:
     """How many rows an order that begins with a variable gives, and in how many groups: bindings of
     the head's variables that come before others. No groups: no two rows are equal."""
     live, groups = search.pattern.live, 0.0

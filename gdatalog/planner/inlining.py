@@ -18,7 +18,7 @@ from gdatalog.errors import Caution, Error, Note, Span
 from gdatalog.parser.syntax import Atom, Decl, Program
 from gdatalog.planner.catalog import Catalog
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.planner.expanding import WITHOUT, Expansion
+from gdatalog.planner.expanding import WITHOUT, RuleExpansion
 from gdatalog.planner.safety import check_safety
 from gdatalog.planner.walk import Node, walk
 from gdatalog.records import dataclass, field
@@ -172,7 +172,7 @@ class _Inlining:
     def rule(self, rule: CheckedRule) -> CheckedRule:
         if rule.body is None or self.definitions.keys().isdisjoint(_reads(rule)):
             return rule
-        expansion = Expansion(rule, self.definitions)
+        expansion = RuleExpansion(rule, self.definitions)
         expanded = expansion.expanded()
         self.cautions += expansion.cautions
         return expanded

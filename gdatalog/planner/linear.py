@@ -29,7 +29,7 @@ def first_of(schema: Schema) -> Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearStratum:
     """A stratum made linear: the one that gives `p~first`, under its own name, and the one that
     reads it. `composed` is the rule that was not linear."""
 
@@ -38,7 +38,7 @@ class Linear:
     composed: CheckedRule
 
 
-def made_linear(stratum: Stratum, schema: Schema) -> Linear | None:
+def made_linear(stratum: Stratum, schema: Schema) -> LinearStratum | None:
     """A stratum with a linear rule for its only recursive one, which composes rows of its
     relation; None if there is no such rule."""
     if not stratum.recursive or len(stratum.relations) != 1:
@@ -58,7 +58,7 @@ def made_linear(stratum: Stratum, schema: Schema) -> Linear | None:
             base = replace(right, name=name + FIRST)
             step = replace(rule, body=And((left, base), rule.body.span))
             others = tuple(other for other in rules if other is not rule)
-            return Linear(
+            return LinearStratum(
                 Stratum(stratum.relations, others, False),
                 Stratum(stratum.relations, (_copy(schema, rule), step), True),
                 rule,

@@ -46,7 +46,7 @@ def one_for_many(param: Param | ListParam, kind: ParamType) -> tuple[str, str] |
 
 
 @dataclass(slots=True)
-class Lists:
+class ListRelations:
     """The lists of a program's rules that are relations.
 
     `param_types`: of parameters; of one that is a list, the type of its values.

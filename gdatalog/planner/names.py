@@ -19,13 +19,13 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Cast,
     Chain,
     Compare,
     Const,
     Distinct,
     Expr,
+    FunctionCall,
     HeadAggregate,
     ListParam,
     Literal,
@@ -46,7 +46,7 @@ from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERAT
 from gdatalog.planner.catalog import Catalog, arity_error, no_such_relation, no_such_type
 from gdatalog.planner.checked import CheckedQuery, CheckedRule
 from gdatalog.planner.lists import one_for_many
-from gdatalog.planner.scopes import Fresh, Scopes
+from gdatalog.planner.scopes import FreshNames, Scopes
 from gdatalog.planner.walk import rebuild, variables, walk
 from gdatalog.planner.words import INSTEAD, did_you_mean, either, nearest
 from gdatalog.records import dataclass, field, replace
@@ -63,14 +63,14 @@ _LISTED = sorted(name for name in FUNCTIONS if name.isidentifier() and name not 
 
 
 @dataclass(slots=True)
-class Names:
+class NameResolution:
     """The pass: `rule` and `query` give what the later passes work on."""
 
     catalog: Catalog
     params: Mapping[str, ParamType]
     errors: list[Error]
     cautions: list[Caution]
-    fresh: Fresh = field(default_factory=Fresh)
+    fresh: FreshNames = field(default_factory=FreshNames)
     scoped: bool = False  # a negation or an aggregate was met
     unknown: set[str] = field(default_factory=set)  # relations; said once of a statement
     lifted: list[Literal] | None = None  # in a head: where its aggregates with a body go
@@ -161,7 +161,7 @@ class Names:
                 self.cautions.append(Caution(message, var.span, hint))
 
     def _start(self) -> None:
-        self.fresh = Fresh()
+        self.fresh = FreshNames()
         self.scoped = False
         self.unknown = set()
 
@@ -225,7 +225,7 @@ class Names:
                 self._fail("`distinct` needs at least two arguments", atom.span, hint)
             return Distinct(args, atom.span)
         if atom.name in CALLABLE or atom.name in AGGREGATES:
-            return Test(self._expr(Call(atom.name, atom.args, atom.span)), atom.span)
+            return Test(self._expr(FunctionCall(atom.name, atom.args, atom.span)), atom.span)
         for arg in atom.args:
             self._atom_arg(arg)
         if atom.name not in self.unknown:
@@ -286,11 +286,11 @@ class Names:
                 self._fail("`range` can only be what a variable is `=` to", compare.span, hint)
             else:
                 item, call = (right, left) if _is_range(left) else (left, right)
-                assert isinstance(call, Call)
+                assert isinstance(call, FunctionCall)
                 items.append(self._range(item, call, compare.span))
         return conjunction(items, compare.span)
 
-    def _range(self, item: Expr, call: Call, span: Span) -> Literal:
+    def _range(self, item: Expr, call: FunctionCall, span: Span) -> Literal:
         if len(call.args) not in (2, 3):
             hint = "`i = range(a, b)` or `i = range(a, b, step)`"
             self._fail(f"`range` takes 2 or 3 arguments, not {len(call.args)}", call.span, hint)
@@ -324,7 +324,7 @@ class Names:
                 elif (wrong := one_for_many(expr, self.params[name])) is not None:
                     self._fail(wrong[0], expr.span, wrong[1])
                 return expr
-            case Call():
+            case FunctionCall():
                 return self._call(expr)
             case Chain():
                 return rebuild(expr, self._expr)
@@ -347,7 +347,7 @@ class Names:
         hint = near or f"{give}, `--param {param.name}=value` in a notebook"
         self._fail(f"the parameter `${param.name}` has no value", param.span, hint)
 
-    def _call(self, call: Call) -> Expr:
+    def _call(self, call: FunctionCall) -> Expr:
         if self.lifted is not None and _is_head_aggregate(call):
             return self._head_aggregate(call)
         name = ALIASES.get(call.name, call.name)
@@ -366,9 +366,9 @@ class Names:
             near = INSTEAD.get(name.lower()) or did_you_mean(name, _NAMED)
             hint = near or f"the functions are {', '.join(_LISTED)}"
             self._fail(f"there is no function `{call.name}`", call.span, hint)
-        return Call(name, args, call.span)
+        return FunctionCall(name, args, call.span)
 
-    def _function_arity(self, call: Call, name: str) -> None:
+    def _function_arity(self, call: FunctionCall, name: str) -> None:
         counts: list[str] = []
         forms: list[str] = []
         for signature in FUNCTIONS[name]:
@@ -382,7 +382,7 @@ class Names:
         hint = f"it is {either(forms)}"
         self.errors.append(TypeMismatchError(message, call.span, hint=hint))
 
-    def _not_here(self, call: Call) -> None:
+    def _not_here(self, call: FunctionCall) -> None:
         """An aggregate, range or distinct that stands where a value should."""
         name = call.name
         if name == "range":
@@ -428,7 +428,7 @@ class Names:
         lifted, self.lifted = self.lifted, None
         return Atom(head.name, args, head.span), lifted
 
-    def _head_aggregate(self, call: Call) -> Expr:
+    def _head_aggregate(self, call: FunctionCall) -> Expr:
         kind, number = call.name, len(call.args)
         if self.ground:
             hint = f"give it a body: `total({kind}(...)) <- E(...).`"
@@ -487,8 +487,8 @@ def _as_constant(arg: Expr) -> Expr:
 
 
 def _is_range(expr: Expr) -> bool:
-    return isinstance(expr, Call) and expr.name == "range"
+    return isinstance(expr, FunctionCall) and expr.name == "range"
 
 
-def _is_head_aggregate(call: Call) -> bool:
+def _is_head_aggregate(call: FunctionCall) -> bool:
     return call.name in AGGREGATES and (call.name not in ("min", "max") or len(call.args) == 1)

@@ -198,7 +198,7 @@ class Normaliser:
                 return Constant(expr.value, expr.type)
             case s.Param():
                 return Parameter(expr.name, self.param_types[expr.name])
-            case s.Call():
+            case s.FunctionCall():
                 args = tuple(self.expression(arg, found) for arg in expr.args)
                 return Apply(expr.name, args, _result(expr.name, args), expr.span)
             case s.Chain():

@@ -2,8 +2,8 @@
 
 `n(i + 1) <- n(i)` passes no column on, so it does not split into a fixpoint for each value. With a
 key that every rule passes on, `n(0, i + 1) <- n(0, i)`, it splits into one: the compiled worklist
-of `splitting.py` then follows row after row, without rounds. That is sequential, and it pays where
-the rounds are many and small.
+of `partitioned.py` then follows row after row, without rounds. That is sequential, and it pays
+where the rounds are many and small.
 """
 
 from __future__ import annotations

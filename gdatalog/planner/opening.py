@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from gdatalog.plan.nodes import Apply, Cut, Expr, RowTest, Slot, slots
+from gdatalog.plan.nodes import Apply, Expr, RangeBound, RowTest, Slot, slots
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
 from gdatalog.planner.items import (
@@ -15,14 +15,14 @@ from gdatalog.planner.items import (
     RestoreItem,
     TestItem,
 )
-from gdatalog.planner.sizes import Size
+from gdatalog.planner.sizes import RelationStatistics
 from gdatalog.values import TypeName
 
 
 def open_atom(
     item: AtomItem,
     number: int,
-    size: Size,
+    size: RelationStatistics,
     comparisons: Comparisons,
     bound: Collection[str],
     uses: Mapping[str, int],
@@ -82,7 +82,7 @@ def within_atom(test: Expr, atoms: Sequence[AtomItem]) -> bool:
 
 def cuts_of(
     name: str, items: Sequence[Item], bound: Collection[str]
-) -> Iterator[tuple[TestItem, Cut]]:
+) -> Iterator[tuple[TestItem, RangeBound]]:
     """The tests that compare a variable with what is bound, each as a cut."""
     for item in items:
         test = item.test if isinstance(item, TestItem) else None
@@ -100,7 +100,7 @@ def cuts_of(
                 and side.type != "symbol"
                 and slots(other).issubset(bound)
             ):
-                yield item, Cut(op, other)
+                yield item, RangeBound(op, other)
                 break
 
 
@@ -110,17 +110,17 @@ def all_cuts(
     bound: Collection[str],
     comparisons: Comparisons,
     items: Sequence[Item],
-) -> list[tuple[Item | None, Cut]]:
+) -> list[tuple[Item | None, RangeBound]]:
     """The comparisons that bound a variable by what is bound, with the test each settles; and
     those that follow from the tests of a conjunction's items."""
-    found: list[tuple[Item | None, Cut]] = list(cuts_of(name, tests, bound))
+    found: list[tuple[Item | None, RangeBound]] = list(cuts_of(name, tests, bound))
     # What only follows from other tests is worth a cut where no bound variable between
     # the two says as much.
     told = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
     for other, op in comparisons.bounds(name, bound):
         if other not in told:
-            found.append((None, Cut(op, Slot(other, kind_of(other, items)))))
-    return found + [(None, Cut(*limit)) for limit in comparisons.implied_limits(name, bound)]
+            found.append((None, RangeBound(op, Slot(other, kind_of(other, items)))))
+    return found + [(None, RangeBound(*limit)) for limit in comparisons.implied_limits(name, bound)]
 
 
 def computed_late(items: Iterable[Item]) -> set[str]:

@@ -16,16 +16,16 @@ from functools import reduce
 from math import inf
 from operator import or_
 
+from gdatalog.cancellation import watching
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.beam import FEWEST, TURNS, extend
 from gdatalog.planner.cost import Estimates, Made
 from gdatalog.planner.formula import TINY
 from gdatalog.planner.grouping import group
-from gdatalog.planner.pattern import Pattern, bits
-from gdatalog.planner.places import Choice, Order, Place, Turn
+from gdatalog.planner.pattern import QueryPattern, bits
 from gdatalog.planner.sampling import Sampler
+from gdatalog.planner.search_state import Extension, Order, SearchState, VariableChoice
 from gdatalog.planner.single import FEW, single_order
-from gdatalog.watching import watching
 
 # What things cost, in values tried.
 ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
@@ -36,16 +36,16 @@ SORT, FREE = 3.0, 1000  # of an index that is not there: for each row, but for s
 class Search:
     """The search for one conjunction's order."""
 
-    def __init__(self, pattern: Pattern, sampler: Sampler | None, tuning: Tuning) -> None:
+    def __init__(self, pattern: QueryPattern, sampler: Sampler | None, tuning: Tuning) -> None:
         self.pattern = pattern
         self.tuning = tuning
         self.variables = (pattern.everything & ~pattern.outer).bit_count()
         self.exact = self.variables <= tuning.ordered_exactly
         self.estimates = Estimates(pattern, sampler, self.exact)
         self.watch = watching()
-        self._found: dict[Place, Choice] = {}
-        self._sketched: dict[Place, Choice] = {}
-        self._turns: dict[tuple[int, Place], Turn] = {}
+        self._found: dict[SearchState, VariableChoice] = {}
+        self._sketched: dict[SearchState, VariableChoice] = {}
+        self._turns: dict[tuple[int, SearchState], Extension] = {}
         self._allowed = max(FEWEST, TURNS // max(1, self.variables) ** 2)
         self._of_branch = max(2, self._allowed // 8)
         self._indexes: dict[tuple[int, int], float] = {}
@@ -58,14 +58,14 @@ class Search:
         path = pattern.closed(pattern.outer, pattern.everything)
         exists = not pattern.bag and not pattern.live
         scale = rows / max(self.estimates.rows(pattern.outer), TINY)
-        place = Place(path, pattern.everything & ~path, exists)
+        place = SearchState(path, pattern.everything & ~path, exists)
         group(self, place, scale)
         self._describe(place, scale, order)
         return order
 
     # ------------------------------------------------------------------------------ candidates
 
-    def candidates(self, place: Place) -> list[int]:
+    def candidates(self, place: SearchState) -> list[int]:
         """What may be bound next: what something known leads to, if there is such a thing."""
         pattern, estimates = self.pattern, self.estimates
         if place.due is not None:
@@ -84,7 +84,7 @@ class Search:
         found = [at for at in first if estimates.formula.holding[at] or at in sourced]
         return [*self._lowest(found, free), *computed]
 
-    def _aggregates(self, place: Place) -> list[int]:
+    def _aggregates(self, place: SearchState) -> list[int]:
         """Those that could be computed next."""
         return [
             at
@@ -99,7 +99,7 @@ class Search:
 
     # ------------------------------------------------------------------------------- the search
 
-    def best(self, place: Place) -> Choice:
+    def best(self, place: SearchState) -> VariableChoice:
         """What is best bound next, for all bindings of the path."""
         found = self._found.get(place)
         if found is None:
@@ -111,11 +111,11 @@ class Search:
             self._found[place] = found
         return found
 
-    def begin(self, place: Place, choice: Choice) -> None:
+    def begin(self, place: SearchState, choice: VariableChoice) -> None:
         """Makes a choice, whatever else may cost less."""
         self._found[place] = choice
 
-    def branch(self, place: Place) -> Choice:
+    def branch(self, place: SearchState) -> VariableChoice:
         """What a branch costs, by an order that need not be the best."""
         if self.exact:
             return self.best(place)
@@ -124,14 +124,14 @@ class Search:
             found = self._sketched[place] = extend(self, place, self._of_branch, self._sketched)
         return found
 
-    def _weighed(self, place: Place) -> Choice:
+    def _weighed(self, place: SearchState) -> VariableChoice:
         """The same, when every order has been weighed."""
         candidates = self.candidates(place)
         if len(candidates) == 1:
             return self.choice(candidates[0], place, inf)
         # The cheapest first: what costs more at once need not be followed.
         least = {at: self.tried(at, place) for at in candidates}
-        found = Choice(inf, inf, 0.0, -1)
+        found = VariableChoice(inf, inf, 0.0, -1)
         for at in sorted(least, key=least.__getitem__):
             if least[at] > found.total and not place.exists and place.rest != 1 << at:
                 break
@@ -140,30 +140,32 @@ class Search:
                 found = choice
         if not least:
             later = self.late(place)
-            known = self.best(later) if later.rest != place.rest else Choice(0.0, 0.0, 0.0, -1)
+            known = (
+                self.best(later) if later.rest != place.rest else VariableChoice(0.0, 0.0, 0.0, -1)
+            )
             found = known._replace(variable=-1)
         return found
 
-    def tried(self, at: int, place: Place) -> float:
+    def tried(self, at: int, place: SearchState) -> float:
         level = self.estimates.level(at, place.path, place.made)
         return self.estimates.rows(place.path) * level.tried
 
-    def near(self, at: int, place: Place) -> float:
+    def near(self, at: int, place: SearchState) -> float:
         """What a variable seems to cost next, with the rows that it leaves."""
         return self.tried(at, place) + self.estimates.rows(place.path | 1 << at, place.path)
 
-    def late(self, place: Place) -> Place:
+    def late(self, place: SearchState) -> SearchState:
         """What is left when what is computed last has been."""
         known = self._computable(place) or place.rest & self.pattern.computed
         path = self.pattern.closed(place.path | known, place.rest)
         return place._replace(path=path, rest=place.rest & ~path)
 
-    def _computable(self, place: Place) -> int:
+    def _computable(self, place: SearchState) -> int:
         """What is computed last and could be by now."""
         late = (1 << at for at, needs in self.pattern.late if not needs & ~place.path)
         return place.rest & reduce(or_, late, 0)
 
-    def choice(self, at: int, place: Place, enough: float) -> Choice:
+    def choice(self, at: int, place: SearchState, enough: float) -> VariableChoice:
         """Binding a variable next; what it costs need not be known where it is `enough`."""
         turn = self.turn(at, place)
         cost, work, indexes = self.spent(at, place, turn)
@@ -173,9 +175,9 @@ class Search:
                 cost += choice.cost * share
                 work += choice.work * share
                 indexes += choice.indexes
-        return Choice(cost, work, indexes, at)
+        return VariableChoice(cost, work, indexes, at)
 
-    def spent(self, at: int, place: Place, turn: Turn) -> tuple[float, float, float]:
+    def spent(self, at: int, place: SearchState, turn: Extension) -> tuple[float, float, float]:
         """What binding a variable takes itself: its cost, values tried, and indexes made."""
         estimates = self.estimates
         others = estimates.level(at, place.path, place.made).others
@@ -184,17 +186,17 @@ class Search:
         work = 0.0 if at in self.pattern.aggregates else turn.tried
         return cost, work, self._index(at, place.path)
 
-    def share(self, place: Place, rows: float) -> float:
+    def share(self, place: SearchState, rows: float) -> float:
         return rows / max(TINY, self.estimates.rows(place.path))
 
-    def turn(self, at: int, place: Place) -> Turn:
+    def turn(self, at: int, place: SearchState) -> Extension:
         """What follows when a variable is bound next."""
         found = self._turns.get((at, place))
         if found is None:
             found = self._turns[at, place] = self._turn(at, place)
         return found
 
-    def _turn(self, at: int, place: Place) -> Turn:
+    def _turn(self, at: int, place: SearchState) -> Extension:
         pattern, estimates = self.pattern, self.estimates
         path, rest, exists, made = place.path, place.rest, place.exists, place.made
         bit = 1 << at
@@ -217,8 +219,8 @@ class Search:
         ):
             # The last level of a count is the length of a list, less what has to differ.
             tried = estimates.rows(path)
-        turn = Turn(
-            tried, after, rows, Place(bound, left, exists, self._made(at, path, left, made))
+        turn = Extension(
+            tried, after, rows, SearchState(bound, left, exists, self._made(at, path, left, made))
         )
         self._split(turn)
         if not exists:
@@ -246,7 +248,7 @@ class Search:
             and any(own == group and (parents & some).bit_count() > 1 for own, some in asked)
         )
 
-    def _split(self, turn: Turn) -> None:
+    def _split(self, turn: Extension) -> None:
         """Parts that are not asked for become branches."""
         pattern, estimates = self.pattern, self.estimates
         stay = pattern.live | pattern.risky
@@ -257,13 +259,13 @@ class Search:
         if pattern.bag and len(wide) < 2:
             return
         kept = 0
-        found: list[tuple[float, Place]] = []
+        found: list[tuple[float, SearchState]] = []
         for part in parts:
             if part & stay or not pattern.widens(part):
                 kept |= part
                 continue
             reads = pattern.around(part) & turn.next.path
-            place = Place(reads, part, not pattern.bag)
+            place = SearchState(reads, part, not pattern.bag)
             rows = max(TINY, estimates.rows(reads, turn.next.path))
             found.append((min(1.0, estimates.whole(reads | part) / rows), place))
         if not found:
@@ -280,12 +282,12 @@ class Search:
             turn.rows *= passed
         turn.next = turn.next._replace(rest=kept)
 
-    def _worth(self, place: Place, passed: float) -> float:
+    def _worth(self, place: SearchState, passed: float) -> float:
         """By what a branch comes before others."""
         rows = max(TINY, self.estimates.rows(place.path))
         return _worth(self.branch(place).cost / rows, passed)
 
-    def _tested(self, place: Place, than: float, aggregates: list[int]) -> int | None:
+    def _tested(self, place: SearchState, than: float, aggregates: list[int]) -> int | None:
         """An aggregate of which a test is better made before the branches are looked into."""
         pattern, rows = self.pattern, self.estimates.rows
         found = []
@@ -297,7 +299,7 @@ class Search:
         worth, at = min(found, default=(inf, -1))
         return at if worth < than else None
 
-    def _emit(self, turn: Turn, at: int, path: int) -> None:
+    def _emit(self, turn: Extension, at: int, path: int) -> None:
         """What it costs to hand rows on: to the answer, or on as fewer rows."""
         pattern = self.pattern
         bound, rest = turn.next.path, turn.next.rest
@@ -335,7 +337,7 @@ class Search:
 
     # ------------------------------------------------------------------------------ the outcome
 
-    def _describe(self, place: Place, scale: float, order: Order) -> None:
+    def _describe(self, place: SearchState, scale: float, order: Order) -> None:
         """Writes down the tree that was found: `scale` times the path's rows come to it."""
         todo = [(place, scale)]
         while todo:
@@ -367,7 +369,7 @@ def _worth(cost: float, passed: float) -> float:
     return cost / max(TINY, 1 - passed)
 
 
-def best_order(pattern: Pattern, rows: float, tuning: Tuning) -> Order:
+def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
     """The best order by formulas; by walks, if that is much work and walks are possible."""
     variables = (pattern.everything & ~pattern.outer).bit_count()
     if len(pattern.atoms) == 1 and variables > FEW:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdatalog.planner.pattern import Pattern, bits
+from gdatalog.planner.pattern import QueryPattern, bits
 
 # A pattern's comparisons are counted exactly up to so many variables.
 COMPARED = 10
@@ -11,7 +11,7 @@ COMPARED = 10
 class Orderings:
     """How much comparisons of variables let through, as far as chance goes."""
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: QueryPattern) -> None:
         names = len(pattern.names)
         self._under = [0] * names
         self._compared = 0

@@ -19,8 +19,8 @@ from math import frexp
 
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.order import FREE, best_order
-from gdatalog.planner.pattern import Pattern, PatternAtom
-from gdatalog.planner.places import Order
+from gdatalog.planner.pattern import PatternAtom, QueryPattern
+from gdatalog.planner.search_state import Order
 
 MOST = 1024  # orders that are kept
 
@@ -38,7 +38,7 @@ class Orders:
     def clear(self) -> None:
         self._found.clear()
 
-    def best(self, pattern: Pattern, rows: float, tuning: Tuning) -> Order:
+    def best(self, pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
         """The order that costs least, for so many rows from outside."""
         if len(pattern.atoms) < 2:
             return best_order(pattern, rows, tuning)  # which costs hardly more than to look it up
@@ -65,7 +65,7 @@ class Orders:
         )
 
 
-def shape_of(pattern: Pattern, rows: float) -> Hashable:
+def shape_of(pattern: QueryPattern, rows: float) -> Hashable:
     """What is the same where one order serves."""
     numbers: dict[object, int] = {}
     return (

@@ -26,7 +26,7 @@ from gdatalog.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class RecursiveRule:
     """A rule with one recursive atom, and what else its body says."""
 
     rule: CheckedRule
@@ -88,7 +88,7 @@ def literals(body: Literal | None) -> tuple[Literal, ...]:
     return body.items if isinstance(body, And) else (body,)
 
 
-def linear(rule: CheckedRule) -> Linear | None:
+def linear(rule: CheckedRule) -> RecursiveRule | None:
     """A rule that reads its own relation once, in a conjunction."""
     if len(recursive_atoms(rule, [rule.head.name])) != 1:
         return None
@@ -96,7 +96,7 @@ def linear(rule: CheckedRule) -> Linear | None:
     atom = next((i for i in items if isinstance(i, Atom) and i.name == rule.head.name), None)
     if atom is None:
         return None
-    return Linear(rule, atom, tuple(item for item in items if item is not atom))
+    return RecursiveRule(rule, atom, tuple(item for item in items if item is not atom))
 
 
 def kept(

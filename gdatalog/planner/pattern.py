@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from gdatalog.planner.sizes import ColumnTest, Degrees, Lists, Size
+from gdatalog.planner.sizes import ColumnTest, DegreeMoments, ListSizes, RelationStatistics
 from gdatalog.records import dataclass, field
 
 
@@ -25,7 +25,7 @@ class PatternAtom:
 
     source: tuple[object, ...]  # equal where two atoms read the same rows
     kind: tuple[object, ...]  # the same, but for comparisons of a mirrored one
-    size: Size
+    size: RelationStatistics
     columns: dict[int, int]  # by variable
     fixed: frozenset[int]
     tests: tuple[ColumnTest, ...]
@@ -33,7 +33,7 @@ class PatternAtom:
     mirrored: bool  # whether each row stands the other way round too, but for comparisons
     ranked: bool
     ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row of it
-    known: dict[int, Degrees] = field(default_factory=dict)  # degrees, by variable
+    known: dict[int, DegreeMoments] = field(default_factory=dict)  # degrees, by variable
     paths: dict[int, float] = field(default_factory=dict)  # see `Formula.paths`
 
     @property
@@ -41,7 +41,7 @@ class PatternAtom:
         """Whether its two columns are alike."""
         return self.mirrored and self.source == self.kind
 
-    def spread(self, at: int) -> Degrees:
+    def spread(self, at: int) -> DegreeMoments:
         """As `degrees`, but the comparisons of a mirrored relation are left to others.
 
         In how many orders of all variables they hold says more than what each lets through.
@@ -50,7 +50,7 @@ class PatternAtom:
             return self.degrees(at)
         return self.size.degrees(0, (), self.ranked)
 
-    def degrees(self, at: int) -> Degrees:
+    def degrees(self, at: int) -> DegreeMoments:
         """In how many of its rows each value of a variable stands."""
         found = self.known.get(at)
         if found is None:
@@ -58,14 +58,14 @@ class PatternAtom:
             self.known[at] = found
         return found
 
-    def lists(self, at: int, ranked: bool = True) -> Lists | None:
+    def lists(self, at: int, ranked: bool = True) -> ListSizes | None:
         """The other variable's values for each of one's, where they are at hand; of ranks those of
         ranks, or of values."""
         return self.size.lists(self.columns[at], self.tests, self.ranked and ranked)
 
 
 @dataclass(slots=True, eq=False)
-class Given:
+class GivenValues:
     """Values that a variable is generated from, so many for each binding of `sources`."""
 
     variable: int
@@ -74,7 +74,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ValueRange:
     """What comparisons with constants leave of a variable's values: which share of them.
 
     `rows`: for each atom that holds it, the atom's other variables, whether a constant stands
@@ -112,12 +112,12 @@ class Aggregated:
 
 
 @dataclass(slots=True)
-class Pattern:
+class QueryPattern:
     """A conjunction's variables and literals; sets of variables are ints, a bit for each."""
 
     names: list[str]
     atoms: list[PatternAtom] = field(default_factory=list)
-    given: list[Given] = field(default_factory=list)
+    given: list[GivenValues] = field(default_factory=list)
     links: list[int] = field(default_factory=list)  # the variables of each literal
     risky: int = 0  # variables of literals that may fail
     computed: int = 0  # variables that wait for such a literal, or for an aggregate
@@ -127,7 +127,7 @@ class Pattern:
     equal: list[int] = field(default_factory=list)  # the variables of each equation
     tests: list[tuple[int, float]] = field(default_factory=list)  # what they read, how many pass
     filters: list[int] = field(default_factory=list)  # what is tested once these are bound
-    ranges: dict[int, Range] = field(default_factory=dict)  # by variable: cuts by constants
+    ranges: dict[int, ValueRange] = field(default_factory=dict)  # by variable: cuts by constants
     below: dict[tuple[int, int], bool] = field(default_factory=dict)  # a <= b, whether a < b
     unequal: set[frozenset[int]] = field(default_factory=set)
     outer: int = 0

@@ -19,9 +19,9 @@ from gdatalog.planner.items import (
     TestItem,
     item_may_fail,
 )
-from gdatalog.planner.pattern import Aggregated, Given, Pattern, PatternAtom, Range
+from gdatalog.planner.pattern import Aggregated, GivenValues, PatternAtom, QueryPattern, ValueRange
 from gdatalog.planner.reductions import given_out
-from gdatalog.planner.sizes import PASSES, Looked, OfEdges, Params, Size
+from gdatalog.planner.sizes import PASSES, Looked, OfEdges, Params, RelationStatistics
 from gdatalog.planner.twins import find_twins
 
 # How much of the rows other tests let through.
@@ -44,7 +44,7 @@ class PatternMaker:
         self.params = params or Params()
         names = in_canonical_order(items, outputs, live, outer)
         self.place = {name: at for at, name in enumerate(names)}
-        self.pattern = Pattern(names, outer=self.mask(outer), live=self.mask(live))
+        self.pattern = QueryPattern(names, outer=self.mask(outer), live=self.mask(live))
         asked = (name for name in outputs if name in self.place)
         # What an aggregate gives is computed, and never solved for.
         self.given_out = given_out(items)
@@ -54,7 +54,7 @@ class PatternMaker:
     def mask(self, names: Collection[str]) -> int:
         return sum(1 << self.place[name] for name in frozenset(names) if name in self.place)
 
-    def finish(self, comparisons: Comparisons, bag: bool, compacts: bool) -> Pattern:
+    def finish(self, comparisons: Comparisons, bag: bool, compacts: bool) -> QueryPattern:
         """The pattern, once all atoms and other items are in it."""
         place = self.place
         self.pattern.bag, self.pattern.compacts = bag, compacts
@@ -76,7 +76,7 @@ class PatternMaker:
         find_twins(self.pattern)
         return self.pattern
 
-    def atom(self, atom: AtomState, size: Size) -> None:
+    def atom(self, atom: AtomState, size: RelationStatistics) -> None:
         item = atom.item
         columns: dict[int, int] = {}
         fixed = set()
@@ -148,7 +148,9 @@ class PatternMaker:
             case GenerateItem(slot=slot):
                 values = item.size()
                 values = RANGE if values == inf else float(values)
-                pattern.given.append(Given(self.place[slot.name], self.mask(item.sources), values))
+                pattern.given.append(
+                    GivenValues(self.place[slot.name], self.mask(item.sources), values)
+                )
             case RestoreItem():
                 ranks = self.mask(item.ranks)
                 pattern.equations += [(self.place[value.name], ranks) for value in item.values]
@@ -189,7 +191,7 @@ class PatternMaker:
 
     def _range(
         self, at: int, bounds: Sequence[tuple[str, Expr]], implied: Sequence[tuple[str, Expr]]
-    ) -> Range:
+    ) -> ValueRange:
         """What is left of a variable's values, as the relations that hold it tell: the one with
         the fewest has those that all of them have. `implied`: those of other variables,
         by way of which this one is bounded too."""
@@ -202,13 +204,13 @@ class PatternMaker:
             if known and at in atom.columns and not atom.ranked and not atom.size.assumed
         ]
         if not every:
-            return Range(tuple(bounds), prod(PASSES[op] for op, _ in bounds))
+            return ValueRange(tuple(bounds), prod(PASSES[op] for op, _ in bounds))
         rows = [
             (atom.mask & ~(1 << at), bool(atom.fixed), of_rows / of_values)
             for _, of_values, of_rows, atom in every
         ]
         values = min(every, key=lambda found: found[0])[1]
-        return Range(tuple(bounds), guessed * values, tuple(rows))
+        return ValueRange(tuple(bounds), guessed * values, tuple(rows))
 
     def _within(
         self, atom: PatternAtom, at: int, known: Sequence[tuple[str, Expr]]

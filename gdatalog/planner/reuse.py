@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gdatalog.plan.nodes import Cut, Join, Reuse, Seek, Slot, Step
+from gdatalog.plan.nodes import Join, RangeBound, Reuse, Seek, Slot, Step
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.records import replace
@@ -107,7 +107,7 @@ def _list(step: Join, place: int, atoms: Sequence[AtomState]) -> object:
     return atom.trie(), atom.prefix()
 
 
-def _implied(cut: Cut, step: Join, comparisons: Comparisons) -> bool:
+def _implied(cut: RangeBound, step: Join, comparisons: Comparisons) -> bool:
     if cut in step.cuts:
         return True
     bound = cut.bound

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.parser.syntax import Atom, HeadAggregate, Literal, Var
-from gdatalog.planner.adornments import Columns, Constants, Source, adorned
+from gdatalog.planner.adornments import BindingSource, Columns, Constants, adorned
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.constants import loses_groups, with_constants
 from gdatalog.planner.names import conjunction
 from gdatalog.planner.passing import branches, closures
-from gdatalog.planner.sideways import Known, is_plain
+from gdatalog.planner.sideways import KnownBindings, is_plain
 from gdatalog.planner.walk import rebuild
 from gdatalog.records import replace
 
 if TYPE_CHECKING:
-    from gdatalog.planner.demand import Attempt
+    from gdatalog.planner.magic_sets import Attempt
 
 
 class Rewriting:
@@ -67,7 +67,7 @@ class Rewriting:
 
         return replace(rule, body=None if rule.body is None else change(rule.body))
 
-    def _magic(self, name: str, columns: Columns, sources: Sequence[Source]) -> str:
+    def _magic(self, name: str, columns: Columns, sources: Sequence[BindingSource]) -> str:
         """The relation of the values that are asked for: path[bf]?(x) <- small(x)."""
         attempt = self.attempt
         magic = f"{adorned(name, attempt.arity(name), columns)}?"
@@ -116,7 +116,7 @@ class Rewriting:
         name = rule.head.name
         args = tuple(rule.head.args[at] for at in columns)
         guard = Atom(magic, args, rule.head.span)
-        known = Known()
+        known = KnownBindings()
         if is_plain(guard):
             known.learn(guard)
             for arg, constant in zip(args, constants or (), strict=False):
@@ -143,4 +143,6 @@ class Rewriting:
                 fixed = with_constants(inner, columns, constants)
                 if fixed is not None:
                     head = replace(fixed.head, args=tuple(fixed.head.args[at] for at in others))
-                    attempt.add(replace(fixed, head=head), self._cut(name, columns), Known())
+                    attempt.add(
+                        replace(fixed, head=head), self._cut(name, columns), KnownBindings()
+                    )

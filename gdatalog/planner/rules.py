@@ -10,7 +10,7 @@ from gdatalog.parser.syntax import Expr as SyntaxExpr
 from gdatalog.plan.nodes import (
     Expr,
     Gather,
-    Given,
+    GivenRows,
     JoinPlan,
     Restore,
     RulePlan,
@@ -116,7 +116,7 @@ def plan_rule(
         plan = replace(plan, within=tables.rules, otherwise=other)
         if algebra.mode != "auto" or pays(plan, other, tables):
             return plan
-    followed: list[Given | None] = []
+    followed: list[GivenRows | None] = []
     if first:
         alternatives = [items for items in alternatives if not any(_deltas(items, recursive, old))]
         followed = [None] * len(alternatives)
@@ -255,7 +255,7 @@ def _plan_join(
     params: Params | None,
     orders: Orders,
     tuning: Tuning,
-    given: Given | None = None,
+    given: GivenRows | None = None,
 ) -> JoinPlan:
     names = () if given is None else tuple(slot.name for slot in given.slots)
     rows = 1.0
@@ -279,7 +279,7 @@ def _plan_join(
 
 def _deltas(
     items: Conjunction, recursive: Collection[str], old: Version
-) -> Iterator[tuple[Conjunction, Given]]:
+) -> Iterator[tuple[Conjunction, GivenRows]]:
     """A conjunction once for each recursive atom, with the rows that are given in its place.
 
     Atoms of relations that come before, in the order of the stratum, read all rows.
@@ -310,7 +310,7 @@ def _deltas(
         yield (*tests, *changed), given
 
 
-def _own(items: Conjunction, given: Given | None) -> frozenset[str]:
+def _own(items: Conjunction, given: GivenRows | None) -> frozenset[str]:
     """The variables of the program that a conjunction binds, not those made for it."""
     found = {slot.name for slot in given.slots} if given is not None else set()
     return frozenset(name for name in variables_of(items) | found if not name.startswith("~"))

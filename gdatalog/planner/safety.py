@@ -16,12 +16,12 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Cast,
     Chain,
     Compare,
     Const,
     Expr,
+    FunctionCall,
     Literal,
     Member,
     Not,
@@ -102,7 +102,7 @@ class _Check:
         match expr:
             case Var(name) if name not in bound:
                 self.unbound(expr, where, bound)
-            case Call(_, args):
+            case FunctionCall(_, args):
                 for arg in args:
                     self._expr(arg, where, bound)
             case Chain():
@@ -285,9 +285,9 @@ def _only(atom: Atom, name: str, shown: str) -> str:
 def _factor(side: Expr, name: str) -> str | None:
     """The constant of `y * 2`."""
     match side:
-        case Call("*", (Var(own), Const() as factor)) if own == name:
+        case FunctionCall("*", (Var(own), Const() as factor)) if own == name:
             return text_of(factor)
-        case Call("*", (Const() as factor, Var(own))) if own == name:
+        case FunctionCall("*", (Const() as factor, Var(own))) if own == name:
             return text_of(factor)
         case _:
             return None

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.planner.pattern import Pattern, PatternAtom, bits
-from gdatalog.planner.sizes import Lists
+from gdatalog.planner.pattern import PatternAtom, QueryPattern, bits
+from gdatalog.planner.sizes import ListSizes
 from gdatalog.records import dataclass
 
 TAKEN = 256  # values that are tried, of each sample
@@ -49,11 +49,11 @@ class Lengths:
 class Sampler:
     """Samples of one pattern's sets of variables."""
 
-    def __init__(self, pattern: Pattern, values: bool = False) -> None:
+    def __init__(self, pattern: QueryPattern, values: bool = False) -> None:
         """`values`: where lists of ranks are not at hand, walks may go along those of values."""
         self.pattern = pattern
         self.held = 0  # the variables that atoms hold
-        self._lists: dict[tuple[int, int], Lists] = {}
+        self._lists: dict[tuple[int, int], ListSizes] = {}
         self._sets: dict[int, Array] = {}
         self._places: dict[tuple[int, int, int], Array] = {}
         self._samples: dict[int, Sample | None] = {}
@@ -274,7 +274,7 @@ class Sampler:
             found &= lists.ends[places] > lists.starts[places]
         return found
 
-    def _placed(self, lists: Lists, at: int, bound: int, sample: Sample) -> Array:
+    def _placed(self, lists: ListSizes, at: int, bound: int, sample: Sample) -> Array:
         """Where each row's value stands among those that have lists."""
         key = id(lists), at, bound
         found = self._places.get(key)
@@ -290,7 +290,7 @@ def _even(whole: float, places: int) -> tuple[Array, float]:
     return (np.arange(taken) + 0.5) * share, share
 
 
-def _within(lists: Lists, parents: Array, values: Array) -> Array:
+def _within(lists: ListSizes, parents: Array, values: Array) -> Array:
     """Which values stand in their parents' lists: a binary search in all of them at once."""
     low, high = lists.starts[parents], lists.ends[parents]
     last = high - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gdatalog.plan.effects import all_steps, reads
-from gdatalog.plan.nodes import Apply, Given, JoinPlan, Slot
+from gdatalog.plan.nodes import Apply, GivenRows, JoinPlan, Slot
 from gdatalog.planner.items import (
     AtomItem,
     Conjunction,
@@ -18,7 +18,7 @@ from gdatalog.planner.sizes import Statistics
 from gdatalog.records import replace
 
 
-def given_of(atom: AtomItem) -> tuple[Given, list[TestItem]]:
+def given_of(atom: AtomItem) -> tuple[GivenRows, list[TestItem]]:
     """The rows of an atom as given ones, and what they must pass: its constants, and columns that
     are to be equal."""
     found: list[Slot] = []
@@ -32,13 +32,15 @@ def given_of(atom: AtomItem) -> tuple[Given, list[TestItem]]:
         slot = Slot(f"~given{at}", arg.type)
         found.append(slot)
         tests.append(TestItem(Apply("=", (slot, arg), "bool")))
-    return Given(atom.relation, tuple(found)), tests
+    return GivenRows(atom.relation, tuple(found)), tests
 
 
 WIDE = 12  # columns, from which on an index costs more than it saves, however few rows there are
 
 
-def scan_of(items: Conjunction, sizes: Statistics, least: int) -> tuple[Given, Conjunction] | None:
+def scan_of(
+    items: Conjunction, sizes: Statistics, least: int
+) -> tuple[GivenRows, Conjunction] | None:
     """The rows that a scan is given and the items that are left, if a body of one atom is a scan:
     that takes a relation of at least so many rows, or a wide one."""
     atoms = [item for item in items if isinstance(item, AtomItem)]

@@ -20,10 +20,10 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Cast,
     Chain,
     Expr,
+    FunctionCall,
     Literal,
     Not,
     Or,
@@ -38,7 +38,7 @@ Names = frozenset[str]
 
 
 @dataclass(slots=True)
-class Fresh:
+class FreshNames:
     """Names that no user can write."""
 
     number: int = 0
@@ -50,7 +50,7 @@ class Fresh:
 
 @dataclass(slots=True)
 class Scopes:
-    fresh: Fresh
+    fresh: FreshNames
     errors: list[Error]
     cautions: list[Caution]
     exported: Names = frozenset()
@@ -107,7 +107,7 @@ class Scopes:
         match expr:
             case Aggregate():
                 return self._aggregate(expr, bound, direct)
-            case Call() | Chain() | Cast():
+            case FunctionCall() | Chain() | Cast():
                 return rebuild(expr, lambda part: self._expr(part, bound, direct))
             case _:
                 return expr

@@ -16,12 +16,12 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Chain,
     Compare,
     Const,
     Distinct,
     Expr,
+    FunctionCall,
     Literal,
     Member,
     Not,
@@ -35,7 +35,7 @@ from gdatalog.records import dataclass, field, replace
 
 
 @dataclass(slots=True)
-class Known:
+class KnownBindings:
     """What is known at a place of a body: `bound` are variables that `prefix` binds."""
 
     bound: set[str] = field(default_factory=set)
@@ -43,10 +43,10 @@ class Known:
     prefix: list[Literal] = field(default_factory=list)
     tested: bool = False  # within a negation or an aggregate
 
-    def copy(self, tested: bool = False, without: Sequence[str] = ()) -> Known:
+    def copy(self, tested: bool = False, without: Sequence[str] = ()) -> KnownBindings:
         """For a part of the body; variables `without` are others there."""
         own = set(without)
-        return Known(
+        return KnownBindings(
             self.bound - own,
             {name: value for name, value in self.constants.items() if name not in own},
             [literal for literal in self.prefix if own.isdisjoint(variables(literal))],
@@ -72,17 +72,17 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Sideways:
+class SidewaysPassing:
     """One walk through a body. `ask` is told of each derived atom, and gives what stands there
     instead; `tells` says whether what an atom holds may be used to ask for more."""
 
     derived: Callable[[str], bool]
-    ask: Callable[[Atom, Known], Atom]
+    ask: Callable[[Atom, KnownBindings], Atom]
     tells: Callable[[str], bool]
     rows: Callable[[str], int]
     groups: Callable[[str], set[int]]  # the columns by which a relation may be asked for
 
-    def literal(self, literal: Literal, known: Known) -> Literal:
+    def literal(self, literal: Literal, known: KnownBindings) -> Literal:
         """The literal with its derived atoms replaced; `known` learns what it tells."""
         match literal:
             case And():
@@ -107,17 +107,17 @@ class Sideways:
                     known.learn(changed)
                 return changed
 
-    def _expression(self, expr: Any, known: Known) -> Any:
+    def _expression(self, expr: Any, known: KnownBindings) -> Any:
         match expr:
             case Aggregate():
                 inside = known.copy(tested=True, without=expr.locals)
                 return replace(expr, body=self.literal(expr.body, inside))
-            case Call() | Chain():
+            case FunctionCall() | Chain():
                 return rebuild(expr, lambda part: self._expression(part, known))
             case _:
                 return expr
 
-    def _conjunction(self, items: Sequence[Literal], known: Known) -> tuple[Literal, ...]:
+    def _conjunction(self, items: Sequence[Literal], known: KnownBindings) -> tuple[Literal, ...]:
         new: dict[int, Literal] = {}
         while len(new) < len(items):
             waiting = [at for at in range(len(items)) if at not in new]
@@ -125,7 +125,7 @@ class Sideways:
             new[at] = self.literal(items[at], known)
         return tuple(new[at] for at in range(len(items)))
 
-    def _rank(self, literal: Literal, known: Known) -> tuple[int, int]:
+    def _rank(self, literal: Literal, known: KnownBindings) -> tuple[int, int]:
         """What is taken before what."""
         match literal:
             case Atom(name, args):
@@ -159,14 +159,14 @@ def is_plain(literal: Literal) -> bool:
             return False
 
 
-def _ready(literal: Literal, known: Known) -> bool:
+def _ready(literal: Literal, known: KnownBindings) -> bool:
     """Whether a test, an equation, a list of values or a choice of such has all that it needs."""
     if isinstance(literal, Or):
         return all(_closed(item, known) for item in literal.items)
     return isinstance(literal, Compare | Member | Distinct) and _closed(literal, known)
 
 
-def _closed(literal: Literal, known: Known) -> bool:
+def _closed(literal: Literal, known: KnownBindings) -> bool:
     return is_plain(literal) and (
         bound_by(literal, frozenset(known.bound)) >= variables(literal).keys()
     )

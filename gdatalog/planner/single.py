@@ -8,13 +8,13 @@ the order of the answer, the others come last.
 from __future__ import annotations
 
 from gdatalog.planner.formula import TINY, Formula
-from gdatalog.planner.pattern import Pattern, PatternAtom, bits
-from gdatalog.planner.places import Order
+from gdatalog.planner.pattern import PatternAtom, QueryPattern, bits
+from gdatalog.planner.search_state import Order
 
 FEW = 5  # variables, up to which all orders are weighed
 
 
-def single_order(pattern: Pattern, rows: float) -> Order | None:
+def single_order(pattern: QueryPattern, rows: float) -> Order | None:
     """The order of a body with one atom, for so many rows from outside; None where values are
     generated or aggregated too, or one row is enough."""
     if pattern.given or pattern.aggregates or not (pattern.bag or pattern.live):
@@ -41,7 +41,7 @@ def single_order(pattern: Pattern, rows: float) -> Order | None:
     return order
 
 
-def _in_order(pattern: Pattern, atom: PatternAtom, path: int) -> list[int]:
+def _in_order(pattern: QueryPattern, atom: PatternAtom, path: int) -> list[int]:
     """The variables that the atom binds, in their order."""
     left = [at for at in atom.columns if not (path | pattern.computed) >> at & 1]
     values = {at: atom.degrees(at).powers[0] for at in left}

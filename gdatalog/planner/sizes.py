@@ -20,7 +20,7 @@ PASSES = {"=": 0.1, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4, "!=": 0.95}
 MOMENTS = 8  # powers of degrees that are asked for
 
 
-class Degrees(Protocol):
+class DegreeMoments(Protocol):
     """In how many rows a column's values stand: the most, and sums of powers of the degrees."""
 
     @property
@@ -30,7 +30,7 @@ class Degrees(Protocol):
     def powers(self) -> tuple[float, ...]: ...
 
 
-class Lists(Protocol):
+class ListSizes(Protocol):
     """A binary relation as one list of `children` for each of some ascending `values`."""
 
     @property
@@ -46,7 +46,7 @@ class Lists(Protocol):
     def children(self) -> Any: ...
 
 
-class Shape(Protocol):
+class GraphStatistics(Protocol):
     """What can be asked of a finished binary relation over one type; the answers take a while.
 
     `symmetric`: it holds every row turned round. `loops`: it holds some (x, x). `skew`: how many
@@ -61,7 +61,7 @@ class Shape(Protocol):
     def skew(self) -> float: ...
 
 
-class Size(Protocol):
+class RelationStatistics(Protocol):
     """The statistics of one relation."""
 
     @property
@@ -76,7 +76,7 @@ class Size(Protocol):
         """Pairs of columns of which the first is less than the second in every row."""
 
     @property
-    def graph(self) -> Shape | None:
+    def graph(self) -> GraphStatistics | None:
         """The relation as a graph, if it can be one and is finished: what grows is never
         symmetric for long."""
 
@@ -98,7 +98,7 @@ class Size(Protocol):
 
     def degrees(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
-    ) -> Degrees:
+    ) -> DegreeMoments:
         """In how many rows each value of a column stands."""
 
     def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
@@ -106,7 +106,7 @@ class Size(Protocol):
 
     def lists(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
-    ) -> Lists | None:
+    ) -> ListSizes | None:
         """The lists of the other column by this one, where they are at hand."""
 
     def set(self) -> Any:
@@ -116,7 +116,7 @@ class Size(Protocol):
         """Which share of a column's values, and of the rows, these bounds leave."""
 
 
-Statistics = Callable[[str, Version], Size]
+Statistics = Callable[[str, Version], RelationStatistics]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Assumed:
     rises: frozenset[tuple[int, int]] = field(default=frozenset())
     balanced: bool = False
     assumed: bool = True
-    graph: Shape | None = None
+    graph: GraphStatistics | None = None
     symmetric: bool = False
     loopless: bool = False
     each: tuple[int, ...] | None = None  # distinct values of each column, where they are known
@@ -208,11 +208,11 @@ class OfEdges:
     `ranked`: by their ranks."""
 
     relation: str
-    edges: Size
+    edges: RelationStatistics
     ranked: bool
     rises: frozenset[tuple[int, int]] = frozenset()
     assumed: bool = False
-    graph: Shape | None = None
+    graph: GraphStatistics | None = None
     symmetric: bool = True
 
     @property
@@ -235,7 +235,7 @@ class OfEdges:
 
     def degrees(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
-    ) -> Degrees:
+    ) -> DegreeMoments:
         return self.edges.degrees(column, tests, self.ranked)
 
     def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
@@ -243,7 +243,7 @@ class OfEdges:
 
     def lists(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
-    ) -> Lists | None:
+    ) -> ListSizes | None:
         return self.edges.lists(column, tests, self.ranked)
 
     def set(self) -> Any:

@@ -25,7 +25,7 @@ from gdatalog.parser.syntax import (
     Literal,
     Var,
 )
-from gdatalog.planner.adornments import Columns, Constants, Source, adorned, one_constant
+from gdatalog.planner.adornments import BindingSource, Columns, Constants, adorned, one_constant
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.constants import exported, with_constants
 from gdatalog.planner.names import conjunction
@@ -38,7 +38,7 @@ from gdatalog.planner.passing import (
     recursive_atoms,
 )
 from gdatalog.planner.rewriting import Rewriting
-from gdatalog.planner.sideways import Known, is_plain
+from gdatalog.planner.sideways import KnownBindings, is_plain
 from gdatalog.records import replace
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Specialised(Rewriting):
         whole = adorned(name, arity, ())
         before = sum(map(len, attempt.asks.values()))
         for rule in self.of(name):
-            attempt.add(rule, whole, Known())
+            attempt.add(rule, whole, KnownBindings())
         if sum(map(len, attempt.asks.values())) == before:
             attempt.needs(name)
         for columns in attempt.asks[name]:
@@ -85,7 +85,7 @@ class Specialised(Rewriting):
 
     def _recursive(self) -> None:
         attempt = self.attempt
-        chosen: dict[tuple[str, Columns], list[Source]] = {}
+        chosen: dict[tuple[str, Columns], list[BindingSource]] = {}
         rules: dict[tuple[str, Columns], list[CheckedRule]] = {}
         for name in self.stratum.relations:
             for columns, sources in attempt.asks.get(name, {}).items():
@@ -169,9 +169,9 @@ class Specialised(Rewriting):
         self._schema_of(rule.head.name, columns)
         if changed is not None:
             head = adorned(rule.head.name, self.attempt.arity(rule.head.name), columns)
-            self.attempt.add(changed, head, Known())
+            self.attempt.add(changed, head, KnownBindings())
 
-    def _handing(self, name: str, columns: Columns, sources: Sequence[Source]) -> None:
+    def _handing(self, name: str, columns: Columns, sources: Sequence[BindingSource]) -> None:
         """For one value: m(1).  m(y) <- m(x), E(x, y).  path[cf](z) <- m(x), E(x, z).
         For several: m(s, s) <- asked(s).  m(s, y) <- m(s, x), E(x, y). ...  The s is carried."""
         attempt = self.attempt
@@ -233,7 +233,7 @@ class Specialised(Rewriting):
         self, rule: CheckedRule, name: str, args: Sequence[Expr], items: Sequence[Literal]
     ) -> None:
         first, *rest = items
-        known = Known()
+        known = KnownBindings()
         if is_plain(first):
             known.learn(first)
         new = replace(rule, head=Atom(name, tuple(args), rule.head.span))
@@ -245,11 +245,11 @@ class Specialised(Rewriting):
             )
         self.attempt.rules.append(replace(new, body=whole))
 
-    def _textbook(self, chosen: dict[tuple[str, Columns], list[Source]]) -> None:
+    def _textbook(self, chosen: dict[tuple[str, Columns], list[BindingSource]]) -> None:
         """Magic sets: sg[bf](x, y) <- sg[bf]?(x), up(x, a), sg[bf](a, b), down(b, y), and
         sg[bf]?(a) <- sg[bf]?(x), up(x, a)."""
         attempt = self.attempt
-        asked: dict[str, dict[Columns, list[Source]]] = {}
+        asked: dict[str, dict[Columns, list[BindingSource]]] = {}
         for (name, columns), sources in chosen.items():
             target = columns
             if len(columns) > 1:

@@ -52,7 +52,7 @@ from gdatalog.planner.items import (
     item_may_fail,
     variables_of,
 )
-from gdatalog.planner.sizes import Size, Statistics
+from gdatalog.planner.sizes import RelationStatistics, Statistics
 
 
 def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...]:
@@ -283,7 +283,7 @@ def _degrees_help(
     pairs: Sequence[Pair],
     near: Collection[Names],
     atoms: Sequence[AtomItem],
-    size: Size,
+    size: RelationStatistics,
     tuning: Tuning,
 ) -> bool:
     """Whether the order of degrees is better than that of values."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gdatalog.planner.pattern import Pattern, Range, bits
+from gdatalog.planner.pattern import QueryPattern, ValueRange, bits
 
 # What is said, and of which variables, each with its place in the literal.
 Literal = tuple[object, tuple[tuple[int, int], ...]]
 
 
-def find_twins(pattern: Pattern) -> None:
+def find_twins(pattern: QueryPattern) -> None:
     """Finds variables that can stand for each other: whatever is said of one is of both.
 
     Only the first of them need be tried next, and only the last can have been last.
@@ -40,7 +40,9 @@ def find_twins(pattern: Pattern) -> None:
             alike.append([at])
 
 
-def _are_twins(pattern: Pattern, at: int, other: int, said: Sequence[Sequence[Literal]]) -> bool:
+def _are_twins(
+    pattern: QueryPattern, at: int, other: int, said: Sequence[Sequence[Literal]]
+) -> bool:
     both = 1 << at | 1 << other
     if (pattern.around_each[at] ^ pattern.around_each[other]) & ~both:
         return False
@@ -53,7 +55,7 @@ def _are_twins(pattern: Pattern, at: int, other: int, said: Sequence[Sequence[Li
     )
 
 
-def _said_of_each(pattern: Pattern) -> list[list[Literal]]:
+def _said_of_each(pattern: QueryPattern) -> list[list[Literal]]:
     """Of each variable all literals that hold it: what they say, and of which variables at
     which places."""
     said: list[list[Literal]] = [[] for _ in pattern.names]
@@ -81,7 +83,7 @@ def _renamed(literal: Literal, names: Mapping[int, int]) -> object:
     return what, frozenset((place, names.get(at, at)) for place, at in places)
 
 
-def _signature(at: int, said: Sequence[Literal], cut: Range | None) -> object:
+def _signature(at: int, said: Sequence[Literal], cut: ValueRange | None) -> object:
     """What twins have in common."""
     told = Counter(
         (what, len(places), next(place for place, own in places if own == at))

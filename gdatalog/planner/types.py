@@ -17,13 +17,13 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Cast,
     Chain,
     Compare,
     Const,
     Distinct,
     Expr,
+    FunctionCall,
     HeadAggregate,
     ListParam,
     Literal,
@@ -58,7 +58,7 @@ class RuleTypes:
     casts: bool = False
 
 
-class Types:
+class TypeInference:
     """The pass. `see` each rule and fact, then `finish`."""
 
     def __init__(
@@ -215,7 +215,7 @@ class Types:
                     self.lists.setdefault(name, expr.span)
                 # one without a value has been told of
                 return self.params[name] if name in self.params else self.unifier.node()
-            case Call():
+            case FunctionCall():
                 return self._call(expr)
             case Chain():
                 return self._chain(expr)
@@ -243,10 +243,10 @@ class Types:
             return self.unifier.node(_RESULTS[kind], Why(aggregate.span, f"as a {kind}"))
         return nodes[0]
 
-    def _call(self, call: Call) -> int:
+    def _call(self, call: FunctionCall) -> int:
         return self._called(call, [self._expr(arg) for arg in call.args])
 
-    def _called(self, call: Call, nodes: list[int]) -> int:
+    def _called(self, call: FunctionCall, nodes: list[int]) -> int:
         signature = next(s for s in FUNCTIONS[call.name] if s.accepts(len(nodes)))
         shared: int | None = None
         for at, (arg, node) in enumerate(zip(call.args, nodes, strict=True)):
@@ -266,19 +266,19 @@ class Types:
         left = chain.first
         node = self._expr(left)
         for op, right in chain.rest:
-            call = Call(op, (left, right), left.span.to(right.span))
+            call = FunctionCall(op, (left, right), left.span.to(right.span))
             node = self._called(call, [node, self._expr(right)])
             left = right
         return node
 
-    def _argument(self, call: Call, arg: Expr, node: int, kinds: frozenset[str]) -> bool:
+    def _argument(self, call: FunctionCall, arg: Expr, node: int, kinds: frozenset[str]) -> bool:
         told = f"`{call.name}` takes {self._kinds(kinds)}"
         return self._narrow(node, mask_of(kinds), arg, told, f"as an argument of `{call.name}`")
 
     def _kinds(self, kinds: frozenset[str]) -> str:
         return self.unifier.words(self.unifier.node(mask_of(kinds)))
 
-    def _result(self, call: Call, signature: Signature, shared: int | None) -> int:
+    def _result(self, call: FunctionCall, signature: Signature, shared: int | None) -> int:
         if signature.result in BIT:
             why = Why(call.span, f"as the result of `{call.name}`")
             return self.unifier.node(BIT[signature.result], why)

@@ -189,7 +189,7 @@ def _causes(
     return causes
 
 
-class _Places:
+class _StatementPlaces:
     """Statements by where they stand."""
 
     def __init__(self, statements: Iterable[Statement]) -> None:
@@ -216,7 +216,7 @@ def _blamed(
 ) -> dict[int, Error]:
     """The valid statements that errors are about, by their id: where each error stands, else where
     the first of its notes does."""
-    places = _Places(s for s in statements if id(s) not in validity.invalid)
+    places = _StatementPlaces(s for s in statements if id(s) not in validity.invalid)
     causes = {id(cause.error.span) for cause in validity.broken.values()}
     blamed: dict[int, Error] = {}
     for error in errors:

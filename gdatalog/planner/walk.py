@@ -9,13 +9,13 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Cast,
     Chain,
     Compare,
     Const,
     Distinct,
     Expr,
+    FunctionCall,
     HeadAggregate,
     ListParam,
     Literal,
@@ -40,7 +40,7 @@ LEAVES = (Var, Const, Param, Wildcard, Values, ListParam)
 def children(node: Node) -> tuple[Node, ...]:
     """The nodes directly below, in the order of the text."""
     match node:
-        case Call() | HeadAggregate() | Atom() | Distinct():
+        case FunctionCall() | HeadAggregate() | Atom() | Distinct():
             return node.targets if isinstance(node, HeadAggregate) else node.args
         case Cast():
             return (node.operand,)
@@ -105,7 +105,7 @@ def contains_aggregate(node: Node) -> bool:
 def rebuild(node: N, change: Callable[[Any], Any]) -> N:
     """The same node with `change` applied to each node directly below it."""
     match node:
-        case Call() | Atom() | Distinct():
+        case FunctionCall() | Atom() | Distinct():
             return replace(node, args=tuple(map(change, node.args)))
         case HeadAggregate():
             return replace(node, targets=tuple(map(change, node.targets)))

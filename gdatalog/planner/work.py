@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gdatalog.plan.nest import Node, Paths, measurable, recoding
+from gdatalog.plan.nest import Paths, TrieNode, measurable, recoding
 from gdatalog.plan.nodes import Branch, Generate, Join, JoinPlan, Seek, Step, Tally
 from gdatalog.planner.sizes import Statistics
 
@@ -77,7 +77,7 @@ class _Work:
             return rows * (1 + length / WORD) + (0.0 if counted else step.estimate)
         return rows * (1 + length * (len(lists) - 1)) + (0.0 if counted else step.estimate)
 
-    def _length(self, node: Node) -> float:
+    def _length(self, node: TrieNode) -> float:
         """How long a list is, where what leads to it was reached by the same relation."""
         ref = node.trie
         size = self.sizes(ref.relation, ref.version)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Gather, Reduction
-from gdatalog.printer.scope import Known
+from gdatalog.printer.scope import KnownPositions
 
 if TYPE_CHECKING:
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 Spec = Gather | Reduction
 KINDS = frozenset({"count", "sum", "mean", "min", "max", "any_value"})
@@ -30,7 +30,7 @@ GREATEST, LEAST = (1 << 63) - 1, -(1 << 63)
 class Accumulators:
     """`shared`: of a tile's lanes each gathers its own part; `combine` puts them together."""
 
-    def __init__(self, nest: Nest, specs: Sequence[Spec], shared: bool = False) -> None:
+    def __init__(self, nest: NestPrinter, specs: Sequence[Spec], shared: bool = False) -> None:
         self.nest = nest
         self.specs = specs
         self.shared = shared
@@ -55,7 +55,7 @@ class Accumulators:
                 if spec.targets[0].type == "symbol":
                     line(f"{name}r = np.int64(0)")
 
-    def add(self, known: Known, amount: str | None = None, share: bool = False) -> None:
+    def add(self, known: KnownPositions, amount: str | None = None, share: bool = False) -> None:
         """The row at hand; or, if all is counted, so many rows at once.
 
         `share`: of them, each lane has its own.

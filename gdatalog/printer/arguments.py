@@ -29,7 +29,7 @@ def type_of(dtype: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class LevelArgument:
     """A level of a trie, by the trie's number among those that differ."""
 
     trie: int
@@ -56,7 +56,7 @@ class Argument:
     name: str
     type: str
     kind: str
-    levels: tuple[Level, ...] = ()
+    levels: tuple[LevelArgument, ...] = ()
     length: int = 0  # of scratch that has always the same
 
 
@@ -66,34 +66,34 @@ class Arguments:
     def __init__(self, tries: Sequence[TrieLayout]) -> None:
         self.tries = tries
         self.found: dict[str, Argument] = {}
-        self.scalars: list[tuple[str, Level]] = []  # entry by entry of the array `sizes`
+        self.scalars: list[tuple[str, LevelArgument]] = []  # entry by entry of the array `sizes`
 
     def _add(self, argument: Argument) -> str:
         self.found.setdefault(argument.name, argument)
         return argument.name
 
-    def values(self, level: Level) -> str:
+    def values(self, level: LevelArgument) -> str:
         kind = type_of(self.tries[level.trie].levels[level.depth].values)
         return self._add(Argument(f"v{level.trie}_{level.depth}", kind, "values", (level,)))
 
-    def offsets(self, level: Level) -> str:
+    def offsets(self, level: LevelArgument) -> str:
         kind = type_of(self.tries[level.trie].levels[level.depth].offsets)
         return self._add(Argument(f"o{level.trie}_{level.depth}", kind, "offsets", (level,)))
 
-    def of_hash(self, level: Level, kind: str) -> str:
+    def of_hash(self, level: LevelArgument, kind: str) -> str:
         """spans, below, keys or ids"""
         dtype = "int64" if kind == "keys" else "int32"
         name = f"{kind}{level.trie}_{level.depth}"
         return self._add(Argument(name, type_of(dtype), kind, (level,)))
 
-    def index(self, level: Level) -> str:
+    def index(self, level: LevelArgument) -> str:
         return self._add(Argument(f"index{level.trie}", "i32[]", "index", (level,)))
 
-    def starts(self, level: Level) -> str:
+    def starts(self, level: LevelArgument) -> str:
         """Of a root whose values are dense: where each value's children begin."""
         return self._add(Argument(f"starts{level.trie}", "i32[]", "starts", (level,)))
 
-    def weighed(self, level: Level) -> str:
+    def weighed(self, level: LevelArgument) -> str:
         """Of a root whose values are dense, and the last: the weight of each value, or 0."""
         return self._add(Argument(f"weighed{level.trie}", "i64[]", "weighed", (level,)))
 
@@ -104,14 +104,16 @@ class Arguments:
             labels = self.tries[trie].labels
             assert labels is not None
             dtype = labels
-        return self._add(Argument(f"{kind}{trie}", type_of(dtype), kind, (Level(trie, 0),)))
+        return self._add(Argument(f"{kind}{trie}", type_of(dtype), kind, (LevelArgument(trie, 0),)))
 
-    def scratch(self, name: str, kind: str, levels: tuple[Level, ...], length: int = 0) -> str:
+    def scratch(
+        self, name: str, kind: str, levels: tuple[LevelArgument, ...], length: int = 0
+    ) -> str:
         dtype = SCRATCH.get(kind)
         kind_of = type_of(dtype or self.width(levels))
         return self._add(Argument(name, kind_of, kind, levels, length))
 
-    def width(self, levels: tuple[Level, ...]) -> str:
+    def width(self, levels: tuple[LevelArgument, ...]) -> str:
         """The dtype that holds the values that all these levels have."""
         dtypes = [self.tries[at.trie].levels[at.depth].values for at in levels]
         return "int32" if np.dtype(np.int32) in dtypes else "int64"
@@ -135,7 +137,7 @@ class Arguments:
         """Where a worker counts what it binds, for a profile."""
         return self._add(Argument(name, type_of("int64"), "counts"))
 
-    def scalar(self, kind: str, level: Level) -> str:
+    def scalar(self, kind: str, level: LevelArgument) -> str:
         """low (of the dense index), base (the least value of a level), bits (of the values less
         the least), total (rows of a trie)"""
         entry = (kind, level)

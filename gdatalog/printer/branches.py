@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from gdatalog.plan.nodes import Branch
 from gdatalog.printer.accumulate import Accumulators, accumulable
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.leaves import BranchCount, Found, Gathered
+from gdatalog.printer.leaves import BranchCount, Gathered, WitnessLeaf
 from gdatalog.printer.recode import count_bits
-from gdatalog.printer.scope import Known
+from gdatalog.printer.scope import KnownPositions
 
 if TYPE_CHECKING:
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 
-def print_branch(nest: Nest, step: Branch, known: Known) -> None:
+def print_branch(nest: NestPrinter, step: Branch, known: KnownPositions) -> None:
     split, nest.split = nest.split, True  # the work is not cut into tasks in here
     if step.mode == "aggregate":
         _aggregate(nest, step, known)
@@ -27,7 +27,7 @@ def print_branch(nest: Nest, step: Branch, known: Known) -> None:
     nest.split = split
 
 
-def _inside(known: Known) -> Known:
+def _inside(known: KnownPositions) -> KnownPositions:
     """What a branch starts with: its rows have weights of their own."""
     inner = known.inner()
     inner.weights = []
@@ -36,7 +36,7 @@ def _inside(known: Known) -> Known:
     return inner
 
 
-def _exists(nest: Nest, step: Branch, known: Known) -> None:
+def _exists(nest: NestPrinter, step: Branch, known: KnownPositions) -> None:
     text = nest.text
     found = text.name("found")
     text.line(f"{found} = False")
@@ -47,12 +47,12 @@ def _exists(nest: Nest, step: Branch, known: Known) -> None:
         # a second alternative is looked at only if the first has no match
         turns = "1" if number == 0 else f"0 if {found} else 1"
         with text.block(f"for {once} in range({turns})"):
-            nest.run(inside, 0, inner, Found(found))
+            nest.run(inside, 0, inner, WitnessLeaf(found))
     with text.block(f"if {'not ' if step.mode == 'exists' else ''}{found}"):
         text.line("continue")
 
 
-def _count(nest: Nest, step: Branch, known: Known) -> None:
+def _count(nest: NestPrinter, step: Branch, known: KnownPositions) -> None:
     text = nest.text
     counts: list[str] = []
     for inside in step.alternatives:
@@ -73,7 +73,7 @@ def _count(nest: Nest, step: Branch, known: Known) -> None:
     known.weights.append(count)
 
 
-def _signed_sum(nest: Nest, step: Branch, counts: Sequence[str]) -> str:
+def _signed_sum(nest: NestPrinter, step: Branch, counts: Sequence[str]) -> str:
     """The terms, added up. None is greater than the first, so only that may leave 64 bits."""
     text, total = nest.text, nest.text.name("count")
     for number, (coefficient, (first, *others)) in enumerate(step.terms):
@@ -96,7 +96,7 @@ def _signed_sum(nest: Nest, step: Branch, counts: Sequence[str]) -> str:
     return total
 
 
-def _aggregate(nest: Nest, step: Branch, known: Known) -> None:
+def _aggregate(nest: NestPrinter, step: Branch, known: KnownPositions) -> None:
     reduction, text = step.reduction, nest.text
     assert reduction is not None
     if len(step.alternatives) > 1 or reduction.exports or not accumulable(reduction.kind):

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Step
-from gdatalog.printer.scope import Known
+from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 ARRAY = "bindings"
 _COMMIT = "commit_counts()"  # stands where counters are added to the array
@@ -60,7 +60,13 @@ class Counting:
         return tuple(self._found.values())
 
     def add(
-        self, nest: Nest, step: Step, known: Known, amount: str, tried: bool, share: bool = False
+        self,
+        nest: NestPrinter,
+        step: Step,
+        known: KnownPositions,
+        amount: str,
+        tried: bool,
+        share: bool = False,
     ) -> None:
         """Prints that so many more were bound, or tried, at a step; `share`: by each lane."""
         key = self._places[id(step)], tried
@@ -74,7 +80,7 @@ class Counting:
         else:
             nest.text.line(line)
 
-    def commit(self, nest: Nest, unless: str | None = None) -> None:
+    def commit(self, nest: NestPrinter, unless: str | None = None) -> None:
         """Prints that what has been counted holds; `unless`: where it does not yet."""
         if unless is None:
             nest.text.line(_COMMIT)
@@ -82,7 +88,7 @@ class Counting:
         with nest.text.block(f"if not {unless}"):
             nest.text.line(_COMMIT)
 
-    def finish(self, nest: Nest, rows: bool = True) -> list[str]:
+    def finish(self, nest: NestPrinter, rows: bool = True) -> list[str]:
         """Writes out what was printed, now that all counters are known; gives the lines that come
         before all others. `rows`: a tile gives rows on its way, for which there may be no room."""
         if self.counters:

@@ -41,7 +41,7 @@ MOST_OPERANDS = 200
 
 def printable(*exprs: Expr) -> str | None:
     """None, or why expressions cannot be printed into one function."""
-    together = Expressions()
+    together = ExpressionPrinter()
     try:
         for expr in exprs:
             together.key(expr, {name: name for name in slots(expr)}, [], "pass")
@@ -54,7 +54,7 @@ Form = Literal["key", "float", "bool"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _ValueText:
     """Source of a value: of its int64 key, of a float64, or of a bool.
 
     `atom`: can be an operand as it stands. `constant`: its number, if it is one.
@@ -71,7 +71,7 @@ class _Text:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _PrintContext:
     """Where an expression is printed: with which variables, after what, and how it fails."""
 
     names: Mapping[str, str]
@@ -123,7 +123,7 @@ _NEVER_NAN = {"abs", "floor", "ceil", "exp"}  # of what is no NaN
 _PYTHON = {"=": "==", "!=": "!="} | {op: op for op in ORDER}
 
 
-class Expressions:
+class ExpressionPrinter:
     """The expressions of one generated function: their source, and what they need as arguments."""
 
     def __init__(self) -> None:
@@ -144,20 +144,20 @@ class Expressions:
         `names` tells the local names of the variables' keys. What has to run before is appended
         to `out`; there `fail` is the statement for a computation that fails.
         """
-        place = _Place(names, out, fail)
+        place = _PrintContext(names, out, fail)
         return self._key(self._print(expr, place)).operand
 
     def test(self, expr: Expr, names: Mapping[str, str], out: list[str]) -> str:
         """Source of a test, a bool that can be an operand of `not`, `and`, `or`."""
-        return self._bool(self._print(expr, _Place(names, out, None))).text
+        return self._bool(self._print(expr, _PrintContext(names, out, None))).text
 
     def decoded(self, key: str) -> str:
         """Source of the float that a key stands for."""
-        return self._float(_Text(key)).text
+        return self._float(_ValueText(key)).text
 
     def encoded(self, value: str) -> str:
         """Source of a float's key."""
-        return self._key(_Text(f"{value} + 0.0", "float")).text
+        return self._key(_ValueText(f"{value} + 0.0", "float")).text
 
     def rank(self, code: str) -> str:
         """Source of a symbol's rank."""
@@ -202,9 +202,9 @@ class Expressions:
 
     # ------------------------------------------------------------------------------------ kinds
 
-    def _print(self, expr: Expr, place: _Place) -> _Text:
+    def _print(self, expr: Expr, place: _PrintContext) -> _ValueText:
         if isinstance(expr, Slot):
-            return _Text(place.names[expr.name])
+            return _ValueText(place.names[expr.name])
         if not isinstance(expr, Apply) or _is_fixed(expr):
             return self._constant(expr, place)
         self._operands += len(expr.args)
@@ -224,54 +224,58 @@ class Expressions:
             return self._of_bools(name, args)
         return self._of_ints(name, [self._key(arg) for arg in args], place)
 
-    def _constant(self, expr: Expr, place: _Place) -> _Text:
+    def _constant(self, expr: Expr, place: _PrintContext) -> _ValueText:
         at = self._argument(expr, "key")
         if place.fail is not None and _may_fail(expr):
             place.check(f"const{self._argument(expr, 'failed')} != 0")
-        return _Text(f"const{at}", constant=at)
+        return _ValueText(f"const{at}", constant=at)
 
     def _argument(self, expr: Expr, what: Literal["key", "failed"]) -> int:
         self.constants.append((expr, what))
         return len(self.constants) - 1
 
-    def _compare(self, op: str, left: _Text, right: _Text, of: Expr) -> _Text:
+    def _compare(self, op: str, left: _ValueText, right: _ValueText, of: Expr) -> _ValueText:
         if of.type == "float" and "float" in (left.form, right.form):
             left, right = self._float(left), self._float(right)
         else:
             left, right = self._key(left), self._key(right)
         if of.type == "symbol" and op in ORDER:
             left, right = self._rank(left), self._rank(right)
-        return _Text(f"{left.operand} {_PYTHON[op]} {right.operand}", "bool", False)
+        return _ValueText(f"{left.operand} {_PYTHON[op]} {right.operand}", "bool", False)
 
-    def _extreme(self, name: str, args: Sequence[_Text], expr: Apply, place: _Place) -> _Text:
+    def _extreme(
+        self, name: str, args: Sequence[_ValueText], expr: Apply, place: _PrintContext
+    ) -> _ValueText:
         if expr.type == "symbol":
             return self._extreme_symbol(name, args, place)
         if any(arg.form == "float" for arg in args):
             floats = [self._float(arg).text for arg in args]
-            return _Text(f"{name}({', '.join(floats)})", "float")
-        return _Text(f"{name}({', '.join(self._key(arg).text for arg in args)})")
+            return _ValueText(f"{name}({', '.join(floats)})", "float")
+        return _ValueText(f"{name}({', '.join(self._key(arg).text for arg in args)})")
 
-    def _extreme_symbol(self, name: str, args: Sequence[_Text], place: _Place) -> _Text:
+    def _extreme_symbol(
+        self, name: str, args: Sequence[_ValueText], place: _PrintContext
+    ) -> _ValueText:
         best, *others = (self._named(arg, place) for arg in args)
         for other in others:
             op = "<" if name == "min" else ">"
             text = f"{other} if {self._ranks(other)} {op} {self._ranks(best)} else {best}"
-            best = self._named(_Text(text, "key", False), place)
-        return _Text(best)
+            best = self._named(_ValueText(text, "key", False), place)
+        return _ValueText(best)
 
-    def _of_ints(self, name: str, args: Sequence[_Text], place: _Place) -> _Text:
+    def _of_ints(self, name: str, args: Sequence[_ValueText], place: _PrintContext) -> _ValueText:
         operands = [arg.operand for arg in args]
         if name in ("to_int", "to_number", "ord"):
             return args[0]
         if name == "to_float":
-            return _Text(f"float({args[0].text})", "float")
+            return _ValueText(f"float({args[0].text})", "float")
         if name == "seconds_between":
             nanoseconds = self._call("minus", (args[1].text, args[0].text))
-            return _Text(f"{nanoseconds.text} / 1e9", "float", False)
+            return _ValueText(f"{nanoseconds.text} / 1e9", "float", False)
         if name == "abs":
-            return _Text(f"abs({args[0].text})")
+            return _ValueText(f"abs({args[0].text})")
         if name == "-" and len(args) == 1:
-            return _Text(f"-{operands[0]}", atom=False)
+            return _ValueText(f"-{operands[0]}", atom=False)
         if name == "-":
             return self._call("minus", [arg.text for arg in args])
         if name in ("/", "%"):
@@ -284,17 +288,17 @@ class Expressions:
             return self._call("power", (base, exponent))
         if name in _HELPED:
             return self._call(_HELPED[name], [arg.text for arg in args])
-        return _Text(_INT[name].format(*operands), atom=False)
+        return _ValueText(_INT[name].format(*operands), atom=False)
 
-    def _of_bools(self, name: str, args: Sequence[_Text]) -> _Text:
+    def _of_bools(self, name: str, args: Sequence[_ValueText]) -> _ValueText:
         if name == "to_float":
-            return _Text(f"float({self._key(args[0]).text})", "float")
+            return _ValueText(f"float({self._key(args[0]).text})", "float")
         if name in _BOOL:
             operands = [self._bool(arg).operand for arg in args]
-            return _Text(_BOOL[name].format(*operands), "bool")
+            return _ValueText(_BOOL[name].format(*operands), "bool")
         return self._key(args[0])  # to_int, to_number, ord
 
-    def _of_floats(self, name: str, args: Sequence[_Text], place: _Place) -> _Text:
+    def _of_floats(self, name: str, args: Sequence[_ValueText], place: _PrintContext) -> _ValueText:
         if name == "ord":
             return self._key(args[0])
         if name == "to_float":
@@ -315,14 +319,14 @@ class Expressions:
             text = self._call(_REAL[name], [arg.text for arg in floats]).text
         else:
             text = f" {name} ".join(operands) if len(operands) == 2 else f"{name}{operands[0]}"
-        result = _Text(f"{text} + 0.0", "float", False)  # for -0.0 + 0.0 is 0.0
+        result = _ValueText(f"{text} + 0.0", "float", False)  # for -0.0 + 0.0 is 0.0
         if name in _NEVER_NAN or (len(args) == 1 and name == "-") or place.fail is None:
             return result
         value = self._named(result, place)
         place.check(f"{value} != {value}")
-        return _Text(value, "float")
+        return _ValueText(value, "float")
 
-    def _textual(self, expr: Apply, place: _Place) -> _Text:
+    def _textual(self, expr: Apply, place: _PrintContext) -> _ValueText:
         name = expr.function.strip("!?")
         if name == "ord":
             return self._rank(self._print(expr.args[0], place))
@@ -343,43 +347,45 @@ class Expressions:
             self._failing.add(at)
             place.check(f"failed{at}[{code}] != 0")
         if expr.type == "bool":
-            return _Text(f"table{at}[{code}] != 0", "bool", False)
-        return _Text(f"table{at}[{code}]")
+            return _ValueText(f"table{at}[{code}] != 0", "bool", False)
+        return _ValueText(f"table{at}[{code}]")
 
     # ------------------------------------------------------------------------------------ forms
 
-    def _key(self, text: _Text) -> _Text:
+    def _key(self, text: _ValueText) -> _ValueText:
         if text.form == "float":
             return self._call("key_of_float", (text.text,))
         if text.form == "bool":
-            return _Text(f"1 if {text.text} else 0", atom=False)
+            return _ValueText(f"1 if {text.text} else 0", atom=False)
         return text
 
-    def _float(self, text: _Text) -> _Text:
+    def _float(self, text: _ValueText) -> _ValueText:
         """Of the key of a float, or of a float."""
         if text.form == "float":
             return text
         self.imports.add("float_of_key")
         if text.constant is not None:
             self._floats.add(text.constant)
-            return _Text(f"float{text.constant}", "float")
-        return _Text(f"float_of_key({text.text})", "float")
+            return _ValueText(f"float{text.constant}", "float")
+        return _ValueText(f"float_of_key({text.text})", "float")
 
-    def _bool(self, text: _Text) -> _Text:
-        return text if text.form == "bool" else _Text(f"{text.operand} != 0", "bool", False)
+    def _bool(self, text: _ValueText) -> _ValueText:
+        return text if text.form == "bool" else _ValueText(f"{text.operand} != 0", "bool", False)
 
-    def _rank(self, code: _Text) -> _Text:
-        return _Text(self._ranks(code.text))
+    def _rank(self, code: _ValueText) -> _ValueText:
+        return _ValueText(self._ranks(code.text))
 
     def _ranks(self, code: str) -> str:
         self._ranked = True
         return f"ranks[{code}]"
 
-    def _call(self, name: str, args: Sequence[str]) -> _Text:
+    def _call(self, name: str, args: Sequence[str]) -> _ValueText:
         self.imports.add(name)
-        return _Text(f"{name}({', '.join(args)})", "float" if name in _REAL.values() else "key")
+        return _ValueText(
+            f"{name}({', '.join(args)})", "float" if name in _REAL.values() else "key"
+        )
 
-    def _named(self, text: _Text, place: _Place) -> str:
+    def _named(self, text: _ValueText, place: _PrintContext) -> str:
         """A name for a value that is read more than once."""
         if text.text.isidentifier():
             return text.text

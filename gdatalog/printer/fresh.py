@@ -22,25 +22,25 @@ from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Expr
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.leaves import Rows
-from gdatalog.printer.scope import Known
+from gdatalog.printer.leaves import RowLeaf
+from gdatalog.printer.scope import KnownPositions
 
 if TYPE_CHECKING:
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 OUTSIDE = 6  # what a function returns
 WAITING = 32  # rows that wait at the most
 TRIED, MET = 7, 8  # where in `state` is how many rows came, and the row that lies outside
 
 
-class Fresh(Rows):
+class NewRows(RowLeaf):
     """Rows of expressions that come for the first time; `hashed`: by a hash set, not by marks."""
 
     def __init__(self, outputs: Sequence[Expr], hashed: bool = False) -> None:
         super().__init__(outputs, False)
         self.hashed = hashed
 
-    def start(self, nest: Nest) -> None:
+    def start(self, nest: NestPrinter) -> None:
         if nest.tile and self.hashed:
             raise Unprintable("hash sets of rows are not printed for tiles")
         space = nest.arguments.given("space", "int64")
@@ -54,17 +54,17 @@ class Fresh(Rows):
         if self.hashed:
             nest.text.line(f"shift = {space}[{2 * len(self.outputs)}]")
 
-    def finish(self, nest: Nest) -> None:
+    def finish(self, nest: NestPrinter) -> None:
         if not nest.tile:
             self.settle(nest)
             nest.text.line(f"state[{TRIED}] += tried")
 
-    def waits(self, nest: Nest) -> bool:
+    def waits(self, nest: NestPrinter) -> bool:
         """Whether rows wait for others, so that where each is marked is fetched meanwhile. Those
         of a profile's form do not: a unit that is done again would be counted again."""
         return not nest.tile and nest.counting is None
 
-    def settle(self, nest: Nest) -> None:
+    def settle(self, nest: NestPrinter) -> None:
         """Prints how the rows that wait are told apart."""
         if not self.waits(nest):
             return
@@ -82,29 +82,29 @@ class Fresh(Rows):
         text.line("waiting = 0")
 
     @staticmethod
-    def _waiting(nest: Nest, column: str) -> str:
+    def _waiting(nest: NestPrinter, column: str) -> str:
         return nest.arguments.scratch(f"queue{column}", "waiting", (), WAITING)
 
-    def _room(self, nest: Nest) -> None:
+    def _room(self, nest: NestPrinter) -> None:
         with nest.text.block("if n == room"):
             nest.text.line(f"state[{TRIED}] += tried")
             nest.text.line("return 1")
 
-    def _first(self, nest: Nest, place: str) -> str:
+    def _first(self, nest: NestPrinter, place: str) -> str:
         """Whether a row comes for the first time."""
         if self.hashed:
             slots = nest.arguments.given("slots", "int64")
             return nest.call("add_key", slots, "shift", place)
         return nest.call("mark_first", nest.arguments.given("marks", "int64"), place)
 
-    def _write(self, nest: Nest, keys: Sequence[str]) -> None:
+    def _write(self, nest: NestPrinter, keys: Sequence[str]) -> None:
         for at, (key, output) in enumerate(zip(keys, self.outputs, strict=True)):
             out = nest.arguments.output(f"out{at}", self._width(nest, output))
             nest.text.line(f"{out}[n] = {key}")
         nest.text.line("n += 1")
         nest.text.line("state[4] = n")
 
-    def emit(self, nest: Nest, known: Known) -> None:
+    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         text = nest.text
         if not nest.tile:
             text.line("tried += 1")
@@ -153,7 +153,7 @@ class Fresh(Rows):
         with text.block(f"if waiting == {WAITING}"):
             self.settle(nest)
 
-    def _give(self, nest: Nest, code: str, keys: Sequence[str]) -> None:
+    def _give(self, nest: NestPrinter, code: str, keys: Sequence[str]) -> None:
         """By lanes, which look for room when they have met again (kernels/fresh.cuh)."""
         for at, output in enumerate(self.outputs):
             nest.arguments.output(f"out{at}", self._width(nest, output))

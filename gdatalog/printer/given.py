@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.plan.nodes import Given
+from gdatalog.plan.nodes import GivenRows
 from gdatalog.printer.levels import last_loop, spreads
-from gdatalog.printer.scope import Known
+from gdatalog.printer.scope import KnownPositions
 from gdatalog.printer.turns import begin_unit
 
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 
-def print_given(nest: Nest, given: Given, dtypes: Sequence[Any], known: Known, leaf: Leaf) -> None:
+def print_given(
+    nest: NestPrinter, given: GivenRows, dtypes: Sequence[Any], known: KnownPositions, leaf: Leaf
+) -> None:
     """Tasks of rows are taken until none is left; the steps are printed for each row.
 
     `dtypes` are those of the rows' columns, which are the arguments `new0`, `new1`, ...

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 from gdatalog.codegen.helpers.groups import LEAST_SHIFT, LEAST_SLOTS
 from gdatalog.plan.dedup import groups_of, level_of
 from gdatalog.plan.nodes import Compact, Generate, Join, JoinPlan, Step
-from gdatalog.printer.arguments import Level
-from gdatalog.printer.leaves import Rows
-from gdatalog.printer.scope import Known
+from gdatalog.printer.arguments import LevelArgument
+from gdatalog.printer.leaves import RowLeaf
+from gdatalog.printer.scope import KnownPositions
 
 if TYPE_CHECKING:
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 LACKS_SLOTS = 10  # what a function returns
 
 
-class GroupedRows(Rows):
+class GroupedRows(RowLeaf):
     """`hashed`: by a hash set; else by a bitmap. `compacts`: the variables of the bitmaps by which
     rows become one on the way, by the number of the step."""
 
@@ -41,12 +41,12 @@ class GroupedRows(Rows):
         self.compacts = compacts
         self.opened = False
 
-    def start(self, nest: Nest) -> None:
+    def start(self, nest: NestPrinter) -> None:
         self._shifts(nest, "", self.groups.keys)
         for number, names in self.compacts.items():
             self._shifts(nest, f"{number}_", names)
 
-    def _shifts(self, nest: Nest, which: str, names: Sequence[str]) -> None:
+    def _shifts(self, nest: NestPrinter, which: str, names: Sequence[str]) -> None:
         """Prints by how much each variable's value is shifted in a key."""
         shift = "0"
         for at in range(len(names) - 1, -1, -1):
@@ -54,10 +54,12 @@ class GroupedRows(Rows):
             bits = nest.arguments.scalar("bits", self._level(nest, names[at]))
             shift = f"shift_{which}{at} + {bits}"
 
-    def _level(self, nest: Nest, variable: str) -> Level:
+    def _level(self, nest: NestPrinter, variable: str) -> LevelArgument:
         return nest.level(nest.paths.node(level_of(nest.join, variable)))
 
-    def _key(self, nest: Nest, which: str, names: Sequence[str], known: Known) -> str:
+    def _key(
+        self, nest: NestPrinter, which: str, names: Sequence[str], known: KnownPositions
+    ) -> str:
         parts = []
         for at, name in enumerate(names):
             base = nest.arguments.scalar("base", self._level(nest, name))
@@ -65,7 +67,7 @@ class GroupedRows(Rows):
             parts.append(part if at == len(names) - 1 else f"({part} << shift_{which}{at})")
         return f"({' | '.join(parts)})"
 
-    def _bitmap(self, nest: Nest, which: str, names: Sequence[str]) -> tuple[str, str]:
+    def _bitmap(self, nest: NestPrinter, which: str, names: Sequence[str]) -> tuple[str, str]:
         levels = tuple(self._level(nest, name) for name in names)
         words = nest.arguments.scratch(f"words{which}", "bitmap", levels)
         return words, nest.arguments.scratch(f"filled{which}", "filled", levels)
@@ -77,7 +79,9 @@ class GroupedRows(Rows):
 
     # ------------------------------------------------------------------------------ a group
 
-    def begins(self, nest: Nest, steps: Sequence[Step], at: int, known: Known) -> bool:
+    def begins(
+        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
+    ) -> bool:
         if self.opened or at != self.groups.first:
             return False
         text = nest.text
@@ -94,7 +98,7 @@ class GroupedRows(Rows):
             self._read(nest, known)
         return True
 
-    def passes(self, nest: Nest, step: Step, known: Known) -> None:
+    def passes(self, nest: NestPrinter, step: Step, known: KnownPositions) -> None:
         if not isinstance(step, Compact):
             return
         number = next((at for at, own in enumerate(nest.join.steps) if own is step), -1)
@@ -105,7 +109,7 @@ class GroupedRows(Rows):
             with nest.text.block(f"if not {nest.call('add_new_bit', *bitmap, key)}"):
                 nest.text.line("continue")
 
-    def emit(self, nest: Nest, known: Known) -> None:
+    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         text, names = nest.text, self.groups.keys
         key = self._key(nest, "", names, known)
         if not self.hashed:
@@ -124,7 +128,7 @@ class GroupedRows(Rows):
                 with text.block("if shift == 0"):
                     text.line(f"return {LACKS_SLOTS}")
 
-    def _read(self, nest: Nest, known: Known) -> None:
+    def _read(self, nest: NestPrinter, known: KnownPositions) -> None:
         """Prints how a group's rows are read off its bitmap, in order, which is empty then."""
         text, names = nest.text, self.groups.keys
         words, filled = self._bitmap(nest, "", names)

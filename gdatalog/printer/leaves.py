@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Expr, Gather, Slot, Step
 from gdatalog.printer.accumulate import Accumulators
-from gdatalog.printer.scope import Known
+from gdatalog.printer.scope import KnownPositions
 
 if TYPE_CHECKING:
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 
 class Leaf(ABC):
@@ -24,39 +24,43 @@ class Leaf(ABC):
     counts = False
     by_lanes = False
 
-    def start(self, nest: Nest) -> None:
+    def start(self, nest: NestPrinter) -> None:
         """Prints what comes before all loops, if anything."""
         return
 
-    def finish(self, nest: Nest) -> None:
+    def finish(self, nest: NestPrinter) -> None:
         """Prints what comes behind all loops, if anything."""
         return
 
     @abstractmethod
-    def emit(self, nest: Nest, known: Known) -> None:
+    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         """Prints what happens to the row at hand."""
 
-    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
+    def count(
+        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
+    ) -> None:
         raise AssertionError(f"{type(self).__name__} does not count")
 
     def marks_tasks(self) -> bool:
         """Whether the row at hand can be a place to go on from, when the block is full."""
         return False
 
-    def begins(self, nest: Nest, steps: Sequence[Step], at: int, known: Known) -> bool:
+    def begins(
+        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
+    ) -> bool:
         """Whether the leaf takes over here, before the step at `at`; it then goes on itself."""
         return False
 
-    def passes(self, nest: Nest, step: Step, known: Known) -> None:
+    def passes(self, nest: NestPrinter, step: Step, known: KnownPositions) -> None:
         """Prints what the leaf has to ask of a row that comes to a step, if anything."""
         return
 
-    def waits(self, nest: Nest) -> bool:
+    def waits(self, nest: NestPrinter) -> bool:
         """Whether rows wait, which are lost where the function ends: it goes on from the unit of
         the first of them."""
         return False
 
-    def settle(self, nest: Nest) -> None:
+    def settle(self, nest: NestPrinter) -> None:
         """Prints what becomes of rows that wait, before another task is taken."""
         return
 
@@ -65,7 +69,7 @@ class Leaf(ABC):
         return False
 
 
-class Found(Leaf):
+class WitnessLeaf(Leaf):
     """A witness: the branch ends."""
 
     counts = True
@@ -73,11 +77,13 @@ class Found(Leaf):
     def __init__(self, flag: str) -> None:
         self.flag = flag
 
-    def emit(self, nest: Nest, known: Known) -> None:
+    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         nest.text.line(f"{self.flag} = True")
         nest.text.line("break")
 
-    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
+    def count(
+        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
+    ) -> None:
         with nest.text.block(f"if {nest.whole(amount, share)} > 0"):
             self.emit(nest, known)
 
@@ -90,10 +96,12 @@ class BranchCount(Leaf):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def emit(self, nest: Nest, known: Known) -> None:
+    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         self.count(nest, known, "1")
 
-    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
+    def count(
+        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
+    ) -> None:
         text, weight = nest.text, nest.weight(known)
         amount = nest.whole(amount, share)
         if nest.modular:
@@ -114,14 +122,16 @@ class Gathered(Leaf):
         self.accumulators = accumulators
         self.counts = accumulators.only_count
 
-    def emit(self, nest: Nest, known: Known) -> None:
+    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         self.accumulators.add(known)
 
-    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
+    def count(
+        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
+    ) -> None:
         self.accumulators.add(known, amount, share)
 
 
-def print_row(nest: Nest, columns: Sequence[tuple[str, str]]) -> None:
+def print_row(nest: NestPrinter, columns: Sequence[tuple[str, str]]) -> None:
     """Writes one row into the block; a block that is full ends the function."""
     text = nest.text
     if nest.tile:
@@ -137,7 +147,7 @@ def print_row(nest: Nest, columns: Sequence[tuple[str, str]]) -> None:
     text.line("n += 1")
 
 
-class Rows(Leaf):
+class RowLeaf(Leaf):
     """Rows of expressions; with a weight behind them if bindings are to be counted."""
 
     by_lanes = True
@@ -149,7 +159,7 @@ class Rows(Leaf):
     def marks_tasks(self) -> bool:
         return True
 
-    def emit(self, nest: Nest, known: Known) -> None:
+    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         columns = [(nest.key(output, known), self._width(nest, output)) for output in self.outputs]
         if self.weighted:
             columns.append((nest.weight(known), "int64"))
@@ -162,11 +172,11 @@ class Rows(Leaf):
             nest.text.line("return 5")
 
     @staticmethod
-    def _width(nest: Nest, output: Expr) -> str:
+    def _width(nest: NestPrinter, output: Expr) -> str:
         return nest.widths.get(output.name, "int64") if isinstance(output, Slot) else "int64"
 
 
-class Groups(Leaf):
+class GroupLeaf(Leaf):
     """Aggregates by keys that are bound before the rest: one partial row for each binding.
 
     Without keys there is one row for each run of the function.
@@ -179,7 +189,9 @@ class Groups(Leaf):
         self.specs = specs
         self.accumulators: Accumulators | None = None
 
-    def begins(self, nest: Nest, steps: Sequence[Step], at: int, known: Known) -> bool:
+    def begins(
+        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
+    ) -> bool:
         if self.accumulators is not None or any(key.name not in known.names for key in self.keys):
             return False
         text = nest.text
@@ -199,10 +211,12 @@ class Groups(Leaf):
     def marks_tasks(self) -> bool:
         return self.accumulators is None  # else a part of a group would be lost
 
-    def emit(self, nest: Nest, known: Known) -> None:
+    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         assert self.accumulators is not None
         self.accumulators.add(known)
 
-    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
+    def count(
+        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
+    ) -> None:
         assert self.accumulators is not None
         self.accumulators.add(known, amount, share)

@@ -9,23 +9,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.plan.nest import Node, recoding
+from gdatalog.plan.nest import TrieNode, recoding
 from gdatalog.plan.nodes import Generate, Join, Slot, Step, Tally
-from gdatalog.printer.ahead import close_marks, fetch_ahead, look_ahead
+from gdatalog.printer.hoisting import close_marks, fetch_ahead, look_ahead
 from gdatalog.printer.lists import Met, Walk, walk_of
 from gdatalog.printer.measure import measurable_here, measure, summable, summed, weigh, weighable
 from gdatalog.printer.pairs import last_pair, measure_pair
 from gdatalog.printer.recode import print_bits, print_recoded
 from gdatalog.printer.remember import recall
-from gdatalog.printer.scope import Clip, Known, Turn
+from gdatalog.printer.scope import Clip, KnownPositions, LoopPosition
 from gdatalog.printer.turns import begin_unit, turns
 
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 
-def print_join(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: Leaf) -> None:
+def print_join(
+    nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf
+) -> None:
     step = steps[at]
     assert isinstance(step, Join)
     text = nest.text
@@ -71,12 +73,12 @@ def print_join(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
 
 
 def _tasks(
-    nest: Nest,
+    nest: NestPrinter,
     steps: Sequence[Step],
     at: int,
     walk: Walk,
-    below: Sequence[Node],
-    known: Known,
+    below: Sequence[TrieNode],
+    known: KnownPositions,
     leaf: Leaf,
 ) -> None:
     """The first level: its bindings, or those of the next where that goes on in the same trie,
@@ -140,15 +142,15 @@ def _tasks(
 
 
 def _loop(
-    nest: Nest,
+    nest: NestPrinter,
     steps: Sequence[Step],
     at: int,
     walk: Walk,
     met: Met,
-    known: Known,
+    known: KnownPositions,
     leaf: Leaf,
     task: str | None,
-    child: Node | None = None,
+    child: TrieNode | None = None,
 ) -> None:
     """The loop of a level and all that is inside of it.
 
@@ -166,7 +168,7 @@ def _loop(
             cursors[node] = text.name("p")
             text.line(f"{cursors[node]} = {low}")
     lanes = nest.together(known) and not walk.others and last_loop(nest, steps, at, leaf)
-    sought: dict[Node, str] = {}
+    sought: dict[TrieNode, str] = {}
     shares = task is not None or known.unit is not None
     with turns(nest, walk, known, lanes, sought) as turn:
         inner = known.inner()
@@ -209,7 +211,7 @@ def _loop(
         nodes = [walk.node] if walk.node is not None else list(met.lists)
         nest.widths[step.variable] = nest.arguments.width(tuple(map(nest.level, nodes)))
         inner.members[step.variable] = met.nodes
-        inner.turns[step.variable] = Turn(walk.array, walk.node, turn)
+        inner.turns[step.variable] = LoopPosition(walk.array, walk.node, turn)
         own = walk.node is not None and not nest.tallied(walk.node)
         among = {walk.node: turn, **sought} if own and walk.node is not None else sought
         if walk.node is not None and nest.hashed(walk.node) and not walk.node.last:
@@ -229,7 +231,7 @@ def _loop(
         nest.run(steps, at + 1, inner, leaf)
 
 
-def last_loop(nest: Nest, steps: Sequence[Step], at: int, leaf: Leaf) -> bool:
+def last_loop(nest: NestPrinter, steps: Sequence[Step], at: int, leaf: Leaf) -> bool:
     """Whether lanes may take the turns of a level's loop: nothing below is worth a tile's while.
 
     Each turn gives one row at most, or counts what can be read off the ends of a list.
@@ -246,7 +248,7 @@ def last_loop(nest: Nest, steps: Sequence[Step], at: int, leaf: Leaf) -> bool:
     return len(met.lists) < 2 and measurable_here(nest, steps, left[0], met)
 
 
-def spreads(nest: Nest, steps: Sequence[Step], leaf: Leaf) -> bool:
+def spreads(nest: NestPrinter, steps: Sequence[Step], leaf: Leaf) -> bool:
     """Whether lanes do best to begin a row each, and to share what these lead into: no level has
     lists to intersect, which all of them would do together."""
     if nest.tile < 2 or not leaf.by_lanes or leaf.counts:
@@ -256,7 +258,12 @@ def spreads(nest: Nest, steps: Sequence[Step], leaf: Leaf) -> bool:
 
 
 def print_generate(
-    nest: Nest, step: Generate, steps: Sequence[Step], at: int, known: Known, leaf: Leaf
+    nest: NestPrinter,
+    step: Generate,
+    steps: Sequence[Step],
+    at: int,
+    known: KnownPositions,
+    leaf: Leaf,
 ) -> None:
     """A variable takes given values, each once, or those of a range."""
     nest.split = True  # what comes before any list is not worth sharing

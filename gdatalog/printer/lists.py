@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.plan.nest import Node
-from gdatalog.plan.nodes import Cut, Join, Slot
-from gdatalog.printer.scope import Buffer, Known, Range
+from gdatalog.plan.nest import TrieNode
+from gdatalog.plan.nodes import Join, RangeBound, Slot
+from gdatalog.printer.scope import Buffer, KnownPositions, Range
 from gdatalog.records import dataclass, field
 
 if TYPE_CHECKING:
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 # What a cut does to a range: the search that moves its start or its end.
 STARTS = {">": "upper", ">=": "lower"}
@@ -34,11 +34,11 @@ class Met:
     all lists of hash tries.
     """
 
-    lists: dict[Node, set[int]]
-    roots: dict[Node, set[int]]
+    lists: dict[TrieNode, set[int]]
+    roots: dict[TrieNode, set[int]]
 
     @staticmethod
-    def of(nest: Nest, step: Join) -> Met:
+    def of(nest: NestPrinter, step: Join) -> Met:
         met = Met({}, {})
         for place, part in enumerate(step.participants):
             node = nest.paths.node(part)
@@ -54,7 +54,7 @@ class Met:
         return met
 
     @property
-    def nodes(self) -> frozenset[Node]:
+    def nodes(self) -> frozenset[TrieNode]:
         return frozenset(self.lists)
 
 
@@ -65,7 +65,7 @@ class Sought:
     array: str
     low: str
     high: str
-    node: Node | None = None
+    node: TrieNode | None = None
 
 
 @dataclass(slots=True)
@@ -79,12 +79,14 @@ class Walk:
     array: str
     low: str
     high: str
-    node: Node | None = None
+    node: TrieNode | None = None
     others: list[Sought] = field(default_factory=list)
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[RangeBound, ...] = ()
 
 
-def walk_of(nest: Nest, step: Join, met: Met, known: Known, below: Collection[Node] = ()) -> Walk:
+def walk_of(
+    nest: NestPrinter, step: Join, met: Met, known: KnownPositions, below: Collection[TrieNode] = ()
+) -> Walk:
     """Where the values that all lists of a level have can be walked.
 
     `below` are the nodes that the next level meets: the walk had better lead to one of them.
@@ -93,7 +95,7 @@ def walk_of(nest: Nest, step: Join, met: Met, known: Known, below: Collection[No
         # The smallest of the roots, where there is no list: the others are looked up.
         term = Slot(step.variable, step.type)
 
-        def length(node: Node) -> int:
+        def length(node: TrieNode) -> int:
             if node.terms:  # of a hash trie
                 return 0
             values = nest.tries[node.trie].levels[0].size
@@ -117,7 +119,7 @@ def walk_of(nest: Nest, step: Join, met: Met, known: Known, below: Collection[No
     return walk if known.clip is None else _clipped(nest, walk, known)
 
 
-def ranges_of(nest: Nest, step: Join, met: Met, known: Known) -> list[Sought]:
+def ranges_of(nest: NestPrinter, step: Join, met: Met, known: KnownPositions) -> list[Sought]:
     """The ranges whose common values a level has: a buffer that is there, and the lists left."""
     found = start_of(nest, step, met, known)
     ranges: list[Sought] = []
@@ -137,13 +139,13 @@ def ranges_of(nest: Nest, step: Join, met: Met, known: Known) -> list[Sought]:
     return ranges
 
 
-def leaps(nest: Nest, step: Join, met: Met, known: Known) -> Walk:
+def leaps(nest: NestPrinter, step: Join, met: Met, known: KnownPositions) -> Walk:
     """A walk over one list, that leaps over what another does not have."""
     first, *others = ranges_of(nest, step, met, known)
     return Walk(first.array, first.low, first.high, first.node, others)
 
 
-def _clipped(nest: Nest, walk: Walk, known: Known) -> Walk:
+def _clipped(nest: NestPrinter, walk: Walk, known: KnownPositions) -> Walk:
     """The part of an intersection that lies in the clip of one of its lists."""
     text, clip = nest.text, known.clip
     assert clip is not None
@@ -157,19 +159,25 @@ def _clipped(nest: Nest, walk: Walk, known: Known) -> Walk:
     return Walk(walk.array, low, high)
 
 
-def trimmed(nest: Nest, node: Node, cuts: Sequence[Cut], implied: set[int], known: Known) -> Range:
+def trimmed(
+    nest: NestPrinter,
+    node: TrieNode,
+    cuts: Sequence[RangeBound],
+    implied: set[int],
+    known: KnownPositions,
+) -> Range:
     """A node's list within the cuts."""
     left = [cut for at, cut in enumerate(cuts) if at not in implied]
     return cut_range(nest, nest.values(node), nest.range_of(node, known), left, known, node)
 
 
 def cut_range(
-    nest: Nest,
+    nest: NestPrinter,
     array: str,
     whole: Range,
-    cuts: Sequence[Cut],
-    known: Known,
-    node: Node | None = None,
+    cuts: Sequence[RangeBound],
+    known: KnownPositions,
+    node: TrieNode | None = None,
 ) -> Range:
     """The part of a sorted range that is within the cuts."""
     low, high = whole
@@ -199,11 +207,11 @@ def cut_range(
 
 
 def start_of(
-    nest: Nest, step: Join, met: Met, known: Known
-) -> tuple[frozenset[Node], Buffer, Range] | None:
+    nest: NestPrinter, step: Join, met: Met, known: KnownPositions
+) -> tuple[frozenset[TrieNode], Buffer, Range] | None:
     """The intersection already made that covers most of a level's lists, within its cuts."""
 
-    def serves(nodes: frozenset[Node], buffer: Buffer) -> bool:
+    def serves(nodes: frozenset[TrieNode], buffer: Buffer) -> bool:
         # The planner says of whose list a level may start: then that level's cuts are implied.
         told = step.reuse is not None and step.reuse.variable == buffer.variable
         return nodes <= met.nodes and (told or all(cut in step.cuts for cut in buffer.cuts))
@@ -217,7 +225,7 @@ def start_of(
     return nodes, buffer, cut_range(nest, buffer.array, (buffer.low, buffer.end), left, known)
 
 
-def intersection(nest: Nest, step: Join, met: Met, known: Known) -> Walk:
+def intersection(nest: NestPrinter, step: Join, met: Met, known: KnownPositions) -> Walk:
     """What several lists have in common, in a buffer."""
     found = start_of(nest, step, met, known)
     if found is None:
@@ -239,7 +247,9 @@ def intersection(nest: Nest, step: Join, met: Met, known: Known) -> Walk:
     return Walk(into, "0", length)
 
 
-def fill(nest: Nest, met: Met, cuts: tuple[Cut, ...], known: Known, variable: str) -> Buffer:
+def fill(
+    nest: NestPrinter, met: Met, cuts: tuple[RangeBound, ...], known: KnownPositions, variable: str
+) -> Buffer:
     """Intersects lists into a new buffer, which deeper levels may start from."""
     text = nest.text
     nodes = in_order(nest, met.nodes, known)
@@ -265,24 +275,26 @@ def fill(nest: Nest, met: Met, cuts: tuple[Cut, ...], known: Known, variable: st
     return buffer
 
 
-def in_order(nest: Nest, nodes: Collection[Node], known: Known) -> list[Node]:
+def in_order(
+    nest: NestPrinter, nodes: Collection[TrieNode], known: KnownPositions
+) -> list[TrieNode]:
     """In which order lists meet. What marked ones are met with is walked once, each value a look;
     short ones leave little for those behind them."""
 
-    def place(node: Node) -> tuple[bool, int, str]:
+    def place(node: TrieNode) -> tuple[bool, int, str]:
         longest = nest.tries[node.trie].levels[node.depth].longest
         return node not in known.marks, longest, repr(node)
 
     return sorted(nodes, key=place)
 
 
-def room(nest: Nest, nodes: Collection[Node]) -> str:
+def room(nest: NestPrinter, nodes: Collection[TrieNode]) -> str:
     """A buffer for what lists have in common: the first two that meet, which have the most."""
     levels = tuple(nest.level(node) for node in sorted(nodes, key=repr))
     return nest.arguments.scratch(nest.text.name("buffer"), "buffer", levels)
 
 
-def marks_of(nest: Nest, node: Node, buffer: str = "") -> tuple[str, str]:
+def marks_of(nest: NestPrinter, node: TrieNode, buffer: str = "") -> tuple[str, str]:
     """The marks of a list, an array of its own, and the value that they start from; or those of a
     buffer, which holds values of the list."""
     level = nest.level(node)
@@ -291,7 +303,7 @@ def marks_of(nest: Nest, node: Node, buffer: str = "") -> tuple[str, str]:
     return name, nest.arguments.scalar("base", level)
 
 
-def meeting(nest: Nest, few: bool = False) -> str:
+def meeting(nest: NestPrinter, few: bool = False) -> str:
     """The function that intersects two lists; `few`: only where a loop is too short for marks."""
     if nest.intersect in ("leapfrog", "merge"):
         return nest.intersect

@@ -20,14 +20,14 @@ from gdatalog.printer.lists import (
     trimmed,
     walk_of,
 )
-from gdatalog.printer.scope import Known, Range
+from gdatalog.printer.scope import KnownPositions, Range
 from gdatalog.printer.turns import leaping
 
 if TYPE_CHECKING:
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 
-def measurable_here(nest: Nest, steps: Sequence[Step], at: int, met: Met) -> bool:
+def measurable_here(nest: NestPrinter, steps: Sequence[Step], at: int, met: Met) -> bool:
     """Whether the level's values can be counted by the ends of ranges."""
     if not measurable(steps, at) or (met.roots and len(met.roots) + len(met.lists) > 1):
         return False
@@ -42,7 +42,9 @@ def measurable_here(nest: Nest, steps: Sequence[Step], at: int, met: Met) -> boo
     return not goes_on and (not weighted or alone)
 
 
-def weighable(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) -> bool:
+def weighable(
+    nest: NestPrinter, steps: Sequence[Step], at: int, met: Met, known: KnownPositions
+) -> bool:
     """Whether the level's values can be counted by the weights that one of two lists has."""
     step = steps[at]
     assert isinstance(step, Join)
@@ -57,7 +59,7 @@ def weighable(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known
     )
 
 
-def weigh(nest: Nest, step: Join, met: Met, known: Known) -> str:
+def weigh(nest: NestPrinter, step: Join, met: Met, known: KnownPositions) -> str:
     """The sum of the weights of what two lists have in common, of which the second has them."""
     text, total = nest.text, nest.text.name("m")
     first, second = sorted(met.lists, key=lambda node: node.trie.weighted)
@@ -77,7 +79,9 @@ def weigh(nest: Nest, step: Join, met: Met, known: Known) -> str:
     return total
 
 
-def summable(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) -> bool:
+def summable(
+    nest: NestPrinter, steps: Sequence[Step], at: int, met: Met, known: KnownPositions
+) -> bool:
     """Whether the level's values are those of lists, and each counts as a table says."""
     step = steps[at]
     assert isinstance(step, Join)
@@ -93,7 +97,7 @@ def summable(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known)
     )
 
 
-def summed(nest: Nest, step: Join, met: Met, known: Known) -> str:
+def summed(nest: NestPrinter, step: Join, met: Met, known: KnownPositions) -> str:
     """The sum of what a table says of the values that lists have."""
     text, total = nest.text, nest.text.name("m")
     (root,) = met.roots
@@ -106,7 +110,9 @@ def summed(nest: Nest, step: Join, met: Met, known: Known) -> str:
     return total
 
 
-def measure(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) -> tuple[str, bool]:
+def measure(
+    nest: NestPrinter, steps: Sequence[Step], at: int, met: Met, known: KnownPositions
+) -> tuple[str, bool]:
     """The name of how many values the level has, those of `!=` tests left out; and whether each
     lane has its share of it only."""
     step = steps[at]
@@ -138,11 +144,11 @@ def first_of(steps: Sequence[Step], step: Join, other: Slot | None) -> Step:
 
 
 def measured(
-    nest: Nest,
+    nest: NestPrinter,
     step: Join,
     others: Sequence[Slot],
     met: Met,
-    known: Known,
+    known: KnownPositions,
     tell: Tell = untold,
 ) -> tuple[str, bool]:
     """How many values a level has that differ from others."""
@@ -172,7 +178,9 @@ def measured(
     return count, share
 
 
-def _leapt(nest: Nest, step: Join, met: Met, known: Known, count: str) -> list[tuple[str, Range]]:
+def _leapt(
+    nest: NestPrinter, step: Join, met: Met, known: KnownPositions, count: str
+) -> list[tuple[str, Range]]:
     """The same by one lane alone, which has no buffer to write to."""
     text = nest.text
     ranges = ranges_of(nest, step, met, known)
@@ -201,7 +209,7 @@ def _others(steps: Sequence[Step], at: int) -> list[Slot]:
 
 
 def _common(
-    nest: Nest, step: Join, met: Met, known: Known, count: str
+    nest: NestPrinter, step: Join, met: Met, known: KnownPositions, count: str
 ) -> tuple[list[tuple[str, Range]], bool]:
     """Counts what lists have in common; gives the ranges that a member must be found in."""
     text = nest.text
@@ -245,10 +253,10 @@ def _common(
 
 
 def _leave_out(
-    nest: Nest,
+    nest: NestPrinter,
     step: Join,
     met: Met,
-    known: Known,
+    known: KnownPositions,
     count: str,
     places: Sequence[tuple[str, Range]],
     other: Slot,
@@ -275,6 +283,6 @@ def _leave_out(
         text.line(f"{count} -= 1")
 
 
-def _counting(nest: Nest, few: bool) -> str:
+def _counting(nest: NestPrinter, few: bool) -> str:
     found = meeting(nest, few)
     return "count_common" if found == "intersect" else f"count_{found}"

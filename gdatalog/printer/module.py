@@ -8,15 +8,15 @@ from typing import Any
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.plan.nodes import Generate, Join, JoinPlan
-from gdatalog.printer.arguments import Argument, Level
+from gdatalog.printer.arguments import Argument, LevelArgument
 from gdatalog.printer.counting import Counter, Counting
-from gdatalog.printer.expressions import Expressions
+from gdatalog.printer.expressions import ExpressionPrinter
 from gdatalog.printer.given import print_given
 from gdatalog.printer.layouts import TrieLayout
-from gdatalog.printer.leaves import Groups, Leaf
-from gdatalog.printer.nest import Nest
+from gdatalog.printer.leaves import GroupLeaf, Leaf
+from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.remember import find_kept
-from gdatalog.printer.scope import Known
+from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import dataclass
 
 # Where the functions are that a printed text may call: codegen/helpers.
@@ -39,7 +39,7 @@ HOMES = {
         "above", "and_rows", "below", "copy_row", "count_and", "count_row", "fill_ones", "has_bit",
         "place", "recode_rows", "trailing_zeros", "unplace",
     ),
-    "improving": (
+    "lattice": (
         "begin", "clear", "enter_codes", "follow_again", "goes_round", "improve", "improves",
         "next_group", "number_all", "numbered",
     ),
@@ -52,15 +52,15 @@ ROWS = ("room, wanted = state[2], state[6]", "n = 0")
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class PrintedPlan:
     """`single`: each worker gives one row at most. `which`: of the plan's tries those that differ,
     as arguments and scalars number them."""
 
     shape: str
     source: str
     arguments: tuple[Argument, ...]
-    scalars: tuple[tuple[str, Level], ...]
-    expressions: Expressions
+    scalars: tuple[tuple[str, LevelArgument], ...]
+    expressions: ExpressionPrinter
     which: tuple[int, ...]
     outputs: int
     parallel: bool
@@ -80,17 +80,17 @@ def print_plan(
     counted: bool = False,
     modular: bool = False,
     keeps: bool = False,
-) -> Printed:
+) -> PrintedPlan:
     """The function of a plan: for a CPU's thread, or for a `tile` of so many lanes of a GPU.
 
     `given`: the dtypes of the columns of the rows that it is run for. `counted`: it counts what it
     binds, for a profile. `modular`: it counts modulo a number that the run brings along. `keeps`:
     it may keep lists that it comes to again.
     """
-    nest = Nest(join, tries, intersect, tile, modular)
+    nest = NestPrinter(join, tries, intersect, tile, modular)
     counting = Counting(list(all_steps(nest.join.steps))) if counted else None
     nest.counting = counting
-    text, known = nest.text, Known(alone=tile == 1)
+    text, known = nest.text, KnownPositions(alone=tile == 1)
     leaf.start(nest)
     if keeps:
         nest.kept = find_kept(nest)
@@ -103,7 +103,7 @@ def print_plan(
     leaf.finish(nest)
     if not tile:
         nest.commit()
-    single = isinstance(leaf, Groups) and not leaf.keys
+    single = isinstance(leaf, GroupLeaf) and not leaf.keys
     counters = [] if counting is None else counting.finish(nest, not single)
     outputs = [a for a in nest.arguments.found.values() if a.kind == "output"]
     outputs.sort(key=lambda argument: int(argument.name[3:]))
@@ -113,7 +113,7 @@ def print_plan(
     else:
         text.line("state[0], state[1], state[4] = 0, 0, n")
         source = module_of(nest, arguments, _plan(nest), [*ROWS, *counters, *nest.prologue])
-    return Printed(
+    return PrintedPlan(
         _shape(join, leaf),
         source,
         tuple(arguments),
@@ -129,7 +129,7 @@ def print_plan(
     )
 
 
-def loops_alone(nest: Nest, told: Sequence[str], prologue: Sequence[str]) -> str:
+def loops_alone(nest: NestPrinter, told: Sequence[str], prologue: Sequence[str]) -> str:
     """The loops of a tile, which `gpu_ops` makes a kernel of."""
     lines = [*(f"# {line}" for line in told), "def walk():"]
     return "\n".join([*lines, *(f"    {line}" for line in prologue), *nest.text.lines, ""])
@@ -138,12 +138,12 @@ def loops_alone(nest: Nest, told: Sequence[str], prologue: Sequence[str]) -> str
 def _shape(join: JoinPlan, leaf: Leaf) -> str:
     """A few words on a plan, without the names of one rule: the code may be another's too."""
     levels = sum(isinstance(step, (Join, Generate)) for step in all_steps(join.steps))
-    what = "aggregate" if isinstance(leaf, Groups) else "rows"
+    what = "aggregate" if isinstance(leaf, GroupLeaf) else "rows"
     return f"{what} of {levels} levels of {len(join.tries)} atoms"
 
 
 def module_of(
-    nest: Nest, arguments: Sequence[Argument], told: Sequence[str], prologue: Sequence[str]
+    nest: NestPrinter, arguments: Sequence[Argument], told: Sequence[str], prologue: Sequence[str]
 ) -> str:
     """The module of a nest that is printed; `told` is what it does, for people who read it, and
     `prologue` what its function reads from its state."""
@@ -181,5 +181,5 @@ def module_of(
     return "\n".join(lines)
 
 
-def _plan(nest: Nest) -> list[str]:
+def _plan(nest: NestPrinter) -> list[str]:
     return format_join(nest.join)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nest import Node, Paths, Recoding
+from gdatalog.plan.nest import Paths, Recoding, TrieNode
 from gdatalog.plan.nodes import (
     Assign,
     Branch,
@@ -33,24 +33,24 @@ from gdatalog.plan.nodes import (
     Tally,
     TrieRef,
 )
-from gdatalog.printer.arguments import Arguments, Level
+from gdatalog.printer.arguments import Arguments, LevelArgument
 from gdatalog.printer.counting import Counting
-from gdatalog.printer.expressions import Expressions, Unprintable
+from gdatalog.printer.expressions import ExpressionPrinter, Unprintable
 from gdatalog.printer.layouts import TrieLayout
-from gdatalog.printer.scope import Known, Range
-from gdatalog.printer.text import Text
+from gdatalog.printer.scope import KnownPositions, Range
+from gdatalog.printer.text import LoopText
 from gdatalog.records import replace
 
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
-    from gdatalog.printer.remember import Kept
-    from gdatalog.printer.tallies import Table
+    from gdatalog.printer.remember import KeptIntersection
+    from gdatalog.printer.tallies import CountTable
 
 FULL, STOPPED, FAILED, OVERFLOW = 1, 2, 3, 4  # what a function returns; 0: done
 MOST = "4e18"  # a weight or sum beyond this is left to the executor that counts exactly
 
 
-class Nest:
+class NestPrinter:
     """One plan on its way to a function."""
 
     def __init__(
@@ -76,8 +76,8 @@ class Nest:
         distinct = [tries[at] for at in self.which]
         self.tries = {ref: distinct[at] for ref, at in self.number.items()}
         self.arguments = Arguments(distinct)
-        self.expressions = Expressions()
-        self.text = Text()
+        self.expressions = ExpressionPrinter()
+        self.text = LoopText()
         self.intersect = intersect
         self.tile = tile
         self.imports: set[str] = set()
@@ -87,15 +87,17 @@ class Nest:
         self.split = False  # whether the work has been cut into tasks
         self.tasks = False  # whether several workers can share it
         self.grain = 1  # how many bindings a task has at the least
-        self.marked: dict[tuple[Node, str], int] = {}  # lists with marks of their own
+        self.marked: dict[tuple[TrieNode, str], int] = {}  # lists with marks of their own
         self.widths: dict[str, str] = {}  # the dtype of a variable's keys, where known
         self.counting: Counting | None = None  # in the form for profiles
-        self.tables: dict[str, Table] = {}  # of counts, by name
+        self.tables: dict[str, CountTable] = {}  # of counts, by name
         self.depths = {
             step.table: len(step.reads) for step in all_steps(join.steps) if isinstance(step, Tally)
         }
-        self.placed: set[Node] = set()  # nodes of whose children the positions are asked for
-        self.kept: dict[int, Kept] = {}  # what levels find of lists that are kept, by id of a step
+        self.placed: set[TrieNode] = set()  # nodes of whose children the positions are asked for
+        self.kept: dict[
+            int, KeptIntersection
+        ] = {}  # what levels find of lists that are kept, by id of a step
         self.prologue: list[str] = []
         self.modular = modular
         if modular:
@@ -111,27 +113,27 @@ class Nest:
         numbers = (f"np.int64({arg})" if arg.isdecimal() else arg for arg in args)
         return f"{function}({', '.join(numbers)})"
 
-    def level(self, node: Node) -> Level:
-        return Level(self.number[node.trie], node.depth)
+    def level(self, node: TrieNode) -> LevelArgument:
+        return LevelArgument(self.number[node.trie], node.depth)
 
-    def hashed(self, node: Node) -> bool:
+    def hashed(self, node: TrieNode) -> bool:
         """Whether its children are in a hash trie, in no order."""
         return self.tries[node.trie].hashed
 
-    def tallied(self, node: Node) -> bool:
+    def tallied(self, node: TrieNode) -> bool:
         """Whether its trie is a table of counts that these loops keep."""
         return self.tries[node.trie].tallied
 
-    def above_tally(self, node: Node) -> bool:
+    def above_tally(self, node: TrieNode) -> bool:
         """Whether a node is above the keys of a table: the table is of the values bound here."""
         return self.tallied(node) and node.depth < self.depths[node.trie.relation]
 
-    def values(self, node: Node) -> str:
+    def values(self, node: TrieNode) -> str:
         if self.tallied(node):
             return self.tables[node.trie.relation].values
         return self.arguments.values(self.level(node))
 
-    def range_of(self, node: Node, known: Known) -> Range:
+    def range_of(self, node: TrieNode, known: KnownPositions) -> Range:
         """Where a known node's list stands in its level."""
         if node not in known.ranges:
             if self.tallied(node):
@@ -154,15 +156,15 @@ class Nest:
                 known.ranges[node] = (low, high)
         return known.ranges[node]
 
-    def place_of(self, node: Node, known: Known) -> str:
+    def place_of(self, node: TrieNode, known: KnownPositions) -> str:
         """The number of a node of a hash trie among those of its level."""
         return known.positions[node] if node.terms else "0"
 
-    def together(self, known: Known) -> bool:
+    def together(self, known: KnownPositions) -> bool:
         """Whether the lanes of a tile are all here: then they intersect and count together."""
         return self.tile > 1 and not known.alone
 
-    def recodes(self, known: Known) -> bool:
+    def recodes(self, known: KnownPositions) -> bool:
         """Whether lists may be recoded here: the rows are made by all lanes."""
         wanted = self.intersect in ("auto", "recode") and not self.placed
         if any(trie.hashed for trie in self.tries.values()):
@@ -192,7 +194,7 @@ class Nest:
         else:
             yield
 
-    def may_stop(self, known: Known) -> None:
+    def may_stop(self, known: KnownPositions) -> None:
         """A place where somebody's wish for an end is heard: a turn of a loop that has loops in it.
 
         Of a tile's lanes that are on their own each is soon done.
@@ -211,13 +213,15 @@ class Nest:
             self.text.line(f"{amount} = {self.call('sum_of_lanes', amount)}")
         return amount
 
-    def bound(self, step: Step, known: Known, amount: str = "1", share: bool = False) -> None:
+    def bound(
+        self, step: Step, known: KnownPositions, amount: str = "1", share: bool = False
+    ) -> None:
         """So many values were bound at a step, or rows have passed it; none pass a Compact, which
         is not done here. `share`: each lane has its share of them."""
         if self.counting is not None and not isinstance(step, Compact):
             self.counting.add(self, step, known, amount, False, share)
 
-    def tried(self, step: Step, known: Known) -> None:
+    def tried(self, step: Step, known: KnownPositions) -> None:
         """A value is looked at."""
         if self.counting is not None:
             self.counting.add(self, step, known, "1", True)
@@ -227,11 +231,11 @@ class Nest:
         if self.counting is not None:
             self.counting.commit(self, unless)
 
-    def marks_fit(self, node: Node) -> bool:
+    def marks_fit(self, node: TrieNode) -> bool:
         """Whether a byte for each value between the least and the greatest has room."""
         return self.tries[node.trie].levels[node.depth].marks_fit
 
-    def key(self, expr: Expr, known: Known) -> str:
+    def key(self, expr: Expr, known: KnownPositions) -> str:
         """The key of an expression, computed here."""
         out: list[str] = []
         source = self.expressions.key(expr, known.names, out, f"return {FAILED}")
@@ -239,14 +243,14 @@ class Nest:
             self.text.line(line)
         return source
 
-    def test(self, expr: Expr, known: Known) -> str:
+    def test(self, expr: Expr, known: KnownPositions) -> str:
         out: list[str] = []
         source = self.expressions.test(expr, known.names, out)
         for line in out:
             self.text.line(line)
         return source
 
-    def weight(self, known: Known) -> str:
+    def weight(self, known: KnownPositions) -> str:
         """How many bindings the row at hand stands for."""
         if not known.weights:
             return "1"
@@ -276,7 +280,7 @@ class Nest:
 
     # ------------------------------------------------------------------------------- steps
 
-    def run(self, steps: Sequence[Step], at: int, known: Known, leaf: Leaf) -> None:
+    def run(self, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf) -> None:
         """The steps from `at` on, then the leaf."""
         from gdatalog.printer.levels import print_generate, print_join
 
@@ -299,7 +303,7 @@ class Nest:
         if not leaf.begins(self, steps, at, known):
             leaf.emit(self, known)
 
-    def narrow(self, step: Step, known: Known) -> None:
+    def narrow(self, step: Step, known: KnownPositions) -> None:
         """A step that keeps the row at hand or goes on with the next."""
         from gdatalog.printer.branches import print_branch
         from gdatalog.printer.recode import looked_up
@@ -308,7 +312,7 @@ class Nest:
         match step:
             case Guard():
                 ref = self.join.tries[step.trie]
-                total = self.arguments.scalar("total", Level(self.number[ref], 0))
+                total = self.arguments.scalar("total", LevelArgument(self.number[ref], 0))
                 with text.block(f"if {total} == 0"):
                     text.line("continue")
                 if step.weighted:
@@ -338,13 +342,13 @@ class Nest:
             case _:
                 raise Unprintable(f"{type(step).__name__.lower()} is not printed")
 
-    def bind(self, variable: str, source: str, known: Known) -> str:
+    def bind(self, variable: str, source: str, known: KnownPositions) -> str:
         name = self.text.name("x")
         self.text.line(f"{name} = np.int64({source})  # {plain(variable)}")
         known.names[variable] = name
         return name
 
-    def restore(self, step: Restore, known: Known) -> None:
+    def restore(self, step: Restore, known: KnownPositions) -> None:
         """Ranks become values, sorted by a network of exchanges."""
         labels = self.arguments.of_trie(self.number[self.join.tries[step.trie]], "labels")
         names = []
@@ -361,8 +365,8 @@ class Nest:
         term: Expr,
         key: str,
         participants: Sequence[Participant],
-        known: Known,
-        among: Mapping[Node, str] | None = None,
+        known: KnownPositions,
+        among: Mapping[TrieNode, str] | None = None,
     ) -> None:
         """Looks a key up in participants' lists; the row ends where one does not have it.
 
@@ -398,21 +402,21 @@ class Nest:
                 text.line(f"{weight} = np.int64({weights}[{known.positions[child]}])")
                 known.weights.append(weight)
 
-    def leads_on(self, node: Node) -> bool:
+    def leads_on(self, node: TrieNode) -> bool:
         """Whether a root's values lead straight to their children."""
         if node.terms or node.last or self.hashed(node):
             return False
         first, second, *_ = self.tries[node.trie].levels
         return first.dense and second.size <= 1 << 30
 
-    def weighs(self, node: Node) -> bool:
+    def weighs(self, node: TrieNode) -> bool:
         """Whether a root's values are looked up for their weights alone."""
         known = node.terms or self.tallied(node) or self.hashed(node)
         return (
             not known and node.last and node.trie.weighted and self.tries[node.trie].levels[0].dense
         )
 
-    def lead_on(self, node: Node, child: Node, key: str, known: Known) -> None:
+    def lead_on(self, node: TrieNode, child: TrieNode, key: str, known: KnownPositions) -> None:
         """Where the children of a root's value are, looked up by the value."""
         level, text = self.level(node), self.text
         low, high = text.name("l"), text.name("h")
@@ -423,7 +427,7 @@ class Nest:
         known.ranges[child] = low, high
         known.positions[child] = ""  # its range is all that anybody asks for
 
-    def find(self, node: Node, key: str, known: Known) -> str:
+    def find(self, node: TrieNode, key: str, known: KnownPositions) -> str:
         if self.tallied(node):
             from gdatalog.printer.tallies import find_tallied
 
@@ -441,7 +445,7 @@ class Nest:
             return self.call("find_indexed", low, index, key)
         return self.call("find_root", self.values(node), low, index, key)
 
-    def find_hashed(self, node: Node, key: str, known: Known) -> str:
+    def find_hashed(self, node: TrieNode, key: str, known: KnownPositions) -> str:
         level = self.level(node)
         if self.tries[node.trie].levels[node.depth].dense:
             index = self.arguments.index(level)

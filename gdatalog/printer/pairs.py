@@ -9,11 +9,11 @@ from gdatalog.plan.nest import unequal
 from gdatalog.plan.nodes import Join, Slot, Step
 from gdatalog.printer.lists import Met
 from gdatalog.printer.measure import first_of, measured, untold
-from gdatalog.printer.scope import Known
+from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Pair:
     others: tuple[tuple[Slot, ...], tuple[Slot, ...]]  # what else each must differ from
 
 
-def last_pair(nest: Nest, steps: Sequence[Step], at: int) -> Pair | None:
+def last_pair(nest: NestPrinter, steps: Sequence[Step], at: int) -> Pair | None:
     """The pair that begins at a level."""
     joins = [step for step in steps[at:] if isinstance(step, Join)]
     if len(joins) != 2 or joins[0] is not steps[at]:
@@ -60,13 +60,15 @@ def last_pair(nest: Nest, steps: Sequence[Step], at: int) -> Pair | None:
     return Pair(first, last, (tuple(dict.fromkeys(others[0])), tuple(dict.fromkeys(others[1]))))
 
 
-def both(nest: Nest, pair: Pair) -> Met:
+def both(nest: NestPrinter, pair: Pair) -> Met:
     """The lists of both levels of a pair."""
     lists = (*Met.of(nest, pair.first).lists, *Met.of(nest, pair.last).lists)
     return Met({node: set() for node in lists}, {})
 
 
-def measure_pair(nest: Nest, pair: Pair, steps: Sequence[Step], known: Known) -> str:
+def measure_pair(
+    nest: NestPrinter, pair: Pair, steps: Sequence[Step], known: KnownPositions
+) -> str:
     """How many pairs of different values there are: all pairs less those of a common value.
 
     `steps`: those from the first of the two on.
@@ -91,10 +93,10 @@ def measure_pair(nest: Nest, pair: Pair, steps: Sequence[Step], known: Known) ->
 class _Pairs:
     """Counts the bindings of a pair, as if they were made one by one: where that can be told."""
 
-    nest: Nest
+    nest: NestPrinter
     pair: Pair
     steps: Sequence[Step]
-    known: Known
+    known: KnownPositions
     one: str = ""  # how many the first level has
 
     def first(self, count: str, other: Slot | None, share: bool) -> None:

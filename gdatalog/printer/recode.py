@@ -10,22 +10,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.effects import all_steps, participants
-from gdatalog.plan.nest import Node, Recoding, counted_within, measurable, unequal
-from gdatalog.plan.nodes import Cut, Generate, Join, Participant, Slot, Step
+from gdatalog.plan.nest import Recoding, TrieNode, counted_within, measurable, unequal
+from gdatalog.plan.nodes import Generate, Join, Participant, RangeBound, Slot, Step
 from gdatalog.printer.lists import cut_range
-from gdatalog.printer.scope import Bits, Constraint, Group, Known, Range
+from gdatalog.printer.scope import BitsetWords, Constraint, KnownPositions, Range, RecodedList
 from gdatalog.printer.turns import begin_unit, shared_turns
 from gdatalog.records import dataclass, replace
 
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 GRAIN = 64  # positions of the list that a task has at the least: each task makes the rows anew
 
 
 def print_recoded(
-    nest: Nest, steps: Sequence[Step], group: Recoding, known: Known, leaf: Leaf
+    nest: NestPrinter, steps: Sequence[Step], group: Recoding, known: KnownPositions, leaf: Leaf
 ) -> None:
     """Makes the rows, then the loop of the group's first level."""
     text, within = nest.text, group.within
@@ -50,7 +50,7 @@ def print_recoded(
         clip, inner.clip, inner.unit = known.clip, None, None
         if clip is not None:
             inner.first_task = None
-        inner.group = Group(group, values, low, high, words, rows, _rowed(nest, steps, group))
+        inner.group = RecodedList(group, values, low, high, words, rows, _rowed(nest, steps, group))
         turn, position = text.name("i"), text.name("j")
         lanes = _by_lanes(nest, steps, group.first, inner, leaf)
         with text.block(f"for {turn} in {'lanes' if lanes else 'range'}({start}, {stop})"):
@@ -67,7 +67,9 @@ def print_recoded(
             text.line("break")
 
 
-def _make_rows(nest: Nest, steps: Sequence[Step], group: Recoding, ends: Range) -> dict[int, str]:
+def _make_rows(
+    nest: NestPrinter, steps: Sequence[Step], group: Recoding, ends: Range
+) -> dict[int, str]:
     """Rows of bits for each trie that the group's levels meet: their arrays, by its number."""
     text, level, values = nest.text, nest.level(group.within), nest.values(group.within)
     rows: dict[int, str] = {}
@@ -79,7 +81,7 @@ def _make_rows(nest: Nest, steps: Sequence[Step], group: Recoding, ends: Range) 
     for node in _adjacencies(nest, steps, group):
         trie = nest.number[node.trie]
         rows[trie] = nest.arguments.scratch(f"rows{trie}", "rows", (level,))
-        root = nest.level(Node(node.trie, ()))
+        root = nest.level(TrieNode(node.trie, ()))
         args = (values, *ends, *places, nest.arguments.values(root),
                 nest.arguments.scalar("low", root), nest.arguments.index(root),
                 nest.values(node), nest.arguments.offsets(nest.level(node)))  # fmt: skip
@@ -89,7 +91,9 @@ def _make_rows(nest: Nest, steps: Sequence[Step], group: Recoding, ends: Range) 
     return rows
 
 
-def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: Leaf) -> None:
+def print_bits(
+    nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf
+) -> None:
     """A level of a group but the first: the bits of a set, or how many there are."""
     text, step, group = nest.text, steps[at], known.group
     assert isinstance(step, Join) and group is not None
@@ -125,7 +129,9 @@ def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
             text.line("break")
 
 
-def _by_lanes(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: Leaf) -> bool:
+def _by_lanes(
+    nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf
+) -> bool:
     """Whether lanes may take the turns of a level: each gives one row at most, or has one more
     loop to do on its own before it counts."""
     group = known.group
@@ -147,14 +153,19 @@ def _by_lanes(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: Le
     return not any(isinstance(step, Join) and _cuts(nest, step) for step in joins)
 
 
-def _word(nest: Nest, bits: Bits, turn: str) -> str:
+def _word(nest: NestPrinter, bits: BitsetWords, turn: str) -> str:
     """A word of a set."""
     words = (nest.call("at", part.array, f"{part.start} + {turn}") for part in bits.all)
     return " & ".join(words)
 
 
 def _lanes(
-    nest: Nest, steps: Sequence[Step], at: int, bits: Bits, known: Known, leaf: Leaf
+    nest: NestPrinter,
+    steps: Sequence[Step],
+    at: int,
+    bits: BitsetWords,
+    known: KnownPositions,
+    leaf: Leaf,
 ) -> None:
     """The positions of a set, each lane's its own."""
     text, group = nest.text, known.group
@@ -170,7 +181,12 @@ def _lanes(
 
 
 def _shared(
-    nest: Nest, steps: Sequence[Step], at: int, bits: Bits, known: Known, leaf: Leaf
+    nest: NestPrinter,
+    steps: Sequence[Step],
+    at: int,
+    bits: BitsetWords,
+    known: KnownPositions,
+    leaf: Leaf,
 ) -> None:
     """The positions of a set, one after the other, which other tiles may be given."""
     group = known.group
@@ -184,7 +200,12 @@ def _shared(
 
 
 def _bind(
-    nest: Nest, steps: Sequence[Step], at: int, position: str, known: Known, leaf: Leaf
+    nest: NestPrinter,
+    steps: Sequence[Step],
+    at: int,
+    position: str,
+    known: KnownPositions,
+    leaf: Leaf,
 ) -> None:
     """A level's variable takes the value at a position of the list; then what is inside."""
     step, group = steps[at], known.group
@@ -203,7 +224,7 @@ def _bind(
     nest.run(steps, at + 1, known, leaf)
 
 
-def count_bits(nest: Nest, steps: Sequence[Step], leaf: Leaf, known: Known) -> bool:
+def count_bits(nest: NestPrinter, steps: Sequence[Step], leaf: Leaf, known: KnownPositions) -> bool:
     """Counts a branch whose only level is bits of the group at hand; False if it is not."""
     group = known.group
     assert group is not None
@@ -222,9 +243,9 @@ def count_bits(nest: Nest, steps: Sequence[Step], leaf: Leaf, known: Known) -> b
 # ---------------------------------------------------------------------------------- the group
 
 
-def _adjacencies(nest: Nest, steps: Sequence[Step], group: Recoding) -> list[Node]:
+def _adjacencies(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> list[TrieNode]:
     """A node for each trie that rows are made of."""
-    found: dict[object, Node] = {}
+    found: dict[object, TrieNode] = {}
     for step in group.joins(steps, nest.paths):
         for part in step.participants:
             node = nest.paths.node(part)
@@ -233,7 +254,7 @@ def _adjacencies(nest: Nest, steps: Sequence[Step], group: Recoding) -> list[Nod
     return list(found.values())
 
 
-def looked_up(nest: Nest, group: Group, part: Participant) -> bool:
+def looked_up(nest: NestPrinter, group: RecodedList, part: Participant) -> bool:
     """Whether a participant must be sought at the root: no row of the group sees to it."""
     node = nest.paths.node(part)
     if node.terms:
@@ -241,10 +262,10 @@ def looked_up(nest: Nest, group: Group, part: Participant) -> bool:
     return not nest.paths.goes_on(part) or nest.paths.child(part) not in group.rowed
 
 
-def _rowed(nest: Nest, steps: Sequence[Step], group: Recoding) -> frozenset[Node]:
+def _rowed(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> frozenset[TrieNode]:
     """The nodes whose lists only levels of the group meet, as rows."""
-    inside: set[Node] = set()
-    outside: set[Node] = set()
+    inside: set[TrieNode] = set()
+    outside: set[TrieNode] = set()
     levels = {id(step) for step in group.joins(steps, nest.paths)}
     for step in all_steps(tuple(steps)):
         nodes = {nest.paths.node(part) for part in participants(step)}
@@ -252,13 +273,13 @@ def _rowed(nest: Nest, steps: Sequence[Step], group: Recoding) -> frozenset[Node
     return frozenset(inside - outside)
 
 
-def _cuts(nest: Nest, step: Join) -> list[Cut]:
+def _cuts(nest: NestPrinter, step: Join) -> list[RangeBound]:
     """The cuts that no participant is within anyway."""
     implied = {at for _, at in step.implied}
     return [cut for at, cut in enumerate(step.cuts) if at not in implied]
 
 
-def _constraints(nest: Nest, step: Join, group: Group) -> frozenset[Constraint]:
+def _constraints(nest: NestPrinter, step: Join, group: RecodedList) -> frozenset[Constraint]:
     """Which rows and cuts a level's bits must pass."""
     found: set[Constraint] = set()
     for part in step.participants:
@@ -273,7 +294,7 @@ def _constraints(nest: Nest, step: Join, group: Group) -> frozenset[Constraint]:
     return frozenset(found)
 
 
-def _least(nest: Nest, steps: Sequence[Step], group: Recoding) -> int:
+def _least(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> int:
     """How many values the list must have for there to be a match: levels that must ascend."""
     longest: dict[str, int] = {}
     for step in group.joins(steps, nest.paths):
@@ -286,7 +307,7 @@ def _least(nest: Nest, steps: Sequence[Step], group: Recoding) -> int:
     return max(longest.values())
 
 
-def _ascends(node: Node) -> bool:
+def _ascends(node: TrieNode) -> bool:
     """Whether the children of each value are greater than it."""
     columns = node.trie.columns
     return any(
@@ -299,25 +320,25 @@ def _ascends(node: Node) -> bool:
 # --------------------------------------------------------------------------------------- sets
 
 
-def _row(nest: Nest, constraint: Constraint, known: Known) -> Bits:
+def _row(nest: NestPrinter, constraint: Constraint, known: KnownPositions) -> BitsetWords:
     group = known.group
     assert group is not None
     position = group.positions[constraint.variable]
-    ascends = _ascends(Node(list(nest.number)[constraint.trie], ()))
+    ascends = _ascends(TrieNode(list(nest.number)[constraint.trie], ()))
     array, start = group.rows[constraint.trie], f"{position} * {group.words}"
-    return Bits(array, start, after=position if nest.tile and ascends else None)
+    return BitsetWords(array, start, after=position if nest.tile and ascends else None)
 
 
 @dataclass(slots=True)
 class _Start:
     """What a set begins as, and what it must pass yet."""
 
-    bits: Bits | None
+    bits: BitsetWords | None
     rows: list[Constraint]
     cuts: list[Constraint]
 
 
-def _begin(nest: Nest, wanted: frozenset[Constraint], known: Known) -> _Start:
+def _begin(nest: NestPrinter, wanted: frozenset[Constraint], known: KnownPositions) -> _Start:
     group = known.group
     assert group is not None
     done = max((s for s in group.sets if s <= wanted), key=len, default=frozenset[Constraint]())
@@ -332,7 +353,9 @@ def _begin(nest: Nest, wanted: frozenset[Constraint], known: Known) -> _Start:
     return _Start(bits, rows, cuts)
 
 
-def _set_of(nest: Nest, step: Join, wanted: frozenset[Constraint], known: Known) -> Bits:
+def _set_of(
+    nest: NestPrinter, step: Join, wanted: frozenset[Constraint], known: KnownPositions
+) -> BitsetWords:
     """The set of positions that pass all constraints, made where it is not there yet."""
     start = _begin(nest, wanted, known)
     group, text = known.group, nest.text
@@ -350,10 +373,10 @@ def _set_of(nest: Nest, step: Join, wanted: frozenset[Constraint], known: Known)
     bits = start.bits
     if bits is None:
         text.line(nest.call("fill_ones", into, "0", f"{group.high} - {group.low}"))
-        bits = Bits(into, "0")
+        bits = BitsetWords(into, "0")
     elif not start.rows:
         text.line(nest.call("copy_row", into, "0", bits.array, bits.start, group.words))
-        bits = Bits(into, "0")
+        bits = BitsetWords(into, "0")
     for constraint in start.rows:
         bits = _and(nest, bits, _row(nest, constraint, known), into, known)
     for constraint in start.cuts:
@@ -361,14 +384,18 @@ def _set_of(nest: Nest, step: Join, wanted: frozenset[Constraint], known: Known)
     return bits
 
 
-def _and(nest: Nest, bits: Bits, row: Bits, into: str, known: Known) -> Bits:
+def _and(
+    nest: NestPrinter, bits: BitsetWords, row: BitsetWords, into: str, known: KnownPositions
+) -> BitsetWords:
     assert known.group is not None
     args = (into, "0", bits.array, bits.start, row.array, row.start, known.group.words)
     nest.text.line(nest.call("and_rows", *args))
-    return Bits(into, "0", after=row.after or bits.after)
+    return BitsetWords(into, "0", after=row.after or bits.after)
 
 
-def _cut(nest: Nest, step: Join, constraint: Constraint, bits: Bits, known: Known) -> None:
+def _cut(
+    nest: NestPrinter, step: Join, constraint: Constraint, bits: BitsetWords, known: KnownPositions
+) -> None:
     """Clears the bits on the wrong side of a bound."""
     group, text = known.group, nest.text
     assert group is not None
@@ -388,14 +415,18 @@ def _cut(nest: Nest, step: Join, constraint: Constraint, bits: Bits, known: Know
 
 
 def _measure(
-    nest: Nest, steps: Sequence[Step], at: int, wanted: frozenset[Constraint], known: Known
+    nest: NestPrinter,
+    steps: Sequence[Step],
+    at: int,
+    wanted: frozenset[Constraint],
+    known: KnownPositions,
 ) -> tuple[str, bool]:
     """How many positions the last level has, and whether each lane has its share of them."""
     step, text, group = steps[at], nest.text, known.group
     assert isinstance(step, Join) and group is not None
     start = _begin(nest, wanted, known)
     count = text.name("m")
-    parts: list[Bits]
+    parts: list[BitsetWords]
     share = nest.together(known) and bool(wanted)
     shared = "_shared" if share else ""
     if known.alone and start.bits is not None:
@@ -427,7 +458,7 @@ def _measure(
     return count, share
 
 
-def _count_alone(nest: Nest, bits: Bits, words: str) -> str:
+def _count_alone(nest: NestPrinter, bits: BitsetWords, words: str) -> str:
     """How many positions a set has, counted by one lane."""
     text, first = nest.text, bits.first_word
     if len(bits.all) < 3:
@@ -442,12 +473,12 @@ def _count_alone(nest: Nest, bits: Bits, words: str) -> str:
 
 
 def _leave_out(
-    nest: Nest,
+    nest: NestPrinter,
     other: str,
     before: Sequence[str],
     count: str,
-    parts: Sequence[Bits],
-    known: Known,
+    parts: Sequence[BitsetWords],
+    known: KnownPositions,
     share: bool,
 ) -> None:
     """One less, if the value of another variable is among those counted."""

@@ -11,32 +11,32 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from gdatalog.plan.nest import Node, entries, recoding
+from gdatalog.plan.nest import TrieNode, entries, recoding
 from gdatalog.plan.nodes import Join, Slot, Step, Tally
 from gdatalog.printer.lists import Met, fill, marks_of
-from gdatalog.printer.scope import Buffer, Known
+from gdatalog.printer.scope import Buffer, KnownPositions
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 FAR = 8  # how many times as long another list is that is leapt through
 AGAIN = 2  # how many times an edge is come to, at the least
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptIntersection:
     """The lists of a level that are met, and the entry for the edge between their ends."""
 
-    nodes: frozenset[Node]
-    edge: Node
+    nodes: frozenset[TrieNode]
+    edge: TrieNode
     number: int
 
 
-def find_kept(nest: Nest) -> dict[int, Kept]:
+def find_kept(nest: NestPrinter) -> dict[int, KeptIntersection]:
     """By the id of a step, the lists that it may find there; only in loops that keep tables, whose
     room is charged."""
-    steps, found = nest.join.steps, dict[int, Kept]()
+    steps, found = nest.join.steps, dict[int, KeptIntersection]()
     tallied = any(isinstance(step, Tally) for step in steps)
     recoded = any(recoding(steps, nest.paths, at) is not None for at in range(len(steps)))
     if nest.tile or not tallied or recoded:
@@ -54,24 +54,24 @@ def find_kept(nest: Nest) -> dict[int, Kept]:
             if edge is None or nest.tallied(edge) or nest.hashed(edge):
                 continue
             if rows >= AGAIN * nest.tries[edge.trie].levels[1].size:
-                found.setdefault(id(step), Kept(frozenset(pair), edge, len(found)))
+                found.setdefault(id(step), KeptIntersection(frozenset(pair), edge, len(found)))
         rows = step.estimate
     return found
 
 
-def _is_list(nest: Nest, node: Node) -> bool:
+def _is_list(nest: NestPrinter, node: TrieNode) -> bool:
     """Whether it is the list of one variable's value."""
     other = nest.tallied(node) or nest.hashed(node) or node.trie.weighted
     return node.depth == 1 and node.last and not other and isinstance(node.terms[0], Slot)
 
 
-def recall(nest: Nest, step: Step, known: Known) -> None:
+def recall(nest: NestPrinter, step: Step, known: KnownPositions) -> None:
     """Prints where the lists that a level meets are found, if they are kept."""
     kept = nest.kept.get(id(step))
     if kept is None or not known.positions.get(kept.edge):
         return
     text, number = nest.text, kept.number
-    level = (nest.level(Node(kept.edge.trie, kept.edge.terms[:-1])),)
+    level = (nest.level(TrieNode(kept.edge.trie, kept.edge.terms[:-1])),)
     lists = tuple(nest.level(node) for node in sorted(kept.nodes, key=repr))
     starts = nest.arguments.scratch(f"kept{number}", "kept", level)
     array = nest.arguments.scratch(f"lists{number}", "lists", (*lists, *level))
@@ -91,7 +91,7 @@ def recall(nest: Nest, step: Step, known: Known) -> None:
     known.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
 
 
-def _mark(nest: Nest, kept: Kept, known: Known) -> None:
+def _mark(nest: NestPrinter, kept: KeptIntersection, known: KnownPositions) -> None:
     """Marks the list that stays the same in the loop, unless it is far shorter than the other."""
     for node in kept.nodes & known.marks.keys():
         (other,) = kept.nodes - {node}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gdatalog.plan.nest import Node, Recoding
-from gdatalog.plan.nodes import Cut
+from gdatalog.plan.nest import Recoding, TrieNode
+from gdatalog.plan.nodes import RangeBound
 from gdatalog.records import dataclass, field, replace
 
 Range = tuple[str, str]
@@ -15,18 +15,18 @@ class Buffer:
 
     array: str
     end: str
-    cuts: tuple[Cut, ...]
+    cuts: tuple[RangeBound, ...]
     variable: str  # whose level made it
     marks: tuple[str, str] | None = None  # with the value that they start from, if it is marked
     low: str = "0"
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LoopPosition:
     """Where the loop of a variable is: in an array, in the list of a node or in a buffer."""
 
     array: str
-    node: Node | None
+    node: TrieNode | None
     at: str
 
 
@@ -34,7 +34,7 @@ class Turn:
 class Clip:
     """The part of a list that the task at hand is about; `base` is where tasks count from."""
 
-    node: Node
+    node: TrieNode
     low: str
     high: str
     base: str
@@ -50,7 +50,7 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
-class Bits:
+class BitsetWords:
     """A set of positions: where its words start in an array.
 
     `others`: sets that a position must be in as well, where a lane has no room for what all have in
@@ -59,7 +59,7 @@ class Bits:
 
     array: str
     start: str
-    others: tuple[Bits, ...] = ()
+    others: tuple[BitsetWords, ...] = ()
     after: str | None = None
 
     @property
@@ -68,12 +68,12 @@ class Bits:
         return "0" if self.after is None else f"({self.after} >> 6)"
 
     @property
-    def all(self) -> tuple[Bits, ...]:
+    def all(self) -> tuple[BitsetWords, ...]:
         return (self, *self.others)
 
 
 @dataclass(slots=True)
-class Group:
+class RecodedList:
     """A recoded list at hand: its range, how many words a row has, rows by trie."""
 
     recoding: Recoding
@@ -82,40 +82,40 @@ class Group:
     high: str
     words: str
     rows: dict[int, str]
-    rowed: frozenset[Node]  # nodes that rows stand for
+    rowed: frozenset[TrieNode]  # nodes that rows stand for
     positions: dict[str, str] = field(default_factory=dict)  # of the levels' variables
-    sets: dict[frozenset[Constraint], Bits] = field(default_factory=dict)
+    sets: dict[frozenset[Constraint], BitsetWords] = field(default_factory=dict)
 
-    def inner(self) -> Group:
+    def inner(self) -> RecodedList:
         return replace(self, positions=dict(self.positions), sets=dict(self.sets))
 
 
 @dataclass(slots=True)
-class Known:
+class KnownPositions:
     """`positions`: where a node's entry stands in the level above its children.
 
     `ranges` are those of known nodes' lists. `found` is the flag of the branch that a match ends.
     """
 
     names: dict[str, str] = field(default_factory=dict)
-    positions: dict[Node, str] = field(default_factory=dict)
-    ranges: dict[Node, Range] = field(default_factory=dict)
-    buffers: dict[frozenset[Node], Buffer] = field(default_factory=dict)
-    marks: dict[Node, str] = field(default_factory=dict)  # the flag whether it has been marked
-    members: dict[str, frozenset[Node]] = field(default_factory=dict)  # lists a variable is in
-    turns: dict[str, Turn] = field(default_factory=dict)
+    positions: dict[TrieNode, str] = field(default_factory=dict)
+    ranges: dict[TrieNode, Range] = field(default_factory=dict)
+    buffers: dict[frozenset[TrieNode], Buffer] = field(default_factory=dict)
+    marks: dict[TrieNode, str] = field(default_factory=dict)  # the flag whether it has been marked
+    members: dict[str, frozenset[TrieNode]] = field(default_factory=dict)  # lists a variable is in
+    turns: dict[str, LoopPosition] = field(default_factory=dict)
     weights: list[str] = field(default_factory=list)
     clip: Clip | None = None
-    group: Group | None = None
+    group: RecodedList | None = None
     found: str | None = None
     alone: bool = False  # of a tile's lanes, each goes its own way here
     unit: str | None = None  # the unit of work at hand, if the next loop may share its turns
     spread: bool = False  # lanes that are on their own here share the turns of the next loop
     first_task: str | None = None  # is 0 in tasks that are not the first of the value at hand
 
-    def inner(self) -> Known:
+    def inner(self) -> KnownPositions:
         """A copy for a scope inside: what it learns is forgotten behind it."""
-        return Known(
+        return KnownPositions(
             dict(self.names),
             dict(self.positions),
             dict(self.ranges),
@@ -133,6 +133,6 @@ class Known:
             self.first_task,
         )
 
-    def has(self, node: Node) -> bool:
+    def has(self, node: TrieNode) -> bool:
         """Whether a node's list is known here."""
         return not node.terms or node in self.positions

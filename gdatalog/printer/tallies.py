@@ -12,20 +12,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.plan.nest import Node, entries
+from gdatalog.plan.nest import TrieNode, entries
 from gdatalog.plan.nodes import Join, Step, Tally
-from gdatalog.printer.arguments import Level
+from gdatalog.printer.arguments import LevelArgument
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import Leaf
-from gdatalog.printer.scope import Known
+from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CountTable:
     """Its names in a text: counts, values, how many values, and the least key there may be."""
 
     counts: str
@@ -34,18 +34,18 @@ class Table:
     low: str
 
 
-def table_of(nest: Nest, name: str) -> Table:
+def table_of(nest: NestPrinter, name: str) -> CountTable:
     return nest.tables[name]
 
 
-def print_tally(nest: Nest, step: Tally, known: Known) -> None:
+def print_tally(nest: NestPrinter, step: Tally, known: KnownPositions) -> None:
     """Fills a table; a row for which it stays empty goes no further."""
     if nest.tile:
         raise Unprintable("tables of counts are kept by the CPU's threads")
     text = nest.text
     level = _level(nest, step)
     number = len(nest.tables)
-    table = Table(
+    table = CountTable(
         nest.arguments.scratch(f"tally{number}", "tally", (level,)),
         nest.arguments.scratch(f"tallied{number}", "tallied", (level,)),
         f"tallies{number}",
@@ -67,7 +67,7 @@ def print_tally(nest: Nest, step: Tally, known: Known) -> None:
         text.line("continue")
 
 
-def _level(nest: Nest, step: Tally) -> Level:
+def _level(nest: NestPrinter, step: Tally) -> LevelArgument:
     """A level of a trie that holds all values of the key."""
     for inner in step.steps:
         if isinstance(inner, Join) and inner.variable == step.key:
@@ -78,7 +78,7 @@ def _level(nest: Nest, step: Tally) -> Level:
     raise Unprintable("no list holds all keys of a table of counts")
 
 
-def find_tallied(nest: Nest, node: Node, key: str) -> str:
+def find_tallied(nest: NestPrinter, node: TrieNode, key: str) -> str:
     """Where a key's count is, or -1."""
     table = nest.tables[node.trie.relation]
     return nest.call("find_tally", table.counts, table.low, key)
@@ -87,18 +87,22 @@ def find_tallied(nest: Nest, node: Node, key: str) -> str:
 class Counts(Leaf):
     """Adds the rows of a tally to its table."""
 
-    def __init__(self, key: str, table: Table) -> None:
+    def __init__(self, key: str, table: CountTable) -> None:
         self.key = key
         self.table = table
 
-    def begins(self, nest: Nest, steps: Sequence[Step], at: int, known: Known) -> bool:
+    def begins(
+        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
+    ) -> bool:
         self.counts = self.key in known.names  # what comes behind the key need not be walked
         return False
 
-    def emit(self, nest: Nest, known: Known) -> None:
+    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         self.count(nest, known, "1")
 
-    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
+    def count(
+        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
+    ) -> None:
         text, table = nest.text, self.table
         added = nest.product(nest.weight(known), amount)
         if added != "1":
@@ -118,10 +122,10 @@ class LocalCountLeaf(Leaf):
 
     def __init__(self, images: Sequence[tuple[str, ...]]) -> None:
         self.images = images
-        self.places: list[Node] = []
+        self.places: list[TrieNode] = []
         self.array = ""
 
-    def start(self, nest: Nest) -> None:
+    def start(self, nest: NestPrinter) -> None:
         if nest.tile:
             raise Unprintable("local counts are kept by the CPU's threads")
         there = entries(nest.join)
@@ -130,25 +134,29 @@ class LocalCountLeaf(Leaf):
             self.places = [there[image] for image in self.images]
             nest.placed = {place.above for place in self.places}
         trie = self.places[0].trie if pairs else nest.join.tries[0]
-        level = Level(nest.number[trie], 1 if pairs else 0)
+        level = LevelArgument(nest.number[trie], 1 if pairs else 0)
         self.array = nest.arguments.scratch("local", "local", (level,))
 
-    def begins(self, nest: Nest, steps: Sequence[Step], at: int, known: Known) -> bool:
+    def begins(
+        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
+    ) -> bool:
         names = all(name in known.names for image in self.images for name in image)
         self.counts = names and all(place in known.positions for place in self.places)
         return False
 
-    def emit(self, nest: Nest, known: Known) -> None:
+    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         self.count(nest, known, "1")
 
-    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
+    def count(
+        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
+    ) -> None:
         added = nest.product(nest.weight(known), amount)
         for number, image in enumerate(self.images):
             name = known.positions[self.places[number]] if self.places else known.names[image[0]]
             _add(nest, self.array, name, added)
 
 
-def _add(nest: Nest, counts: str, place: str, added: str) -> str:
+def _add(nest: NestPrinter, counts: str, place: str, added: str) -> str:
     """Adds to an entry of an array; gives what was there before."""
     before = nest.text.name("c")
     nest.text.line(f"{before} = {nest.call('at', counts, place)}")

@@ -11,7 +11,7 @@ MOST_LOOPS = 20  # inside each other, as Python allows
 TYPES = frozenset({"i32", "i64"})  # what kernels call types, and no variable
 
 
-class Text:
+class LoopText:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.depth = 1

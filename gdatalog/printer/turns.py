@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gdatalog.plan.nest import Node
+from gdatalog.plan.nest import TrieNode
 from gdatalog.printer.lists import Walk
-from gdatalog.printer.scope import Known
+from gdatalog.printer.scope import KnownPositions
 
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
-    from gdatalog.printer.nest import Nest
+    from gdatalog.printer.nest import NestPrinter
 
 
 @contextmanager
 def turns(
-    nest: Nest, walk: Walk, known: Known, lanes: bool, sought: dict[Node, str]
+    nest: NestPrinter, walk: Walk, known: KnownPositions, lanes: bool, sought: dict[TrieNode, str]
 ) -> Iterator[str]:
     """The loop of a walk, in the form that its worker needs; gives where it is."""
     text = nest.text
@@ -39,7 +39,7 @@ def turns(
             yield turn
 
 
-def _ends(nest: Nest, low: str, high: str, unit: str | None) -> tuple[str, str]:
+def _ends(nest: NestPrinter, low: str, high: str, unit: str | None) -> tuple[str, str]:
     """Where a loop is, at its start, and its end; of a unit's turns a task may be only some."""
     text = nest.text
     place = text.name("i")
@@ -52,7 +52,7 @@ def _ends(nest: Nest, low: str, high: str, unit: str | None) -> tuple[str, str]:
     return place, end
 
 
-def _share(nest: Nest, unit: str, low: str, turn: str, end: str) -> None:
+def _share(nest: NestPrinter, unit: str, low: str, turn: str, end: str) -> None:
     """Gives the turns behind this one to others, if some wait."""
     with nest.text.block(f"if {end} - {turn} > 1 and late()"):
         rest = f"share_turns({unit}, {turn} + 1 - {low}, {end} - {low})"
@@ -60,7 +60,9 @@ def _share(nest: Nest, unit: str, low: str, turn: str, end: str) -> None:
 
 
 @contextmanager
-def shared_turns(nest: Nest, low: str, high: str, unit: str, lanes: bool = False) -> Iterator[str]:
+def shared_turns(
+    nest: NestPrinter, low: str, high: str, unit: str, lanes: bool = False
+) -> Iterator[str]:
     """A loop whose turns can be given to others that wait. `lanes`: each
     lane takes its own."""
     text = nest.text
@@ -77,7 +79,7 @@ def shared_turns(nest: Nest, low: str, high: str, unit: str, lanes: bool = False
 
 @contextmanager
 def leaping(
-    nest: Nest, walk: Walk, cursors: dict[Node, str], unit: str | None = None
+    nest: NestPrinter, walk: Walk, cursors: dict[TrieNode, str], unit: str | None = None
 ) -> Iterator[str]:
     """The loop of a walk that leaps; gives where it is. `cursors` come to know where in the others
     the value stands."""
@@ -109,7 +111,12 @@ def leaping(
 
 
 def begin_unit(
-    nest: Nest, unit: str, last: str | None, leaf: Leaf, known: Known, first: str | None = None
+    nest: NestPrinter,
+    unit: str,
+    last: str | None,
+    leaf: Leaf,
+    known: KnownPositions,
+    first: str | None = None,
 ) -> None:
     """The turn of a loop is a place that the work can go on from.
 

@@ -25,9 +25,9 @@ from gdatalog.printer.arguments import Arguments
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.leaves import Leaf
-from gdatalog.printer.module import Printed, module_of
-from gdatalog.printer.nest import FULL, Nest
-from gdatalog.printer.scope import Known
+from gdatalog.printer.module import PrintedPlan, module_of
+from gdatalog.printer.nest import FULL, NestPrinter
+from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import dataclass
 
 WIDER = 7  # what the function returns if a hash table is to be larger
@@ -68,7 +68,7 @@ class Recursive:
     head: str
 
 
-def print_split(
+def print_partitioned(
     rules: Sequence[Recursive],
     tries: Sequence[TrieLayout],
     lists: Sequence[Listed],
@@ -76,16 +76,16 @@ def print_split(
     counts: bool,
     intersect: str,
     counted: bool = False,
-) -> Printed:
+) -> PrintedPlan:
     """The function of a stratum that splits. `tries` are those of all plans, one plan's behind the
     other's; `splits` is the dtype of the values; `counts`: only how many rows each has. `counted`:
     it counts what its loops bind, for a profile: the steps of all rules, one behind the other."""
     plan, parts = merged([rule.join for rule in rules])
-    nest = Nest(plan, tries, intersect)
+    nest = NestPrinter(plan, tries, intersect)
     nest.split = nest.tasks = True  # the work is shared by values
     if counted:
         nest.counting = Counting([step for part in parts for step in all_steps(part)])
-    printer = _Printer(nest, lists, counts)
+    printer = _WorklistPrinter(nest, lists, counts)
     printer.run(rules, parts, splits)
     prologue = printer.prologue()
     if nest.counting is not None:
@@ -93,7 +93,7 @@ def print_split(
     arguments = list(nest.arguments.found.values())
     told = [line for rule in rules for line in format_join(rule.join)]
     shape = f"{'counts' if counts else 'rows'} of a fixpoint of {len(rules)} rules"
-    return Printed(
+    return PrintedPlan(
         shape,
         module_of(nest, arguments, told, prologue),
         tuple(arguments),
@@ -115,7 +115,7 @@ class Into(Leaf):
         self.outputs = outputs
         self.add = add
 
-    def emit(self, nest: Nest, known: Known) -> None:
+    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         self.add([nest.key(output, known) for output in self.outputs])
 
 
@@ -126,8 +126,8 @@ def into(
     return Into([rule.join.outputs[column] for column in lists[at].others], partial(add, at))
 
 
-class _Printer:
-    def __init__(self, nest: Nest, lists: Sequence[Listed], counts: bool) -> None:
+class _WorklistPrinter:
+    def __init__(self, nest: NestPrinter, lists: Sequence[Listed], counts: bool) -> None:
         self.nest = nest
         self.lists = lists
         self.counts = counts
@@ -187,7 +187,7 @@ class _Printer:
                 with text.block("if start >= stop"):
                     text.line("break")
             with text.block("for turn in range(start, stop)"):
-                nest.may_stop(Known())
+                nest.may_stop(KnownPositions())
                 text.line(f"own = {self.at(values, 'turn')}")
                 self._begin()
                 for at in range(len(self.lists)):
@@ -269,7 +269,7 @@ class _Printer:
         """Pops rows until none is left."""
         nest, text = self.nest, self.nest.text
         with text.block("while True"):
-            nest.may_stop(Known())
+            nest.may_stop(KnownPositions())
             word = "if"
             for at, listed in enumerate(self.lists):
                 with text.block(f"{word} read_{at} < n_{at}"):
@@ -288,7 +288,7 @@ class _Printer:
                         nest.widths.clear()
                         leaf = into(self.lists, self.number[rule.head], rule, self.push)
                         with text.block(f"for {text.name('once')} in range(1)"):
-                            nest.run(steps, 0, Known(bound), leaf)
+                            nest.run(steps, 0, KnownPositions(bound), leaf)
                 word = "elif"
             with text.block("else"):
                 text.line("break")

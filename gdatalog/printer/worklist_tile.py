@@ -24,9 +24,9 @@ from gdatalog.printer.arguments import Argument, type_of
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.layouts import TrieLayout
-from gdatalog.printer.module import Printed, loops_alone
-from gdatalog.printer.nest import STOPPED, Nest
-from gdatalog.printer.scope import Known
+from gdatalog.printer.module import PrintedPlan, loops_alone
+from gdatalog.printer.nest import STOPPED, NestPrinter
+from gdatalog.printer.scope import KnownPositions
 from gdatalog.printer.worklist import Listed, Recursive, into
 
 
@@ -39,16 +39,16 @@ def print_tiles(
     intersect: str,
     tile: int,
     counted: bool = False,
-) -> Printed:
+) -> PrintedPlan:
     """The loops of a tile; the rest as for `worklist.print_split`."""
     if any(listed.stamps is None for listed in lists):
         raise Unprintable("there are too many possible rows for a bit each")
     plan, parts = merged([rule.join for rule in rules])
-    nest = Nest(plan, tries, intersect, tile)
+    nest = NestPrinter(plan, tries, intersect, tile)
     nest.split = nest.tasks = True  # the work is shared by values
     counting = Counting([step for part in parts for step in all_steps(part)]) if counted else None
     nest.counting = counting
-    printer = _Printer(nest, lists, counts)
+    printer = _TilePrinter(nest, lists, counts)
     printer.run(rules, parts, splits)
     prologue = [] if counting is None else counting.finish(nest, not counts)
     found = list(nest.arguments.found.values())
@@ -57,7 +57,7 @@ def print_tiles(
         key=lambda argument: int(argument.name[3:]),
     )
     told = [line for rule in rules for line in format_join(rule.join)]
-    return Printed(
+    return PrintedPlan(
         f"{'counts' if counts else 'rows'} of a fixpoint of {len(rules)} rules",
         loops_alone(nest, told, prologue),
         (*(argument for argument in found if argument.kind != "output"), *outputs),
@@ -72,8 +72,8 @@ def print_tiles(
     )
 
 
-class _Printer:
-    def __init__(self, nest: Nest, lists: Sequence[Listed], counts: bool) -> None:
+class _TilePrinter:
+    def __init__(self, nest: NestPrinter, lists: Sequence[Listed], counts: bool) -> None:
         self.nest = nest
         self.lists = lists
         self.counts = counts
@@ -176,7 +176,7 @@ class _Printer:
                 with text.block(f"for {row} in lanes(done_{at}, n_{at})"):
                     names = self._columns(at, row)
                     bound = {slot.name: names[c] for c, slot in enumerate(given.slots)}
-                    known = Known(bound, alone=True, spread=True)
+                    known = KnownPositions(bound, alone=True, spread=True)
                     leaf = into(self.lists, self.number[rule.head], rule, self.offer)
                     nest.run(steps, 0, known, leaf)
             for at in every:

@@ -7,9 +7,9 @@ from functools import partial
 
 from gdatalog.account import default_limit
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.demand import part_of, rewritten_for
 from gdatalog.engine.evaluation import Evaluation
-from gdatalog.engine.foreseen import Foreseen, foreseen
+from gdatalog.engine.magic_sets import part_of, rewritten_for
+from gdatalog.engine.planned_placement import PlannedPlacement, foreseen
 from gdatalog.engine.session import Session
 from gdatalog.engine.strata import Ready
 from gdatalog.parser import format_node
@@ -18,9 +18,9 @@ from gdatalog.plan.placement import Spread
 from gdatalog.plan.stratum import OnTheHost
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.report.indexes import NamedIndex, indexes_of
-from gdatalog.report.planned import WORTH_A_WORD, Planned, PlannedRule, PlannedStratum
+from gdatalog.report.plan_tree import WORTH_A_WORD, PlannedRule, PlannedStratum, PlanReport
 from gdatalog.report.shown import Shown
-from gdatalog.report.tree import Node
+from gdatalog.report.tree import ReportNode
 from gdatalog.storage.relation import Relation
 
 
@@ -48,7 +48,7 @@ class Explanation(Shown):
 
     title = "gdatalog: a plan"
 
-    def __init__(self, planned: Planned) -> None:
+    def __init__(self, planned: PlanReport) -> None:
         self.planned = planned
 
     @property
@@ -56,7 +56,7 @@ class Explanation(Shown):
         """The strata in the order in which they are evaluated, with the plans of their rules."""
         return self.planned.strata
 
-    def _tree(self) -> Node:
+    def _tree(self) -> ReportNode:
         return self.planned.tree()
 
 
@@ -84,13 +84,13 @@ def _rule(
 ) -> PlannedRule:
     """A rule with its plan, and where it will run."""
     stratum = ready.stratum
-    left, beyond = inputs.context.device.refuses(plan), Foreseen()
+    left, beyond = inputs.context.device.refuses(plan), PlannedPlacement()
     on_host = next((one for one in ready.plan.rewrites if isinstance(one, OnTheHost)), None)
     if on_host is not None:
         left = on_host.reason
     elif left is None and not stratum.recursive and plan.joins:
         whole = plan.otherwise or plan
-        beyond = Foreseen() if whole.terms else foreseen(whole, known, inputs.context)
+        beyond = PlannedPlacement() if whole.terms else foreseen(whole, known, inputs.context)
         left = beyond.left
     spread = _spread(stratum, plan, inputs, known)
     return PlannedRule(rule, plan, left, spread, beyond.cells, beyond.pages)
@@ -136,7 +136,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     needed = sum(index.asked.bytes or 0 for index in indexes.values() if not index.asked.there)
     said = memory != default_limit() or needed > WORTH_A_WORD * memory
     return Explanation(
-        Planned(
+        PlanReport(
             tuple(strata),
             device.name,
             why,

@@ -12,7 +12,7 @@ from gdatalog.engine.stratum import UNKNOWN
 from gdatalog.errors import UsageError
 from gdatalog.planner.words import did_you_mean
 from gdatalog.records import dataclass, replace
-from gdatalog.report.tree import Node
+from gdatalog.report.tree import ReportNode
 from gdatalog.report.words import many
 
 LARGE = 24  # rules: a plan of more is folded
@@ -23,18 +23,18 @@ ALL = "*"
 WORK = "rows to look at"  # the fact of a rule that says what it is expected to cost
 
 
-def is_large(root: Node) -> bool:
+def is_large(root: ReportNode) -> bool:
     """Whether a plan has more rules than are read at once.
 
-    >>> rules = tuple(Node("rule", f"p{n}(x) <- E(x).") for n in range(25))
-    >>> stratum = Node("stratum", "stratum 1", children=rules)
-    >>> is_large(Node("plan", "on cpu", children=(stratum,)))
+    >>> rules = tuple(ReportNode("rule", f"p{n}(x) <- E(x).") for n in range(25))
+    >>> stratum = ReportNode("stratum", "stratum 1", children=rules)
+    >>> is_large(ReportNode("plan", "on cpu", children=(stratum,)))
     True
     """
     return sum(len(_rules(stratum)) for stratum in _strata(root)) > LARGE
 
 
-def folded(root: Node, bare: bool = True) -> Node:
+def folded(root: ReportNode, bare: bool = True) -> ReportNode:
     """The plan with a line or two for each stratum, the dearest first, and its dearest rules.
 
     `bare`: without what is folded; else it is still below, for pages that unfold it.
@@ -68,7 +68,7 @@ def folded(root: Node, bare: bool = True) -> Node:
     )
 
 
-def part_of(root: Node, which: str) -> Node:
+def part_of(root: ReportNode, which: str) -> ReportNode:
     """A plan with the rules of one relation only; with those of a stratum or a single rule by their
     numbers ("3", "3.2"); "*": with all of them."""
     if which == ALL:
@@ -89,7 +89,7 @@ def rule_number(stratum: int, rule: int) -> str:
     return f"{stratum}.{rule}"
 
 
-def _parts(root: Node, which: str) -> Iterator[Node]:
+def _parts(root: ReportNode, which: str) -> Iterator[ReportNode]:
     for number, stratum in enumerate(_strata(root), 1):
         rules = [
             rule
@@ -102,15 +102,15 @@ def _parts(root: Node, which: str) -> Iterator[Node]:
             yield replace(stratum, children=tuple(rules))
 
 
-def _strata(root: Node) -> list[Node]:
+def _strata(root: ReportNode) -> list[ReportNode]:
     return [node for node in root.children if node.kind == "stratum"]
 
 
-def _rules(stratum: Node) -> list[Node]:
+def _rules(stratum: ReportNode) -> list[ReportNode]:
     return [node for node in stratum.children if node.kind == "rule"]
 
 
-def _names(rule: Node) -> set[str]:
+def _names(rule: ReportNode) -> set[str]:
     """The relation that a rule makes, under its own name and as the user wrote it: `p` of the
     parts `p~1` that it is split into, and of `p[bf]`, the rows of it that are asked for."""
     name = dict(rule.facts).get("relation")
@@ -119,7 +119,7 @@ def _names(rule: Node) -> set[str]:
     return {name, name.partition("~")[0].partition("[")[0]}
 
 
-def _relations(stratum: Node) -> set[str]:
+def _relations(stratum: ReportNode) -> set[str]:
     return {name for rule in _rules(stratum) for name in _names(rule)}
 
 
@@ -128,12 +128,12 @@ def _relations(stratum: Node) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Dear:
-    node: Node
+    node: ReportNode
     number: str
     cost: float
 
 
-def _cost(node: Node) -> float:
+def _cost(node: ReportNode) -> float:
     """Seconds where they were measured, or else rows to look at."""
     if node.seconds is not None:
         return node.seconds
@@ -143,7 +143,7 @@ def _cost(node: Node) -> float:
     return sum(map(_cost, node.children))
 
 
-def _dearest(root: Node) -> tuple[Node, ...]:
+def _dearest(root: ReportNode) -> tuple[ReportNode, ...]:
     """The rules that are expected to look at most rows; a profile names its own."""
     if root.seconds is not None:
         return ()
@@ -156,16 +156,16 @@ def _dearest(root: Node) -> tuple[Node, ...]:
     if not dear or not dear[0].cost:
         return ()
     children = tuple(
-        Node("dear rule", f"rule {each.number}: {each.node.label}", estimate=each.cost)
+        ReportNode("dear rule", f"rule {each.number}: {each.node.label}", estimate=each.cost)
         for each in dear
     )
-    return (Node("dearest", "the dearest rules", children=children),)
+    return (ReportNode("dearest", "the dearest rules", children=children),)
 
 
 # ------------------------------------------------------------------------------------- folding
 
 
-def _stratum(stratum: Node, bare: bool) -> Node:
+def _stratum(stratum: ReportNode, bare: bool) -> ReportNode:
     """A stratum in a line: what it makes, of how many rules, and how they are run."""
     facts = dict(stratum.facts)
     names = str(facts.get("relations", "")).split(", ")
@@ -193,7 +193,7 @@ def _stratum(stratum: Node, bare: bool) -> Node:
     )
 
 
-def _executors(stratum: Node) -> list[str]:
+def _executors(stratum: ReportNode) -> list[str]:
     """By which executors the rules of a stratum are run; by several, how many plans by each."""
     counts: dict[str, int] = {}
     for node in stratum.walk():
@@ -205,14 +205,14 @@ def _executors(stratum: Node) -> list[str]:
     return [f"{executor} {count:,}" for executor, count in counts.items()]
 
 
-def _indexes(node: Node) -> Node:
+def _indexes(node: ReportNode) -> ReportNode:
     """The indexes, of which the largest are shown."""
 
-    def size(index: Node) -> int:
+    def size(index: ReportNode) -> int:
         held = dict(index.facts).get("bytes")
         return held if isinstance(held, int) else 0
 
     largest = sorted(node.children, key=size, reverse=True)[:INDEXES]
     more = len(node.children) - len(largest)
-    rest = (Node("note", f"and {more:,} more"),) if more else ()
+    rest = (ReportNode("note", f"and {more:,} more"),) if more else ()
     return replace(node, children=(*largest, *rest))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gdatalog.engine.choose import unprintable
-from gdatalog.engine.ledger import Index
+from gdatalog.engine.metrics import Index
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.nodes import Compact, Join, TrieRef
 from gdatalog.planner.checked import CheckedRule
@@ -19,7 +19,7 @@ from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 from gdatalog.report.alike import shared_join
 from gdatalog.report.indexes import index_label
-from gdatalog.report.ran import RuleRan
+from gdatalog.report.rule_runs import RuleRan
 from gdatalog.report.words import took
 
 MOST = 0.5  # of a rule's time
@@ -30,7 +30,7 @@ TIMES = 5  # as often a row is given before somebody should know
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownIndexes:
     """What an evaluation knows of indexes: what was told of each, and how many rules read it.
     `made`: the relations that it made."""
 
@@ -40,7 +40,7 @@ class Known:
 
 
 def hint_of(
-    ran: RuleRan, known: Known, rows: Mapping[str, int], others: Mapping[str, CheckedRule]
+    ran: RuleRan, known: KnownIndexes, rows: Mapping[str, int], others: Mapping[str, CheckedRule]
 ) -> str | None:
     """What would help a rule most; `rows`: of each relation that its stratum made; `others`: the
     other rules there, by their numbers."""
@@ -75,7 +75,7 @@ def _moving(ran: RuleRan) -> str | None:
     return f"copying {format_bytes(moved)} to and from the device took {took(spent)} of it"
 
 
-def _indexing(ran: RuleRan, known: Known) -> str | None:
+def _indexing(ran: RuleRan, known: KnownIndexes) -> str | None:
     """An index that this rule alone reads, if it took much of the rule's time."""
     own = [
         known.indexes[ref]

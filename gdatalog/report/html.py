@@ -12,7 +12,7 @@ from math import log10
 from pathlib import Path
 
 from gdatalog.report.folded import folded
-from gdatalog.report.tree import Cell, Node, Table
+from gdatalog.report.tree import Cell, ReportNode, TextTable
 from gdatalog.report.words import STAYS, about, unbroken
 from gdatalog.widths import visible_html
 
@@ -25,7 +25,7 @@ color-scheme: dark;"
 WIDEST_SERIES = 120  # bars
 
 
-def page(root: Node, title: str, folds: bool = False) -> str:
+def page(root: ReportNode, title: str, folds: bool = False) -> str:
     """A whole page, for a file; `folds`: strata are folded at first, the dearest come first."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -38,7 +38,7 @@ def page(root: Node, title: str, folds: bool = False) -> str:
     )
 
 
-def fragment(root: Node, folds: bool = False) -> str:
+def fragment(root: ReportNode, folds: bool = False) -> str:
     """What a notebook shows."""
     drawn = _Drawn(folded(root, bare=False) if folds else root, folds)
     return f'<div class="gdatalog-plan"><style>{_style()}</style>{"".join(drawn.all())}</div>'
@@ -54,7 +54,7 @@ def _style() -> str:
 class _Drawn:
     """A tree on its way to HTML: which columns it has, and how long bars are."""
 
-    def __init__(self, root: Node, folds: bool = False) -> None:
+    def __init__(self, root: ReportNode, folds: bool = False) -> None:
         """`folds`: strata and indexes are folded until somebody asks for them."""
         self.root = root
         self.closed = frozenset({"stratum", "indexes"}) if folds else frozenset()
@@ -86,7 +86,7 @@ class _Drawn:
                 widths[name] = max(widths[name], len(text))
         return widths
 
-    def _texts(self, node: Node) -> dict[str, str]:
+    def _texts(self, node: ReportNode) -> dict[str, str]:
         """The numbers of a node, by their columns."""
         return {
             "estimate": "" if node.estimate is None else about(node.estimate),
@@ -95,7 +95,7 @@ class _Drawn:
             "seconds": "" if node.seconds is None else f"{node.seconds * 1000:,.2f}",
         }
 
-    def _node(self, node: Node) -> Iterator[str]:
+    def _node(self, node: ReportNode) -> Iterator[str]:
         inside = bool(node.children or node.series or node.table)
         kind = node.kind.replace(" ", "-") + (" marked" if node.marks else "")
         row = self._what(node) + self._numbers(node)
@@ -113,7 +113,7 @@ class _Drawn:
             yield from self._node(child)
         yield "</div></details>"
 
-    def _what(self, node: Node) -> str:
+    def _what(self, node: ReportNode) -> str:
         marks = "".join(f'<span class="mark">{visible_html(mark)}</span>' for mark in node.marks)
         details = "".join(
             f'<span class="detail">{visible_html(text)}</span>' for text in node.details
@@ -130,7 +130,7 @@ class _Drawn:
         cells += [("seconds", "ms"), ("share", "share of all")] if self.timed else []
         return _cells(cells)
 
-    def _numbers(self, node: Node) -> str:
+    def _numbers(self, node: ReportNode) -> str:
         if not (self.guessed or self.timed):
             return ""
         cells: list[tuple[str, str]] = []
@@ -143,7 +143,7 @@ class _Drawn:
         cells.append(("bindings", bars))
         return _cells([*cells, *self._times(node)])
 
-    def _times(self, node: Node) -> list[tuple[str, str]]:
+    def _times(self, node: ReportNode) -> list[tuple[str, str]]:
         if not self.timed:
             return []
         return [("seconds", self._texts(node)["seconds"]), ("share", _share(node.share))]
@@ -198,7 +198,7 @@ def _series(values: tuple[int, ...]) -> str:
     return f'<div class="series">{bars}</div>'
 
 
-def _table(table: Table) -> str:
+def _table(table: TextTable) -> str:
     texts = {
         at
         for at in range(len(table.columns))

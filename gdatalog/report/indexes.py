@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from gdatalog.engine.asking import AskedIndex, memory_asked
 from gdatalog.engine.device import Device
+from gdatalog.engine.memory_estimate import AskedIndex, memory_asked
 from gdatalog.plan.effects import relations_read
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
-from gdatalog.report.tree import Node
+from gdatalog.report.tree import ReportNode
 from gdatalog.report.words import many
 from gdatalog.storage.relation import Relation
 from gdatalog.values import shown_name
@@ -27,13 +27,13 @@ class NamedIndex:
     asked: AskedIndex
 
     @property
-    def node(self) -> Node:
+    def node(self) -> ReportNode:
         asked = self.asked
         if asked.rows is None or asked.bytes is None:
-            return Node("index", self.label, ("of rows that are not there yet",))
+            return ReportNode("index", self.label, ("of rows that are not there yet",))
         size = format_bytes(asked.bytes)
         told = f"{size}, there already" if asked.there else size if asked.exact else f"about {size}"
-        return Node(
+        return ReportNode(
             "index",
             self.label,
             (f"{many(asked.rows, 'entry')}, {told}",),
@@ -83,7 +83,7 @@ def _column(column: int, names: Sequence[str] | None) -> str:
     return f"column {column}" if names is None else names[column]
 
 
-def indexes_node(indexes: Sequence[NamedIndex], limit: int | None) -> Node | None:
+def indexes_node(indexes: Sequence[NamedIndex], limit: int | None) -> ReportNode | None:
     """All of them, and what they take together; `limit`: of memory, where that is worth a word."""
     if not indexes:
         return None
@@ -95,7 +95,7 @@ def indexes_node(indexes: Sequence[NamedIndex], limit: int | None) -> Node | Non
         about = "" if all(index.exact for index in missing) else "about "
         told += f", {about if not unknown else 'at least '}{format_bytes(bytes_asked)}"
     within = "" if limit is None else f"; memory limit {format_bytes(limit)}"
-    return Node(
+    return ReportNode(
         "indexes",
         f"indexes: {told}{within}",
         facts=(("bytes", bytes_asked), ("limit", limit)),

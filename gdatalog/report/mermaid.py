@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdatalog.report.tree import Kind, Node
+from gdatalog.report.tree import Kind, ReportNode
 from gdatalog.report.words import about, took
 from gdatalog.widths import visible
 
@@ -23,10 +23,10 @@ _STYLES = (
 )
 
 
-def mermaid(root: Node) -> str:
+def mermaid(root: ReportNode) -> str:
     """The tree as a flowchart from top to bottom.
 
-    >>> print(mermaid(Node("plan", 'on "cpu"', children=(Node("note", "x < 3"),))))
+    >>> print(mermaid(ReportNode("plan", 'on "cpu"', children=(ReportNode("note", "x < 3"),))))
     flowchart TD
         n0(["on #quot;cpu#quot;"])
         n1["x #lt; 3"]
@@ -47,20 +47,20 @@ def mermaid(root: Node) -> str:
     return "\n".join(lines)
 
 
-def _marked(nodes: list[Node]) -> list[str]:
+def _marked(nodes: list[ReportNode]) -> list[str]:
     return [f"n{at}" for at, node in enumerate(nodes) if node.marks]
 
 
-def _levels(nodes: list[Node]) -> list[str]:
+def _levels(nodes: list[ReportNode]) -> list[str]:
     return [f"n{at}" for at, node in enumerate(nodes) if node.kind == "level" and not node.marks]
 
 
-def _box(node: Node) -> str:
+def _box(node: ReportNode) -> str:
     opens, closes = _SHAPES.get(node.kind, ('["', '"]'))
     return opens + "<br/>".join(map(_escaped, _texts(node))) + closes
 
 
-def _texts(node: Node) -> Iterator[str]:
+def _texts(node: ReportNode) -> Iterator[str]:
     yield node.label
     yield from node.details
     numbers = []

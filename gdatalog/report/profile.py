@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.engine.ledger import Ledger
-from gdatalog.report.happened import Evaluated
+from gdatalog.engine.metrics import Metrics
+from gdatalog.report.profile_tree import Evaluated
 from gdatalog.report.rounds import COLUMNS, round_lines
 from gdatalog.report.shown import Shown
-from gdatalog.report.tree import Node
+from gdatalog.report.tree import ReportNode
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ class Profile(Shown):
 
     def __init__(
         self,
-        ledger: Ledger,
+        metrics: Metrics,
         seconds: float,
         peak: int,
         result: Any,
@@ -47,15 +47,15 @@ class Profile(Shown):
         spilled: int = 0,
     ) -> None:
         """`held`: what was held in the end, by name; `spilled`: bytes in temporary files."""
-        self.runs = ledger.runs
-        self.strata = ledger.strata
+        self.runs = metrics.runs
+        self.strata = metrics.strata
         self.device = device
         self.seconds = seconds
         self.peak = peak
         self.result = result
-        self._evaluated = Evaluated(ledger, seconds, peak, device, dict(held or {}), spilled)
+        self._evaluated = Evaluated(metrics, seconds, peak, device, dict(held or {}), spilled)
 
-    def _tree(self) -> Node:
+    def _tree(self) -> ReportNode:
         return self._evaluated.tree()
 
     @property

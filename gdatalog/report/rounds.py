@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gdatalog.engine.ledger import RuleRound, StratumTold
+from gdatalog.engine.metrics import RuleRound, StratumMetrics
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.progress import format_bytes
-from gdatalog.report.planned import rule_text
-from gdatalog.report.tree import Cell, Node, Table
+from gdatalog.report.plan_tree import rule_text
+from gdatalog.report.tree import Cell, ReportNode, TextTable
 
 COLUMNS = (
     "stratum", "relation", "rule", "round", "tried", "new", "duplicates", "seconds", "bytes",
@@ -18,7 +18,7 @@ COLUMNS = (
 ENDS = 3  # rounds that are shown of a long fixpoint's beginning and end; and its largest ones
 
 
-def round_lines(told: StratumTold) -> Iterator[tuple[Any, ...]]:
+def round_lines(told: StratumMetrics) -> Iterator[tuple[Any, ...]]:
     """A line of `Profile.rounds` for each rule and round, and for a fixpoint without rounds."""
     names = ", ".join(told.stratum.relations)
     for did in told.rules:
@@ -45,7 +45,7 @@ def rule_key(rule: CheckedRule) -> RuleKey:
     return id(rule.span), rule_text(rule)
 
 
-def rounds_node(told: StratumTold, numbers: Mapping[RuleKey, int]) -> Node | None:
+def rounds_node(told: StratumMetrics, numbers: Mapping[RuleKey, int]) -> ReportNode | None:
     """What rules did in the rounds that matter; `numbers` are those that the rules have."""
     if not told.rounds:
         return None
@@ -60,11 +60,13 @@ def rounds_node(told: StratumTold, numbers: Mapping[RuleKey, int]) -> Node | Non
         if skipped:
             rows.append(_row("...", None, skipped))
         rows += [_row(at, numbers.get(rule_key(did.rule)), [did]) for did in by_round[at]]
-    return Node(
+    return ReportNode(
         "rounds",
         f"new rows, round 0 to {told.rounds}",
         series=tuple(news),
-        table=Table(("round", "rule", "tried", "new", "known", "ms", "held", "by"), tuple(rows)),
+        table=TextTable(
+            ("round", "rule", "tried", "new", "known", "ms", "held", "by"), tuple(rows)
+        ),
         facts=(("rounds", told.rounds),),
     )
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 from gdatalog.engine.knobs import FORMS
 from gdatalog.errors import UsageError
 from gdatalog.report.folded import folded, is_large, part_of
-from gdatalog.report.tree import Node
+from gdatalog.report.tree import ReportNode
 
 _ENDINGS = {".html": "html", ".json": "json", ".mmd": "mermaid", ".txt": "text"}
 
@@ -22,11 +22,11 @@ class Shown:
     title = "gdatalog"
     folds = True  # where there are many rules
 
-    def _tree(self) -> Node:
+    def _tree(self) -> ReportNode:
         raise NotImplementedError
 
     @cached_property
-    def tree(self) -> Node:
+    def tree(self) -> ReportNode:
         """The tree itself: nodes of plain data."""
         return self._tree()
 

@@ -16,9 +16,9 @@ from gdatalog.plan.format import (
     table_label,
     term_label,
 )
-from gdatalog.plan.nodes import Branch, Generate, Given, Join, JoinPlan, RulePlan, Step, Tally
+from gdatalog.plan.nodes import Branch, Generate, GivenRows, Join, JoinPlan, RulePlan, Step, Tally
 from gdatalog.records import dataclass, field
-from gdatalog.report.tree import Fact, Kind, Node
+from gdatalog.report.tree import Fact, Kind, ReportNode
 from gdatalog.report.words import about, wrong_by
 
 
@@ -58,21 +58,23 @@ _NONE = (Executor(),)
 
 def plan_nodes(
     plan: RulePlan, executors: Sequence[Executor], happened: Happened | None = None
-) -> tuple[Executor, tuple[Node, ...]]:
+) -> tuple[Executor, tuple[ReportNode, ...]]:
     """The nodes of a plan. How its one join is run is told of the plan; of several, of each."""
-    ending = tuple(Node("end", label) for label in ending_labels(plan))
+    ending = tuple(ReportNode("end", label) for label in ending_labels(plan))
     nodes = [
         _Join(join, happened, happened is not None and number in happened.told).nodes()
         for number, join in enumerate(plan.joins)
     ]
     tables = tuple(
-        Node("term", table_label(inner), children=plan_nodes(inner, _NONE * len(inner.joins))[1])
+        ReportNode(
+            "term", table_label(inner), children=plan_nodes(inner, _NONE * len(inner.joins))[1]
+        )
         for inner in plan.within
     )
     if len(nodes) == 1 and not plan.terms:
         return executors[0], (*tables, *nodes[0], *ending)
     alternatives = (
-        Node(
+        ReportNode(
             "term" if plan.terms else "alternative",
             term_label(plan.terms[number]) if plan.terms else alternative_label(number, len(nodes)),
             executor.details,
@@ -97,13 +99,13 @@ class _Join:
     def __post_init__(self) -> None:
         self.labels = Labels.of(self.join)
 
-    def nodes(self) -> tuple[Node, ...]:
-        orbit = (Node("note", orbit_label(self.join.orbit)),) if self.join.orbit > 1 else ()
+    def nodes(self) -> tuple[ReportNode, ...]:
+        orbit = (ReportNode("note", orbit_label(self.join.orbit)),) if self.join.orbit > 1 else ()
         if self.join.given is None:
             return (*self._steps(self.join.steps), *orbit)
         return (self._given(self.join.given), *orbit)
 
-    def _given(self, given: Given) -> Node:
+    def _given(self, given: GivenRows) -> ReportNode:
         """New rows came in all rounds together; what follows from them is expected by their
         number."""
         expected: float | None = given.rows or None
@@ -115,7 +117,7 @@ class _Join:
                 came = first.rows_in  # loops do not tell how many they were given
             self.scale = came / given.rows if came and given.rows else None
             expected = None
-        return Node(
+        return ReportNode(
             "given",
             given_label(given),
             estimate=expected,
@@ -123,9 +125,9 @@ class _Join:
             children=self._steps(self.join.steps),
         )
 
-    def _steps(self, steps: Sequence[Step]) -> tuple[Node, ...]:
+    def _steps(self, steps: Sequence[Step]) -> tuple[ReportNode, ...]:
         """What follows a step that binds a variable to each of several values is below it."""
-        found: list[Node] = []
+        found: list[ReportNode] = []
         for at, step in enumerate(steps):
             if isinstance(step, (Join, Generate)):
                 return (*found, self._step(step, "level", self._steps(steps[at + 1 :])))
@@ -137,27 +139,27 @@ class _Join:
                 found.append(self._step(step, "step", ()))
         return tuple(found)
 
-    def _alternatives(self, branch: Branch) -> tuple[Node, ...]:
+    def _alternatives(self, branch: Branch) -> tuple[ReportNode, ...]:
         if len(branch.alternatives) == 1 and not branch.terms:
             return self._steps(branch.alternatives[0])
         return tuple(
-            Node("or", _which(branch, number), children=self._steps(inner))
+            ReportNode("or", _which(branch, number), children=self._steps(inner))
             for number, inner in enumerate(branch.alternatives)
         )
 
-    def _step(self, step: Step, kind: Kind, children: tuple[Node, ...]) -> Node:
+    def _step(self, step: Step, kind: Kind, children: tuple[ReportNode, ...]) -> ReportNode:
         label, details = self.labels.head(step), self.labels.remarks(step)
         estimate = step.estimate if isinstance(step, Join) else None
         if self.happened is None:
-            return Node(kind, label, details, estimate, children=children)
+            return ReportNode(kind, label, details, estimate, children=children)
         estimate = None if estimate is None or self.scale is None else estimate * self.scale
         saw = self.happened.seen.get(id(step))
         if saw is None:
             marks = ("not reached",) if self.told else ()
-            return Node(kind, label, details, estimate, marks=marks, children=children)
+            return ReportNode(kind, label, details, estimate, marks=marks, children=children)
         wrong = None if estimate is None else wrong_by(estimate, saw.rows_out)
         seconds = saw.seconds or None
-        return Node(
+        return ReportNode(
             kind,
             label,
             details,

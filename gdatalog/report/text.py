@@ -7,7 +7,7 @@ from functools import partial
 from textwrap import wrap
 
 from gdatalog.records import dataclass, replace
-from gdatalog.report.tree import Kind, Node, Table
+from gdatalog.report.tree import Kind, ReportNode, TextTable
 from gdatalog.report.words import STAYS, about, unbroken
 from gdatalog.widths import visible
 from gdatalog.widths import width as shown_width
@@ -36,12 +36,12 @@ class Row:
     whole: bool = False  # never broken: part of a table
 
 
-def text(root: Node, width: int = WIDTH) -> str:
+def text(root: ReportNode, width: int = WIDTH) -> str:
     """The tree as lines of at most this width, where single words are not longer.
 
-    >>> leaf = Node("level", "y in E(x, [y])", estimate=1234.0)
-    >>> rule = Node("rule", "p(x) <- E(x, y).", children=(leaf,))
-    >>> print(text(Node("plan", "on cpu", children=(rule,))))
+    >>> leaf = ReportNode("level", "y in E(x, [y])", estimate=1234.0)
+    >>> rule = ReportNode("rule", "p(x) <- E(x, y).", children=(leaf,))
+    >>> print(text(ReportNode("plan", "on cpu", children=(rule,))))
     on cpu             expected
     p(x) <- E(x, y).
     └ y in E(x, [y])     ~1,200
@@ -94,7 +94,7 @@ def _line(first: str, cells: dict[str, str], widths: dict[str, int], left: int) 
     return (first + "".join(parts)[shown_width(first) :]).rstrip()
 
 
-def _cells(node: Node, short: bool) -> dict[str, str]:
+def _cells(node: ReportNode, short: bool) -> dict[str, str]:
     """`short`: all took so little time that hundredths of a millisecond matter."""
     cells = {}
     if node.estimate is not None:
@@ -112,7 +112,7 @@ def _cells(node: Node, short: bool) -> dict[str, str]:
     return cells
 
 
-def _rows(root: Node) -> Iterator[Row]:
+def _rows(root: ReportNode) -> Iterator[Row]:
     """The root, and what is below it at the same margin."""
     short = root.seconds is not None and root.seconds < SHORT
     yield Row(root.label, "", "  ", {})
@@ -122,7 +122,7 @@ def _rows(root: Node) -> Iterator[Row]:
 
 
 def _below(
-    node: Node, first: str, rest: str, cells: Callable[[Node], dict[str, str]]
+    node: ReportNode, first: str, rest: str, cells: Callable[[ReportNode], dict[str, str]]
 ) -> Iterator[Row]:
     """A node with its guides: before its own line, and before all that comes after it."""
     beside = rest + ("│ " if node.children else "  ")
@@ -180,10 +180,10 @@ def sparkline(values: Sequence[int]) -> str:
     return "".join(BARS[-(-top * len(BARS) // most) - 1] if top else "·" for top in tops)
 
 
-def table_lines(table: Table) -> list[str]:
+def table_lines(table: TextTable) -> list[str]:
     """A table's columns and rows, aligned.
 
-    >>> table_lines(Table(("round", "by"), ((1, "loops"), (10, "loops"))))
+    >>> table_lines(TextTable(("round", "by"), ((1, "loops"), (10, "loops"))))
     ['round  by', '    1  loops', '   10  loops']
     """
     cells = [tuple(map(str, table.columns))]

@@ -37,7 +37,7 @@ Cell = str | int | float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """Rows under the names of columns; numbers are right-aligned."""
 
     columns: tuple[str, ...]
@@ -48,7 +48,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ReportNode:
     """One thing that a plan says, and what is below it.
 
     `details` say more, a line each. `estimate` and `actual` are bindings, expected and seen;
@@ -67,20 +67,20 @@ class Node:
     share: float | None = None
     marks: tuple[str, ...] = ()
     series: tuple[int, ...] = ()
-    table: Table | None = None
+    table: TextTable | None = None
     facts: tuple[tuple[str, Fact], ...] = ()
-    children: tuple[Node, ...] = ()
+    children: tuple[ReportNode, ...] = ()
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[ReportNode]:
         """This node and all below it, as they are read."""
         yield self
         for child in self.children:
             yield from child.walk()
 
-    def find(self, kind: Kind) -> list[Node]:
+    def find(self, kind: Kind) -> list[ReportNode]:
         """All nodes of a kind.
 
-        >>> tree = Node("plan", "on cpu", children=(Node("stratum", "stratum 1: p"),))
+        >>> tree = ReportNode("plan", "on cpu", children=(ReportNode("stratum", "stratum 1: p"),))
         >>> [node.label for node in tree.find("stratum")]
         ['stratum 1: p']
         """
@@ -89,7 +89,7 @@ class Node:
     def to_dict(self) -> dict[str, Any]:
         """The same as dicts, lists, texts and numbers; what is empty is left out.
 
-        >>> Node("level", "x in E([x], y)", estimate=3.0).to_dict()
+        >>> ReportNode("level", "x in E([x], y)", estimate=3.0).to_dict()
         {'kind': 'level', 'label': 'x in E([x], y)', 'estimate': 3.0}
         """
         found: dict[str, Any] = {}
@@ -101,7 +101,7 @@ class Node:
                 value = dict(value)
             elif field.name == "children":
                 value = [child.to_dict() for child in value]
-            elif isinstance(value, Table):
+            elif isinstance(value, TextTable):
                 value = value.to_dict()
             found[field.name] = list(value) if isinstance(value, tuple) else value
         return found

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from gdatalog import __version__
+from gdatalog.cancellation import AS_IT_WAS, Watch, told_of
 from gdatalog.database import Database
 from gdatalog.engine.files import Folders
 from gdatalog.engine.knobs import FORMS, STRATEGIES, Strategy, parse_seconds, parse_threads
@@ -28,10 +29,9 @@ from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.output import Output
 from gdatalog.shell.parameters import read_parameters
-from gdatalog.shell.program import Job, Text, run_job
+from gdatalog.shell.program import Job, ProgramText, run_job
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.shell.stopping import heeding
-from gdatalog.watching import AS_IT_WAS, Watch, told_of
 
 if TYPE_CHECKING:
     from gdatalog.shell.start import Begun
@@ -100,12 +100,12 @@ class Among(click.Choice):  # type: ignore[type-arg]
 @click.option("--doctor", is_flag=True, help="Tell what gdatalog finds on this machine.")
 @click.option("--clear-cache", is_flag=True, help="Delete compiled code; then as --doctor.")
 @click.version_option(__version__, message="gdatalog %(version)s")
-def command(**given: Any) -> Options:
-    return Options(**given)
+def command(**given: Any) -> CommandLine:
+    return CommandLine(**given)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CommandLine:
     """What a command line says."""
 
     files: tuple[str, ...]
@@ -134,7 +134,7 @@ class Options:
     clear_cache: bool
 
 
-def start(options: Options, begun: Begun | None = None) -> int:
+def start(options: CommandLine, begun: Begun | None = None) -> int:
     """Does what the options say; gives the exit code."""
     if options.doctor or options.clear_cache:
         from gdatalog.shell.doctor import doctor
@@ -170,8 +170,8 @@ def start(options: Options, begun: Begun | None = None) -> int:
     folders = Folders(options.facts, options.out, options.include)
     if not asked:
         return _interact(db, folders, params, options, begun)
-    texts = [Text(name) for name in options.files]
-    texts += [Text("<command line>", text) for text in options.commands]
+    texts = [ProgramText(name) for name in options.files]
+    texts += [ProgramText("<command line>", text) for text in options.commands]
     plans = options.explain, options.profile, options.of
     job = Job(texts, params, folders, *plans, options.timing, options.bail)
     output = Output(sys.stdout, None if options.explain else options.form)
@@ -183,11 +183,11 @@ def start(options: Options, begun: Begun | None = None) -> int:
 
 def connected(args: Sequence[str]) -> Database:
     """The database of a command line that asks for a prompt."""
-    options: Options = command.main(list(args), prog_name="gdatalog", standalone_mode=False)
+    options: CommandLine = command.main(list(args), prog_name="gdatalog", standalone_mode=False)
     return _connect(options)
 
 
-def _connect(options: Options) -> Database:
+def _connect(options: CommandLine) -> Database:
     line = ProgressLine(sys.stderr, Watch(), CONNECTING)
     with line("connecting to the cluster") if options.cluster is not None else nullcontext():
         return connect(
@@ -205,7 +205,7 @@ def _interact(
     db: Database,
     folders: Folders,
     params: Mapping[str, Any],
-    options: Options,
+    options: CommandLine,
     begun: Begun | None = None,
 ) -> int:
     from gdatalog.shell.repl import Repl
@@ -246,7 +246,7 @@ def run(args: Sequence[str] | None = None, begun: Begun | None = None) -> int:
             sys.stdout.flush()
             return DONE
         options = command.main(given, prog_name="gdatalog", standalone_mode=False)
-        code = start(options, begun) if isinstance(options, Options) else DONE
+        code = start(options, begun) if isinstance(options, CommandLine) else DONE
         sys.stdout.flush()
         return code
     except click.ClickException as problem:

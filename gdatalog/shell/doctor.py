@@ -16,7 +16,7 @@ from gdatalog.records import dataclass
 from gdatalog.widths import visible_lines
 
 if TYPE_CHECKING:
-    from gdatalog.codegen.cache import Size
+    from gdatalog.codegen.cache import CacheSize
     from gdatalog.database import Database
     from gdatalog.engine.knobs import Strategy
 
@@ -158,7 +158,7 @@ def _code_cache(clear: bool) -> Finding:
     return Finding("code cache", f"{cleared}{_modules(kept)} in {folder}")
 
 
-def _modules(size: Size) -> str:
+def _modules(size: CacheSize) -> str:
     from gdatalog.progress import format_bytes
 
     number = "1 module" if size.modules == 1 else f"{size.modules:,} modules"

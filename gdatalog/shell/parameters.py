@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from gdatalog.errors import ParseError, Source, UsageError
+from gdatalog.errors import ParseError, SourceText, UsageError
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Const, Member, Query, Values
 from gdatalog.parser.tokens import string_token
@@ -47,7 +47,7 @@ def read_value(text: str, option: str = "-M") -> Any:
     if text in ("true", "false"):
         return text == "true"
     if len(text) >= 2 and text[0] == text[-1] == '"':
-        token = string_token(Source(option, text), 0, len(text))
+        token = string_token(SourceText(option, text), 0, len(text))
         if token.type == "ERROR":
             raise UsageError(f"{option}: {token.value.message}", hint=token.value.hint)
         return token.value

@@ -13,7 +13,7 @@ from typing import Any
 from gdatalog.account import free_at_once
 from gdatalog.database import Database
 from gdatalog.engine.files import Folders, read_text, to_stdout, write_relation
-from gdatalog.engine.ledger import Ledger
+from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import DataError, Error, TimeLimitError, UsageError
 from gdatalog.parser import Program
@@ -23,11 +23,11 @@ from gdatalog.result import Result
 from gdatalog.shell.messages import say, say_error, took
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress import ProgressLine
-from gdatalog.spent import so_far, spending
+from gdatalog.timers import spending, time_spent
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class ProgramText:
     """A file to read (`-` is stdin), or a text from the command line."""
 
     name: str
@@ -38,7 +38,7 @@ class Text:
 class Job:
     """What the command line asks for; `of`: the part of a plan that is shown, if not all."""
 
-    texts: Sequence[Text]
+    texts: Sequence[ProgramText]
     params: Mapping[str, Any]
     folders: Folders
     explain: bool = False
@@ -56,7 +56,7 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
     free_at_once()
     try:
         program = _read(db, job.texts)
-        reports = Ledger() if job.profile else None
+        reports = Metrics() if job.profile else None
         line = ProgressLine(sys.stderr, db._workspace.watch)
         with db._lock:
             with line("reading"):
@@ -70,13 +70,13 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
                 plan = explain(session, _explained_names(session), db._workspace.why)
                 output.plan(plan if job.of is None else plan.of(job.of), form)
                 return []
-            started, before = perf_counter(), so_far()
+            started, before = perf_counter(), time_spent()
             shown = sum(_to_stdout(ask, job.folders) for ask in session.asks())
             with output.document(shown), session.reading_ahead():
                 failed = answer_all(db, session, output, job.folders, line, job.timing, job.bail)
             seconds = perf_counter() - started
             if job.timing:
-                spent = so_far() - before
+                spent = time_spent() - before
                 parts = {"loading": spent.loading, "writing": spent.writing}
                 told = [f"{what} {cost:.3f} s" for what, cost in parts.items() if cost]
                 say(f"total: {seconds:.3f} s{', of it ' if told else ''}{', '.join(told)}")
@@ -117,9 +117,9 @@ def answer_all(
     asked = session.asks()
     if not asked:
         say("note: nothing was asked. The program is checked; ask with `?- ...` or `.output R`")
-    ledger = session.context.ledger
+    metrics = session.context.metrics
     for ask in asked:
-        started, spread = perf_counter(), ledger.spread
+        started, spread = perf_counter(), metrics.spread
         try:
             with line(_title(ask)):
                 wanted = None
@@ -189,7 +189,7 @@ def _explained_names(session: Session) -> list[str]:
     return names or list(dict.fromkeys(head.name for rule in rules for head in rule.heads))
 
 
-def _read(db: Database, texts: Sequence[Text]) -> Program:
+def _read(db: Database, texts: Sequence[ProgramText]) -> Program:
     """One program from several texts; the errors of all of them together."""
     statements: list[Statement] = []
     errors: list[Error] = []

@@ -8,8 +8,8 @@ from time import perf_counter
 from types import TracebackType
 from typing import TextIO
 
+from gdatalog.cancellation import Watch
 from gdatalog.progress import Progress, duration, format_bytes
-from gdatalog.watching import Watch
 from gdatalog.widths import cut, width
 
 AFTER = 2.0  # seconds: what is quicker needs no line

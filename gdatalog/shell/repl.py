@@ -9,6 +9,7 @@ from threading import Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from gdatalog.cancellation import told_of
 from gdatalog.database import Database
 from gdatalog.engine.devices import ASKED, NO_GPU
 from gdatalog.engine.files import Folders
@@ -25,7 +26,6 @@ from gdatalog.shell.output import Output
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.shell.statements import take
 from gdatalog.shell.stopping import heeding
-from gdatalog.watching import told_of
 
 if TYPE_CHECKING:
     from gdatalog.shell.editor.prompt import Prompt

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gdatalog.engine.session import Session
-from gdatalog.engine.texts import Texts
+from gdatalog.engine.texts import ProgramTexts
 from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
@@ -17,8 +17,8 @@ from gdatalog.planner.checked import Schema
 from gdatalog.planner.statements import ruled
 from gdatalog.shell.messages import say, say_error, tuples
 from gdatalog.shell.program import answer_all
-from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
+from gdatalog.timers import Costs, time_spent
 from gdatalog.widths import visible
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ NOT_EVALUATED = "not evaluated"
 
 def take(repl: Repl, text: str, name: str) -> None:
     """Takes a text that was typed: each statement is kept by itself."""
-    started, before = perf_counter(), so_far()
+    started, before = perf_counter(), time_spent()
     program = repl.db._workspace.parse(text, name, bare=True)
     parsing = perf_counter() - started
     _refuse_facts(repl, program)
     _keep(repl, program)
     if repl.timer:
-        _tell_times(parsing, so_far() - before, perf_counter() - started)
+        _tell_times(parsing, time_spent() - before, perf_counter() - started)
 
 
 def take_file(repl: Repl, program: Program, path: str) -> None:
@@ -113,7 +113,9 @@ def _refuse_facts(repl: Repl, program: Program) -> None:
     raise_together(errors)
 
 
-def _evaluate(repl: Repl, session: Session, before: Texts, held: Mapping[str, Relation]) -> None:
+def _evaluate(
+    repl: Repl, session: Session, before: ProgramTexts, held: Mapping[str, Relation]
+) -> None:
     """Evaluates what statements are about, and tells of each relation once.
 
     `before` are the texts that were there, `held` the relations that had been evaluated.
@@ -146,7 +148,7 @@ def _evaluate(repl: Repl, session: Session, before: Texts, held: Mapping[str, Re
         if name in session.checked.inline:
             say(f"{name}: inline, expanded where it is read")
             continue
-        spread = session.context.ledger.spread
+        spread = session.context.metrics.spread
         count, seconds = _count(repl, session, name)
         came = _came(session.relation(name), held.get(name))
         say(f"{name}: {tuples(count)}{came} ({seconds:.3f} s, {session.done_by(spread)})")

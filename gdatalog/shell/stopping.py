@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from threading import current_thread, main_thread
 from typing import Any
 
-from gdatalog.watching import Watch
+from gdatalog.cancellation import Watch
 
 IN_TIME = 0.2  # seconds
 

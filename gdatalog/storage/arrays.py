@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.storage.place import Place
-from gdatalog.storage.table import DTYPES, Array, Column, Texts
+from gdatalog.storage.place import DataPlace
+from gdatalog.storage.table import DTYPES, Array, Column, TextColumn
 from gdatalog.values import INT_MAX, TypeName
 
 
 def empty_column(kind: TypeName) -> Column:
     if kind == "symbol":
-        return Texts(np.empty(0, dtype=np.int32), np.empty(0, dtype=object))
+        return TextColumn(np.empty(0, dtype=np.int32), np.empty(0, dtype=object))
     return np.empty(0, dtype=DTYPES[kind])
 
 
-def integers(values: Array, place: Place) -> Array:
+def integers(values: Array, place: DataPlace) -> Array:
     if values.dtype.kind == "u" and values.dtype.itemsize == 8:
         big = values > np.uint64(INT_MAX)
         if big.any():
@@ -53,7 +53,7 @@ def is_borrowed(values: Array) -> bool:
     return isinstance(values.base, _Borrowed)
 
 
-def floats(values: Array, place: Place) -> Array:
+def floats(values: Array, place: DataPlace) -> Array:
     # Adding 0.0 turns -0.0 into 0.0; it copies, so what the caller holds is left alone.
     result = values.astype(np.float64, copy=False) + 0.0
     bad = np.isnan(result)
@@ -62,7 +62,7 @@ def floats(values: Array, place: Place) -> Array:
     return result
 
 
-def instants(values: Array, place: Place) -> Array:
+def instants(values: Array, place: DataPlace) -> Array:
     """Nanoseconds of a datetime64 of any unit; NumPy wraps around silently, so look first."""
     missing = np.isnat(values)
     if missing.any():
@@ -96,7 +96,7 @@ def arrow_numbers(values: Any) -> Array:
 _FEW = 100_000  # texts that are decoded one by one rather than import pandas
 
 
-def encoded(values: Any) -> Texts:
+def encoded(values: Any) -> TextColumn:
     """An Arrow column of strings without nulls, as codes and distinct texts."""
     import pyarrow as pa
 
@@ -112,4 +112,4 @@ def encoded(values: Any) -> Texts:
         texts = np.array(found.dictionary.to_pylist(), dtype=object)
     else:
         texts = found.dictionary.to_numpy(zero_copy_only=False)
-    return Texts(arrow_numbers(found.indices), texts)
+    return TextColumn(arrow_numbers(found.indices), texts)

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import TypeVar
 
+from gdatalog.cancellation import watching
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.load_options import check_delimiter
 from gdatalog.storage.place import shown
-from gdatalog.storage.table import Column, Table, Texts
+from gdatalog.storage.table import Column, Table, TextColumn
 from gdatalog.storage.text_set import TextSet
 from gdatalog.storage.threads import ahead
 from gdatalog.values import TypeName, timestamp_to_text
-from gdatalog.watching import watching
 
 _BATCH = 1 << 16  # rows that are turned into text at a time
 _LINES = 1 << 14  # rows that compiled code turns into lines at a time
@@ -56,7 +56,7 @@ def facts_text(
     check_delimiter(delimiter)
     for at, table in enumerate(tables):
         for name, column in zip(table.names, table.columns, strict=True):
-            if isinstance(column, Texts):
+            if isinstance(column, TextColumn):
                 _check_verbatim(relation, name, column, delimiter)
         if header and at == 0 and table.columns:
             yield delimiter.join(table.names) + "\n"
@@ -95,7 +95,7 @@ def _begins_with_mark(piece: Piece) -> bool:
 def _compiled(table: Table, relation: str, delimiter: str) -> Iterator[memoryview] | None:
     """The lines of a table by compiled code; None if that is not at hand. There is an error before
     the last piece if no text says it."""
-    spelled = {column.spelled for column in table.columns if isinstance(column, Texts)}
+    spelled = {column.spelled for column in table.columns if isinstance(column, TextColumn)}
     if set(table.types) - {"symbol", "int"} or len(spelled) != 1:
         return None
     texts = spelled.pop()
@@ -103,8 +103,8 @@ def _compiled(table: Table, relation: str, delimiter: str) -> Iterator[memoryvie
 
 
 def _lines(table: Table, relation: str, texts: TextSet, delimiter: str) -> Iterator[memoryview]:
-    columns = [c.numbers if isinstance(c, Texts) else c for c in table.columns]
-    are_texts = [isinstance(column, Texts) for column in table.columns]
+    columns = [c.numbers if isinstance(c, TextColumn) else c for c in table.columns]
+    are_texts = [isinstance(column, TextColumn) for column in table.columns]
 
     def lines(start: int) -> memoryview | None:
         rows = [column[start : start + _LINES] for column in columns]
@@ -128,7 +128,7 @@ def _facts_text(table: Table, delimiter: str) -> Iterator[str]:
         yield "\n".join(map(delimiter.join, zip(*cells, strict=True))) + "\n"
 
 
-def _check_verbatim(relation: str, name: str, column: Texts, delimiter: str) -> None:
+def _check_verbatim(relation: str, name: str, column: TextColumn, delimiter: str) -> None:
     bad = [
         index
         for index, text in enumerate(column.texts)
@@ -148,7 +148,7 @@ def _check_verbatim(relation: str, name: str, column: Texts, delimiter: str) -> 
 
 def cell_texts(kind: TypeName, column: Column) -> list[str]:
     """Each value of a column as text."""
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         texts: list[str] = column.decode().tolist()
         return texts
     if kind == "timestamp":
@@ -178,8 +178,8 @@ def starts(table: Table, rows: int | None = None) -> Iterator[int]:
 
 
 def _slice(column: Column, start: int) -> Column:
-    if isinstance(column, Texts):
-        return Texts(column.codes[start : start + _BATCH], column.texts)
+    if isinstance(column, TextColumn):
+        return TextColumn(column.codes[start : start + _BATCH], column.texts)
     return column[start : start + _BATCH]
 
 
@@ -240,5 +240,5 @@ def _json_texts(kind: TypeName, column: Column) -> list[str]:
     if kind in ("symbol", "timestamp"):
         return [json.dumps(text, ensure_ascii=False) for text in cell_texts(kind, column)]
     if kind == "float":
-        return list(map(json.dumps, column.tolist() if not isinstance(column, Texts) else []))
+        return list(map(json.dumps, column.tolist() if not isinstance(column, TextColumn) else []))
     return cell_texts(kind, column)

@@ -22,8 +22,8 @@ from gdatalog.errors import DataError, Note
 from gdatalog.storage.arrays import arrow_numbers, empty_column, encoded
 from gdatalog.storage.columns import Typed
 from gdatalog.storage.odd_cells import MISSING, why_unreadable
-from gdatalog.storage.place import MissingValue, Place, shown
-from gdatalog.storage.table import DTYPES, Array, Texts
+from gdatalog.storage.place import DataPlace, MissingValue, shown
+from gdatalog.storage.table import DTYPES, Array, TextColumn
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, timestamp_from_text
 
 _INT = re.compile(r"[+-]?[0-9]+")
@@ -36,10 +36,10 @@ _BOOLS = {"true": True, "True": True, "TRUE": True}
 _BOOLS |= {"false": False, "False": False, "FALSE": False}
 
 
-def cells_column(cells: Any, declared: TypeName | None, place: Place) -> Typed:
+def cells_column(cells: Any, declared: TypeName | None, place: DataPlace) -> Typed:
     """A typed column of a pyarrow ChunkedArray of strings without nulls, or of texts that have been
     told from other values."""
-    if isinstance(cells, Texts):
+    if isinstance(cells, TextColumn):
         if declared in (None, "symbol"):
             return "symbol", cells
         cells = as_arrow(cells)  # which tells what is wrong
@@ -80,7 +80,7 @@ def cell_value(text: str, kind: TypeName) -> Value | None:
     return number if INT_MIN <= number <= INT_MAX else None
 
 
-def _converted(cells: Any, kind: TypeName, place: Place) -> Array:
+def _converted(cells: Any, kind: TypeName, place: DataPlace) -> Array:
     found = _fast(cells, kind)
     if found is not None:
         return found
@@ -102,7 +102,7 @@ def _converted(cells: Any, kind: TypeName, place: Place) -> Array:
     return np.concatenate(parts)
 
 
-def _unreadable(bad: list[int], cell: str, kind: TypeName, place: Place) -> DataError:
+def _unreadable(bad: list[int], cell: str, kind: TypeName, place: DataPlace) -> DataError:
     text = cell.strip()
     row = bad[0]
     if kind == "int" and _INT.fullmatch(text):
@@ -176,7 +176,7 @@ def _fast(cells: Any, kind: TypeName) -> Array | None:
 # ---------------------------------------------------------------- without a declaration
 
 
-def _inferred(cells: Any, place: Place) -> Typed:
+def _inferred(cells: Any, place: DataPlace) -> Typed:
     """The first type that all cells have; symbol if there is none."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -275,7 +275,7 @@ def hold_texts(sample: Sequence[str]) -> bool:
     return bool(there) and not _possible(there)
 
 
-def as_arrow(cells: Texts) -> Any:
+def as_arrow(cells: TextColumn) -> Any:
     """A column of texts as it would have been read without a look at what it holds."""
     import pyarrow as pa
 
@@ -297,7 +297,7 @@ def _has_identifier(cells: Any) -> bool:
     return bool(pc.any(pc.match_substring_regex(few, _IDENTIFIER)).as_py())
 
 
-def _patient(cells: Any, kind: TypeName, place: Place) -> Array | None:
+def _patient(cells: Any, kind: TypeName, place: DataPlace) -> Array | None:
     """A column cell by cell: its values, or None if it is of another type.
 
     An error if it is of this type but for cells that are missing, or for ints that are too big.

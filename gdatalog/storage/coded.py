@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.cancellation import cancellable
 from gdatalog.storage.dictionary import CodedColumn, Dictionary
-from gdatalog.storage.elsewhere import Elsewhere, Known
+from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import by_stretches
-from gdatalog.watching import patiently
+from gdatalog.storage.threads import in_ranges
 
 if TYPE_CHECKING:
     from gdatalog.storage.relation import Relation
@@ -33,7 +33,7 @@ class Coded(RowStore):
 
     def __init__(self, codes: Relation, dictionaries: Sequence[Dictionary | None]) -> None:
         """`dictionaries`: of each column; None of one that has keys."""
-        super().__init__([], 0, Known.NOTHING)
+        super().__init__([], 0, KnownRows.NOTHING)
         self.codes: Relation | None = codes  # None when they have been decoded
         self.dictionaries = tuple(dictionaries)
         self._ordered = not any(d is not None and d.more for d in dictionaries)
@@ -42,11 +42,11 @@ class Coded(RowStore):
         return RowStore, self.__getstate__()
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownRows:
         codes = self.codes
         if codes is None:
             return super().known
-        return codes.store.known if self._ordered else min(codes.store.known, Known.DISTINCT)
+        return codes.store.known if self._ordered else min(codes.store.known, KnownRows.DISTINCT)
 
     @property
     def at_most(self) -> int:
@@ -95,11 +95,11 @@ class Coded(RowStore):
             return codes.store.mirrored()
         return super().mirrored()
 
-    def lay(self, ops: DeviceOps) -> Elsewhere:
+    def lay(self, ops: DeviceOps) -> DeviceStore:
         self._bring()
         return super().lay(ops)
 
-    def where_they_lie(self) -> tuple[list[Any], Elsewhere | None]:
+    def where_they_lie(self) -> tuple[list[Any], DeviceStore | None]:
         codes = self.codes
         if codes is None:
             return super().where_they_lie()
@@ -114,7 +114,7 @@ class Coded(RowStore):
                 return
             known, spans, blocks = self.known, self._ends(codes), codes.store.blocks
             count = sum(len(block[0]) for block in blocks)
-            rows = patiently(
+            rows = cancellable(
                 count,
                 lambda: tuple(
                     _decoded(parts, own, None if spans is None else spans[at])
@@ -162,7 +162,7 @@ def _decoded(parts: Sequence[Array], dictionary: Dictionary | None, span: Span |
         def fill(rows: slice, part: Array = part, into: Array = into) -> None:
             into[rows] = part[rows] if dictionary is None else dictionary.decode(part[rows])
 
-        by_stretches(fill, len(part))
+        in_ranges(fill, len(part))
         start += len(part)
     return keys
 

@@ -22,14 +22,14 @@ from gdatalog.storage.arrays import (
 )
 from gdatalog.storage.device_columns import device_column, fetched, lies_on_device
 from gdatalog.storage.objects import as_int, object_column, odd_decimal
-from gdatalog.storage.place import Place, shown
+from gdatalog.storage.place import DataPlace, shown
 from gdatalog.storage.table import Array, Column
 from gdatalog.values import INT_MAX, INT_MIN, TypeName
 
 Typed = tuple[TypeName, Column]
 
 
-def column_from(raw: Any, declared: TypeName | None, place: Place, there: Any = None) -> Typed:
+def column_from(raw: Any, declared: TypeName | None, place: DataPlace, there: Any = None) -> Typed:
     """A column of anything that holds one; on a device, if it is on the one of `there`."""
     if isinstance(raw, np.ndarray):
         return numpy_column(raw, declared, place)
@@ -60,7 +60,7 @@ def _arrow_array(raw: Any) -> Any:
 
 
 def _expect(
-    found: TypeName, declared: TypeName | None, place: Place, values: Any
+    found: TypeName, declared: TypeName | None, place: DataPlace, values: Any
 ) -> TypeName | None:
     """Agree on a type; None if the column is empty and was declared to be something else."""
     if declared is None or declared == found:
@@ -73,7 +73,7 @@ def _expect(
 # ---------------------------------------------------------------- NumPy
 
 
-def numpy_column(values: Array, declared: TypeName | None, place: Place) -> Typed:
+def numpy_column(values: Array, declared: TypeName | None, place: DataPlace) -> Typed:
     """A one-dimensional array; integers of 64 bits and bools are not copied."""
     if values.ndim != 1:
         raise DataError(
@@ -109,7 +109,7 @@ def numpy_column(values: Array, declared: TypeName | None, place: Place) -> Type
     return agreed, np.ascontiguousarray(values)
 
 
-def _wrong_dtype(values: Array, place: Place) -> DataError:
+def _wrong_dtype(values: Array, place: DataPlace) -> DataError:
     cures = {
         "S": "decode the bytes first, numpy.char.decode(values)",
         "m": "a duration is not a value: take its seconds, .dt.total_seconds()",
@@ -122,7 +122,7 @@ def _wrong_dtype(values: Array, place: Place) -> DataError:
 # ---------------------------------------------------------------- pandas
 
 
-def pandas_column(raw: Any, declared: TypeName | None, place: Place) -> Typed:
+def pandas_column(raw: Any, declared: TypeName | None, place: DataPlace) -> Typed:
     """A Series, an Index or an extension array."""
     import pandas as pd
     import pyarrow as pa
@@ -151,7 +151,7 @@ def pandas_column(raw: Any, declared: TypeName | None, place: Place) -> Typed:
 # ---------------------------------------------------------------- Arrow
 
 
-def arrow_column(values: Any, declared: TypeName | None, place: Place) -> Typed:
+def arrow_column(values: Any, declared: TypeName | None, place: DataPlace) -> Typed:
     """An Array or ChunkedArray of any type that has a meaning here."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -201,7 +201,7 @@ def arrow_column(values: Any, declared: TypeName | None, place: Place) -> Typed:
     return agreed, values.to_numpy(zero_copy_only=False)
 
 
-def _whole(values: Any, place: Place) -> Any:
+def _whole(values: Any, place: DataPlace) -> Any:
     """Decimals as ints, which they are if they have no fraction and fit."""
     import pyarrow as pa
 
@@ -250,7 +250,7 @@ def arrow_type(kind: Any) -> TypeName | None:
     return None
 
 
-def _wrong_arrow(values: Any, place: Place) -> DataError:
+def _wrong_arrow(values: Any, place: DataPlace) -> DataError:
     hint = "cast the column to int64, double, bool, string or timestamp"
     message = f"cannot store {shown(values[0].as_py())}, of Arrow type {values.type}"
     return place.error(0, message, hint)

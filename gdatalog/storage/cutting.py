@@ -18,12 +18,12 @@ from typing import IO
 
 import numpy as np
 
+from gdatalog.cancellation import watching
 from gdatalog.records import dataclass
-from gdatalog.storage.table import Array, Column, Texts
-from gdatalog.storage.text_set import NOT_ASCII, PADDING, Kernels, TextSet, kernels_for
+from gdatalog.storage.table import Array, Column, TextColumn
+from gdatalog.storage.text_set import NOT_ASCII, PADDING, TextSet, TextSetFunctions, kernels_for
 from gdatalog.storage.threads import cores, spread
 from gdatalog.values import TypeName
-from gdatalog.watching import watching
 
 PIECE = 1 << 21  # bytes that are read at a time
 SMALL = 1 << 20  # bytes, up to which Python cuts a file while the compiler does not run
@@ -41,7 +41,7 @@ class _Odd(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ColumnLayout:
     """How a text is cut: the type that is wanted of each of its columns, None of one that is not;
     `quoted`: a quote would mean something; `blank`: an empty line is a row."""
 
@@ -52,7 +52,10 @@ class Layout:
 
 
 def cut_columns(
-    file: IO[bytes], length: int, layout: Layout, texts_for: Callable[[Kernels], TextSet]
+    file: IO[bytes],
+    length: int,
+    layout: ColumnLayout,
+    texts_for: Callable[[TextSetFunctions], TextSet],
 ) -> tuple[tuple[Column, ...], int] | None:
     """The columns that are wanted of the rest of a file, which has so many bytes, and how many rows
     there are; None if it is not simple. `texts_for`: gives the set to add the texts of a large file
@@ -67,7 +70,7 @@ def cut_columns(
 
 
 def cut_large(
-    file: IO[bytes], length: int, layout: Layout, texts: TextSet
+    file: IO[bytes], length: int, layout: ColumnLayout, texts: TextSet
 ) -> tuple[tuple[Column, ...], int] | None:
     """The same of a large file, by compiled code."""
     cutting = _Cutting(file, length, layout, texts)
@@ -80,7 +83,7 @@ def cut_large(
     return columns, len(columns[0])
 
 
-def _by_python(data: bytes, layout: Layout) -> tuple[tuple[Column, ...], int] | None:
+def _by_python(data: bytes, layout: ColumnLayout) -> tuple[tuple[Column, ...], int] | None:
     try:
         text = data.decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
@@ -102,7 +105,7 @@ def _by_python(data: bytes, layout: Layout) -> tuple[tuple[Column, ...], int] | 
         if kind == "symbol":
             codes = {text: code for code, text in enumerate(dict.fromkeys(own))}
             which = np.fromiter(map(codes.__getitem__, own), np.int32, len(own))
-            columns.append(Texts(which, np.array(list(codes), dtype=object)))
+            columns.append(TextColumn(which, np.array(list(codes), dtype=object)))
         elif kind == "int":
             if not _NUMBERS.fullmatch("\n".join(own)):
                 return None
@@ -113,7 +116,7 @@ def _by_python(data: bytes, layout: Layout) -> tuple[tuple[Column, ...], int] | 
 class _Cutting:
     """A file that threads cut."""
 
-    def __init__(self, file: IO[bytes], length: int, layout: Layout, texts: TextSet) -> None:
+    def __init__(self, file: IO[bytes], length: int, layout: ColumnLayout, texts: TextSet) -> None:
         kinds: dict[TypeName | None, int] = {"symbol": _TEXT, "int": _INT, None: _NOTHING}
         self.texts = texts
         self._file, self._length, self._layout = file, length, layout
@@ -131,7 +134,7 @@ class _Cutting:
         for at, kind in enumerate(self._kinds):
             none = np.empty(0, dtype=np.int32 if kind == _TEXT else np.int64)
             column = np.concatenate([none, *(piece[at] for piece in pieces)])
-            found.append(Texts(column, self.texts) if kind == _TEXT else column)
+            found.append(TextColumn(column, self.texts) if kind == _TEXT else column)
         return found
 
     def work(self) -> None:

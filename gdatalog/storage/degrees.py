@@ -84,7 +84,7 @@ _STIRLING = _stirling(MOMENTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
+class AdjacencyLists:
     """A binary relation as a list for each value of one column: what walks go along."""
 
     values: Array  # of the first column, ascending
@@ -92,7 +92,7 @@ class Lists:
     ends: Array
     children: Array
 
-    def cut(self, op: str) -> Lists:
+    def cut(self, op: str) -> AdjacencyLists:
         """Only the children that a value is `op` to."""
         # Lists ascend: what is kept is at one of their ends.
         kept = np.empty(len(self.values), dtype=np.int64)
@@ -107,5 +107,5 @@ class Lists:
             kept[low:high] = np.diff(count)
             low = high
         if op in ("<", "<="):
-            return Lists(self.values, self.ends - kept, self.ends, self.children)
-        return Lists(self.values, self.starts, self.starts + kept, self.children)
+            return AdjacencyLists(self.values, self.ends - kept, self.ends, self.children)
+        return AdjacencyLists(self.values, self.starts, self.starts + kept, self.children)

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.errors import DataError, Source, Span
-from gdatalog.hands import Left
+from gdatalog.cancellation import watching
+from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.cutting import Layout, cut_large
+from gdatalog.storage.cutting import ColumnLayout, cut_large
 from gdatalog.storage.phases import CUTTING
-from gdatalog.storage.place import Place
+from gdatalog.storage.place import DataPlace
 from gdatalog.storage.text_set import TextSet, kernels_for
+from gdatalog.threads import Abandoned
 from gdatalog.values import TypeName
-from gdatalog.watching import watching
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}
@@ -118,7 +118,7 @@ class Delimited:
 
     def span(self, record: Record, position: int | None = None) -> Span:
         """A record as it stands in the file, or one of its cells."""
-        source = Source(self.name, record.text, record.line)
+        source = SourceText(self.name, record.text, record.line)
         if position is None:
             return Span(source, 0, len(record.text))
         start, cell, inside = 0, 0, False
@@ -141,7 +141,7 @@ class Delimited:
             kinds: list[TypeName | None] = [
                 "symbol" if at in texts else None for at in range(width)
             ]
-            layout = Layout(self.delimiter, tuple(kinds), self.quoted, self.blank_is_row)
+            layout = ColumnLayout(self.delimiter, tuple(kinds), self.quoted, self.blank_is_row)
             file = io.BytesIO(self.data)
             file.seek(self.start)
             with watching().innermost.within(*CUTTING):
@@ -248,7 +248,7 @@ class _Slowly(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if self._watch.left:
-            raise Left
+            raise Abandoned
         end = len(self._data) if size < 0 else self._at + size
         part = bytes(self._data[self._at : end])
         self._at += len(part)
@@ -257,7 +257,7 @@ class _Slowly(io.RawIOBase):
 
 
 @dataclass(frozen=True, slots=True)
-class CellPlace(Place):
+class CellPlace(DataPlace):
     """A column of a text file: its rows have lines."""
 
     file: Delimited
@@ -284,7 +284,7 @@ def bad_utf8(name: str, data: bytes, first_line: int = 1) -> DataError | None:
         line = len(_LINE.findall(data, 0, start)) + first_line
         found = _LINE.match(data, start)
         text = b"" if found is None else found.group().rstrip(b"\r\n")
-        source = Source(name, text.decode(errors="replace"), line)
+        source = SourceText(name, text.decode(errors="replace"), line)
         at = len(data[start : error.start].decode())
         return DataError(
             f"the byte 0x{data[error.start]:02x} is not UTF-8",

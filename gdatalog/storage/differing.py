@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from gdatalog.account import Account
+from gdatalog.cancellation import watching, working_space
 from gdatalog.storage.duplicates import row_numbers
 from gdatalog.storage.rows import Columns, firsts
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import cores, spread
-from gdatalog.watching import watching, working_space
 
 STRETCH = 1 << 20  # rows that are hashed at a time, at the most
 HASHING, SORTING = 48, 24  # bytes that a row takes while it is hashed, and its hash while sorted

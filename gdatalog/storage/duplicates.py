@@ -17,13 +17,13 @@ from functools import cache
 
 import numpy as np
 
-from gdatalog.storage.elsewhere import Known
-from gdatalog.storage.rows import Columns, Packing, Span, firsts, sort_rows, spans_of
+from gdatalog.cancellation import watching, working_space
+from gdatalog.storage.on_device import KnownRows
+from gdatalog.storage.rows import Columns, RowPacking, Span, firsts, sort_rows, spans_of
 from gdatalog.storage.selection import rows_among
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import by_stretches
-from gdatalog.watching import watching, working_space
+from gdatalog.storage.threads import in_ranges
 
 ROOM = 24  # bytes that looking for duplicates takes for each row, at the most
 _PIECE = 1 << 16  # rows that are compared with their neighbours before the next ones are
@@ -37,7 +37,7 @@ _RUNS, _RUN = 64, 256  # of a sample of rows, and the rows of each run
 
 def distinct_rows(
     rows: Columns, spans: Callable[[], Sequence[Span]] | None = None
-) -> tuple[Columns, Known]:
+) -> tuple[Columns, KnownRows]:
     """The rows without duplicates, and whether they are sorted now; the same arrays if all are
     different and sorting them was not needed to find that out.
 
@@ -45,10 +45,10 @@ def distinct_rows(
     """
     count = len(rows[0])
     if count < 2:
-        return rows, Known.SORTED
+        return rows, KnownRows.SORTED
     marks = _in_order(rows)
     if marks is not None and marks.all():
-        return rows, Known.SORTED
+        return rows, KnownRows.SORTED
     account = watching().account
     spill = account.spill_for(ROOM * count)
     if spill is not None:  # what needs less memory
@@ -56,14 +56,14 @@ def distinct_rows(
 
         few = _sample(rows)
         if len(sort_rows(few)[0]) == len(few[0]) and all_differ(rows, account, spill):
-            return rows, Known.DISTINCT
-        return sort_rows(rows), Known.SORTED
+            return rows, KnownRows.DISTINCT
+        return sort_rows(rows), KnownRows.SORTED
     if marks is not None:
-        return tuple(key[marks] for key in rows), Known.SORTED
+        return tuple(key[marks] for key in rows), KnownRows.SORTED
     if any(map(_ascends, rows)):
-        return rows, Known.DISTINCT
+        return rows, KnownRows.DISTINCT
     if len(rows) == 1:
-        return sort_rows(rows), Known.SORTED
+        return sort_rows(rows), KnownRows.SORTED
     likely = next((key for key in rows if _differs_in_sample(key)), None)
     if likely is not None:
         found = _by_numbers(rows, likely, spans_of([(likely,)])[0])
@@ -71,7 +71,7 @@ def distinct_rows(
             return found
     ends = cache(lambda: spans_of([rows])) if spans is None else spans
     some = _sample(rows)
-    edges = len(rows) == 2 and Packing.within(ends()) is not None and _overlap(*ends())
+    edges = len(rows) == 2 and RowPacking.within(ends()) is not None and _overlap(*ends())
     if not edges and not (_is_short(spans_of([some])) and _is_short(ends())):
         with working_space("looking for duplicates", 4 * count):
             told = _telling(some)
@@ -80,24 +80,24 @@ def distinct_rows(
             found = _by_numbers(rows, hashes, (int(limits.min), int(limits.max)))
         if found is not None:
             return found
-    packing = Packing.within(ends())
+    packing = RowPacking.within(ends())
     if packing is None:
-        return sort_rows(rows), Known.SORTED
+        return sort_rows(rows), KnownRows.SORTED
     packed = packing.pack(rows)
     if _is_short(ends()):  # half as wide is sorted in half the time
         packed = packed.astype(np.int32)
     packed = sort_values(packed, 0, (1 << sum(packing.bits)) - 1, start=False)
     marks = firsts(packed)
     if marks.all() and not edges:
-        return rows, Known.DISTINCT
+        return rows, KnownRows.DISTINCT
     packed = packed if marks.all() else packed[marks]
     packed = packed.astype(np.int64, copy=False)
-    return packing.unpack(packed, [key.dtype for key in rows]), Known.SORTED
+    return packing.unpack(packed, [key.dtype for key in rows]), KnownRows.SORTED
 
 
 def _is_short(ends: Sequence[Span]) -> bool:
     """Whether rows of columns with such values pack into 31 bits."""
-    packing = Packing.within(ends)
+    packing = RowPacking.within(ends)
     return packing is not None and sum(packing.bits) < 32
 
 
@@ -164,7 +164,7 @@ def _zeros(key: Array) -> int:
     return max((either & -either).bit_length() - 1, 0)
 
 
-def _by_numbers(rows: Columns, numbers: Array, ends: Span) -> tuple[Columns, Known] | None:
+def _by_numbers(rows: Columns, numbers: Array, ends: Span) -> tuple[Columns, KnownRows] | None:
     """The rows without duplicates, where equal rows have equal `numbers`, which lie between some
     `ends`; None where so many numbers are equal that they tell little."""
     count = len(numbers)
@@ -172,18 +172,18 @@ def _by_numbers(rows: Columns, numbers: Array, ends: Span) -> tuple[Columns, Kno
     equal = ordered[1:] == ordered[:-1]
     many = int(np.count_nonzero(equal))
     if many == 0:
-        return rows, Known.DISTINCT
+        return rows, KnownRows.DISTINCT
     if many > count // 16:
         return None
     again = ordered[np.flatnonzero(equal)]
     doubtful = rows_among(numbers, again[firsts(again)])
     few = sort_rows([key[doubtful] for key in rows])
     if len(few[0]) == len(doubtful):
-        return rows, Known.DISTINCT
+        return rows, KnownRows.DISTINCT
     sure = np.ones(count, dtype=np.bool_)
     sure[doubtful] = False
     kept = tuple(np.append(key[sure], more) for key, more in zip(rows, few, strict=True))
-    return kept, Known.DISTINCT
+    return kept, KnownRows.DISTINCT
 
 
 def _hashes(rows: Sequence[Array], zeros: Sequence[int]) -> Array:
@@ -204,7 +204,7 @@ def _hashes(rows: Sequence[Array], zeros: Sequence[int]) -> Array:
             mine += _short(column[part], low)
             mine *= factor
 
-    by_stretches(fill, count)
+    in_ranges(fill, count)
     return hashes.view(np.int32)
 
 
@@ -229,7 +229,7 @@ def row_numbers(rows: Columns) -> Array:
             mix(mine)
         numbers[part] = mine
 
-    by_stretches(fill, len(numbers))
+    in_ranges(fill, len(numbers))
     return numbers.view(np.int64)
 
 

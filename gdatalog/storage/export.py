@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DeviceError
-from gdatalog.storage.table import DTYPES, Array, Column, Table, Texts
+from gdatalog.storage.table import DTYPES, Array, Column, Table, TextColumn
 from gdatalog.storage.text_set import TextSet
 from gdatalog.values import TypeName
 
@@ -47,7 +47,7 @@ def arrow_room(length: int, dtype: np.dtype[Any]) -> Array:
 def _arrow_column(kind: TypeName, column: Column) -> Any:
     import pyarrow as pa
 
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         if len(column) == 0:
             return pa.array([], pa.string())
         if column.spelled is not None and column.spelled.unicode:
@@ -116,7 +116,7 @@ def _pandas_column(kind: TypeName, column: Column, copy: bool) -> Any:
     import pandas as pd
     import pyarrow as pa
 
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         dtype = _str_dtype()
         return _arrow_column(kind, column).to_pandas(types_mapper={pa.string(): dtype}.get)
     if kind == "timestamp":
@@ -174,7 +174,7 @@ def to_numpy(table: Table) -> Array:
 
 def numpy_column(kind: TypeName, column: Column) -> Array:
     """A column as a NumPy array of int64, float64, bool, objects (texts) or datetime64[ns]."""
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         return column.decode()
     return column.view("datetime64[ns]") if kind == "timestamp" else column
 
@@ -205,7 +205,7 @@ class _Row(tuple[Any, ...]):
 
 def python_values(kind: TypeName, column: Column) -> list[Any]:
     """A column as Python values; timestamps as pandas Timestamps in UTC."""
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         found: list[Any] = column.decode().tolist()
         return found
     if kind == "timestamp":

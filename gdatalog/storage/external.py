@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from gdatalog.account import Account
-from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, concatenate, sort_in_memory
 from gdatalog.storage.spill import Spill, SpilledColumn
@@ -190,7 +190,7 @@ def trie_of(
     # Rows that differ only in columns which are dropped count one by one.
     rest = [at for at in range(len(columns)) if at not in order] if weighted else []
     used = [*order, *rest]
-    if not tests and store.known == Known.SORTED and used == list(range(len(used))):
+    if not tests and store.known == KnownRows.SORTED and used == list(range(len(used))):
         rows = columns[: len(used)]
     else:
         some = (

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import BinaryIO
 
+from gdatalog.cancellation import watching
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.cutting import Layout, cut_columns
+from gdatalog.storage.cutting import ColumnLayout, cut_columns
 from gdatalog.storage.load_options import (
     PLAIN,
     Findings,
@@ -37,11 +38,10 @@ from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_blocks import PIECE, Block, blocks_of, bytes_of, lines_before
 from gdatalog.storage.text_files import UTF16, raw_of_text
-from gdatalog.storage.text_set import Kernels, TextSet
-from gdatalog.watching import watching
+from gdatalog.storage.text_set import TextSet, TextSetFunctions
 
 # Gives the set that the texts of a file are added to.
-TextsFor = Callable[[Kernels], TextSet]
+TextsFor = Callable[[TextSetFunctions], TextSet]
 Kept = Sequence[int] | None  # the columns that somebody will ask for; None: all
 
 _HEAD = 1 << 16  # bytes that have the names of columns
@@ -57,7 +57,7 @@ def read_facts(
     """The bare `.input R`: R.facts, else R.csv, R.parquet, R.arrow, from the facts folder."""
     path = find_facts(name, folder)
     if format_of(path) in TEXTS:
-        return _Text(path, declared, texts_for=texts_for, kept=kept).tables()
+        return _FactsText(path, declared, texts_for=texts_for, kept=kept).tables()
     return read_tables(path, declared=declared)
 
 
@@ -108,7 +108,7 @@ def read_input(
 
     def loaded(declared: Declared | None) -> Iterator[Table]:
         assert declared is not None
-        return _Text(
+        return _FactsText(
             path,
             declared,
             "\t" if delimiter == "\\t" else delimiter,
@@ -137,7 +137,7 @@ def _positions(name: str, text: str | None, declared: Declared) -> list[int] | N
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _FactsText:
     """A text as Soufflé reads it; R.csv has commas only where no line holds a tab."""
 
     path: str
@@ -251,7 +251,7 @@ class _Text:
                     if kind != "symbol" or self.kept is None or at in self.kept
                 ]
                 types = tuple(t if at in wanted else None for at, t in enumerate(declared.types))
-                layout = Layout(delimiter, types, self.quoted, blank)
+                layout = ColumnLayout(delimiter, types, self.quoted, blank)
                 cut = cut_columns(file, length, layout, self.texts_for)
         except TimeLimitError:
             raise

@@ -16,7 +16,7 @@ from gdatalog.errors import DataError
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.raw import Declared
-from gdatalog.storage.table import Array, Column, Table, Texts
+from gdatalog.storage.table import Array, Column, Table, TextColumn
 from gdatalog.values import INT_MAX, INT_MIN, TypeName
 
 PARQUET = (".parquet", ".pq")
@@ -38,7 +38,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedColumns:
     """What a relation's columns are called, and their types."""
 
     columns: tuple[str, ...]
@@ -157,11 +157,11 @@ def _is_int(text: str) -> bool:
     return plain.isdecimal() and INT_MIN <= int(text) <= INT_MAX
 
 
-def key_column(value: int | str, length: int) -> Array | Texts:
+def key_column(value: int | str, length: int) -> Array | TextColumn:
     """A column that holds one value."""
     if isinstance(value, int):
         return np.full(length, value, dtype=np.int64)
-    return Texts(np.zeros(length, dtype=np.int32), np.array([value], dtype=object))
+    return TextColumn(np.zeros(length, dtype=np.int32), np.array([value], dtype=object))
 
 
 # ------------------------------------------------------------------------------------- tables
@@ -191,7 +191,7 @@ def read_set(
         if rows and declared is None:
             assert first is not None
             options = replace(options, columns=first.names)
-            declared = Typed(first.names, first.types)
+            declared = TypedColumns(first.names, first.types)
     assert first is not None
     if not rows:
         yield first
@@ -214,9 +214,9 @@ def joined(tables: Sequence[Table]) -> Table:
 
 
 def _joined(parts: Sequence[Column]) -> Column:
-    texts = [part for part in parts if isinstance(part, Texts)]
+    texts = [part for part in parts if isinstance(part, TextColumn)]
     if not texts:
-        return np.concatenate([part for part in parts if not isinstance(part, Texts)])
+        return np.concatenate([part for part in parts if not isinstance(part, TextColumn)])
     places: dict[str, int] = {}
     codes = []
     for part in texts:
@@ -224,4 +224,4 @@ def _joined(parts: Sequence[Column]) -> Column:
         codes.append(np.array(known, dtype=np.int32)[part.codes])
     whole = np.empty(len(places), dtype=object)
     whole[:] = list(places)
-    return Texts(np.concatenate(codes), whole)
+    return TextColumn(np.concatenate(codes), whole)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from gdatalog.cancellation import OBJECT, cancellable, watching
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.arrays import empty_column
 from gdatalog.storage.cells import cells_column
@@ -23,12 +24,11 @@ from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.matching import match_columns
 from gdatalog.storage.nulls import Mending, explained
 from gdatalog.storage.objects import object_column
-from gdatalog.storage.place import MissingValue, Place
+from gdatalog.storage.place import DataPlace, MissingValue
 from gdatalog.storage.raw import Declared, Raw, raw_of, raw_of_table
 from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Column, Table
 from gdatalog.values import TypeName, is_unicode
-from gdatalog.watching import OBJECT, patiently, watching
 
 
 def table_from(
@@ -137,7 +137,7 @@ def _typed(
     for position, (name, origin) in enumerate(zip(names, picked, strict=True)):
         work.share(position / len(picked))
         watch.poll()
-        place = Place(what, name) if raw.place is None else raw.place(origin, name)
+        place = DataPlace(what, name) if raw.place is None else raw.place(origin, name)
         typed = partial(_column, raw.source, wanted[position], there)
         column = raw.columns[origin]
         if mending is not None:
@@ -150,7 +150,7 @@ def _typed(
 
 
 def _column(
-    source: str, expected: TypeName | None, there: Any, column: Any, place: Place
+    source: str, expected: TypeName | None, there: Any, column: Any, place: DataPlace
 ) -> tuple[TypeName, Column]:
     """One column's type and values."""
     if source == "text":
@@ -158,7 +158,7 @@ def _column(
     if source == "json":
         return object_column(column, expected, place, json=True)
     looked_at = len(column) * OBJECT if there is None and hasattr(column, "__len__") else 0
-    return patiently(looked_at, partial(column_from, column, expected, place, there), None)
+    return cancellable(looked_at, partial(column_from, column, expected, place, there), None)
 
 
 def _wanted_arity(columns: Sequence[str] | None, declared: Declared | None) -> int | None:

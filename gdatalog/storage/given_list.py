@@ -10,16 +10,16 @@ import numpy as np
 from gdatalog.errors import DataError
 from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import encode_column, float_to_key
-from gdatalog.storage.place import MissingValue, Place, shown
+from gdatalog.storage.place import DataPlace, MissingValue, shown
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array, Column, Texts
+from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.values import ListOf, TypeName, Value
 
 _ARRAYS = ("__arrow_c_array__", "__arrow_c_stream__", "__array__")
 
 
 @dataclass(frozen=True, slots=True)
-class _ListPlace(Place):
+class _ListPlace(DataPlace):
     """A value of a list, for the errors that speak of it."""
 
     def where(self, row: int) -> str:
@@ -64,7 +64,7 @@ class GivenList:
 
     def values(self) -> list[Value]:
         column = self.column
-        found = column.decode() if isinstance(column, Texts) else column
+        found = column.decode() if isinstance(column, TextColumn) else column
         values: list[Value] = found.tolist()
         return values
 
@@ -90,7 +90,7 @@ def _digest(kind: TypeName, column: Column) -> bytes:
     from hashlib import blake2b
 
     found = blake2b(kind.encode(), digest_size=16)
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         found.update(np.ascontiguousarray(column.codes, dtype=np.int64).tobytes())
         for text in column.texts:
             written = text.encode()

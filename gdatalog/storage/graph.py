@@ -16,13 +16,13 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from gdatalog.cancellation import watching
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import DENSE, Columns, sort_rows, sorted_set
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import ahead, cores
-from gdatalog.watching import watching
 
 Made = TypeVar("Made")
 
@@ -111,7 +111,7 @@ class Ranking:
         return self.labels.nbytes + self._ranks.nbytes + self.degrees.nbytes + own
 
 
-class Graph:
+class EdgeStatistics:
     """What is known of a relation's rows as edges; each found out when it is first asked for."""
 
     __slots__ = (

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.storage.rows import Packing, firsts, order_rows, row_firsts
+from gdatalog.cancellation import cancellable, working_space
+from gdatalog.storage.rows import RowPacking, firsts, order_rows, row_firsts
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import by_stretches
-from gdatalog.watching import patiently, working_space
+from gdatalog.storage.threads import in_ranges
 
 # Groups are numbered by a table of up to this many entries for each row, or so many in all.
 COUNTED, SMALL = 2, 1 << 12
@@ -24,11 +24,11 @@ def group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
     if not columns:
         return np.zeros(min(1, length), dtype=np.int64), np.zeros(length, dtype=np.int64)
     with working_space("grouping", 48 * length):
-        return patiently(length, lambda: _group_rows(columns, length))
+        return cancellable(length, lambda: _group_rows(columns, length))
 
 
 def _group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
-    packing = Packing.of(columns)
+    packing = RowPacking.of(columns)
     if packing is None:
         order = order_rows(columns)
         marks = row_firsts([column[order] for column in columns])
@@ -80,5 +80,5 @@ def _numbered(order: Array, marks: Array) -> Array:
     def fill(part: slice) -> None:  # all at once NumPy would keep the interpreter's lock
         groups[order[part]] = numbers[part]
 
-    by_stretches(fill, len(order))
+    in_ranges(fill, len(order))
     return groups

@@ -22,7 +22,7 @@ from gdatalog.storage.delimited import Delimited, Record
 from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.matching import respelled
 from gdatalog.storage.raw import Declared, default_name
-from gdatalog.storage.table import Texts
+from gdatalog.storage.table import TextColumn
 from gdatalog.values import TypeName
 
 _NAME = re.compile(r"[^\W\d][\w .:/()%-]*|_\w*")
@@ -37,7 +37,7 @@ class Verdict:
     guessed: bool = False
 
 
-class Cells(Protocol):
+class BodyCells(Protocol):
     """All cells below the first line."""
 
     def kinds(self) -> Iterator[TypeName]:
@@ -57,7 +57,7 @@ class Columns:
 
     def kinds(self) -> Iterator[TypeName]:
         for column in self.columns:
-            texts = isinstance(column, Texts) or kind_of(column[:100]) == "symbol"
+            texts = isinstance(column, TextColumn) or kind_of(column[:100]) == "symbol"
             yield "symbol" if texts else kind_of(column)
 
     def again(self, fields: Sequence[str]) -> bool:
@@ -67,7 +67,7 @@ class Columns:
 def verdict(
     first: Record,
     below: Sequence[Sequence[str]],
-    cells: Cells,
+    cells: BodyCells,
     declared: Declared | None,
     options: LoadOptions,
 ) -> Verdict:
@@ -109,7 +109,7 @@ def _as_declared(
     return Verdict(False, "it has no name of the relation's columns")
 
 
-def _by_types(fields: Sequence[str], cells: Cells) -> Verdict:
+def _by_types(fields: Sequence[str], cells: BodyCells) -> Verdict:
     if any(map(_typed, fields)):
         return Verdict(False, "it holds values")
     for field, kind in zip(fields, cells.kinds(), strict=True):
@@ -128,7 +128,7 @@ def _typed(cell: str) -> bool:
 def come_again(fields: Sequence[str], cells: Sequence[Any]) -> bool:
     """Whether one of these texts is a cell of some columns."""
     for column in cells:
-        if isinstance(column, Texts):
+        if isinstance(column, TextColumn):
             assert column.spelled is not None
             if np.isin(column.numbers, column.spelled.add(fields)).any():
                 return True

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gdatalog.errors import DataError, Source, Span
+from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.delimited import bad_utf8
-from gdatalog.storage.place import FilePlace, Place, shown
+from gdatalog.storage.place import DataPlace, FilePlace, shown
 from gdatalog.storage.raw import Raw, raw_of_rows
 
 
@@ -45,7 +45,7 @@ def raw_of_json_lines(name: str, data: bytes) -> Raw:
             rows.append(_parsed(name, line, number))
             lines.append((number, line))
 
-    def place(position: int, column: str) -> Place:
+    def place(position: int, column: str) -> DataPlace:
         return _LinePlace(name, column, lines)
 
     return replace(raw_of_rows(rows, name), source="json", place=place)
@@ -59,7 +59,7 @@ class _LinePlace(FilePlace):
 
     def error(self, row: int, message: str, hint: str | None = None) -> DataError:
         number, text = self.lines[row]
-        span = Span(Source(self.what, text, number), 0, len(text))
+        span = Span(SourceText(self.what, text, number), 0, len(text))
         return DataError(f"column {self.column!r}: {message}", span, hint=hint)
 
 
@@ -67,9 +67,9 @@ def _parsed(name: str, text: str, first_line: int) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        span = Span(Source(name, text, first_line), error.pos, error.pos + 1)
+        span = Span(SourceText(name, text, first_line), error.pos, error.pos + 1)
         raise DataError(f"not JSON: {error.msg}", span) from None
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 10,000 brackets
         reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)
-        span = Span(Source(name, text, first_line), 0, 1)
+        span = Span(SourceText(name, text, first_line), 0, 1)
         raise DataError(f"cannot be read: {reason}", span) from None

@@ -12,15 +12,15 @@ from collections.abc import Iterable
 import numpy as np
 
 from gdatalog.account import FILE_TEXTS
+from gdatalog.cancellation import watching
 from gdatalog.storage.keys import encode_column
 from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.spill import Spill, SpilledColumn
 from gdatalog.storage.symbols import ENTRY, SymbolTable
-from gdatalog.storage.table import Array, Table, Texts
+from gdatalog.storage.table import Array, Table, TextColumn
 from gdatalog.storage.threads import LONG, spread
-from gdatalog.watching import watching
 
 LOADING = "rows that are loaded"  # the owner of the keys while there are more to come
 STRETCH = 1 << 18  # keys that are widened at a time
@@ -74,7 +74,7 @@ class KeyColumns:
             known = len(symbols)
             column.append(found[at] if at in found else keys_of(at))
             texts = table.columns[at]
-            if isinstance(texts, Texts):
+            if isinstance(texts, TextColumn):
                 self._account.add(FILE_TEXTS, _bytes_of(texts, len(symbols) - known))
         self.rows += table.length
         spill = self._account.spill_for(2 * (self._nbytes() - self._held))
@@ -134,7 +134,7 @@ class _Column:
         return joined_column(self.parts) if self._file is None else self._file.finish()
 
 
-def _bytes_of(column: Texts, new: int) -> int:
+def _bytes_of(column: TextColumn, new: int) -> int:
     """What so many new texts of a column take in the symbol table, by a sample of its texts."""
     if not new:
         return 0

@@ -15,7 +15,7 @@ import numpy as np
 from gdatalog.storage.dictionary import CodedColumn
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import DTYPES, Array, Column, Texts
+from gdatalog.storage.table import DTYPES, Array, Column, TextColumn
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.values import TypeName, Value
 
@@ -53,7 +53,7 @@ def narrow(keys: Array) -> Array:
 
 def encode_column(column: Column, kind: TypeName, symbols: SymbolTable) -> Array:
     """The keys of a column of a table."""
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         return symbols.encode(column)
     if kind == "float":
         return float_to_key(column)

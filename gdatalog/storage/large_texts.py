@@ -12,22 +12,22 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from gdatalog.cancellation import watching
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.cells import Kinds
 from gdatalog.storage.delimited import CellPlace, Delimited, Record, no_break_in_quotes
-from gdatalog.storage.file_sets import File, Typed
+from gdatalog.storage.file_sets import File, TypedColumns
 from gdatalog.storage.headers import come_again, header_names, tell, verdict
 from gdatalog.storage.load_options import LoadOptions, check_delimiter
 from gdatalog.storage.matching import match_columns
 from gdatalog.storage.parquet import with_keys
-from gdatalog.storage.place import Place
+from gdatalog.storage.place import DataPlace
 from gdatalog.storage.raw import Declared, Raw
 from gdatalog.storage.readers import MARK, PACKED, of_names, typed
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_blocks import Block, blocks_of, bytes_of
 from gdatalog.storage.text_files import SAMPLE, UTF16, check_width, sniffed, texts_among
 from gdatalog.values import TypeName
-from gdatalog.watching import watching
 
 WHOLE = 4  # bytes that a file takes for each of its own, at the least, where it is read whole
 FIRST = 0.4  # of the work that the first reading of two takes
@@ -103,20 +103,20 @@ class _Large:
         source = None if names is None else self.cut(b"").span(first)
         for text in self.texts(names is not None):
             columns = text.columns(self.width, texts)
-            place = _Places(self.file.path, text)
+            place = _ColumnPlaces(self.file.path, text)
             raw = Raw(names, tuple(columns), len(columns[0]), "text", place, source)
             whole = with_keys(raw, self.file)
             yield replace(whole, whole=lambda: self.raws(names, texts))
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _ColumnPlaces:
     """Gives the places of columns."""
 
     name: str
     text: Delimited
 
-    def __call__(self, position: int, column: str) -> Place:
+    def __call__(self, position: int, column: str) -> DataPlace:
         return CellPlace(self.name, column, self.text, position)
 
 
@@ -210,7 +210,9 @@ def _types(seen: _Seen, row: Record | None) -> list[TypeName]:
     return [kinds.kind(identifiers=True) for kinds in seen.columns]
 
 
-def _as_found(raw: Raw, kinds: Sequence[TypeName], options: LoadOptions, file: File) -> Typed:
+def _as_found(
+    raw: Raw, kinds: Sequence[TypeName], options: LoadOptions, file: File
+) -> TypedColumns:
     """The columns that are asked for, and their types."""
     told = [*kinds]
     for _, value in file.keys[: len(raw.columns) - len(kinds)]:
@@ -218,4 +220,4 @@ def _as_found(raw: Raw, kinds: Sequence[TypeName], options: LoadOptions, file: F
     names, picked = match_columns(
         raw.names, len(raw.columns), options.columns, None, file.path, raw.header
     )
-    return Typed(tuple(names), tuple(told[at] for at in picked))
+    return TypedColumns(tuple(names), tuple(told[at] for at in picked))

@@ -27,7 +27,7 @@ class Version:
     __slots__ = ("__weakref__",)
 
 
-class Lineage:
+class VersionHistory:
     """The versions that a relation comes from, oldest first, each with the rows that came then."""
 
     __slots__ = ("_steps",)
@@ -38,7 +38,7 @@ class Lineage:
     def __len__(self) -> int:
         return len(self._steps)
 
-    def grown(self, before: Version, new: Sequence[Relation]) -> Lineage:
+    def grown(self, before: Version, new: Sequence[Relation]) -> VersionHistory:
         """That of a relation which has `new` rows more than the version `before`, whose this is."""
         steps: list[tuple[ref[Version], tuple[Relation, ...]]] = []
         for version, rows in (*self._steps, (ref(before), tuple(new))):
@@ -46,7 +46,7 @@ class Lineage:
                 steps.append((version, rows))
             elif steps:
                 steps[-1] = (steps[-1][0], stacked((*steps[-1][1], *rows)))
-        return Lineage(steps)
+        return VersionHistory(steps)
 
     def since(self, version: Version) -> tuple[Relation, ...] | None:
         """The rows that have come since a version, in sets that share none; None if not known."""
@@ -55,7 +55,7 @@ class Lineage:
                 return tuple(part for _, rows in self._steps[at:] for part in rows)
         return None
 
-    def within(self, count: int) -> Lineage:
+    def within(self, count: int) -> VersionHistory:
         """That of `count` rows, without the versions since which too many of them have come."""
         most = max(LITTLE, count // 2)
         count, kept = 0, len(self._steps)
@@ -64,7 +64,7 @@ class Lineage:
             if count > most:
                 break
             kept = at
-        return Lineage(self._steps[kept:])
+        return VersionHistory(self._steps[kept:])
 
 
 def stacked(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import (
     INT32_MAX,
@@ -26,7 +26,7 @@ from gdatalog.storage.rows import (
 )
 from gdatalog.storage.selection import rows_among
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import by_stretches
+from gdatalog.storage.threads import in_ranges
 from gdatalog.values import INT_MAX, INT_MIN
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ MOST = 1 << 22  # bits that are looked at for the rows that hold some values
 FEW = 4096  # rows, up to which a pass over a column is better than sorting all
 
 
-class Bits:
+class RowBits:
     """One bit for each row that there could be, between some least and greatest values."""
 
     __slots__ = ("_bits", "_high", "_low")
@@ -50,11 +50,11 @@ class Bits:
             def mark(part: slice, rows: Columns = rows) -> None:
                 marks[self._places([column[part] for column in rows])] = True
 
-            by_stretches(mark, len(rows[0]))
+            in_ranges(mark, len(rows[0]))
         self._bits = np.packbits(marks, bitorder="little")
 
     @staticmethod
-    def of(relation: Relation, more: Columns = ()) -> Bits | None:
+    def of(relation: Relation, more: Columns = ()) -> RowBits | None:
         """Those of a relation's rows, with room for `more` and some others, where they take
         little beside the rows."""
         if relation.at_most <= MANY:
@@ -67,7 +67,7 @@ class Bits:
             bounds = [max(INT_MIN, a - s) for a, s in zip(low, room, strict=True)]
             ends = [min(INT_MAX, b + s) for b, s in zip(high, room, strict=True)]
             if _room(bounds, ends) <= relation.nbytes:
-                return Bits(relation.blocks(distinct=False), bounds, ends)
+                return RowBits(relation.blocks(distinct=False), bounds, ends)
         return None
 
     @property
@@ -123,7 +123,7 @@ def _room(low: Sequence[int], high: Sequence[int]) -> int:
 
 def held_by(store: RowStore, rows: Columns) -> Array:
     """Which of the rows are in a set, found by a search."""
-    if store.known < Known.SORTED and len(rows[0]) <= FEW < store.at_most:
+    if store.known < KnownRows.SORTED and len(rows[0]) <= FEW < store.at_most:
         candidates = _candidates(store.as_they_are(), rows)
         return _search(sort_rows(candidates), rows)
     return _search(store.sorted(), rows)

@@ -19,9 +19,9 @@ from gdatalog.storage.columns import column_from
 from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.load_options import LoadOptions, rows
 from gdatalog.storage.odd_cells import MISSING
-from gdatalog.storage.place import Place
+from gdatalog.storage.place import DataPlace
 from gdatalog.storage.raw import Raw
-from gdatalog.storage.table import Array, Column, Texts
+from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.values import TypeName
 
 _WITH_NAN = (float, np.floating, np.datetime64, Decimal)
@@ -32,7 +32,7 @@ def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool)
     """Which values of a raw column are missing. Of a text file these are cells such as `NA` in a
     column that holds no texts; where they are `filled`, empty texts too."""
     if source == "text":
-        if isinstance(column, Texts):
+        if isinstance(column, TextColumn):
             if declared in (None, "symbol"):
                 return np.zeros(len(column), dtype=np.bool_)
             column = as_arrow(column)
@@ -108,10 +108,10 @@ def taken(column: Any, keep: Array) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class SomeRows(Place):
+class SomeRows(DataPlace):
     """A column of which some rows are left out: they are told as the data counts them."""
 
-    whole: Place
+    whole: DataPlace
     rows: Array
 
     def where(self, row: int) -> str:
@@ -122,7 +122,7 @@ class SomeRows(Place):
 
 
 @dataclass(frozen=True, slots=True)
-class _Fill(Place):
+class _Fill(DataPlace):
     def where(self, row: int) -> str:
         return f"{self.what}: fill of column {self.column!r}"
 
@@ -185,8 +185,8 @@ class Mending:
         self,
         number: int,
         raw_column: Any,
-        place: Place,
-        typed: Callable[[Any, Place], tuple[TypeName, Column]],
+        place: DataPlace,
+        typed: Callable[[Any, DataPlace], tuple[TypeName, Column]],
     ) -> tuple[TypeName, Column]:
         """A column's values, typed, of the rows that stay."""
         filling = place.column in self.options.fill
@@ -202,7 +202,7 @@ class Mending:
         missing = self.masks[number][self.keep]
         return kind, _filled(values if len(values) else value[1], ~missing, value[1])
 
-    def _value(self, place: Place, kind: TypeName | None) -> tuple[TypeName, Column]:
+    def _value(self, place: DataPlace, kind: TypeName | None) -> tuple[TypeName, Column]:
         """What a column is filled with, as a column of one value."""
         value = self.options.fill[place.column]
         where = _Fill(place.what, place.column)
@@ -215,13 +215,13 @@ class Mending:
 
 def _filled(values: Column, there: Array, fill: Column) -> Column:
     """The values where they are `there`, elsewhere the one of `fill`."""
-    if isinstance(values, Texts) and isinstance(fill, Texts):
+    if isinstance(values, TextColumn) and isinstance(fill, TextColumn):
         text = str(fill.texts[0])
         known = np.flatnonzero(values.texts == text)
         texts = values.texts if len(known) else np.append(values.texts, fill.texts)
         codes = np.full(len(there), known[0] if len(known) else len(values.texts), dtype=np.int64)
         codes[there] = values.codes[: np.count_nonzero(there)]
-        return Texts(codes, texts)
+        return TextColumn(codes, texts)
     assert isinstance(values, np.ndarray) and isinstance(fill, np.ndarray)
     whole: Array = np.full(len(there), fill[0], dtype=np.promote_types(values.dtype, fill.dtype))
     whole[there] = values[: np.count_nonzero(there)]

@@ -17,8 +17,8 @@ import numpy as np
 from gdatalog.errors import DataError
 from gdatalog.records import dataclass
 from gdatalog.storage.arrays import empty_column, encoded, floats, instants
-from gdatalog.storage.place import Place, shown
-from gdatalog.storage.table import Array, Column, Texts
+from gdatalog.storage.place import DataPlace, shown
+from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, is_unicode, timestamp_from_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ def _kind(of: type) -> Kind:
 def object_column(
     values: Sequence[Any] | Array,
     declared: TypeName | None,
-    place: Place,
+    place: DataPlace,
     *,
     json: bool = False,
 ) -> tuple[TypeName, Column]:
@@ -84,7 +84,7 @@ def object_column(
     )
 
 
-def _without_decimals(values: Sequence[Any] | Array, place: Place) -> list[Any]:
+def _without_decimals(values: Sequence[Any] | Array, place: DataPlace) -> list[Any]:
     """The values, with ints in the place of decimals: those have no fraction."""
     found = []
     for row, value in enumerate(values):
@@ -105,7 +105,7 @@ def as_int(value: Decimal) -> int | None:
     return int(value) if whole else None
 
 
-def odd_decimal(row: int, value: Decimal, place: Place) -> DataError:
+def odd_decimal(row: int, value: Decimal, place: DataPlace) -> DataError:
     """What is wrong with a decimal that is no int of 64 bits."""
     if as_int(value) is not None:
         return place.too_big(row, value)
@@ -113,7 +113,9 @@ def odd_decimal(row: int, value: Decimal, place: Place) -> DataError:
     return place.error(row, message, "convert the column to float, or to text")
 
 
-def _odd_one(values: Sequence[Any] | Array, declared: TypeName | None, place: Place) -> DataError:
+def _odd_one(
+    values: Sequence[Any] | Array, declared: TypeName | None, place: DataPlace
+) -> DataError:
     """The first value that is missing, cannot be stored, or differs from those before."""
     expected: Kind = declared
     for row, value in enumerate(values):
@@ -139,7 +141,7 @@ def _odd_one(values: Sequence[Any] | Array, declared: TypeName | None, place: Pl
     raise AssertionError("no value is odd")
 
 
-def _integers_of(values: Sequence[Any] | Array, seen: set[type], place: Place) -> Array:
+def _integers_of(values: Sequence[Any] | Array, seen: set[type], place: DataPlace) -> Array:
     try:
         # NumPy's own scalars may wrap around in the conversion, Python's ints do not.
         plain = values if seen == {int} else [int(value) for value in values]
@@ -149,13 +151,13 @@ def _integers_of(values: Sequence[Any] | Array, seen: set[type], place: Place) -
         raise place.too_big(row, values[row]) from None
 
 
-def _check_exact(values: Sequence[Any] | Array, place: Place) -> None:
+def _check_exact(values: Sequence[Any] | Array, place: DataPlace) -> None:
     for row, value in enumerate(values):
         if not isinstance(value, float | np.floating) and abs(int(value)) > 1 << 53:
             raise place.error(row, f"the int {shown(value)} is not exact as a float")
 
 
-def _texts_of(values: Sequence[Any] | Array, place: Place) -> Texts:
+def _texts_of(values: Sequence[Any] | Array, place: DataPlace) -> TextColumn:
     import pyarrow as pa
 
     try:
@@ -165,7 +167,7 @@ def _texts_of(values: Sequence[Any] | Array, place: Place) -> Texts:
         raise place.error(row, f"{shown(values[row])} holds half a surrogate pair") from None
 
 
-def _instant(value: Any, row: int, place: Place) -> int:
+def _instant(value: Any, row: int, place: DataPlace) -> int:
     """Nanoseconds since 1970 of a date or time; one without a zone is in UTC."""
     if isinstance(value, np.datetime64):
         lone = _At(place.what, place.column, row, place)
@@ -192,17 +194,17 @@ def _instant(value: Any, row: int, place: Place) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _At(Place):
+class _At(DataPlace):
     """One row of a place, for a value that is looked at alone."""
 
     row: int
-    place: Place
+    place: DataPlace
 
     def error(self, row: int, message: str, hint: str | None = None) -> DataError:
         return self.place.error(self.row + row, message, hint)
 
 
-def _instants_of_texts(values: Sequence[Any] | Array, place: Place) -> Array:
+def _instants_of_texts(values: Sequence[Any] | Array, place: DataPlace) -> Array:
     found = np.empty(len(values), dtype=np.int64)
     for row, value in enumerate(values):
         moment = timestamp_from_text(value)

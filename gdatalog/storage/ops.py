@@ -13,10 +13,10 @@ from gdatalog.storage.rows import Columns, Span
 from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
-    from gdatalog.storage.elsewhere import Elsewhere
+    from gdatalog.storage.on_device import DeviceStore
 
 
-class Packed(Protocol):
+class PackedColumns(Protocol):
     """Where each column's bits lie in rows that are packed into integers."""
 
     @property
@@ -28,7 +28,7 @@ class Packed(Protocol):
     def unpack(self, packed: Array, dtypes: Sequence[Any], /) -> Columns: ...
 
 
-class Marks(Protocol):
+class RowMarks(Protocol):
     """A set of rows as a mark for each row that there could be."""
 
     @property
@@ -125,7 +125,7 @@ class RowOps(Protocol):
         """The first row of each distinct row, and for each row its group's number."""
         ...
 
-    def packing(self, columns: Sequence[Array], spare: int = 0) -> Packed | None:
+    def packing(self, columns: Sequence[Array], spare: int = 0) -> PackedColumns | None:
         """A packing for these columns, with `spare` bits of room above each; None if too wide."""
         ...
 
@@ -137,7 +137,7 @@ class RowOps(Protocol):
         """Sorted arrays as one."""
         ...
 
-    def marked_rows(self, most: int, /) -> Marks:
+    def marked_rows(self, most: int, /) -> RowMarks:
         """An empty set of rows, of at most so many bytes of marks."""
         ...
 
@@ -161,6 +161,6 @@ class DeviceOps(RowOps, Protocol):
         """The least and the greatest value of each column."""
         ...
 
-    def graph_of(self, rows: Elsewhere, /) -> Any:
+    def graph_of(self, rows: DeviceStore, /) -> Any:
         """What is known of rows of two columns as edges."""
         ...

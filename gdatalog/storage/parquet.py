@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.cancellation import watching
 from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.columns import arrow_type
-from gdatalog.storage.file_sets import File, Typed, key_column
+from gdatalog.storage.file_sets import File, TypedColumns, key_column
 from gdatalog.storage.place import FilePlace
 from gdatalog.storage.raw import Raw, data_columns, index_warnings, raw_of_columns
-from gdatalog.storage.table import Texts
+from gdatalog.storage.table import TextColumn
 from gdatalog.values import TypeName
-from gdatalog.watching import watching
 
 ROWS_AT_ONCE = 1 << 22  # rows that are read at a time, at the most
 LEAST_BYTES, MOST_BYTES = 1 << 23, 1 << 27  # that these take
@@ -126,7 +126,7 @@ class Footer:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class RowGroups:
     """Some groups of a file that stand together. `first`: the rows before them."""
 
     file: File
@@ -170,21 +170,21 @@ def footer_of(file: File) -> Footer:
     return Footer(file, (stat.st_mtime_ns, stat.st_size), tuple(types), told)
 
 
-def groups_of(footer: Footer, most_rows: int, most_bytes: int) -> Iterator[Groups]:
+def groups_of(footer: Footer, most_rows: int, most_bytes: int) -> Iterator[RowGroups]:
     """The file's groups, as many together as have no more rows and bytes than that."""
     numbers: list[int] = []
     first = rows = size = 0
     for number, (more, nbytes) in enumerate(footer.groups):
         if rows and (rows + more > most_rows or size + nbytes > most_bytes):
-            yield Groups(footer.file, footer.stamp, tuple(numbers), first, rows)
+            yield RowGroups(footer.file, footer.stamp, tuple(numbers), first, rows)
             numbers, first, rows, size = [], first + rows, 0, 0
         numbers.append(number)
         rows, size = rows + more, size + nbytes
     if rows:
-        yield Groups(footer.file, footer.stamp, tuple(numbers), first, rows)
+        yield RowGroups(footer.file, footer.stamp, tuple(numbers), first, rows)
 
 
-def typed_by(footers: Sequence[Footer], columns: Sequence[str] | None) -> Typed | None:
+def typed_by(footers: Sequence[Footer], columns: Sequence[str] | None) -> TypedColumns | None:
     """The columns of some files, and their types by the first that has rows of each; None if
     columns are to be matched or typed by their values."""
     with_rows = [f for f in footers if any(rows for rows, _ in f.groups)] or list(footers)
@@ -194,10 +194,10 @@ def typed_by(footers: Sequence[Footer], columns: Sequence[str] | None) -> Typed 
         return None
     types = [first[name] for name in names]
     known = tuple(kind for kind in types if kind is not None)
-    return Typed(names, known) if len(known) == len(names) else None
+    return TypedColumns(names, known) if len(known) == len(names) else None
 
 
-def raw_of_groups(groups: Groups, wanted: Sequence[str]) -> Raw:
+def raw_of_groups(groups: RowGroups, wanted: Sequence[str]) -> Raw:
     """The rows of some groups: the columns that are wanted, as far as they are there."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -236,7 +236,7 @@ def with_keys(raw: Raw, file: File) -> Raw:
     columns = []
     for _, value in file.keys:
         column = key_column(value, raw.length)
-        columns.append(_dictionary(column) if isinstance(column, Texts) else column)
+        columns.append(_dictionary(column) if isinstance(column, TextColumn) else column)
     whole = raw.whole
     return replace(
         raw,
@@ -246,7 +246,7 @@ def with_keys(raw: Raw, file: File) -> Raw:
     )
 
 
-def _dictionary(column: Texts) -> Any:
+def _dictionary(column: TextColumn) -> Any:
     import pyarrow as pa
 
     codes = np.asarray(column.codes, dtype=np.int32)

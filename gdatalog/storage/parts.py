@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.storage.elsewhere import Elsewhere, Known
 from gdatalog.storage.membership import places_in
+from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.quantiles import Quantiles
 from gdatalog.storage.row_store import RowStore
@@ -23,7 +23,7 @@ from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
-    from gdatalog.storage.degrees import Degrees, Lists
+    from gdatalog.storage.degrees import AdjacencyLists, Degrees
     from gdatalog.storage.relation import Relation
     from gdatalog.storage.trie import RowTest
 
@@ -34,32 +34,32 @@ RATIO, MOST = 8, 3
 FEW = 1 << 16
 
 
-class Parts(RowStore):
+class DisjointParts(RowStore):
     """Sets of rows that share none, largest first, all of which are here."""
 
     __slots__ = ("parts",)
 
     def __init__(self, parts: Sequence[Relation]) -> None:
-        super().__init__([], 0, Known.NOTHING)
+        super().__init__([], 0, KnownRows.NOTHING)
         self.parts = tuple(parts)  # none when they have been put together
 
     def __reduce__(self) -> Any:
         return RowStore, self.__getstate__()
 
-    def __getstate__(self) -> tuple[list[Columns], int, Known]:
+    def __getstate__(self) -> tuple[list[Columns], int, KnownRows]:
         self.as_they_are()
         return super().__getstate__()
 
-    def lay(self, ops: DeviceOps) -> Elsewhere:
+    def lay(self, ops: DeviceOps) -> DeviceStore:
         self.as_they_are()
         return super().lay(ops)
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownRows:
         parts = self.parts
         if not parts:
             return super().known
-        return min(Known.DISTINCT, *(part.store.known for part in parts))
+        return min(KnownRows.DISTINCT, *(part.store.known for part in parts))
 
     @property
     def at_most(self) -> int:
@@ -89,7 +89,7 @@ class Parts(RowStore):
             return super().distinct()
         return [block for part in parts for block in part.store.distinct()]
 
-    def where_they_lie(self) -> tuple[list[Columns], Elsewhere | None]:
+    def where_they_lie(self) -> tuple[list[Columns], DeviceStore | None]:
         return (self.distinct(), None) if self.parts else super().where_they_lie()
 
     def as_they_are(self) -> Columns:
@@ -104,7 +104,7 @@ class Parts(RowStore):
         with self._lock:
             if self.parts:
                 merged = reduce(_merged, [part.keys for part in self.parts])
-                self._together([merged], len(merged[0]), Known.SORTED)
+                self._together([merged], len(merged[0]), KnownRows.SORTED)
                 self._plain = True
             return super().sorted()
 
@@ -115,7 +115,7 @@ class Parts(RowStore):
             return False
         return super().mirrored()
 
-    def _together(self, blocks: list[Columns], count: int, known: Known) -> None:
+    def _together(self, blocks: list[Columns], count: int, known: KnownRows) -> None:
         self._blocks, self._count, self._known = blocks, count, known
         self.parts = ()
 
@@ -141,7 +141,7 @@ class PartsStatistics(Statistics):
     @property
     def _parts(self) -> tuple[Relation, ...]:
         store = self._store
-        return store.parts if isinstance(store, Parts) else ()
+        return store.parts if isinstance(store, DisjointParts) else ()
 
     def distinct(self, columns: frozenset[int]) -> int:
         parts = self._parts
@@ -186,7 +186,7 @@ class PartsStatistics(Statistics):
 
     def lists(
         self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
-    ) -> Lists | None:
+    ) -> AdjacencyLists | None:
         parts = self._parts
         if not parts or ranked:
             return super().lists(column, tests, ranked)

@@ -26,7 +26,7 @@ class MissingValue(DataError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DataPlace:
     """Which column of which data, for the errors that speak of it."""
 
     what: str
@@ -55,7 +55,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class FilePlace(Place):
+class FilePlace(DataPlace):
     """A column of a file: what is wrong in it is mended there."""
 
     def mismatch(self, row: int, declared: TypeName, found: object, kind: str) -> DataError:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gdatalog.storage.graph import TURNED, Graph
+from gdatalog.cancellation import watching
+from gdatalog.storage.graph import TURNED, EdgeStatistics
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieLevel, TrieName
 from gdatalog.storage.trie_builder import build_trie, trie_of_counts
-from gdatalog.watching import watching
 
 Tests = tuple[tuple[int, str, int], ...]
 UP: Tests = ((0, "<", 1),)
@@ -20,7 +20,7 @@ DOWN: Tests = ((0, ">", 1),)
 
 
 def ranked_trie(
-    graph: Graph,
+    graph: EdgeStatistics,
     order: tuple[int, ...],
     tests: Sequence[tuple[int, str, int]],
     weighted: bool,
@@ -40,7 +40,7 @@ def ranked_trie(
     return trie
 
 
-def _of_others(graph: Graph, tests: Tests, tries: Mapping[TrieName, Trie]) -> Trie | None:
+def _of_others(graph: EdgeStatistics, tests: Tests, tries: Mapping[TrieName, Trie]) -> Trie | None:
     """Of both ways of all edges those in one direction, or all of those in one direction."""
     if watching().account.spill_for(TURNED * len(graph.left)) is not None:
         return None

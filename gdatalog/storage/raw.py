@@ -12,13 +12,13 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from gdatalog.cancellation import LATE, OBJECT, cancellable, watching
 from gdatalog.errors import Caution, DataError, Span
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.device_columns import fetched, lies_on_device
-from gdatalog.storage.place import Place, shown
+from gdatalog.storage.place import DataPlace, shown
 from gdatalog.storage.table import Table
 from gdatalog.values import TypeName
-from gdatalog.watching import LATE, OBJECT, patiently, watching
 
 AT_ONCE = 1 << 14  # rows that are taken from an iterator without a look at who waits
 
@@ -51,7 +51,7 @@ class Raw:
     columns: tuple[Any, ...]
     length: int
     source: Literal["values", "text", "json"] = "values"
-    place: Callable[[int, str], Place] | None = None
+    place: Callable[[int, str], DataPlace] | None = None
     header: Span | None = None
     warnings: list[Caution] = field(default_factory=list)
     whole: Callable[[], Iterable[Raw]] | None = None
@@ -136,7 +136,7 @@ def raw_of(
         return _numpy(np.asarray(data), what)
     if isinstance(data, Iterable):
         rows = _collected(data)
-        return patiently(len(rows) * OBJECT, lambda: raw_of_rows(rows, what), None)
+        return cancellable(len(rows) * OBJECT, lambda: raw_of_rows(rows, what), None)
     raise _not_data(data, what)
 
 

@@ -23,6 +23,7 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
+from gdatalog.cancellation import watching
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import replace
 from gdatalog.storage.file_sets import File, files_of, is_set, joined, read_set
@@ -40,7 +41,6 @@ from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_blocks import PIECE
 from gdatalog.storage.text_files import raw_of_text
-from gdatalog.watching import watching
 
 FORMATS = {
     ".csv": "csv",

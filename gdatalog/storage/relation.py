@@ -13,29 +13,29 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.storage import afar, parts
+from gdatalog.cancellation import LATE, cancellable, watching
+from gdatalog.storage import parts, remote
 from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.coded import Coded, CodedStatistics, hand_on
 from gdatalog.storage.device_columns import device_keys
 from gdatalog.storage.dictionary import Dictionary
-from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
-from gdatalog.storage.lineage import Lineage, Version, stacked
-from gdatalog.storage.membership import Bits, held_by
+from gdatalog.storage.lineage import Version, VersionHistory, stacked
+from gdatalog.storage.membership import RowBits, held_by
+from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.ranked import ranked_trie
+from gdatalog.storage.remote_statistics import RemoteStatistics
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.survey import mask
-from gdatalog.storage.surveyed import AfarStatistics
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array, Table, Texts
+from gdatalog.storage.table import Array, Table, TextColumn
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
 from gdatalog.storage.trie_builder import build_trie, trie_of_rows
 from gdatalog.values import TypeName
-from gdatalog.watching import LATE, patiently, watching
 
 SORTED_TRIE = 24  # bytes that making a trie takes for each row and level, at the most
 
@@ -60,7 +60,9 @@ class Relation:
 
         `ops`: the operations of the device whose arrays the columns are, if they are not NumPy's.
         """
-        self._over(columns, types, RowStore([keys], length, Known.SORTED, ops if keys else None))
+        self._over(
+            columns, types, RowStore([keys], length, KnownRows.SORTED, ops if keys else None)
+        )
 
     def _over(self, columns: tuple[str, ...], types: tuple[TypeName, ...], store: RowStore) -> None:
         self.columns = columns
@@ -79,9 +81,9 @@ class Relation:
         self.scans: dict[frozenset[int], int] = {}
         self.statistics = _statistics_of(store)(store, types, self._tries)
         self.version = Version()
-        self.lineage = Lineage()
+        self.lineage = VersionHistory()
         self.news: tuple[Relation, ...] = ()  # what came to the rows that it was made of
-        self.bits: Bits | None = None  # of who adds to these rows, who takes them along
+        self.bits: RowBits | None = None  # of who adds to these rows, who takes them along
 
     def __len__(self) -> int:
         return self.length
@@ -117,7 +119,7 @@ class Relation:
         blocks = [block for block in blocks if len(block[0])]
         if not blocks:
             return Relation.empty(columns, types)
-        known = Known.DISTINCT if distinct else Known.NOTHING
+        known = KnownRows.DISTINCT if distinct else KnownRows.NOTHING
         relation = Relation.__new__(Relation)
         relation._over(columns, types, RowStore(blocks, length, known, ops))
         if as_it_is and len(blocks) == 1:
@@ -138,7 +140,7 @@ class Relation:
             return Relation.empty(columns, types)
         store = Coded(codes, dictionaries)
         if codes.at_most < FEW:
-            distinct = codes.store.known >= Known.DISTINCT
+            distinct = codes.store.known >= KnownRows.DISTINCT
             return Relation.of_blocks(columns, types, store.blocks, codes.at_most, distinct)
         relation = Relation.__new__(Relation)
         relation._over(columns, types, store)
@@ -148,17 +150,17 @@ class Relation:
     def of_parts(
         columns: tuple[str, ...],
         types: tuple[TypeName, ...],
-        lying: Sequence[afar.Part],
-        keeper: afar.Keeper,
+        lying: Sequence[remote.RemotePart],
+        keeper: remote.Keeper,
         distinct: bool = False,
     ) -> Relation:
         """The relation of rows that lie afar, of at least one column."""
         lying = [part for part in lying if part.rows]
         if not lying:
             return Relation.empty(columns, types)
-        known = Known.DISTINCT if distinct else Known.NOTHING
+        known = KnownRows.DISTINCT if distinct else KnownRows.NOTHING
         relation = Relation.__new__(Relation)
-        relation._over(columns, types, afar.AfarRows(lying, keeper, known))
+        relation._over(columns, types, remote.RemoteRows(lying, keeper, known))
         return relation
 
     @staticmethod
@@ -174,7 +176,7 @@ class Relation:
 
         `ops`: the operations of the device on which columns may lie.
         """
-        away = [not isinstance(column, np.ndarray | Texts) for column in table.columns]
+        away = [not isinstance(column, np.ndarray | TextColumn) for column in table.columns]
         xp: Any = np if ops is None else ops.xp
 
         def keys_of(at: int) -> Array:
@@ -236,7 +238,7 @@ class Relation:
         if len(lying) == 1:
             return lying[0]
         other = Relation.__new__(Relation)
-        other._over(self.columns, self.types, parts.Parts(lying))
+        other._over(self.columns, self.types, parts.DisjointParts(lying))
         return other
 
     def joined(self, *others: Relation) -> Relation:
@@ -256,13 +258,13 @@ class Relation:
     @property
     def parts(self) -> tuple[Relation, ...]:
         """Relations that have these rows, each row once: itself, or those that it lies in."""
-        lying = self._store.parts if isinstance(self._store, parts.Parts) else ()
+        lying = self._store.parts if isinstance(self._store, parts.DisjointParts) else ()
         return lying or (self,)
 
     @property
-    def afar(self) -> afar.AfarRows | None:
+    def remote(self) -> remote.RemoteRows | None:
         """The rows as they lie afar, if they do: they may be here too."""
-        return self._store if isinstance(self._store, afar.AfarRows) else None
+        return self._store if isinstance(self._store, remote.RemoteRows) else None
 
     @property
     def spans(self) -> list[Span]:
@@ -301,13 +303,15 @@ class Relation:
     @property
     def counted(self) -> bool:
         """Whether it is known how many rows there are, or found out without asking others."""
-        return self.afar is None or not self.afar.away or self.afar.known >= Known.DISTINCT
+        return (
+            self.remote is None or not self.remote.away or self.remote.known >= KnownRows.DISTINCT
+        )
 
     @property
     def all_distinct(self) -> bool:
         """Whether the rows are known to be distinct: then `rows`, `column` and `blocks` give each
         row once. It costs nothing to ask; `length` finds it out, and loading does."""
-        return self._store.known >= Known.DISTINCT
+        return self._store.known >= KnownRows.DISTINCT
 
     @property
     def keys(self) -> Columns:
@@ -323,7 +327,7 @@ class Relation:
     @property
     def sorted(self) -> bool:
         """Whether the rows have been sorted."""
-        return self._store.known == Known.SORTED
+        return self._store.known == KnownRows.SORTED
 
     def blocks(self, distinct: bool = True) -> list[Columns]:
         """The rows in whatever order they are in, in blocks; a row may be there twice if asked."""
@@ -341,7 +345,7 @@ class Relation:
     def part(self, rows: Array) -> Relation:
         """The relation of some of the rows that `column` gives."""
         keys = tuple(key[rows] for key in self._store.as_they_are())
-        distinct = self._store.known >= Known.DISTINCT
+        distinct = self._store.known >= KnownRows.DISTINCT
         return Relation.of_blocks(self.columns, self.types, [keys], len(rows), distinct)
 
     def behind(self, count: int) -> Relation:
@@ -401,7 +405,7 @@ class Relation:
             trie = first_levels(self._tries, name)
             if trie is None:
                 made = partial(build, name[0], name[1], weighted)
-                trie = patiently(self.at_most, made) if self._store.here else made()
+                trie = cancellable(self.at_most, made) if self._store.here else made()
             self._tries[name] = trie
         self.asked[order, tests, weighted, ranked] = trie
         return trie
@@ -422,7 +426,7 @@ class Relation:
 
     def width(self, column: int) -> int:
         """How many bytes a key of a column takes."""
-        away = self.afar is not None and self.afar.away
+        away = self.remote is not None and self.remote.away
         if away or (isinstance(self._store, Coded) and self._store.codes is not None):
             low, high = self.spans[column]
             return 4 if low >= INT32_MIN and high <= INT32_MAX else 8
@@ -481,11 +485,11 @@ class Relation:
 
 
 def _statistics_of(store: RowStore) -> type[Statistics]:
-    if isinstance(store, afar.AfarRows):
-        return AfarStatistics
+    if isinstance(store, remote.RemoteRows):
+        return RemoteStatistics
     if isinstance(store, Coded):
         return CodedStatistics
-    return parts.PartsStatistics if isinstance(store, parts.Parts) else Statistics
+    return parts.PartsStatistics if isinstance(store, parts.DisjointParts) else Statistics
 
 
 def _passing(store: RowStore, tests: Sequence[RowTest]) -> int:

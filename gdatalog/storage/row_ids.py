@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from gdatalog.errors import DataError
-from gdatalog.storage.file_sets import Typed
+from gdatalog.storage.file_sets import TypedColumns
 from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.raw import Declared
 from gdatalog.storage.table import Table
@@ -37,7 +37,7 @@ def with_row_ids(
             )
         at = declared.columns.index(name)
         del pairs[name]
-        declared = Typed(tuple(pairs), tuple(pairs.values()))
+        declared = TypedColumns(tuple(pairs), tuple(pairs.values()))
     for table in read(declared):
         if name in table.names:
             raise DataError(

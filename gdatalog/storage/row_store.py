@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.spent import spending
+from gdatalog.cancellation import cancellable, watching
 from gdatalog.storage.duplicates import distinct_rows, mix
-from gdatalog.storage.elsewhere import Elsewhere, Known
+from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.rows import (
     DENSE,
@@ -31,8 +31,8 @@ from gdatalog.storage.rows import (
 )
 from gdatalog.storage.spill import held_bytes, is_spilled
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import LONG, by_stretches, spread
-from gdatalog.watching import patiently, watching
+from gdatalog.storage.threads import LONG, in_ranges, spread
+from gdatalog.timers import spending
 
 # Fewer rows than these are sorted at once: it costs nothing, and people see them in order.
 FEW = 1 << 14
@@ -49,25 +49,25 @@ class RowStore:
     )  # fmt: skip
 
     def __init__(
-        self, blocks: Sequence[Columns], count: int, known: Known, ops: DeviceOps | None = None
+        self, blocks: Sequence[Columns], count: int, known: KnownRows, ops: DeviceOps | None = None
     ) -> None:
         """`ops`: the operations of the device on which the blocks lie, if they lie on one."""
-        self._elsewhere = None if ops is None else Elsewhere(ops, blocks, count, known)
+        self._elsewhere = None if ops is None else DeviceStore(ops, blocks, count, known)
         self._here = ops is None
         self._blocks = list(blocks) if self._here else []
-        self._plain = known == Known.SORTED  # one block, in 32 bits where they do
+        self._plain = known == KnownRows.SORTED  # one block, in 32 bits where they do
         self._count = count
         self._known = known
         self._spans: list[Span] | None = None
         self._lock = RLock()
         self.tries_there: Mapping[Any, Any] = {}  # those that a device keeps, by their names
 
-    def __getstate__(self) -> tuple[list[Columns], int, Known]:
+    def __getstate__(self) -> tuple[list[Columns], int, KnownRows]:
         with self._lock:
             self._bring()
             return self._blocks, self._count, self._known
 
-    def __setstate__(self, state: tuple[list[Columns], int, Known]) -> None:
+    def __setstate__(self, state: tuple[list[Columns], int, KnownRows]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
     # ------------------------------------------------------------------------------ elsewhere
@@ -78,11 +78,11 @@ class RowStore:
         return self._here
 
     @property
-    def elsewhere(self) -> Elsewhere | None:
+    def elsewhere(self) -> DeviceStore | None:
         """The rows on a device, if they are on one (too)."""
         return self._elsewhere
 
-    def lay(self, ops: DeviceOps) -> Elsewhere:
+    def lay(self, ops: DeviceOps) -> DeviceStore:
         """The rows on a device: copied there if they are not there yet, and kept."""
         with self._lock:
             found = self._elsewhere
@@ -91,7 +91,7 @@ class RowStore:
                 rows = self.as_they_are()
                 with spending("moving", sum(column.nbytes for column in rows)):
                     rows = tuple(map(ops.xp.asarray, rows))
-                found = Elsewhere(ops, [rows], self._count, self._known)
+                found = DeviceStore(ops, [rows], self._count, self._known)
                 self._elsewhere = found
             return found
 
@@ -121,7 +121,7 @@ class RowStore:
     # ----------------------------------------------------------------------------------- rows
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownRows:
         away = None if self._here else self._elsewhere
         return self._known if away is None else away.known
 
@@ -137,7 +137,7 @@ class RowStore:
         away = self._elsewhere
         if away is None:
             self.distinct()
-        elif self._known < Known.DISTINCT:
+        elif self._known < KnownRows.DISTINCT:
             with self._lock:
                 away.distinct()
         return self.at_most
@@ -154,7 +154,7 @@ class RowStore:
             return away.nbytes
         return sum(held_bytes(column) for block in self._blocks for column in block)
 
-    def where_they_lie(self) -> tuple[list[Columns], Elsewhere | None]:
+    def where_they_lie(self) -> tuple[list[Columns], DeviceStore | None]:
         """The rows in any order, in blocks; and the device, if they are nowhere else."""
         away = None if self._here else self._elsewhere
         if away is None:
@@ -166,7 +166,7 @@ class RowStore:
     def fingerprint(self) -> Fingerprint | None:
         """What tells the rows from others, in this process. None where there are many, or where it
         takes a sort or a copy to know them."""
-        if not self.here or self.known != Known.SORTED or self.at_most >= FEW:
+        if not self.here or self.known != KnownRows.SORTED or self.at_most >= FEW:
             return None
         return self.count, tuple((c.dtype.str, hash(c.tobytes())) for c in self.sorted())
 
@@ -192,7 +192,7 @@ class RowStore:
         if not self._plain:
             with self._lock:
                 blocks = self._blocks
-                self._blocks = [patiently(self._count, lambda: _joined(blocks))]
+                self._blocks = [cancellable(self._count, lambda: _joined(blocks))]
                 self._plain = True
         return self._blocks[0]
 
@@ -203,9 +203,9 @@ class RowStore:
             with self._lock:
                 away.distinct()
         self._bring()
-        if self._known < Known.DISTINCT:
+        if self._known < KnownRows.DISTINCT:
             with self._lock:
-                if self._known < Known.DISTINCT:
+                if self._known < KnownRows.DISTINCT:
                     self._make_distinct()
         return self._blocks
 
@@ -216,10 +216,10 @@ class RowStore:
             with self._lock:
                 away.sorted()
         self._bring()
-        if self._known < Known.SORTED:
+        if self._known < KnownRows.SORTED:
             with self._lock:
-                if self._known < Known.SORTED:
-                    self._hold(sort_rows(self.as_they_are()), Known.SORTED)
+                if self._known < KnownRows.SORTED:
+                    self._hold(sort_rows(self.as_they_are()), KnownRows.SORTED)
         return self._blocks[0]
 
     def mirrored(self) -> bool:
@@ -228,13 +228,13 @@ class RowStore:
         left, right = self.as_they_are()
         if len(left) == 0:
             return True
-        if not patiently(len(left), lambda: _alike(left, right, *self.spans)):
+        if not cancellable(len(left), lambda: _alike(left, right, *self.spans)):
             return False
         self.distinct()
         rows = self.as_they_are()
-        return patiently(len(left), lambda: len({_mixed_sum(column) for column in rows}) == 1)
+        return cancellable(len(left), lambda: len({_mixed_sum(column) for column in rows}) == 1)
 
-    def _hold(self, rows: Columns, known: Known) -> None:
+    def _hold(self, rows: Columns, known: KnownRows) -> None:
         # In this order: who reads without the lock sees what is known last.
         self._blocks = [rows]
         self._count = len(rows[0])
@@ -243,9 +243,9 @@ class RowStore:
     def _make_distinct(self) -> None:
         rows = self.as_they_are()
         if self._count < FEW:
-            self._hold(sort_rows(rows), Known.SORTED)
+            self._hold(sort_rows(rows), KnownRows.SORTED)
         else:
-            found = patiently(self._count, lambda: distinct_rows(rows, lambda: self.spans))
+            found = cancellable(self._count, lambda: distinct_rows(rows, lambda: self.spans))
             self._hold(*found)
 
 
@@ -306,5 +306,5 @@ def _mixed_sum(column: Array) -> int:
         mix(mine)
         sums.append(int(mine.sum()))
 
-    by_stretches(add, len(column))
+    in_ranges(add, len(column))
     return sum(sums) % (1 << 64)

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from gdatalog.cancellation import cancellable, watching, working_space
 from gdatalog.records import dataclass
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import LONG, by_stretches, cores, spread
-from gdatalog.watching import patiently, watching, working_space
+from gdatalog.storage.threads import LONG, cores, in_ranges, spread
 
 Columns = tuple[Array, ...]
 Span = tuple[int, int]  # the least and the greatest value of a column
@@ -31,24 +31,24 @@ INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class RowPacking:
     """Where each column's bits lie in a packed row; the order of rows is kept."""
 
     least: tuple[int, ...]
     bits: tuple[int, ...]
 
     @staticmethod
-    def of(columns: Sequence[Array], spare: int = 0) -> Packing | None:
+    def of(columns: Sequence[Array], spare: int = 0) -> RowPacking | None:
         """A packing for these columns, with `spare` bits of room above each; None if too wide."""
-        return Packing.over([tuple(columns)], spare)
+        return RowPacking.over([tuple(columns)], spare)
 
     @staticmethod
-    def over(blocks: Sequence[Columns], spare: int = 0) -> Packing | None:
+    def over(blocks: Sequence[Columns], spare: int = 0) -> RowPacking | None:
         """The same for the rows of several blocks."""
-        return Packing.within(spans_of(blocks) or [(0, 0)] * len(blocks[0]), spare)
+        return RowPacking.within(spans_of(blocks) or [(0, 0)] * len(blocks[0]), spare)
 
     @staticmethod
-    def within(spans: Sequence[Span], spare: int = 0) -> Packing | None:
+    def within(spans: Sequence[Span], spare: int = 0) -> RowPacking | None:
         """The same for columns whose least and greatest values are known."""
         least = [low for low, _ in spans]
         bits = [(high - low).bit_length() for low, high in spans]
@@ -56,7 +56,7 @@ class Packing:
         if total > 63:
             return None
         room = min(spare, (63 - total) // max(1, len(bits)))
-        return Packing(tuple(least), tuple(width + room for width in bits))
+        return RowPacking(tuple(least), tuple(width + room for width in bits))
 
     def holds(self, columns: Sequence[Array]) -> bool:
         """Whether these columns' values fit as well."""
@@ -83,7 +83,7 @@ class Packing:
                     mine <<= width
                     mine |= column[part].astype(np.int64) - low
 
-        by_stretches(fill, length)
+        in_ranges(fill, length)
         return packed
 
     def unpack(self, packed: Array, dtypes: Sequence[np.dtype[np.generic]]) -> Columns:
@@ -97,7 +97,7 @@ class Packing:
                 column[part] = (rest & ((1 << width) - 1)) + low
                 rest = rest >> width
 
-        by_stretches(fill, length)
+        in_ranges(fill, length)
         return columns
 
 
@@ -138,7 +138,7 @@ def firsts(values: Array) -> Array:
 
 def sorted_set(values: Array, own: bool = False) -> Array:
     """The sorted distinct values of an array of ints; `own`: it may be changed for that."""
-    return patiently(len(values), lambda: _sorted_set(values, own))
+    return cancellable(len(values), lambda: _sorted_set(values, own))
 
 
 def _sorted_set(values: Array, own: bool = False) -> Array:
@@ -163,7 +163,7 @@ def _marked_set(values: Array, low: int, high: int) -> Array:
     def mark(part: slice) -> None:
         marks[values[part].astype(np.int64, copy=False) - low] = True
 
-    by_stretches(mark, len(values))
+    in_ranges(mark, len(values))
     found = np.flatnonzero(marks)
     found += low
     return found.astype(values.dtype, copy=False)
@@ -192,7 +192,7 @@ def sort_rows(columns: Sequence[Array]) -> Columns:
     columns = tuple(columns)
     if not columns or len(columns[0]) < 2:
         return columns
-    return patiently(len(columns[0]), lambda: _sort_rows([columns]))
+    return cancellable(len(columns[0]), lambda: _sort_rows([columns]))
 
 
 def merge_rows(blocks: list[Columns]) -> Columns:
@@ -203,7 +203,7 @@ def merge_rows(blocks: list[Columns]) -> Columns:
     count = sum(len(block[0]) for block in blocks)
     if count < 2 or (len(blocks) == 1 and len(blocks[0]) == 1):
         return sort_rows(concatenate(blocks))
-    return patiently(count, lambda: _sort_rows(blocks))
+    return cancellable(count, lambda: _sort_rows(blocks))
 
 
 def _sort_rows(blocks: list[Columns]) -> Columns:
@@ -228,7 +228,7 @@ def sort_in_memory(blocks: list[Columns]) -> Columns:
             (column,) = concatenate(blocks)
             blocks.clear()
             return (_sorted_set(column, whole),)
-    packing = Packing.over(blocks)
+    packing = RowPacking.over(blocks)
     if packing is None:
         with working_space("sorting", count * 2 * width):
             return _sort_wide(blocks)
@@ -270,7 +270,7 @@ def order_rows(columns: Sequence[Array]) -> Array:
     if count < FEW:
         return np.lexsort(tuple(columns)[::-1])
     with working_space("sorting", 24 * count):
-        return patiently(count, lambda: _order_rows(columns, count))
+        return cancellable(count, lambda: _order_rows(columns, count))
 
 
 def _order_rows(columns: Sequence[Array], count: int) -> Array:
@@ -312,7 +312,7 @@ def _order_by(
         mine |= np.arange(part.start, part.stop, dtype=np.uint64)
         packed[part] = mine.view(np.int64)
 
-    by_stretches(fill, count)
+    in_ranges(fill, count)
     packed = sort_values(packed, 0, (1 << (bits + width)) - 1, own=True)
     packed &= (1 << width) - 1
     return packed if order is None else order[packed]
@@ -321,11 +321,11 @@ def _order_by(
 def first_rows(columns: Sequence[Array]) -> Array:
     """The indices, ascending, of one row of each set of equal rows: the first of them."""
     with working_space("looking for duplicates", 40 * len(columns[0])):
-        return patiently(len(columns[0]), lambda: _first_rows(columns))
+        return cancellable(len(columns[0]), lambda: _first_rows(columns))
 
 
 def _first_rows(columns: Sequence[Array]) -> Array:
-    packing = Packing.of(columns)
+    packing = RowPacking.of(columns)
     if packing is not None:
         packed = packing.pack(columns)
         if ascending(packed):
@@ -364,7 +364,7 @@ def in_sorted(values: Array, among: Array) -> Array:
     if len(among) == 0:
         return np.zeros(len(values), dtype=np.bool_)
     with working_space("looking for duplicates", 17 * len(values)):
-        return patiently(len(values), lambda: _in_sorted(values, among), None)
+        return cancellable(len(values), lambda: _in_sorted(values, among), None)
 
 
 def _in_sorted(values: Array, among: Array) -> Array:

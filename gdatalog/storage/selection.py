@@ -8,7 +8,7 @@ import numpy as np
 
 from gdatalog.storage.rows import in_sorted
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import by_stretches
+from gdatalog.storage.threads import in_ranges
 from gdatalog.values import INT_MAX, INT_MIN
 
 FEW = 4  # values that a column is compared with, one after the other
@@ -63,7 +63,7 @@ def _rows_of(column: Array, look: Callable[[Array], Array]) -> Array:
     def one(part: slice) -> None:
         found[part.start] = look(column[part]) + part.start
 
-    by_stretches(one, len(column))
+    in_ranges(one, len(column))
     return np.concatenate([found[start] for start in sorted(found)] or [np.empty(0, np.intp)])
 
 

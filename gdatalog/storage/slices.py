@@ -20,7 +20,7 @@ INDEX = 4  # bytes of a dense index for each value between the least and the gre
 SHORT = 1 << 31  # entries of a level, below which offsets take 32 bits
 
 
-class Piece(NamedTuple):
+class ArraySlice(NamedTuple):
     """An array of a slice: a stretch of one of the trie's, less `base`, as this dtype."""
 
     source: Array
@@ -61,17 +61,17 @@ def sizes_of(trie: Trie) -> tuple[Numbers, Numbers]:
     return moved, held
 
 
-def pieces_of(trie: Trie, low: int, high: int) -> list[Piece]:
+def pieces_of(trie: Trie, low: int, high: int) -> list[ArraySlice]:
     """The arrays of a slice: the root's values, offsets and values of each level, weights."""
     values = trie.levels[0].values
-    found = [Piece(values[low:high], values.dtype)]
+    found = [ArraySlice(values[low:high], values.dtype)]
     for level in trie.levels[1:]:
         first, end = int(level.offsets[low]), int(level.offsets[high])
-        found.append(Piece(level.offsets[low : high + 1], offsets_of(level), first))
-        found.append(Piece(level.values[first:end], level.values.dtype))
+        found.append(ArraySlice(level.offsets[low : high + 1], offsets_of(level), first))
+        found.append(ArraySlice(level.values[first:end], level.values.dtype))
         low, high = first, end
     if trie.weights is not None:
-        found.append(Piece(trie.weights[low:high], trie.weights.dtype))
+        found.append(ArraySlice(trie.weights[low:high], trie.weights.dtype))
     return found
 
 

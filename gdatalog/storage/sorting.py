@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gdatalog.cancellation import watching, working_space
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, cores, spread
-from gdatalog.watching import watching, working_space
 
 # The sorted values of an array of int64, none less than the first bound or more than the second.
 Sorter = Callable[[Array, int, int], Array]

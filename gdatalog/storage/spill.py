@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from gdatalog.account import Account
+from gdatalog.cancellation import watching
 from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.storage.table import Array
-from gdatalog.watching import watching
 
 LARGE_FILES = "/var/tmp"  # where systems that keep /tmp in memory have room for large files
 LEAST_BYTES, LEAST_ROWS = 1 << 20, 1 << 12

@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.cancellation import watching
 from gdatalog.storage import quantiles, survey
-from gdatalog.storage.degrees import STRETCH, Degrees, Lists
-from gdatalog.storage.elsewhere import Elsewhere, Known, brought, lies_here
-from gdatalog.storage.graph import Graph
+from gdatalog.storage.degrees import STRETCH, AdjacencyLists, Degrees
+from gdatalog.storage.graph import EdgeStatistics
 from gdatalog.storage.keys import key_of
+from gdatalog.storage.on_device import DeviceStore, KnownRows, brought, is_on_host
 from gdatalog.storage.quantiles import Quantiles, how_many, values_by_hash
 from gdatalog.storage.row_store import RowStore
-from gdatalog.storage.rows import Columns, Packing, firsts
+from gdatalog.storage.rows import Columns, RowPacking, firsts
 from gdatalog.storage.spill import is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest, Trie, TrieName
 from gdatalog.values import TypeName, Value
-from gdatalog.watching import watching
 
 Bound = tuple[str, Value]  # an operator, and what a column is compared with
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -61,7 +61,7 @@ class Statistics:
         self._distinct: dict[frozenset[int], int] = {}
         self._rises: dict[tuple[int, int], bool] = {}
         self._edges = len(types) == 2 and types[0] == types[1]
-        self._graph: Graph | None = None
+        self._graph: EdgeStatistics | None = None
 
     @property
     def graph(self) -> Any:
@@ -72,14 +72,14 @@ class Statistics:
         return there.graph
 
     @property
-    def graph_here(self) -> Graph | None:
+    def graph_here(self) -> EdgeStatistics | None:
         """The same, of NumPy's arrays."""
         if self._graph is None and self._edges:
-            self._graph = Graph(self._store)
+            self._graph = EdgeStatistics(self._store)
         return self._graph
 
     @property
-    def _there(self) -> Elsewhere | None:
+    def _there(self) -> DeviceStore | None:
         """The rows on a device, if they are to be looked at there."""
         away = self._store.elsewhere
         return None if away is None or away.count < FETCHED else away
@@ -100,7 +100,7 @@ class Statistics:
 
     @property
     def _sorted(self) -> bool:
-        return self._store.known == Known.SORTED
+        return self._store.known == KnownRows.SORTED
 
     @property
     def _sampled(self) -> bool:
@@ -212,7 +212,7 @@ class Statistics:
                 counts = self.graph.degrees(column, tests)
                 found = (
                     Degrees.of(counts)
-                    if lies_here(counts)
+                    if is_on_host(counts)
                     else survey.degrees_of(self.graph.ops, counts)
                 )
             elif there is not None:
@@ -350,7 +350,7 @@ class Statistics:
 
     def lists(
         self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
-    ) -> Lists | None:
+    ) -> AdjacencyLists | None:
         """The other column's values for each of one of two columns', where that needs no sort.
 
         A comparison of the two cuts the lists; that they differ leaves out so little that it is
@@ -366,14 +366,14 @@ class Statistics:
         whole = self._whole_lists(column)
         if whole is None or not tests:
             return whole
-        found: Lists | None = self._kept.get((column, tests, "lists"))
+        found: AdjacencyLists | None = self._kept.get((column, tests, "lists"))
         if found is None and len(tests) == 1 and tests[0][1] != "=":
             left, op, _ = tests[0]
             found = whole.cut(op if left == column else _TURNED[op])
             self._kept[column, tests, "lists"] = found
         return found
 
-    def _whole_lists(self, column: int) -> Lists | None:
+    def _whole_lists(self, column: int) -> AdjacencyLists | None:
         turned = column == 1 and self._there is not None and self.balanced
         order = (0, 1) if turned else (column, 1 - column)
         found = self._lists_of((order, (), False, False))
@@ -385,13 +385,13 @@ class Statistics:
         if found is None:
             starts = np.flatnonzero(firsts(self._keys[0]))
             ends = np.append(starts[1:], self.rows)
-            found = Lists(self._keys[0][starts], starts, ends, self._keys[1])
+            found = AdjacencyLists(self._keys[0][starts], starts, ends, self._keys[1])
             self._kept["lists"] = found
         return found
 
-    def _lists_of(self, name: tuple[Any, ...]) -> Lists | None:
+    def _lists_of(self, name: tuple[Any, ...]) -> AdjacencyLists | None:
         """The lists of a trie, if it is there; the same ones each time."""
-        found: Lists | None = self._kept.get(name)
+        found: AdjacencyLists | None = self._kept.get(name)
         if found is not None:
             return found
         trie = self._tries.get(name)
@@ -401,7 +401,9 @@ class Statistics:
                 return None
         first, second = trie.levels
         offsets = brought(second.offsets)
-        found = Lists(brought(first.values), offsets[:-1], offsets[1:], brought(second.values))
+        found = AdjacencyLists(
+            brought(first.values), offsets[:-1], offsets[1:], brought(second.values)
+        )
         self._kept[name] = found
         return found
 
@@ -424,7 +426,7 @@ def runs_of(key: Array) -> Array:
 
 def _mixed(keys: Sequence[Array]) -> Array:
     """One integer for each row, equal for equal rows and hardly ever for others."""
-    packing = Packing.of(keys)
+    packing = RowPacking.of(keys)
     if packing is not None:
         return packing.pack(keys)
     mixed = np.zeros(len(keys[0]), dtype=np.uint64)

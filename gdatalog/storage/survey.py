@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.storage.degrees import COMPARE, Degrees
-from gdatalog.storage.elsewhere import Elsewhere, Known, brought
+from gdatalog.storage.on_device import DeviceStore, KnownRows, brought
 from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
@@ -24,24 +24,24 @@ def mask(columns: Columns, tests: Sequence[RowTest]) -> Array:
     return found
 
 
-def distinct(rows: Elsewhere, columns: Sequence[int]) -> int:
+def distinct(rows: DeviceStore, columns: Sequence[int]) -> int:
     """How many combinations of values some columns have."""
     whole = rows.as_they_are()
     with rows.use():
         picked = [whole[column] for column in columns]
-        if rows.known != Known.SORTED or list(columns) != list(range(len(columns))):
+        if rows.known != KnownRows.SORTED or list(columns) != list(range(len(columns))):
             return len(rows.ops.sort_rows(picked)[0])
         return len(rows.ops.survivors(rows.ops.row_firsts(picked)))
 
 
-def sample(rows: Elsewhere, column: int, wanted: int) -> Array:
+def sample(rows: DeviceStore, column: int, wanted: int) -> Array:
     """At most so many keys of a column, from rows that lie evenly, on the host."""
     whole = rows.as_they_are()
     with rows.use():
         return brought(whole[column][:: max(1, -(-rows.count // wanted))])
 
 
-def degrees(rows: Elsewhere, column: int, tests: Sequence[RowTest]) -> Degrees:
+def degrees(rows: DeviceStore, column: int, tests: Sequence[RowTest]) -> Degrees:
     """In how many rows that pass some tests each value of a column stands."""
     ops = rows.ops
     whole = rows.as_they_are()
@@ -49,7 +49,7 @@ def degrees(rows: Elsewhere, column: int, tests: Sequence[RowTest]) -> Degrees:
         key = whole[column]
         if tests:
             key = key[ops.survivors(mask(whole, tests))]
-        if not (column == 0 and rows.known == Known.SORTED):
+        if not (column == 0 and rows.known == KnownRows.SORTED):
             key = ops.xp.sort(key)
         starts = ops.survivors(ops.firsts(key))
         counts = ops.xp.empty(len(starts), dtype=ops.xp.int64)
@@ -64,7 +64,7 @@ def degrees_of(ops: DeviceOps, counts: Array) -> Degrees:
     return Degrees.of_often(brought(degrees), brought(often))
 
 
-def ascends(rows: Elsewhere, left: int, right: int) -> bool:
+def ascends(rows: DeviceStore, left: int, right: int) -> bool:
     """Whether one column is less than another in every row."""
     whole = rows.as_they_are()
     with rows.use():

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from gdatalog.account import TEXTS
-from gdatalog.storage.table import Array, Texts, used_codes
-from gdatalog.storage.text_set import Kernels, TextSet
-from gdatalog.watching import OBJECT, patiently, watching, working_space
+from gdatalog.cancellation import OBJECT, cancellable, watching, working_space
+from gdatalog.storage.table import Array, TextColumn, used_codes
+from gdatalog.storage.text_set import TextSet, TextSetFunctions
 
 # What a text takes beside its characters: its entries in a list and in a dict, which holds up to
 # twice as much for a moment when it grows, and what the allocator rounds up.
@@ -118,7 +118,7 @@ class SymbolTable:
             return self._set.texts(codes)
         return list(map(texts.__getitem__, codes.tolist()))
 
-    def encode(self, column: Texts) -> Array:
+    def encode(self, column: TextColumn) -> Array:
         """Codes of this table for a column of texts, one a row."""
         if len(column) == 0:
             return np.empty(0, dtype=np.int32)
@@ -140,7 +140,7 @@ class SymbolTable:
             texts.coded = self, self.as_set(texts.kernels).take_in(texts)
         return texts.coded[1]
 
-    def as_set(self, kernels: Kernels) -> TextSet:
+    def as_set(self, kernels: TextSetFunctions) -> TextSet:
         """The set that this table's texts are in from now on; their codes are its numbers."""
         with self._lock:
             if self._set is None:
@@ -151,15 +151,15 @@ class SymbolTable:
                 self._texts = []
             return self._set
 
-    def decode(self, codes: Array) -> Texts:
+    def decode(self, codes: Array) -> TextColumn:
         """A column of texts that holds no more texts than it needs."""
         texts = self._texts
         if self._set is not None:
-            return Texts(codes, self._set)
+            return TextColumn(codes, self._set)
         if len(codes) == 0:
-            return Texts(np.empty(0, dtype=np.int32), np.empty(0, dtype=object))
+            return TextColumn(np.empty(0, dtype=np.int32), np.empty(0, dtype=object))
         used, places = used_codes(codes, len(texts))
-        return Texts(places, self.array()[used])
+        return TextColumn(places, self.array()[used])
 
     def array(self) -> Array:
         """All texts, as an array of objects, by code."""
@@ -228,5 +228,5 @@ def _sorted(column: Any) -> Array:
     import pyarrow.compute as pc
 
     with working_space("the order of texts", column.nbytes + RANKING * len(column)):
-        order = patiently(len(column) * OBJECT, lambda: pc.sort_indices(column))
+        order = cancellable(len(column) * OBJECT, lambda: pc.sort_indices(column))
     return np.asarray(order)

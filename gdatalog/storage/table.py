@@ -3,7 +3,7 @@
 Readers and data frames make tables, relations are made of them; results become tables, and
 writers write those. A column is a NumPy array: int64 for int (int32 too, on its way in), float64
 for float, bool for bool, int64 nanoseconds since 1970 (UTC) for timestamp; a symbol column is a
-`Texts`.
+`TextColumn`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class Texts:
+class TextColumn:
     """A column of strings: the distinct texts, and for each row which of them it holds."""
 
     __slots__ = ("_codes", "_texts", "numbers", "spelled")
@@ -40,8 +40,8 @@ class Texts:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __reduce__(self) -> tuple[type[Texts], tuple[Array, Array]]:
-        return Texts, (self.codes, self.texts)
+    def __reduce__(self) -> tuple[type[TextColumn], tuple[Array, Array]]:
+        return TextColumn, (self.codes, self.texts)
 
     @property
     def codes(self) -> Array:
@@ -61,8 +61,8 @@ class Texts:
             self._texts[:] = self.spelled.texts(used)
         return self._codes, self._texts
 
-    def take(self, rows: Array) -> Texts:
-        return Texts(self.numbers[rows], self.texts if self.spelled is None else self.spelled)
+    def take(self, rows: Array) -> TextColumn:
+        return TextColumn(self.numbers[rows], self.texts if self.spelled is None else self.spelled)
 
     def decode(self) -> Array:
         """One str a row, as an array of objects."""
@@ -81,7 +81,7 @@ def used_codes(codes: Array, count: int) -> tuple[Array, Array]:
     return np.flatnonzero(marks), places[codes]
 
 
-Column = Array | Texts
+Column = Array | TextColumn
 
 DTYPES: dict[TypeName, Any] = {
     "int": np.dtype(np.int64),
@@ -112,7 +112,7 @@ class Table:
     def take(self, rows: Array) -> Table:
         """The rows of these indices, in their order."""
         columns = tuple(
-            column.take(rows) if isinstance(column, Texts) else column[rows]
+            column.take(rows) if isinstance(column, TextColumn) else column[rows]
             for column in self.columns
         )
         return Table(self.names, self.types, columns, len(rows))

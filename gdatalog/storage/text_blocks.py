@@ -6,7 +6,7 @@ import os
 from itertools import pairwise
 from typing import BinaryIO
 
-from gdatalog.watching import watching
+from gdatalog.cancellation import watching
 
 Block = tuple[int, int]  # from which byte of a file to which
 

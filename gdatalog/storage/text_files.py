@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.errors import DataError, Source, Span
+from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.storage.cells import hold_texts
 from gdatalog.storage.delimited import SNIFFED, CellPlace, Delimited, Record
 from gdatalog.storage.headers import Columns, all_names, header_names, tell, verdict
 from gdatalog.storage.load_options import PLAIN, LoadOptions, check_delimiter
-from gdatalog.storage.place import Place, shown
+from gdatalog.storage.place import DataPlace, shown
 from gdatalog.storage.raw import Declared, Raw
-from gdatalog.storage.table import Texts
+from gdatalog.storage.table import TextColumn
 
 SAMPLE = 100  # records that are looked at to tell delimiter and header
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -80,7 +80,7 @@ def raw_of_text(
         columns = [columns[i] for i in positions]
         names = None
 
-    def place(position: int, column: str) -> Place:
+    def place(position: int, column: str) -> DataPlace:
         return CellPlace(name, column, rows, positions[position])
 
     header = text.span(first) if names is not None else None
@@ -111,9 +111,9 @@ def texts_among(head: Sequence[Record], declared: Declared | None) -> list[int]:
 
 def _with_first(cell: str, column: Any) -> Any:
     """A column of cells, and one before them."""
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         assert column.spelled is not None
-        return Texts(np.append(column.spelled.add([cell]), column.numbers), column.spelled)
+        return TextColumn(np.append(column.spelled.add([cell]), column.numbers), column.spelled)
     import pyarrow as pa
 
     return pa.chunked_array([pa.array([cell], pa.string()), *column.chunks], pa.string())
@@ -140,7 +140,7 @@ def _proposition(name: str, data: bytes) -> Raw:
         if line.strip() not in ("", "()"):
             raise DataError(
                 f"expected (), found {shown(line)}",
-                Span(Source(name, line, number), 0, len(line)),
+                Span(SourceText(name, line, number), 0, len(line)),
                 hint="a relation without columns is true if its file has a line, () or a blank one,"
                 " and false if the file is empty",
             )

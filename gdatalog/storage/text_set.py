@@ -29,7 +29,7 @@ NOT_ASCII = 0x8080_8080_8080_8080  # the bits of a word that has such a byte
 _ODD = "surrogatepass"
 
 
-class Kernels(Protocol):
+class TextSetFunctions(Protocol):
     """The compiled functions; those of `spelling.py` and `lines.py` of `codegen/helpers`."""
 
     def scan(self, *args: Any) -> int: ...
@@ -41,7 +41,7 @@ class Kernels(Protocol):
 
 
 # What gives the functions to cut so many bytes of text; None if that is not worth their start.
-Offer = Callable[[int], Kernels | None]
+Offer = Callable[[int], TextSetFunctions | None]
 
 _offers: list[Offer] = []
 
@@ -51,7 +51,7 @@ def offer(kernels_for: Offer) -> None:
     _offers.insert(0, kernels_for)
 
 
-def kernels_for(count: int) -> Kernels | None:
+def kernels_for(count: int) -> TextSetFunctions | None:
     """The compiled functions, to cut so many bytes of text."""
     found = (offered(count) for offered in _offers)
     return next((kernels for kernels in found if kernels is not None), None)
@@ -60,7 +60,7 @@ def kernels_for(count: int) -> Kernels | None:
 class TextSet:
     """Texts, each once. One thread at a time adds some, while others read those there are."""
 
-    def __init__(self, kernels: Kernels) -> None:
+    def __init__(self, kernels: TextSetFunctions) -> None:
         self.kernels = kernels
         self.lock = Lock()
         self.unicode = True  # whether no text holds half a surrogate pair
@@ -71,7 +71,7 @@ class TextSet:
         self.coded: tuple[object, Array] | None = None  # a symbol table, and its codes of these
 
     @staticmethod
-    def of(texts: Sequence[str], used: Array, kernels: Kernels) -> TextSet:
+    def of(texts: Sequence[str], used: Array, kernels: TextSetFunctions) -> TextSet:
         """The set of these texts, with their places as numbers. A text may come again where it is
         not `used`; there it is not found."""
         made = TextSet(kernels)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, pairwise
 from typing import Any, TypeVar
 
-from gdatalog.hands import Task, begun
-from gdatalog.watching import Watch, watching, working_for
+from gdatalog.cancellation import Watch, watching, working_for
+from gdatalog.threads import PoolTask, begun
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -58,7 +58,7 @@ def spread(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> l
         finally:
             working_for(Watch())
 
-    tasks: list[Task] = []
+    tasks: list[PoolTask] = []
     try:
         for _ in range(workers - 1):
             tasks.append(begun(aside))
@@ -98,7 +98,7 @@ def ahead(
                 future.cancel()
 
 
-def by_stretches(work: Callable[[slice], None], length: int) -> None:
+def in_ranges(work: Callable[[slice], None], length: int) -> None:
     """`work` of all rows, stretch by stretch; each thread has a part of its own."""
 
     def part(rows: slice) -> None:

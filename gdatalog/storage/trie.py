@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.storage.elsewhere import brought
+from gdatalog.cancellation import cancellable, watching
+from gdatalog.storage.on_device import brought
 from gdatalog.storage.spill import held_bytes, in_files_if_large
 from gdatalog.storage.table import Array
-from gdatalog.watching import patiently, watching
 
 PAIRING = 24  # bytes that packing an entry takes
 
@@ -181,7 +181,7 @@ class TrieLevel:
 
                 self._pairs = spilled_pairs(self.offsets, self._code, self.values, spill)
             else:
-                self._pairs = patiently(len(self), self._paired) if here else self._paired()
+                self._pairs = cancellable(len(self), self._paired) if here else self._paired()
         return self._pairs
 
     def _paired(self) -> Array:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gdatalog.cancellation import cancellable, watching
 from gdatalog.storage.rows import (
     Columns,
-    Packing,
+    RowPacking,
     firsts,
     order_rows,
     row_firsts,
@@ -24,7 +25,6 @@ from gdatalog.storage.spill import is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.storage.trie import Trie, TrieLevel
-from gdatalog.watching import patiently, watching
 
 # A column whose values are in a range this many times as long as it is counted, not sorted: but
 # only while the counts stay in a cache.
@@ -40,7 +40,7 @@ def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool)
         from gdatalog.storage.external import spilled_trie
 
         return spilled_trie(tuple(columns), depth, weighted, spill)
-    return patiently(total, lambda: _build_trie(columns, depth, total, weighted))
+    return cancellable(total, lambda: _build_trie(columns, depth, total, weighted))
 
 
 def _build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool) -> Trie:
@@ -81,7 +81,7 @@ def trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
         found = _of_few(columns)
         if found is not None:
             return found
-    return patiently(length, lambda: _trie_of_rows(columns, length, weighted))
+    return cancellable(length, lambda: _trie_of_rows(columns, length, weighted))
 
 
 def _of_few(columns: Sequence[Array]) -> Trie | None:
@@ -124,7 +124,7 @@ def _trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie
         return build_trie(columns, len(columns), length, weighted)
     if len(columns) == 1:
         return _of_column(columns[0], weighted)
-    packing = Packing.of(columns)
+    packing = RowPacking.of(columns)
     if packing is None:
         order = order_rows(columns)
         ordered = spread(lambda column: column[order], columns, length >= LONG)
@@ -162,13 +162,13 @@ def _runs(values: Array) -> tuple[Array, Array]:
 
 
 def _of_packed(
-    packed: Array, packing: Packing, like: Sequence[Array], total: int, weights: Array | None
+    packed: Array, packing: RowPacking, like: Sequence[Array], total: int, weights: Array | None
 ) -> Trie:
     """The trie of packed rows, sorted and distinct, with values of the types of `like`."""
     levels: list[TrieLevel] = []
     places = list(zip(packing.least, packing.bits, [column.dtype for column in like], strict=True))
     for low, bits, dtype in reversed(places[1:]):
-        (values,) = Packing((low,), (bits,)).unpack(packed, [dtype])
+        (values,) = RowPacking((low,), (bits,)).unpack(packed, [dtype])
         above = packed >> bits
         starts = np.flatnonzero(firsts(above))
         levels.append(TrieLevel(values, np.append(starts, len(packed))))

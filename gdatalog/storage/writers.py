@@ -20,6 +20,7 @@ from itertools import repeat
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, cast
 
+from gdatalog.cancellation import watching
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.storage.as_text import Piece, begun, facts_file, quoted, records, starts
 from gdatalog.storage.export import to_arrow
@@ -30,7 +31,6 @@ from gdatalog.storage.table import Table
 from gdatalog.storage.temporaries import beside
 from gdatalog.storage.threads import ahead
 from gdatalog.values import TypeName
-from gdatalog.watching import watching
 
 GROUP = 1 << 20  # rows of a group in a Parquet file, at the most
 GROUP_BYTES = 1 << 25  # of decoded values

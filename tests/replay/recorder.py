@@ -11,16 +11,16 @@ from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.plan.format import format_rule
 from gdatalog.plan.nodes import Join, JoinPlan, RulePlan, Step
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.fresh import Fresh
-from gdatalog.printer.improving import print_improving
-from gdatalog.printer.leaves import Groups, Leaf, Rows
-from gdatalog.printer.module import Printed, print_plan
-from gdatalog.printer.worklist import print_split
+from gdatalog.printer.fresh import NewRows
+from gdatalog.printer.lattice import print_lattice
+from gdatalog.printer.leaves import GroupLeaf, Leaf, RowLeaf
+from gdatalog.printer.module import PrintedPlan, print_plan
+from gdatalog.printer.worklist import print_partitioned
 from gdatalog.printer.worklist_tile import print_tiles
 from gdatalog.report.words import about
 from tests.replay.programs import Program
 
-Make = Callable[[int, bool], Printed]  # of how many lanes (0: for a CPU), and whether it counts
+Make = Callable[[int, bool], PrintedPlan]  # of how many lanes (0: for a CPU), and whether it counts
 
 # How many lanes, and whether it counts; and what short programs are printed in besides, by turns.
 PLAIN = (0, False)
@@ -76,11 +76,11 @@ class Recorder:
         counted: bool = False,
         modular: bool = False,
         keeps: bool = False,
-    ) -> Printed:
+    ) -> PrintedPlan:
         for what, each in _leaves(join, leaf):
             if self._first((join, what)):
 
-                def make(lanes: int, counted: bool, each: Leaf = each) -> Printed:
+                def make(lanes: int, counted: bool, each: Leaf = each) -> PrintedPlan:
                     how = intersect, lanes, given, counted, modular, keeps
                     return print_plan(join, tries, copy(each), *how)
 
@@ -96,7 +96,7 @@ class Recorder:
         counts: bool,
         intersect: str,
         counted: bool = False,
-    ) -> Printed:
+    ) -> PrintedPlan:
         head = ", ".join(dict.fromkeys(rule.head for rule in recursive))
         if self._first(("split", *recursive)):
             ways = {
@@ -109,11 +109,11 @@ class Recorder:
 
                     def make(
                         lanes: int, counted: bool, held: Any = held, only: bool = only
-                    ) -> Printed:
+                    ) -> PrintedPlan:
                         given = recursive, tries, held, splits, only, intersect
                         if lanes:
                             return print_tiles(*given, lanes, counted)
-                        return print_split(*given, counted)
+                        return print_partitioned(*given, counted)
 
                     self._loops(head, f"{what}, numbers of rows" if only else what, make)
         raise Unprintable("its text is all that is wanted")
@@ -125,17 +125,17 @@ class Recorder:
         tries: Sequence[Any],
         numbered: bool,
         counted: bool = False,
-    ) -> Printed:
+    ) -> PrintedPlan:
         head = ", ".join(each.name for each in kept)
         if self._first(("improving", *follows)):
             ways = (False,) if kept[0].split is not None else (False, True)
             for way in ways:
                 what = "best values, groups numbered" if way else "best values"
 
-                def make(lanes: int, counted: bool, way: bool = way) -> Printed:
+                def make(lanes: int, counted: bool, way: bool = way) -> PrintedPlan:
                     if lanes:
                         raise Unprintable("not printed for tiles")
-                    return print_improving(kept, follows, tries, way, counted)
+                    return print_lattice(kept, follows, tries, way, counted)
 
                 self._loops(head, what, make)
         raise Unprintable("its text is all that is wanted")
@@ -179,10 +179,10 @@ def _expected(step: Step) -> str:
 def _leaves(join: JoinPlan, leaf: Leaf) -> Iterator[tuple[str, Leaf]]:
     """What may become of a join's rows, in words: what is asked for, and in the rounds of a
     fixpoint only rows that are new."""
-    if not isinstance(leaf, Rows):
-        yield "aggregates" if isinstance(leaf, Groups) else type(leaf).__name__, leaf
+    if not isinstance(leaf, RowLeaf):
+        yield "aggregates" if isinstance(leaf, GroupLeaf) else type(leaf).__name__, leaf
         return
     yield "rows with weights" if leaf.weighted else "rows", leaf
     if join.given is not None and join.scan is None and not leaf.weighted:
-        yield "new rows by marks", Fresh(leaf.outputs)
-        yield "new rows by a hash set", Fresh(leaf.outputs, hashed=True)
+        yield "new rows by marks", NewRows(leaf.outputs)
+        yield "new rows by a hash set", NewRows(leaf.outputs, hashed=True)

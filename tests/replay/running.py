@@ -18,16 +18,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import gdatalog as gd
-from gdatalog import watching
+from gdatalog import cancellation
 from gdatalog.cpu_ops import loose
 from gdatalog.engine import depth, session
 from gdatalog.engine.files import Folders
 from gdatalog.gpu_ops import sources
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner import rules
-from gdatalog.printer import improving, module, worklist
+from gdatalog.printer import lattice, module, worklist
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.module import Printed
+from gdatalog.printer.module import PrintedPlan
 from tests.kernel_sources import fused
 from tests.replay.programs import Program
 from tests.replay.recorder import Recorder
@@ -98,10 +98,10 @@ def listening(recorder: Recorder) -> Iterator[None]:
     stand_ins: list[tuple[Any, Any]] = [
         (plan_rule, planned),
         (module.print_plan, recorder.join),
-        (worklist.print_split, recorder.split),
-        (improving.print_improving, recorder.improving),
+        (worklist.print_partitioned, recorder.split),
+        (lattice.print_lattice, recorder.improving),
         (depth.printed_once, _printed_anew),
-        (watching.apart, lambda work, long=True: work()),  # a thread for each takes long
+        (cancellation.apart, lambda work, long=True: work()),  # a thread for each takes long
         (loose.loose_of, lambda relation, columns: None),  # it is compiled
         (sources.whole, lambda text: text),  # the files that it includes are noted once
         *((clock, _stopped) for clock in (time.perf_counter, time.process_time)),
@@ -113,7 +113,7 @@ def listening(recorder: Recorder) -> Iterator[None]:
         _put([(new, old) for old, new in reversed(stand_ins)])
 
 
-def _printed_anew(key: object, make: Callable[[], Printed | str]) -> Printed | str:
+def _printed_anew(key: object, make: Callable[[], PrintedPlan | str]) -> PrintedPlan | str:
     """In the place of `printed_once`, which remembers the texts of other programs."""
     try:
         return make()

@@ -33,9 +33,9 @@ from gdatalog.plan.effects import longest_first, one_row_each, widens
 from gdatalog.plan.nodes import Filter, Guard, JoinPlan, Seek, Step, TrieRef
 from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.afar import AfarRows, Part
-from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.remote import RemotePart, RemoteRows
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
@@ -51,7 +51,7 @@ PLACE = "~place"  # of a row in its part
 class Block:
     """Some rows of a part, on the worker that has them, if one has."""
 
-    part: Part
+    part: RemotePart
     start: int
     stop: int
     home: str | None
@@ -81,9 +81,9 @@ class BlockRun(SpreadRun):
     def _apart(self) -> bool:
         if len(self.plan.joins) > 1 or not one_row_each(self.plan.joins[0]):
             return False
-        given, rows = self.plan.joins[0].given, self.relation.afar
+        given, rows = self.plan.joins[0].given, self.relation.remote
         assert given is not None and rows is not None
-        return len(given.columns) == len(self.relation.types) and rows.known >= Known.DISTINCT
+        return len(given.columns) == len(self.relation.types) and rows.known >= KnownRows.DISTINCT
 
     def _knobs(self, join: JoinPlan) -> Knobs:
         one_thread = replace(self.context.knobs, threads=1)
@@ -100,7 +100,7 @@ class BlockRun(SpreadRun):
 
 def in_place(name: str, relation: Relation, workers: int) -> Spread:
     """How a rule is spread that is given the rows of a relation where they lie."""
-    rows = relation.afar
+    rows = relation.remote
     return Spread("in place", workers, None if rows is None else len(rows.parts), stays=name)
 
 
@@ -109,7 +109,7 @@ class _Passing:
 
     def __init__(self, run: BlockRun, number: int, mode: Mode, limit: int | None) -> None:
         join = run.plan.joins[number]
-        assert join.given is not None and run.relation.afar is not None
+        assert join.given is not None and run.relation.remote is not None
         self.run_of = run
         self.columns = join.given.columns
         self.firm = not widens(join)
@@ -117,7 +117,7 @@ class _Passing:
         self.tries = {ref: run.pool.place(id(trie), trie) for ref, trie in self.made.items()}
         memory = run.limits.memory or 1 << 40
         self.sealed, self.table = run.task(number, mode, limit, memory)
-        rows = run.relation.afar
+        rows = run.relation.remote
         self.parts = self._distinct(rows, join) if join.bag else rows.parts
         run.blocks += len(self.parts)
         self.whole = max(1, sum(part.rows for part in self.parts))
@@ -125,9 +125,9 @@ class _Passing:
 
     # ---------------------------------------------------------------------- rows, each once
 
-    def _distinct(self, rows: AfarRows, join: JoinPlan) -> Sequence[Part]:
+    def _distinct(self, rows: RemoteRows, join: JoinPlan) -> Sequence[RemotePart]:
         """Parts that have each of the rows once, but for rows that come to nothing."""
-        if rows.known >= Known.DISTINCT or self._share(rows, join) > WORTH:
+        if rows.known >= KnownRows.DISTINCT or self._share(rows, join) > WORTH:
             return rows.make_distinct()
         run = self.run_of
         stage = run.pool.stage(f"{run.plan.relation}: tests", run.limits)
@@ -135,9 +135,9 @@ class _Passing:
             args = (self.sealed, block.part.value, self.tries, self.table)
             stage.add(Call(passing, args, True, block.home, told=size_of))
         parts = parts_of([kept for _, kept in stage])
-        return AfarRows(parts, rows.keeper, Known.NOTHING).make_distinct() if parts else ()
+        return RemoteRows(parts, rows.keeper, KnownRows.NOTHING).make_distinct() if parts else ()
 
-    def _share(self, rows: AfarRows, join: JoinPlan) -> float:
+    def _share(self, rows: RemoteRows, join: JoinPlan) -> float:
         """About which part of the rows passes what each is asked by itself."""
         if not _tests(join):
             return 1.0
@@ -147,7 +147,7 @@ class _Passing:
 
     # --------------------------------------------------------------------------- blocks
 
-    def _blocks(self, parts: Sequence[Part]) -> Iterator[Block]:
+    def _blocks(self, parts: Sequence[RemotePart]) -> Iterator[Block]:
         homes = place_of(self.run_of.pool, [part.value for part in parts])
         for part, home in zip(parts, homes, strict=True):
             yield Block(part, 0, part.rows, home)

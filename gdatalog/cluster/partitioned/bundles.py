@@ -10,7 +10,7 @@ import numpy as np
 from gdatalog.cluster.partitioned.census import codes, count
 from gdatalog.cluster.partitioned.layout import Dim, Source
 from gdatalog.cluster.partitioned.shares import Domain
-from gdatalog.plan.cells import Stretch
+from gdatalog.plan.cells import KeyRange
 from gdatalog.plan.nodes import RowTest
 from gdatalog.records import dataclass
 from gdatalog.storage.degrees import COMPARE
@@ -63,7 +63,7 @@ def mask_of(keys: Mapping[int, Array], tests: Sequence[RowTest]) -> Array:
 
 
 # In what stretches the keys of some columns must lie.
-Box = Mapping[int, Stretch]
+Box = Mapping[int, KeyRange]
 
 
 def in_boxes(keys: Mapping[int, Array], boxes: Sequence[Box]) -> Array:
@@ -77,7 +77,7 @@ def in_boxes(keys: Mapping[int, Array], boxes: Sequence[Box]) -> Array:
     return found
 
 
-def in_stretch(keys: Array, stretch: Stretch) -> Array:
+def in_stretch(keys: Array, stretch: KeyRange) -> Array:
     inside = np.ones(len(keys), dtype=np.bool_)
     if stretch.low is not None:
         inside &= keys >= stretch.low

@@ -31,7 +31,7 @@ from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.ranks import Way, edges_of
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
-from gdatalog.plan.cells import Cell, Stretch
+from gdatalog.plan.cells import Cell, KeyRange
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.progress import format_bytes
@@ -308,7 +308,7 @@ def _cuts(cell: Cell, fragments: Sequence[Fragment], shelf: Shelf) -> Cuts:
             for role in fragment.roles:
                 for column, name in role.items():
                     mine = columns[column]
-                    mine = mine[in_stretch(mine, cell.stretches.get(name, Stretch()))]
+                    mine = mine[in_stretch(mine, cell.stretches.get(name, KeyRange()))]
                     keys.setdefault(name, []).append(mine[:: max(1, len(mine) // SAMPLE)])
                     rows[name] = rows.get(name, 0) + len(mine)
     found = {}

@@ -35,7 +35,7 @@ from gdatalog.cluster.pool import Call, Lost, Placed, Stage, TooLarge
 from gdatalog.cluster.replicated.run import SpreadRun
 from gdatalog.cluster.replicated.tasks import Found, Mode
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan.cells import EVERYTHING, Cell, Stretch
+from gdatalog.plan.cells import EVERYTHING, Cell, KeyRange
 from gdatalog.plan.nodes import JoinPlan, Restore
 from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass, field, replace
@@ -250,8 +250,8 @@ class Parted:
             self.left.append(Part(rest, part.bundles, refined=part.refined))
         if cuts:
             name, (key, _) = max(cuts.items(), key=lambda cut: cut[1][1])
-            told = hard.stretches.get(name, Stretch())
-            for half in (Stretch(told.low, key), Stretch(key, told.high)):
+            told = hard.stretches.get(name, KeyRange())
+            for half in (KeyRange(told.low, key), KeyRange(key, told.high)):
                 cell = Cell({**hard.stretches, name: half})
                 self.left.appendleft(Part([cell], part.bundles, refined=True))
         else:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gdatalog.cluster.partitioned.layout import Layout, Role
-from gdatalog.plan.cells import Cell, Stretch
+from gdatalog.plan.cells import Cell, KeyRange
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 
@@ -43,11 +43,11 @@ class Domain:
     def classes(self) -> int:
         return len(self.bounds) + 1
 
-    def stretch(self, first: int, last: int | None = None) -> Stretch:
+    def stretch(self, first: int, last: int | None = None) -> KeyRange:
         """The keys of a class, or of all from one to another."""
         last = first if last is None else last
         low = self.bounds[first - 1] if first else None
-        return Stretch(low, self.bounds[last] if last < len(self.bounds) else None)
+        return KeyRange(low, self.bounds[last] if last < len(self.bounds) else None)
 
     @property
     def widths(self) -> Array:
@@ -104,7 +104,7 @@ class Shares:
     def _cell(self, box: Sequence[tuple[int, int]]) -> Cell:
         told = zip(self.layout.variables, self.layout.domain_of, box, strict=True)
         stretches = {name: self.domains[domain].stretch(*ends) for name, domain, ends in told}
-        return Cell({name: each for name, each in stretches.items() if each != Stretch()})
+        return Cell({name: each for name, each in stretches.items() if each != KeyRange()})
 
     def cells(self, blocks: Collection[Block]) -> list[Cell]:
         """The bindings of some blocks as few cells: one where no other block lies between."""

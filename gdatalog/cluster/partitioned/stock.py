@@ -27,9 +27,9 @@ from gdatalog.errors import DeviceError
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import JoinPlan
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.afar import AfarRows
-from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.remote import RemoteRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
@@ -49,7 +49,7 @@ class Base:
     """Rows that a source is made of, in blocks. `name`: what lots of them are put under.
 
     `blocks`: what a worker is given to have each: columns, which are laid on a shelf first, or
-    where they are `afar` what a part has (`parts.py`). `groups`: which of them lie together, and
+    where they are `remote` what a part has (`parts.py`). `groups`: which of them lie together, and
     are bundled so. `edges`: of a graph that lies afar, how each edge is told once, and the ranks of
     its vertices. `twice`: a row that counts may be there twice, and those that are the same are in
     one bundle. `sample`: every `step`-th row of all.
@@ -60,7 +60,7 @@ class Base:
     sample: Columns
     step: int
     groups: Sequence[range] = ()
-    afar: bool = False
+    remote: bool = False
     edges: tuple[Way, Placed] | None = None
     twice: bool = False
     lots: list[Lot | None] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Base:
 
     def given(self, group: int) -> list[Any]:
         """What a worker is given to have a group."""
-        return [self.blocks[at] if self.afar else self.lots[at] for at in self.groups[group]]
+        return [self.blocks[at] if self.remote else self.lots[at] for at in self.groups[group]]
 
     def resting(self) -> Base:
         """The same without what is kept on workers: only how that is made."""
@@ -142,10 +142,10 @@ class Stock:
         if kept is None:
             kept = self._bases[relation.store] = {}
             finalize(relation.store, _forget, kept, self._idle)
-        rows = relation.afar
-        afar = rows is not None and rows.away
-        counts, whole = afar and source.weighted, len(source.columns) == len(relation.types)
-        key = (source.ranked and (afar or source.tests), afar, counts, counts and whole)
+        rows = relation.remote
+        remote = rows is not None and rows.away
+        counts, whole = remote and source.weighted, len(source.columns) == len(relation.types)
+        key = (source.ranked and (remote or source.tests), remote, counts, counts and whole)
         base = kept.get(key)
         if base is None:
             if rows is not None and rows.away:
@@ -200,16 +200,16 @@ class Stock:
         ]
         return layout, bases, samples
 
-    def _afar(self, rows: AfarRows, source: Source, whole: bool) -> Base:
+    def _afar(self, rows: RemoteRows, source: Source, whole: bool) -> Base:
         # Where rows do not count, tries find out which are the same. Whole rows that are the same
         # lie in the same classes, so that they meet in cells.
-        twice = source.weighted and whole and not source.ranked and rows.known < Known.DISTINCT
+        twice = source.weighted and whole and not source.ranked and rows.known < KnownRows.DISTINCT
         parts = rows.make_distinct() if source.weighted and not twice else rows.parts
         values: list[Any] = [part.value for part in parts]
         sample = rows.survey.sample
         step = max(1, rows.at_most // max(1, len(sample[0])))
         if not source.ranked:
-            return Base(self.name(), values, sample, step, afar=True, twice=twice)
+            return Base(self.name(), values, sample, step, remote=True, twice=twice)
         keeper = rows.keeper
         assert isinstance(keeper, Keeping)
         values, way = keeper.edges(rows)
@@ -217,7 +217,7 @@ class Stock:
         ends = [ranking.ranks(column) for column in sample]
         placed = self.pool.place(id(ranking), ranking, ranking.nbytes)
         both = (np.concatenate(ends), np.concatenate(ends[::-1]))
-        return Base(self.name(), values, both, step, afar=True, edges=(way, placed))
+        return Base(self.name(), values, both, step, remote=True, edges=(way, placed))
 
     def count(
         self, name: str, bundles: Sequence[Bundles], told: str, limits: Limits
@@ -319,7 +319,7 @@ class Stock:
             (place, base, block, homes[at % len(homes)])
             for base, at in wanted
             for place, block in enumerate(base.groups[at])
-            if not base.afar and getattr(base.lots[block], "shelf", None) not in shelves
+            if not base.remote and getattr(base.lots[block], "shelf", None) not in shelves
         ]
         waiting = deque(sorted(missing, key=lambda each: each[0]))
         stage = self.pool.stage(told, limits)

@@ -14,10 +14,10 @@ from time import perf_counter
 from traceback import format_exc
 from typing import Any, NamedTuple
 
+from gdatalog.cancellation import Watch
 from gdatalog.cluster.pool.here import Missing, Ref, common_of, hold, value_of
 from gdatalog.cluster.workers.worker import own_worker
 from gdatalog.errors import Error, Interrupted
-from gdatalog.watching import Watch
 
 LONG = 0.1  # seconds, from which on calls that came together with others go back
 LOOK = 0.05  # seconds between two looks at whether anybody waits

@@ -27,10 +27,10 @@ from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
+from gdatalog.cancellation import PATIENCE, watching
 from gdatalog.cluster.pool.here import Ref, can_read, forget, hold, read, write
 from gdatalog.errors import DeviceError
 from gdatalog.records import dataclass, field
-from gdatalog.watching import PATIENCE, watching
 
 FOLDER = "GDATALOG_CLUSTER_FOLDER"  # names a folder that the driver and all workers see
 LINGER = 5.0  # seconds that a file stays for who may still read it

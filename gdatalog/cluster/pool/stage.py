@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from gdatalog.cancellation import PATIENCE
 from gdatalog.cluster.pool.calling import part_of, run_call, run_calls, told_of
 from gdatalog.cluster.pool.calls import (
     BAD,
@@ -32,7 +33,6 @@ from gdatalog.cluster.workers.scheduler import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.progress import format_bytes
-from gdatalog.watching import PATIENCE
 
 if TYPE_CHECKING:
     from gdatalog.cluster.pool import Pool

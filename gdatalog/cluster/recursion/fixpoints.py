@@ -6,18 +6,18 @@ from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.recursion.owners import Owners, afar_of, refusal_of
 from gdatalog.cluster.recursion.stretches import Stretches, device_for
 from gdatalog.cluster.rows.texts import asks_for_ranks
-from gdatalog.engine.best import Best
 from gdatalog.engine.device import CPU
-from gdatalog.engine.splits import Splits
+from gdatalog.engine.lattice_rounds import LatticeRounds
+from gdatalog.engine.partitioned import PartitionedStratum
 from gdatalog.engine.stratum import atoms
-from gdatalog.plan.conditions import Bytes, Rows, When
+from gdatalog.plan.conditions import Bytes, TooManyRows, When
 from gdatalog.plan.placement import OnWorkers
-from gdatalog.storage.afar import AfarRows, Keeper
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.remote import Keeper, RemoteRows
 from gdatalog.storage.table import Array
 
 
-def placement_of(pool: Pool, splits: Splits) -> OnWorkers | None:
+def placement_of(pool: Pool, splits: PartitionedStratum) -> OnWorkers | None:
     """Where a stratum is evaluated, as far as can be said before it is; None if only here."""
     context, tuning = splits.context, splits.context.tuning
     spread = context.knobs.spread
@@ -33,38 +33,38 @@ def placement_of(pool: Pool, splits: Splits) -> OnWorkers | None:
         return OnWorkers(len(pool.workers), by, parted, (), "", refusal)
     until: tuple[When, ...] = (Bytes(context.memory),)
     why, least = "", tuning.rounds_spread_threads * context.knobs.workers
-    if any(isinstance(table, Best) for table in splits.tables.values()):
+    if any(isinstance(table, LatticeRounds) for table in splits.tables.values()):
         why = "best values are improved in place"
     elif by is not None and _on_gpus(pool, splits):
         until = ()
     elif splits.split is not None and pool.slots > 1:
-        until = (Rows(tuning.partitions_spread_from), *until)
+        until = (TooManyRows(tuning.partitions_spread_from), *until)
     elif splits.split is None and pool.slots >= least:
-        until = (Rows(tuning.rounds_spread_from), *until)
+        until = (TooManyRows(tuning.rounds_spread_from), *until)
     else:
         why = "there are too few threads elsewhere"
     return OnWorkers(len(pool.workers), by, parted, until, why, refusal)
 
 
-def _on_gpus(pool: Pool, splits: Splits) -> bool:
+def _on_gpus(pool: Pool, splits: PartitionedStratum) -> bool:
     """Whether workers' GPUs take the values of a partitioned fixpoint at once."""
     gpus = pool.connection.gpus and device_for(pool, splits) != "cpu"
     return gpus and splits.read_rows >= splits.context.tuning.tiles_from
 
 
-def _too_many(splits: Splits) -> bool:
+def _too_many(splits: PartitionedStratum) -> bool:
     """Whether the rules read more rows that lie on workers than can well be here."""
     names = {atom.name for rule in splits.stratum.rules for atom in atoms(rule)}
     stores = [splits.inputs.relation(name).store for name in names - set(splits.stratum.relations)]
-    afar = [store for store in stores if isinstance(store, AfarRows) and store.away]
+    remote = [store for store in stores if isinstance(store, RemoteRows) and store.away]
     seeds = (afar_of(part) for parts in splits.inputs.seeds.values() for part in parts)
-    afar += [rows for rows in seeds if rows is not None]
+    remote += [rows for rows in seeds if rows is not None]
     most = splits.context.memory // splits.context.tuning.fetched_share
-    return sum(store.bytes_afar for store in afar) > most
+    return sum(store.remote_bytes for store in remote) > most
 
 
 def fixpoint(
-    pool: Pool, keeper: Keeper, splits: Splits, placement: OnWorkers
+    pool: Pool, keeper: Keeper, splits: PartitionedStratum, placement: OnWorkers
 ) -> dict[str, Relation] | None:
     """The relations of a recursive stratum; None if it is to be evaluated here after all."""
     if placement.by is not None:
@@ -76,7 +76,9 @@ def fixpoint(
     return owners.relations() if owners.refusal is None else None
 
 
-def counts(pool: Pool, keeper: Keeper, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
+def counts(
+    pool: Pool, keeper: Keeper, splits: PartitionedStratum
+) -> dict[str, tuple[Array, Array]] | None:
     """How many rows relations have for each value that they split by; None if only rounds can
     tell, or what is here."""
     stretches = Stretches(pool, keeper, splits, True)

@@ -17,17 +17,17 @@ from gdatalog.cluster.rows.exchange import Piece, rows_by_owner
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.workers.worker import own_address
 from gdatalog.cpu_ops.evaluate import Scope
-from gdatalog.engine.best import Best
 from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.engine.delta import DeltaRelation
 from gdatalog.engine.derived import Derived, Rows, in_order, together, union_rows
 from gdatalog.engine.device import Device
-from gdatalog.engine.growing import Growing
 from gdatalog.engine.knobs import Knobs
-from gdatalog.engine.ledger import Ledger, RuleRound
+from gdatalog.engine.lattice_rounds import LatticeRounds
+from gdatalog.engine.metrics import Metrics, RuleRound
 from gdatalog.engine.stratum import DELTA, NO_PARTS, Parts, StratumRun
 from gdatalog.engine.variants import Variant
 from gdatalog.errors import Caution
-from gdatalog.executors.levelwise import Seen
+from gdatalog.executors.levelwise import StepCounts
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import TrieRef
@@ -140,7 +140,7 @@ class State:
                 found.load(table, name, rows)
         return found
 
-    def had(self) -> tuple[Parcel, list[dict[int, Seen]]]:
+    def had(self) -> tuple[Parcel, list[dict[int, StepCounts]]]:
         """All rows that are at home here; and what the plans did."""
         with self._lock:
             if self._owner is not None:
@@ -190,33 +190,35 @@ class Owner(StratumRun):
         self.fragments = fragments
         limits, scope = Limits(memory=task.memory), Scope(symbols, task.params)
         context = ExecutionContext(
-            limits, scope, Ledger(task.counted), task.knobs, tuning=task.tuning
+            limits, scope, Metrics(task.counted), task.knobs, tuning=task.tuning
         )
         inputs = StratumInputs(context, task.schemas, {}, fragments.__getitem__)
         super().__init__(task.stratum, inputs)
         routes = task.routes
         self.homes = {name: self._table(name) for name in task.stratum.relations}
         for name, table in self.tables.items():  # what this owner has found so far
-            if isinstance(table, Growing):
+            if isinstance(table, DeltaRelation):
                 table.passing = True
-            if name in task.passing and isinstance(own := self.homes[name], Growing):
+            if name in task.passing and isinstance(own := self.homes[name], DeltaRelation):
                 own.passing = True
         for name in routes.indexes:
             table = self.tables[name] = self._table(routes.places[name].relation)
-            if isinstance(table, Growing):
+            if isinstance(table, DeltaRelation):
                 table.indexed = True
         self.variants = [
             Variant(self, task.stratum.rules[rule], plan, DELTA, plan, 0)
             for rule, plan in zip(task.rules, routes.plans, strict=True)
         ]
 
-    def _table(self, name: str) -> Growing | Best:
+    def _table(self, name: str) -> DeltaRelation | LatticeRounds:
         known, context = self.tables[name], self.context
-        if isinstance(known, Best):
+        if isinstance(known, LatticeRounds):
             symbols = context.scope.symbols
-            return Best(known.columns, known.types, known.kinds, symbols, self.ops)
+            return LatticeRounds(known.columns, known.types, known.kinds, symbols, self.ops)
         spare, telling = context.limits.spare, context.knobs.telling
-        return Growing(known.columns, known.types, self.ops, telling, spare, tuning=context.tuning)
+        return DeltaRelation(
+            known.columns, known.types, self.ops, telling, spare, tuning=context.tuning
+        )
 
     def called_by(self, limits: Limits) -> None:
         """Who calls now looks on from now on."""
@@ -236,10 +238,10 @@ class Owner(StratumRun):
     def home_rows(self) -> Parcel:
         return {name: _rows_of(table.full()) for name, table in self._stays()}
 
-    def _stays(self) -> Iterator[tuple[str, Growing | Best]]:
+    def _stays(self) -> Iterator[tuple[str, DeltaRelation | LatticeRounds]]:
         """What is at home here and is asked for again."""
         for name, table in self.homes.items():
-            if name not in self.task.passing or isinstance(table, Best):
+            if name not in self.task.passing or isinstance(table, LatticeRounds):
                 yield name, table
 
     def blocks(self) -> Iterator[tuple[str, str, int, Iterable[Columns]]]:
@@ -305,10 +307,10 @@ class Owner(StratumRun):
                     else Relation.empty(schema.columns, schema.types)
                 )
                 continue
-            if isinstance(known, Best):
+            if isinstance(known, LatticeRounds):
                 self.olds[name] = known.full()
             self.deltas[name] = known.add(rows, count)
-            if isinstance(known, Growing):
+            if isinstance(known, DeltaRelation):
                 known.take_turn(False)
             self.context.limits.charge(f"{name} to look up", known.nbytes)
 
@@ -332,7 +334,7 @@ class Owner(StratumRun):
             mine.executors |= done.executors
         for name in self.task.routes.indexes:
             table = self.tables[name]
-            if isinstance(table, Growing):
+            if isinstance(table, DeltaRelation):
                 table.take_turn(True)
         out: dict[int, Parcel] = {}
         for name in self.homes:
@@ -347,11 +349,11 @@ class Owner(StratumRun):
         self.record.rules.clear()
         return out, did
 
-    def seen(self) -> list[dict[int, Seen]]:
+    def seen(self) -> list[dict[int, StepCounts]]:
         """What happened at the steps of each plan, by their place among all of its steps."""
-        found: list[dict[int, Seen]] = []
+        found: list[dict[int, StepCounts]] = []
         for plan in self.task.routes.plans:
-            report = self.context.ledger.run_of(plan)
+            report = self.context.metrics.run_of(plan)
             seen = {} if report is None else report.seen
             steps = all_steps(plan.joins[0].steps)
             found.append({at: seen[id(s)] for at, s in enumerate(steps) if id(s) in seen})
@@ -423,7 +425,7 @@ def step(
         {
             name: table.group(news[name], 0)
             for name, table in owner.homes.items()
-            if isinstance(table, Best) and name in news and news[name].length
+            if isinstance(table, LatticeRounds) and name in news and news[name].length
         },
         rules,
         list(owner.context.scope.cautions.values()),
@@ -439,7 +441,7 @@ def told_of(found: Given) -> Told:
     return told
 
 
-def had(found: Given, names: frozenset[str]) -> tuple[Parcel, list[dict[int, Seen]]]:
+def had(found: Given, names: frozenset[str]) -> tuple[Parcel, list[dict[int, StepCounts]]]:
     """All rows of some relations that are at home at an owner, after its last step; and what its
     plans did."""
     state: State = found["state"]

@@ -33,25 +33,25 @@ from gdatalog.cluster.recursion.stretches import memory_of
 from gdatalog.cluster.replicated.harvest import stays_afar
 from gdatalog.cluster.rows.exchange import Exchange, parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
-from gdatalog.engine.best import Best, improves_for_ever, is_clamped
-from gdatalog.engine.choose import Choice
-from gdatalog.engine.derived import Blocks, Derived, FarBlocks, in_order, union_rows
+from gdatalog.engine.choose import ExecutorChoice
+from gdatalog.engine.dead_variables import split_stratum, with_parts
+from gdatalog.engine.derived import Derived, DistinctBlocks, FarBlocks, in_order, union_rows
 from gdatalog.engine.device import CPU
-from gdatalog.engine.dying import parted_stratum, with_parts
-from gdatalog.engine.ledger import Mark, Round, RuleRound
+from gdatalog.engine.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
+from gdatalog.engine.metrics import Mark, Round, RuleRound
+from gdatalog.engine.partitioned import PartitionedStratum
 from gdatalog.engine.rounds import Rounds
-from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.variants import alone
 from gdatalog.errors import DeviceError, MemoryLimitError
-from gdatalog.executors.levelwise import Seen
+from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.afar import AfarRows, Keeper
-from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.remote import Keeper, RemoteRows
 
 TIMES = 4  # that owners go as far as a round in which a worker of theirs dies each time
 # Seconds for another worker to come where one died, before others have its part; and no more than
@@ -90,11 +90,13 @@ class Owners:
     """A recursive stratum, and the workers that own its rows. `parted`: relations that do not grow
     are dealt out among them; otherwise each has the whole of what its rules read."""
 
-    def __init__(self, pool: Pool, keeper: Keeper, splits: Splits, parted: bool) -> None:
+    def __init__(
+        self, pool: Pool, keeper: Keeper, splits: PartitionedStratum, parted: bool
+    ) -> None:
         self.pool = pool
         self.keeper = keeper
         stratum, inputs = splits.stratum, splits.inputs
-        parts = parted_stratum(stratum, inputs)
+        parts = split_stratum(stratum, inputs)
         self.how: tuple[str, ...] = ()
         self.passing: Collection[str] = ()
         if parts is not None:
@@ -115,7 +117,7 @@ class Owners:
                     self.wholes.append(whole)
         self.plans = plans
         groups = {
-            name: table.by if isinstance(table, Best) else range(len(table.types))
+            name: table.by if isinstance(table, LatticeRounds) else range(len(table.types))
             for name, table in self.run.tables.items()
         }
         self.routes: Routes = routes_of(plans, groups, self._length, parted)
@@ -271,7 +273,7 @@ class Owners:
             assert isinstance(place.by, int)
             relation = self.inputs.relation(place.relation)
             schema = relation.columns, relation.types
-            if isinstance(relation.store, AfarRows) and relation.store.away:
+            if isinstance(relation.store, RemoteRows) and relation.store.away:
                 values = [part.value for part in relation.store.parts]
                 exchange = self._exchange(place.relation)
                 pieces = exchange.deal(values, parcels_of, name, (place.by,))
@@ -297,7 +299,7 @@ class Owners:
             scope.params,
             memory_of(self.pool, self.context.limits, self.threads),
             replace(self.context.knobs, threads=self.threads),
-            self.context.ledger.lasting,
+            self.context.metrics.lasting,
             self.context.tuning,
         )
 
@@ -432,10 +434,10 @@ class Owners:
             record.ran(did)
         return list(done.values())
 
-    def _saw(self, seen: Sequence[Mapping[int, Seen]]) -> None:
+    def _saw(self, seen: Sequence[Mapping[int, StepCounts]]) -> None:
         """Tells a profile what an owner's plans did."""
         for plan, whole, places in zip(self.plans, self.wholes, seen, strict=False):
-            report = self.context.ledger.run_of(whole)
+            report = self.context.metrics.run_of(whole)
             if report is not None:
                 steps = list(all_steps(plan.joins[0].steps))
                 report.saw({id(steps[at]): told for at, told in places.items()})
@@ -451,21 +453,21 @@ class Owners:
             run.record.how += (f"{made} checkpoint{'s' * (made != 1)}{back}",)
         run.record.end({name: relation.length for name, relation in found.items()})
         for whole in {id(plan): plan for plan in self.wholes}.values():
-            report = self.context.ledger.run_of(whole)
+            report = self.context.metrics.run_of(whole)
             if report is not None:
                 rounds = [did for did in run.record.rules if run.rule_of(whole) is did.rule]
                 report.rows = sum(did.tried for did in rounds if did.round)
                 report.seconds = sum(did.seconds for did in rounds if did.round)
                 report.executors = {
-                    number: Choice(kind == "breadth-first", "in rounds on workers")
+                    number: ExecutorChoice(kind == "breadth-first", "in rounds on workers")
                     for did in rounds
                     for number, kind in did.executors.items()
                 }
 
 
-def afar_of(derived: Derived) -> AfarRows | None:
+def afar_of(derived: Derived) -> RemoteRows | None:
     """Rows that lie on workers; None if they are here."""
-    blocks = derived.blocks if isinstance(derived, Blocks) else ()
+    blocks = derived.blocks if isinstance(derived, DistinctBlocks) else ()
     return blocks.rows if isinstance(blocks, FarBlocks) and blocks.rows.away else None
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.seeds import Grouped
+from gdatalog.engine.seeds import RowsByColumn
 from gdatalog.records import dataclass
-from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import sorted_set
 from gdatalog.storage.table import Array
 
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Rows of a relation to begin with, by value: as `Grouped` has them."""
+    """Rows of a relation to begin with, by value: as `RowsByColumn` has them."""
 
     values: Array
     starts: Array
@@ -30,15 +30,15 @@ class Seeds:
         columns = {at: column[start:end] for at, column in self.columns.items()}
         return Seeds(self.values[first:last], self.starts[first : last + 1] - start, columns)
 
-    def grouped(self, xp: Any) -> Grouped | None:
+    def grouped(self, xp: Any) -> RowsByColumn | None:
         """The same on a device."""
         if not len(self.values):
             return None
         columns = {at: xp.asarray(column) for at, column in self.columns.items()}
-        return Grouped(xp.asarray(self.values), xp.asarray(self.starts), columns)
+        return RowsByColumn(xp.asarray(self.values), xp.asarray(self.starts), columns)
 
 
-def seeds_of(group: Grouped | None) -> Seeds:
+def seeds_of(group: RowsByColumn | None) -> Seeds:
     if group is None:
         return Seeds(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64), {})
     columns = {at: brought(column) for at, column in group.columns.items()}

@@ -22,13 +22,13 @@ from gdatalog.cluster.rows.exchange import parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
 from gdatalog.cluster.workers.devices import on_device, rows_here
 from gdatalog.cpu_ops.evaluate import Scope
-from gdatalog.engine.choose import Choice
+from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.context import ExecutionContext, StratumInputs
-from gdatalog.engine.derived import Blocks
+from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
-from gdatalog.engine.ledger import Way
-from gdatalog.engine.splits import Splits
+from gdatalog.engine.metrics import Way
+from gdatalog.engine.partitioned import PartitionedStratum
 from gdatalog.engine.stratum import NO_PARTS, Parts
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.failure import NotOnDevice
@@ -38,10 +38,10 @@ from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import Schema, Stratum
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import afar
-from gdatalog.storage.afar import Keeper
-from gdatalog.storage.elsewhere import brought
+from gdatalog.storage import remote
+from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.remote import Keeper
 from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
@@ -109,7 +109,9 @@ class _Part:
 class Stretches:
     """A fixpoint that splits, and the workers that run it. `keeper`: who has what stays there."""
 
-    def __init__(self, pool: Pool, keeper: Keeper, splits: Splits, counts: bool) -> None:
+    def __init__(
+        self, pool: Pool, keeper: Keeper, splits: PartitionedStratum, counts: bool
+    ) -> None:
         self.pool = pool
         self.keeper = keeper
         self.splits = splits
@@ -158,7 +160,7 @@ class Stretches:
                 blocks += apart[name]
             blocks = [block for block in blocks if len(block[0])]
             if stays:
-                parts = [*parts_of(apart[name]), *map(afar.Part.of, blocks)]
+                parts = [*parts_of(apart[name]), *map(remote.RemotePart.of, blocks)]
                 relations[name] = Relation.of_parts(
                     schema.columns, schema.types, parts, self.keeper, True
                 )
@@ -290,7 +292,7 @@ class Stretches:
 
     def _tell(self, rows: Mapping[str, int], seconds: float) -> None:
         """Tells a profile what was done."""
-        splits, ledger = self.splits, self.splits.context.ledger
+        splits, metrics = self.splits, self.splits.context.metrics
         workers = self.pool.slots
         name = f"a fixpoint for each {splits.split_by()}"
         told = f"{name}, on {workers} worker{'s' * (workers > 1)}"
@@ -305,13 +307,13 @@ class Stretches:
         record.way = Way(told, len(self._values), "values", workers, seconds=seconds)
         record.end(dict(rows))
         for number, plan in enumerate(splits.later):
-            report = ledger.run_of(plan)
+            report = metrics.run_of(plan)
             if report is None:
                 return
             if number == 0:
                 report.rows, report.seconds = sum(rows.values()), seconds
                 report.bytes = record.peak
-            report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, told))
+            report.executors = dict.fromkeys(range(len(plan.joins)), ExecutorChoice(False, told))
 
 
 def memory_of(pool: Pool, limits: Limits, threads: int = 1) -> int:
@@ -320,7 +322,7 @@ def memory_of(pool: Pool, limits: Limits, threads: int = 1) -> int:
     return budget if limits.memory is None else min(budget, limits.memory)
 
 
-def device_for(pool: Pool, splits: Splits) -> str:
+def device_for(pool: Pool, splits: PartitionedStratum) -> str:
     """Where workers follow a fixpoint's values: on their CPUs where rules look into texts."""
     return "cpu" if any(map(reads_texts, splits.later)) else pool.connection.device
 
@@ -328,7 +330,7 @@ def device_for(pool: Pool, splits: Splits) -> str:
 # ------------------------------------------------------------------------------- on a worker
 
 
-class _Here(Splits):
+class _Here(PartitionedStratum):
     """The same fixpoint on a worker, which is given plans and tries."""
 
     def __init__(
@@ -456,17 +458,17 @@ def _piece_by_piece(
             counts[name] = np.concatenate([part.counts[name] for part in parts])
         else:
             blocks = [part.rows[name] for part in parts]
-            found = Blocks(blocks, sum(len(block[0]) for block in blocks))
+            found = DistinctBlocks(blocks, sum(len(block[0]) for block in blocks))
             rows[name] = _joined([found], task.schemas[name].arity)
     return Followed(at, rows, counts, perf_counter() - began, gpu)
 
 
-def _brought(found: Blocks) -> Blocks:
+def _brought(found: DistinctBlocks) -> DistinctBlocks:
     """Rows of whichever device on the host."""
-    return Blocks(list(map(rows_here, found.blocks)), found.count)
+    return DistinctBlocks(list(map(rows_here, found.blocks)), found.count)
 
 
-def _joined(parts: Sequence[Blocks], arity: int) -> Columns:
+def _joined(parts: Sequence[DistinctBlocks], arity: int) -> Columns:
     """The rows of all blocks as columns, in 32 bits where they fit."""
     blocks = [block for part in parts for block in part.blocks if len(block[0])]
     if not blocks:

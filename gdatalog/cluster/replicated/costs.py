@@ -28,8 +28,8 @@ from gdatalog.plan.nodes import (
     TrieRef,
 )
 from gdatalog.records import dataclass
-from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.keys import encode_value
+from gdatalog.storage.on_device import brought
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieLevel
 

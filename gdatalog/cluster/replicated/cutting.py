@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cluster.replicated.costs import Level, next_level
-from gdatalog.plan.cells import EVERYTHING, GREATEST, LEAST, Cell, Stretch
+from gdatalog.plan.cells import EVERYTHING, GREATEST, LEAST, Cell, KeyRange
 from gdatalog.plan.nodes import JoinPlan, TrieRef
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.trie import Trie
@@ -40,7 +40,7 @@ class Piece:
     low: int = 0
     high: int = 0
     fixed: Mapping[str, int] = field(default_factory=dict)
-    beyond: Stretch | None = None
+    beyond: KeyRange | None = None
     again: int = 0
 
     @property
@@ -48,12 +48,12 @@ class Piece:
         level = self.level
         if level is None:
             return EVERYTHING
-        stretches = {name: Stretch(value, value + 1) for name, value in self.fixed.items()}
+        stretches = {name: KeyRange(value, value + 1) for name, value in self.fixed.items()}
         if self.beyond is not None:
             return Cell({**stretches, level.variable: self.beyond})
         low = None if self.low == 0 else int(level.values[self.low])
         high = None if self.high == len(level.values) else int(level.values[self.high])
-        return Cell({**stretches, level.variable: Stretch(low, high)})
+        return Cell({**stretches, level.variable: KeyRange(low, high)})
 
 
 class Cutting:
@@ -134,9 +134,9 @@ class Cutting:
             return None
         pieces = _cut(below, fixed, piece.cost, 0, len(below.values), AGAIN)
         if piece.low == 0 and value > LEAST:
-            pieces.append(Piece(0.0, level, fixed=piece.fixed, beyond=Stretch(None, value)))
+            pieces.append(Piece(0.0, level, fixed=piece.fixed, beyond=KeyRange(None, value)))
         if piece.high == len(level.values) and value < GREATEST:
-            pieces.append(Piece(0.0, level, fixed=piece.fixed, beyond=Stretch(value + 1, None)))
+            pieces.append(Piece(0.0, level, fixed=piece.fixed, beyond=KeyRange(value + 1, None)))
         return pieces
 
 

@@ -16,7 +16,7 @@ from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.texts import makes_texts, placed_texts
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.context import ExecutionContext
-from gdatalog.engine.derived import Blocks, Derived, lying_afar
+from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.heads import rows_of_groups
 from gdatalog.executors.gather import Gathering
@@ -24,8 +24,8 @@ from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.nodes import RulePlan, Slot
 from gdatalog.records import dataclass, field
-from gdatalog.storage.afar import AfarRows, Keeper, Part
-from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.on_device import KnownRows
+from gdatalog.storage.remote import Keeper, RemotePart, RemoteRows
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import Value
@@ -83,11 +83,11 @@ class Harvest:
                 parts, distinct, self.blocks = parts_of(owned), True, []
                 self.left = [(kept, kept.told) for kept in owned]
             if not self._few():
-                return lying_afar(AfarRows(parts, self.keeper, Known.DISTINCT))
+                return remote_blocks(RemoteRows(parts, self.keeper, KnownRows.DISTINCT))
         blocks = [*self.blocks, *map(columns_of, self._brought())]
         blocks = [block for block in blocks if len(block[0])]
         if distinct and len(blocks) > 1:
-            return Blocks(blocks, sum(len(block[0]) for block in blocks))
+            return DistinctBlocks(blocks, sum(len(block[0]) for block in blocks))
         context = self.context
         sink = RowSet(self.plan.head, CPU.ops, context.scope, context.limits, None, context.tuning)
         sink.add_blocks(blocks)
@@ -114,14 +114,16 @@ class Harvest:
         parts, self.moved = parts_of(owned), sum(kept.told.moved for kept in owned)
         names = {expr.name for expr in plan.head if isinstance(expr, Slot)}
         apart = names.issuperset(key.name for key in plan.keys)
-        return lying_afar(AfarRows(parts, self.keeper, Known.DISTINCT if apart else Known.NOTHING))
+        return remote_blocks(
+            RemoteRows(parts, self.keeper, KnownRows.DISTINCT if apart else KnownRows.NOTHING)
+        )
 
     def _few(self) -> bool:
         return not stays_afar(sum(told.nbytes for _, told in self.left), self.context)
 
-    def _parts(self) -> list[Part]:
-        left = (Part(kept, told.rows, told.nbytes) for kept, told in self.left)
-        return [*left, *map(Part.of, self.blocks)]
+    def _parts(self) -> list[RemotePart]:
+        left = (RemotePart(kept, told.rows, told.nbytes) for kept, told in self.left)
+        return [*left, *map(RemotePart.of, self.blocks)]
 
     def _brought(self) -> list[Any]:
         values = [kept for kept, _ in self.left]

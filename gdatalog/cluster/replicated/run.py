@@ -13,22 +13,22 @@ from gdatalog.cluster.replicated.handing import Handing, Work
 from gdatalog.cluster.replicated.harvest import Harvest, merges_afar
 from gdatalog.cluster.replicated.tasks import Found, Mode, Sealed, Task
 from gdatalog.cluster.rows.texts import FewTexts, placed_texts, reads_texts
-from gdatalog.engine.choose import ASKED_FOR, Choice, looked_at
-from gdatalog.engine.derived import Blocks, Derived
+from gdatalog.engine.choose import ASKED_FOR, ExecutorChoice, looked_at
+from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import WORTH
 from gdatalog.engine.knobs import Knobs
-from gdatalog.engine.run import Run
+from gdatalog.engine.run import PlanRun
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
 from gdatalog.plan.nodes import JoinPlan
 from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.afar import Keeper
+from gdatalog.storage.remote import Keeper
 
 
 @dataclass(slots=True)
-class SpreadRun(Run):
+class SpreadRun(PlanRun):
     """The run of a rule whose joins are run by workers, piece by piece; what they give is put
     together here."""
 
@@ -49,7 +49,7 @@ class SpreadRun(Run):
         plan = self.plan
         harvested = limit is None and self.keeper is not None and plan.head and plan.joins
         if not harvested or (plan.gathers and not merges_afar(plan)):
-            return Run.rows(self, limit)
+            return PlanRun.rows(self, limit)
         assert self.keeper is not None
         harvest = Harvest(self.pool, self.keeper, plan, self.context)
         self.keep = True
@@ -83,7 +83,7 @@ class SpreadRun(Run):
             self.limits.charge("answers", held)
         count = sum(len(block[0]) for block in blocks)
         self._count(count)
-        return Blocks(blocks, count) if blocks else sink.finish()
+        return DistinctBlocks(blocks, count) if blocks else sink.finish()
 
     def into_set(self, number: int, sink: RowSet) -> None:
         if sink.done:
@@ -142,7 +142,7 @@ class SpreadRun(Run):
         for message, caution in found.cautions.items():
             self.scope.cautions.setdefault(message, caution)
         if found.executor is not None:
-            chosen: Choice = found.executor
+            chosen: ExecutorChoice = found.executor
             if chosen.reason == ASKED_FOR and self.context.knobs.strategy == "auto":
                 chosen = replace(chosen, reason=looked_at(join.cost))  # which is why we asked
             self._chosen(number, chosen)

@@ -13,7 +13,7 @@ from gdatalog.cluster.rows.texts import Anew, FewTexts
 from gdatalog.engine.knobs import Knobs
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.levelwise import Seen
+from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan.cells import Cell, bounded
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.tuning import Tuning
@@ -109,7 +109,7 @@ class Found:
     gpu: bool = False  # whether a GPU did it
     cautions: dict[str, Caution] = field(default_factory=dict)
     anew: Anew = field(default_factory=Anew)
-    seen: dict[int, Seen] = field(default_factory=dict)
+    seen: dict[int, StepCounts] = field(default_factory=dict)
     left: Left | None = None
     kept: Any = None
 

@@ -21,25 +21,25 @@ from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.choose import TooSlow, choose, impatience
 from gdatalog.engine.context import ExecutionContext
-from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows
-from gdatalog.engine.derived import Blocks, laid
+from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows
+from gdatalog.engine.derived import DistinctBlocks, laid
 from gdatalog.engine.device import CPU, Device, compiled_function
-from gdatalog.engine.ledger import RuleRun
-from gdatalog.engine.run import Run
+from gdatalog.engine.metrics import RuleRun
+from gdatalog.engine.run import PlanRun
 from gdatalog.engine.sources import Sources
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.levelwise import Seen
+from gdatalog.executors.levelwise import StepCounts
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.cells import Cell, ends, places
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.records import dataclass, field, replace
-from gdatalog.spent import so_far
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
+from gdatalog.timers import time_spent
 
 PATIENCE = 2.0  # seconds, after which a cell is given back to be cut
 SPARE = 0.6  # of a worker's memory: Dask ends workers that have filled it
@@ -47,15 +47,15 @@ MUCH = 1 << 26  # bytes of rows, which go back before there are more
 
 
 @dataclass(slots=True)
-class CellRun(Run):
+class CellRun(PlanRun):
     """A rule's run within one cell after the other, whose loops are printed once."""
 
-    nests: dict[Form, Nest] = field(default_factory=dict)
+    nests: dict[Form, JoinNest] = field(default_factory=dict)
 
-    def _nest(self, number: int, form: Form) -> Nest:
+    def _nest(self, number: int, form: Form) -> JoinNest:
         found = self.nests.get(form)
         if found is None:
-            found = self.nests[form] = Run._nest(self, number, form)
+            found = self.nests[form] = PlanRun._nest(self, number, form)
         found.context = self.context  # with the ends of this cell
         return found
 
@@ -69,7 +69,7 @@ class CellRun(Run):
         """The rows of a join that gives none of them twice."""
         sink = self.set_of(self.plan.head, None)
         found = self._distinct(sink)
-        return list(found.blocks) if isinstance(found, Blocks) else [found[0]]
+        return list(found.blocks) if isinstance(found, DistinctBlocks) else [found[0]]
 
 
 def look_through(
@@ -167,10 +167,10 @@ class _Call:
         self, cells: Sequence[Cell], seconds: float | None, firm: bool, claims: Claims | None
     ) -> Found:
         found = self.found
-        compiling = so_far().compiling
+        compiling = time_spent().compiling
         for run in {tuple(cell.stretches): self._run(cell) for cell in cells}.values():
             run.ready(self.task.number, self.form)
-        found.compiling = so_far().compiling - compiling
+        found.compiling = time_spent().compiling - compiling
         began = perf_counter()
         for number, cell in enumerate(cells) if claims is None else claims.take(cells):
             if claims is not None:
@@ -266,13 +266,13 @@ class _Call:
                 _add(found.seen, report, self.join, run.plan.joins[task.number])
 
 
-def _add(seen: dict[int, Seen], report: RuleRun, join: Any, cut: Any) -> None:
+def _add(seen: dict[int, StepCounts], report: RuleRun, join: Any, cut: Any) -> None:
     """What happened at the steps of a join within cells, by their place in the join itself."""
     for at, step in places(list(all_steps(join.steps)), list(all_steps(cut.steps))):
         mine = report.seen.get(id(step))
         if mine is None:
             continue
-        entry = seen.setdefault(at, Seen())
+        entry = seen.setdefault(at, StepCounts())
         entry.rows_in += mine.rows_in
         entry.tried += mine.tried
         entry.rows_out += mine.rows_out

@@ -16,8 +16,8 @@ from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.workers.worker import left_of, own_address
 from gdatalog.executors.limits import Limits
 from gdatalog.records import dataclass
-from gdatalog.storage.afar import Part
 from gdatalog.storage.duplicates import row_numbers
+from gdatalog.storage.remote import RemotePart
 from gdatalog.storage.rows import Columns, concatenate, sort_rows
 from gdatalog.storage.table import Array
 
@@ -152,9 +152,9 @@ def place_of(pool: Pool, parts: Sequence[Any]) -> list[str | None]:
     return [places.get(id(part)) for part in rows]
 
 
-def parts_of(owned: Sequence[Kept]) -> list[Part]:
+def parts_of(owned: Sequence[Kept]) -> list[RemotePart]:
     """What told its `Size`, as the parts of a relation; those without rows are left out."""
-    parts = (Part(kept, kept.told.rows, kept.told.nbytes) for kept in owned)
+    parts = (RemotePart(kept, kept.told.rows, kept.told.nbytes) for kept in owned)
     return [part for part in parts if part.rows]
 
 

@@ -13,23 +13,30 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.cancellation import watching
 from gdatalog.cluster.pool import Call
 from gdatalog.cluster.rows.loading import Loading, own_keys, places_of
 from gdatalog.cluster.rows.surveys import SAMPLE, Look, look_at, survey_of
 from gdatalog.cluster.workers.worker import own_address
 from gdatalog.errors import DataError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.afar import Part
-from gdatalog.storage.file_sets import PARQUET, File, Typed, files_of, is_set
+from gdatalog.storage.file_sets import PARQUET, File, TypedColumns, files_of, is_set
 from gdatalog.storage.frames import table_of
 from gdatalog.storage.load_options import LoadOptions
-from gdatalog.storage.parquet import Footer, Groups, footer_of, groups_of, raw_of_groups, typed_by
+from gdatalog.storage.parquet import (
+    Footer,
+    RowGroups,
+    footer_of,
+    groups_of,
+    raw_of_groups,
+    typed_by,
+)
 from gdatalog.storage.raw import listed
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.remote import RemotePart
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array, Table, Texts
-from gdatalog.watching import watching
+from gdatalog.storage.table import Array, Table, TextColumn
 
 # Fewer bytes than these are read here: to ask workers for them would take longer.
 FEW = 32 << 20
@@ -60,7 +67,7 @@ class _Dataset:
         found = typed_by(footers, asked.columns if asked.columns is not None else names)
         rows = sum(rows for footer in footers for rows, _ in footer.groups)
         if asked.declared is not None:
-            typed = Typed(asked.declared.columns, asked.declared.types)
+            typed = TypedColumns(asked.declared.columns, asked.declared.types)
         elif found is not None:
             typed = found
         else:
@@ -94,7 +101,7 @@ class _Dataset:
     def _bytes(self) -> int:
         return min([BYTES, *(limit // SHARE for limit in self.asked.keeping.pool.memory)])
 
-    def _of(self, blocks: Sequence[Block], typed: Typed) -> Relation:
+    def _of(self, blocks: Sequence[Block], typed: TypedColumns) -> Relation:
         asked, keeping = self.asked, self.asked.keeping
         step = max(1, sum(block.groups.rows for block in blocks) // SAMPLE)
         stage = asked.stage("load")
@@ -113,14 +120,14 @@ class _Dataset:
         placed = self._placed(list(texts)) if "symbol" in typed.types else None
         all_seen = [found[at] for at in range(len(blocks))]
         parts = [
-            Part({"read": block, "texts": placed}, one.look.rows, one.look.nbytes)
+            RemotePart({"read": block, "texts": placed}, one.look.rows, one.look.nbytes)
             for block, one in zip(blocks, all_seen, strict=True)
         ]
         relation = Relation.of_parts(typed.columns, typed.types, parts, keeping)
         # Whether texts are there both ways is not seen before they have codes.
-        if relation.afar is not None and typed.types != ("symbol", "symbol"):
+        if relation.remote is not None and typed.types != ("symbol", "symbol"):
             looks = [one.coded(asked.symbols) for one in all_seen]
-            relation.afar.know(survey_of(looks, step))
+            relation.remote.know(survey_of(looks, step))
         return relation
 
     def _placed(self, texts: Sequence[str]) -> Any:
@@ -139,9 +146,9 @@ class _Dataset:
 class Block:
     """Some groups of a Parquet file, and which of their columns are the relation's."""
 
-    groups: Groups
+    groups: RowGroups
     columns: tuple[str, ...] | None
-    declared: Typed
+    declared: TypedColumns
 
     def table(self, only: Sequence[int] | None = None) -> Table:
         """The rows, all columns or some. Those that go by their places are read together."""
@@ -156,7 +163,7 @@ class Block:
         if only is not None and names is not None:
             names = tuple(names[at] for at in only)
             types = tuple(typed.types[at] for at in only)
-            typed = Typed(tuple(typed.columns[at] for at in only), types)
+            typed = TypedColumns(tuple(typed.columns[at] for at in only), types)
         wanted = typed.columns if names is None else names
         return table_of(raw_of_groups(self.groups, wanted), LoadOptions(names), typed, path)
 
@@ -174,7 +181,7 @@ class Codes:
     texts: Any
     codes: Array
 
-    def of(self, column: Texts) -> Array:
+    def of(self, column: TextColumn) -> Array:
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -212,10 +219,10 @@ def seen(block: Block, start: int, step: int) -> Seen:
     texts = {
         at: pa.array(column.texts, pa.large_string())
         for at, column in enumerate(table.columns)
-        if isinstance(column, Texts)
+        if isinstance(column, TextColumn)
     }
     keys = tuple(
-        places_of(column) if isinstance(column, Texts) else own_keys(column, kind)
+        places_of(column) if isinstance(column, TextColumn) else own_keys(column, kind)
         for column, kind in zip(table.columns, table.types, strict=True)
     )
     return Seen(look_at(keys, start, step), texts)
@@ -224,7 +231,7 @@ def seen(block: Block, start: int, step: int) -> Seen:
 def keys_of(table: Table, texts: Codes | None) -> Columns:
     columns = []
     for column, kind in zip(table.columns, table.types, strict=True):
-        if isinstance(column, Texts):
+        if isinstance(column, TextColumn):
             columns.append(texts.of(column) if texts is not None else column.codes[:0])
         else:
             columns.append(own_keys(column, kind))

@@ -9,22 +9,22 @@ from weakref import WeakSet
 
 import numpy as np
 
+from gdatalog.cancellation import watching
 from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.cluster.pool.calls import BAD, Origin, made_by
 from gdatalog.cluster.pool.placing import PAUSE
 from gdatalog.cluster.rows.loading import Loading, own_keys, places_of
 from gdatalog.errors import DataError, DeviceError, Error
 from gdatalog.records import dataclass
-from gdatalog.storage.afar import Part
-from gdatalog.storage.file_sets import Typed
+from gdatalog.storage.file_sets import TypedColumns
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.raw import listed
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.remote import RemotePart
 from gdatalog.storage.rows import Columns
-from gdatalog.storage.table import Array, Table, Texts
+from gdatalog.storage.table import Array, Table, TextColumn
 from gdatalog.values import TypeName
-from gdatalog.watching import watching
 
 
 def is_frame(data: Any) -> bool:
@@ -49,7 +49,7 @@ class Partition:
 
     @property
     def texts(self) -> list[Array]:
-        return [column.texts for column in self.table.columns if isinstance(column, Texts)]
+        return [column.texts for column in self.table.columns if isinstance(column, TextColumn)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def frame_relation(asked: Loading, data: Any) -> Relation | None:
     wanted = asked.wanted
     source = Frame(asked.keeping.pool, wanted.name, _delayed(data))
     declared = wanted.declared
-    typed = None if declared is None else Typed(declared.columns, declared.types)
+    typed = None if declared is None else TypedColumns(declared.columns, declared.types)
     columns = None if wanted.columns is None else tuple(wanted.columns)
     stage = asked.stage("load")
     for number, raw in enumerate(source.partitions()):
@@ -143,7 +143,7 @@ def frame_relation(asked: Loading, data: Any) -> Relation | None:
         asked.check_texts(len(asked.symbols) - known)
         stage.add(Call(keys_of_partition, (partitions[number], codes), keep=True, tag=number))
     keys = {call.tag: made for call, made in stage}
-    parts = [Part(keys[at], one.rows, one.nbytes) for at, one in told.items()]
+    parts = [RemotePart(keys[at], one.rows, one.nbytes) for at, one in told.items()]
     return Relation.of_parts(names, types, parts, asked.keeping)
 
 
@@ -167,7 +167,7 @@ def _agree(name: str, first: int, known: Told, number: int, told: Told) -> None:
 
 
 def partition_of(
-    data: Any, columns: tuple[str, ...] | None, declared: Typed | None, what: str
+    data: Any, columns: tuple[str, ...] | None, declared: TypedColumns | None, what: str
 ) -> Partition | Error:
     """A partition of a frame, typed and checked; or what is wrong with it, which is raised where
     the user is: a worker would write of it into its log."""
@@ -176,11 +176,13 @@ def partition_of(
     except Error as error:
         return error
     keys = [
-        places_of(column) if isinstance(column, Texts) else own_keys(column, kind)
+        places_of(column) if isinstance(column, TextColumn) else own_keys(column, kind)
         for column, kind in zip(table.columns, table.types, strict=True)
     ]
     left = tuple(
-        Texts(np.empty(0, np.int32), column.texts) if isinstance(column, Texts) else column[:0]
+        TextColumn(np.empty(0, np.int32), column.texts)
+        if isinstance(column, TextColumn)
+        else column[:0]
         for column in table.columns
     )
     return Partition(Table(table.names, table.types, left, table.length), tuple(keys))

@@ -19,9 +19,9 @@ from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.afar import AfarRows, Part, Piece, Shape, Survey
 from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.graph import Ranking
+from gdatalog.storage.remote import RemotePart, RemoteRows, RemoteSchema, RowRange, Survey
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import RowTest
@@ -38,9 +38,9 @@ class Keeping:
 
     pool: Pool
     memory: int
-    held: WeakSet[AfarRows] = field(default_factory=WeakSet)
+    held: WeakSet[RemoteRows] = field(default_factory=WeakSet)
 
-    def fetch(self, pieces: Sequence[Piece]) -> list[Columns]:
+    def fetch(self, pieces: Sequence[RowRange]) -> list[Columns]:
         wanted = sum(_bytes(piece) for piece in pieces)
         there = sum(rows.nbytes for rows in self.held)
         if wanted + there > self.memory:
@@ -56,10 +56,10 @@ class Keeping:
         found: list[Columns] = self._each("fetch", calls)
         return found
 
-    def fetched(self, rows: AfarRows) -> None:
+    def fetched(self, rows: RemoteRows) -> None:
         self.held.add(rows)
 
-    def distinct(self, rows: AfarRows) -> Sequence[Part]:
+    def distinct(self, rows: RemoteRows) -> Sequence[RemotePart]:
         exact = repeats.narrow_spans(rows.survey.spans)
         values = [part.value for part in rows.parts]
         turns = self._turns(8 * rows.at_most)
@@ -90,13 +90,13 @@ class Keeping:
                 parts.append(part)
             elif left:
                 value = {"rows": part.value, "without": without[number]}
-                parts.append(Part(value, left, part.nbytes * left // part.rows))
+                parts.append(RemotePart(value, left, part.nbytes * left // part.rows))
         return parts
 
-    def survey(self, rows: AfarRows) -> Survey:
+    def survey(self, rows: RemoteRows) -> Survey:
         return self.surveyed(rows.parts)
 
-    def surveyed(self, parts: Sequence[Part]) -> Survey:
+    def surveyed(self, parts: Sequence[RemotePart]) -> Survey:
         """What is known of the rows of parts, none of which is empty."""
         step = max(1, sum(part.rows for part in parts) // SAMPLE)
         calls, before = [], 0
@@ -107,35 +107,39 @@ class Keeping:
 
     # ---------------------------------------------------------------------------------- answers
 
-    def to_dask(self, rows: AfarRows, shape: Shape, symbols: SymbolTable) -> Any:
+    def to_dask(self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable) -> Any:
         parts, limits = rows.make_distinct(), Limits(memory=self.memory)
         return outgoing.to_dask(self.pool, parts, shape, symbols, limits)
 
-    def write(self, rows: AfarRows, shape: Shape, symbols: SymbolTable, folder: str) -> None:
+    def write(
+        self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable, folder: str
+    ) -> None:
         parts, limits = rows.make_distinct(), Limits(memory=self.memory)
         outgoing.write_parts(self.pool, parts, shape, symbols, folder, limits)
 
     # ---------------------------------------------------------------------------------- graphs
 
-    def ranking(self, rows: AfarRows) -> Ranking:
+    def ranking(self, rows: RemoteRows) -> Ranking:
         counts = self._counts(rows, "ends", None)
         sizes = self._each("ranks: count", [(_length, (each,)) for each in counts])
-        pieces = [Piece(Part(c, n, 16 * n), 0, n) for c, n in zip(counts, sizes, strict=True)]
+        pieces = [
+            RowRange(RemotePart(c, n, 16 * n), 0, n) for c, n in zip(counts, sizes, strict=True)
+        ]
         vertices, degrees = concatenate(self.fetch(pieces))
         order = np.argsort(vertices)
         return Ranking.of_degrees(vertices[order], degrees[order])
 
-    def ranked_degrees(self, rows: AfarRows, column: int, tests: tuple[RowTest, ...]) -> Degrees:
+    def ranked_degrees(self, rows: RemoteRows, column: int, tests: tuple[RowTest, ...]) -> Degrees:
         return self._summed(self._counts(rows, (column, tests), rows.ranking))
 
-    def skew(self, rows: AfarRows) -> float:
+    def skew(self, rows: RemoteRows) -> float:
         by_key, by_degree = (
             self._summed(self._counts(rows, what, rows.ranking)).powers[2]
             for what in ("keys", "ranks")
         )
         return by_key / by_degree if by_degree else 1.0
 
-    def _counts(self, rows: AfarRows, what: ranks.What, ranking: Ranking | None) -> list[Kept]:
+    def _counts(self, rows: RemoteRows, what: ranks.What, ranking: Ranking | None) -> list[Kept]:
         """How often keys or ranks stand in the edges: an owner has those that are its own."""
         values, way = self.edges(rows)
         placed = None if ranking is None else self.pool.place(id(ranking), ranking, ranking.nbytes)
@@ -144,7 +148,7 @@ class Keeping:
         exchange = self._exchange("ranks", 16 * 2 * rows.at_most)
         return exchange.merge(exchange.deal(counted, ranks.split_counts), ranks.counts_together)
 
-    def edges(self, rows: AfarRows) -> tuple[list[Any], ranks.Way]:
+    def edges(self, rows: RemoteRows) -> tuple[list[Any], ranks.Way]:
         """The values of parts, and how their rows tell each edge once."""
         values = [part.value for part in rows.make_distinct()]
         survey = rows.survey
@@ -153,7 +157,7 @@ class Keeping:
         if survey.rises:
             return values, "all"
         calls = [(ranks.edges_of, (value, "turned")) for value in values]
-        exchange = self._exchange("edges", rows.bytes_afar)
+        exchange = self._exchange("edges", rows.remote_bytes)
         return list(exchange.distinct(self._kept("edges", calls))), "all"
 
     def _summed(self, counts: Sequence[Kept]) -> Degrees:
@@ -162,10 +166,10 @@ class Keeping:
         known, groups = np.unique(degrees, return_inverse=True)
         return Degrees.of_often(known, np.bincount(groups, weights=often, minlength=len(known)))
 
-    def put(self, blocks: Sequence[Columns]) -> list[Part]:
+    def put(self, blocks: Sequence[Columns]) -> list[RemotePart]:
         """Parts of rows that are here, none of which is empty."""
         made = self._kept("send", [(tuple, (list(block),)) for block in blocks])
-        return [replace(Part.of(b), value=kept) for b, kept in zip(blocks, made, strict=True)]
+        return [replace(RemotePart.of(b), value=kept) for b, kept in zip(blocks, made, strict=True)]
 
     def _turns(self, nbytes: int) -> int:
         """In how many turns so many bytes are exchanged: some of them lie there several times."""
@@ -192,7 +196,7 @@ class Keeping:
         return self.pool.all(asked, told, Limits(memory=self.memory))
 
 
-def _bytes(piece: Piece) -> int:
+def _bytes(piece: RowRange) -> int:
     part, start, stop = piece
     return part.nbytes * (stop - start) // max(1, part.rows)
 

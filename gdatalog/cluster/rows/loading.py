@@ -17,7 +17,7 @@ from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 from gdatalog.storage.keys import encode_column
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array, Texts
+from gdatalog.storage.table import Array, TextColumn
 from gdatalog.values import TypeName
 
 TEXT_BYTES = 160  # that a short text takes in the symbol table
@@ -53,7 +53,7 @@ def own_keys(column: Array, kind: TypeName) -> Array:
     return keys.copy() if keys is column else keys
 
 
-def places_of(column: Texts) -> Array:
+def places_of(column: TextColumn) -> Array:
     """For each row the place of its text, in 32 bits."""
     places: Array = column.codes.astype(np.int32, copy=False)
     return places

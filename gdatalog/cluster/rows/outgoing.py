@@ -14,10 +14,10 @@ from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.texts import placed_texts
 from gdatalog.errors import DataError
 from gdatalog.executors.limits import Limits
-from gdatalog.storage.afar import Part, Shape
 from gdatalog.storage.export import to_pandas
 from gdatalog.storage.folders import file_name
 from gdatalog.storage.keys import decode_blocks
+from gdatalog.storage.remote import RemotePart, RemoteSchema
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table
@@ -25,7 +25,11 @@ from gdatalog.storage.writers import write_table
 
 
 def to_dask(
-    pool: Pool, parts: Sequence[Part], shape: Shape, symbols: SymbolTable, limits: Limits
+    pool: Pool,
+    parts: Sequence[RemotePart],
+    shape: RemoteSchema,
+    symbols: SymbolTable,
+    limits: Limits,
 ) -> Any:
     """A dask DataFrame with a partition for each part, made when it is computed."""
     import dask.dataframe as dd
@@ -44,8 +48,8 @@ def to_dask(
 
 def write_parts(
     pool: Pool,
-    parts: Sequence[Part],
-    shape: Shape,
+    parts: Sequence[RemotePart],
+    shape: RemoteSchema,
     symbols: SymbolTable,
     folder: str,
     limits: Limits,
@@ -66,7 +70,7 @@ def write_parts(
             )
 
 
-def _lying(pool: Pool, parts: Sequence[Part], limits: Limits) -> list[Any]:
+def _lying(pool: Pool, parts: Sequence[RemotePart], limits: Limits) -> list[Any]:
     """The parts' values; those that are more than what lies on workers lie there from now on."""
     values = [part.value for part in parts]
     stage = pool.stage("read rows", limits)
@@ -96,18 +100,18 @@ def _futures(value: Any) -> Any:
 # ------------------------------------------------------------------------------- on a worker
 
 
-def frame_of(value: Any, shape: Shape, symbols: SymbolTable | None) -> Any:
+def frame_of(value: Any, shape: RemoteSchema, symbols: SymbolTable | None) -> Any:
     """A part as a pandas DataFrame."""
     return to_pandas(_table([columns_of(value)], shape, symbols), given=True)
 
 
-def write_part(value: Any, shape: Shape, symbols: SymbolTable | None, path: str) -> int:
+def write_part(value: Any, shape: RemoteSchema, symbols: SymbolTable | None, path: str) -> int:
     """Writes a part; how many bytes the file has."""
     write_table(_table([columns_of(value)], shape, symbols), path, format="parquet")
     return os.path.getsize(path)
 
 
-def _table(rows: Sequence[Columns], shape: Shape, symbols: SymbolTable | None) -> Table:
+def _table(rows: Sequence[Columns], shape: RemoteSchema, symbols: SymbolTable | None) -> Table:
     """Rows, in blocks, as people know them."""
     columns = decode_blocks(rows, shape.types, symbols or SymbolTable())
     return Table(shape.names, shape.types, columns, sum(len(block[0]) for block in rows))

@@ -12,8 +12,8 @@ from itertools import permutations
 import numpy as np
 
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.afar import Survey
 from gdatalog.storage.degrees import Degrees
+from gdatalog.storage.remote import Survey
 from gdatalog.storage.rows import Columns, concatenate, firsts, sorted_set
 from gdatalog.storage.statistics import runs_of
 from gdatalog.storage.table import Array

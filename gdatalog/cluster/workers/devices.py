@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.devices import Opened, open_device
+from gdatalog.engine.devices import OpenDevice, open_device
 from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.failure import NotOnDevice
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan.nodes import RulePlan, TrieRef
-from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie, TrieLevel
 
@@ -27,7 +27,7 @@ SHORT = 1 << 31  # entries, below which a GPU's offsets take 32 bits
 
 Made = TypeVar("Made")
 
-_opened: dict[str, Opened] = {}
+_opened: dict[str, OpenDevice] = {}
 _locked: list[Any] = []  # files that say which GPU is ours, as long as this process runs
 _opening, _using = Lock(), Lock()
 _copies: WeakKeyDictionary[Trie, Trie] = WeakKeyDictionary()
@@ -55,7 +55,7 @@ def on_device(
     return run(CPU, tries)
 
 
-def own_device(asked: str) -> Opened:
+def own_device(asked: str) -> OpenDevice:
     """The device of this process."""
     with _opening:
         found = _opened.get(asked)
@@ -64,7 +64,7 @@ def own_device(asked: str) -> Opened:
         return found
 
 
-def _open(asked: str) -> Opened:
+def _open(asked: str) -> OpenDevice:
     if asked == "cpu" or (asked == "auto" and plainly_none()):
         return open_device("cpu")
     for number in range(gpus()):

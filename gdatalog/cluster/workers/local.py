@@ -20,11 +20,11 @@ from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
 
+from gdatalog.cancellation import PATIENCE
 from gdatalog.cluster.workers.reaching import dask
 from gdatalog.errors import DeviceError
-from gdatalog.hands import Hand
 from gdatalog.records import dataclass
-from gdatalog.watching import PATIENCE
+from gdatalog.threads import CancellableThread
 
 ENDING = 5.0  # seconds that the processes may take to end
 _PROGRAM = (
@@ -96,7 +96,7 @@ class LocalWorkers:
 def _first_line(process: subprocess.Popen[bytes]) -> str:
     """What the process says first; "" if it ends before. Ctrl-C is heard meanwhile."""
     found: list[bytes] = []
-    hand = Hand(lambda: found.append(process.stdout.readline()))  # type: ignore[union-attr]
+    hand = CancellableThread(lambda: found.append(process.stdout.readline()))  # type: ignore[union-attr]
     hand.start()
     while not hand.wait(PATIENCE):
         pass

@@ -9,10 +9,10 @@ from functools import cache
 from time import monotonic, sleep
 from typing import Any
 
+from gdatalog.cancellation import PATIENCE
 from gdatalog.errors import DeviceError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
-from gdatalog.watching import PATIENCE
 
 VERSION: str = sys.modules["gdatalog"].__version__  # of the package, which imports this
 IN_TIME = 30.0  # seconds for the first worker to come: a queue's may begin all at once

@@ -9,8 +9,8 @@ from gdatalog.engine.device import CPU
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.shell.commands.undoing import Loaded
-from gdatalog.storage.afar import AfarRows
 from gdatalog.storage.load_options import options_of_text
+from gdatalog.storage.remote import RemoteRows
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
@@ -24,7 +24,7 @@ def change(db: Database, where: str, loaded: Mapping[str, Loaded]) -> Mapping[st
     workspace = db._workspace
     with db._lock:
         stored = workspace.stored
-        away = [name for name, data in stored.items() if isinstance(data.store, AfarRows)]
+        away = [name for name, data in stored.items() if isinstance(data.store, RemoteRows)]
         files = {n: loaded[n].path for n in away if n in loaded and loaded[n].same(stored[n])}
         left = [name for name in away if name not in files]
         if left:

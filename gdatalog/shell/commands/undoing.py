@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from gdatalog.engine.texts import Log, Texts
+from gdatalog.engine.texts import Log, ProgramTexts
 from gdatalog.errors import Error
 from gdatalog.records import dataclass, field
-from gdatalog.storage.afar import AfarRows
 from gdatalog.storage.file_sets import version_of
 from gdatalog.storage.lineage import Version
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.remote import RemoteRows
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
@@ -53,10 +53,10 @@ def _changed(path: str) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class DatabaseState:
     """A database at one time. Nothing in it is changed in place."""
 
-    texts: Texts
+    texts: ProgramTexts
     stored: dict[str, Relation]
     loaded: Mapping[str, Loaded]
 
@@ -85,20 +85,20 @@ class History:
     """The changes that can be taken back, the last one last."""
 
     most_bytes: int
-    changes: deque[tuple[str, State]] = field(default_factory=deque)
+    changes: deque[tuple[str, DatabaseState]] = field(default_factory=deque)
     dropped: bool = False  # whether older ones were let go of for the data that they held
     _logs: Held[Log] = field(default_factory=Held)
     _stored: Held[dict[str, Relation]] = field(default_factory=Held)
 
-    def state(self, repl: Repl) -> State:
+    def state(self, repl: Repl) -> DatabaseState:
         workspace = repl.db._workspace
-        return State(workspace.texts, workspace.stored, repl.loaded)
+        return DatabaseState(workspace.texts, workspace.stored, repl.loaded)
 
     def relations(self) -> Iterator[Relation]:
         """The data that changes hold."""
         return (relation for stored in self._stored for relation in stored.values())
 
-    def keep(self, repl: Repl, what: str, before: State) -> None:
+    def keep(self, repl: Repl, what: str, before: DatabaseState) -> None:
         """Notes that the database has been changed, and how it was before."""
         self.changes.append((what, before))
         self._logs.add(before.texts.log)
@@ -127,18 +127,18 @@ class History:
             again = {name for name, r in state.stored.items() if before.get(name) is r}
             again = {name for name in again if now.get(name) is not before[name]}
             gone = (r for name, r in state.stored.items() if name not in again)
-            if any(isinstance(relation.store, AfarRows) for relation in gone):
+            if any(isinstance(relation.store, RemoteRows) for relation in gone):
                 self.dropped = True
                 return
             stored = made.setdefault(
                 id(state.stored), {**state.stored, **{name: now[name] for name in again}}
             )
             loaded = {**state.loaded, **{name: repl.loaded[name] for name in again}}
-            self.changes.appendleft((what, State(state.texts, stored, loaded)))
+            self.changes.appendleft((what, DatabaseState(state.texts, stored, loaded)))
             self._logs.add(state.texts.log)
             self._stored.add(stored)
 
-    def _let_go(self, what: str, state: State) -> None:
+    def _let_go(self, what: str, state: DatabaseState) -> None:
         self._logs.drop(state.texts.log)
         self._stored.drop(state.stored)
 

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from gdatalog.errors import Source
+from gdatalog.errors import SourceText
 from gdatalog.parser.directive_mistakes import FORMS
 from gdatalog.parser.directives import DIRECTIVE_TYPES, DIRECTIVES, QUALIFIERS
 from gdatalog.parser.scanner import scan
@@ -27,8 +27,8 @@ from gdatalog.plan.functions import (
 )
 from gdatalog.records import dataclass
 from gdatalog.shell.editor.filenames import Files, files_at
-from gdatalog.shell.editor.known import Columns, Known
-from gdatalog.shell.editor.typed import Part, parts_of
+from gdatalog.shell.editor.known import Columns, KnownNames
+from gdatalog.shell.editor.typed import StatementPart, parts_of
 from gdatalog.values import TYPE_NAMES
 
 _WORD = re.compile(r"[^\W\d][\w?]*(?:\.[\w?]+)*\Z")
@@ -62,10 +62,12 @@ class Completion:
     shown: str = ""
 
 
-def complete(text: str, cursor: int, known: Known, files: Files = files_at) -> list[Completion]:
+def complete(
+    text: str, cursor: int, known: KnownNames, files: Files = files_at
+) -> list[Completion]:
     """What may stand at the cursor, the likeliest first.
 
-    >>> edges = Known({"E": (("src", "int"), ("dst", "int"))})
+    >>> edges = KnownNames({"E": (("src", "int"), ("dst", "int"))})
     >>> [found.text for found in complete("p(x) <- E", 9, edges)]
     ['E(']
     >>> [found.text for found in complete("p(x) <- E(x, ", 13, edges)][:2]
@@ -84,7 +86,7 @@ def complete(text: str, cursor: int, known: Known, files: Files = files_at) -> l
         head, begins = "", cursor  # behind its dot
     if part is not None and part.command:
         return list(_of_command(head, begins, text, cursor, known, files))
-    tokens = scan(Source("", head), 0, fast=False).tokens
+    tokens = scan(SourceText("", head), 0, fast=False).tokens
     gap = head[tokens[-1].end if tokens else 0 :]
     if _COMMENT.search(gap):
         return []
@@ -126,13 +128,13 @@ def _kind(types: frozenset[str]) -> str:
     return "number" if types == NUMBERS else "|".join(sorted(types))
 
 
-def argument_at(statement: str, known: Known) -> tuple[str, str, str] | None:
+def argument_at(statement: str, known: KnownNames) -> tuple[str, str, str] | None:
     """What the end of a statement is an argument of: what is before it, it, and what is behind.
 
-    >>> argument_at("p(x) <- E(x, ", Known({"E": (("src", "int"), ("dst", "int"))}))
+    >>> argument_at("p(x) <- E(x, ", KnownNames({"E": (("src", "int"), ("dst", "int"))}))
     ('E(src: int, ', 'dst: int', ')')
     """
-    tokens = scan(Source("", statement), 0, fast=False).tokens
+    tokens = scan(SourceText("", statement), 0, fast=False).tokens
     if not tokens or tokens[0].type in DIRECTIVE_TYPES:
         return None
     name, place = _open_call(tokens)
@@ -159,7 +161,7 @@ def columns_text(name: str, columns: Columns) -> str:
     return f"{name}({', '.join(f'{column}: {kind}' for column, kind in columns)})"
 
 
-def _last_part(before: str, known: Known) -> Part | None:
+def _last_part(before: str, known: KnownNames) -> StatementPart | None:
     """The part that the cursor is in or behind."""
     return next(iter(deque(parts_of(before, known.commands), maxlen=1)), None)
 
@@ -173,7 +175,7 @@ def _fitting(word: str, names: Iterable[str]) -> list[str]:
 # -------------------------------------------------------------------------------- commands
 
 
-def _commands(known: Known, word: str, start: int) -> Iterator[Completion]:
+def _commands(known: KnownNames, word: str, start: int) -> Iterator[Completion]:
     for name in _fitting(word, known.commands):
         arguments, summary = known.commands[name]
         yield Completion(name + " " * bool(arguments), start, summary, f".{name} {arguments}")
@@ -182,7 +184,7 @@ def _commands(known: Known, word: str, start: int) -> Iterator[Completion]:
 
 
 def _of_command(
-    head: str, begins: int, text: str, cursor: int, known: Known, files: Files
+    head: str, begins: int, text: str, cursor: int, known: KnownNames, files: Files
 ) -> Iterator[Completion]:
     """The arguments of a command, as the registry writes them: `RELATION FILE`, `[on|off]`."""
     name, blank, rest = _COMMAND_PARTS.fullmatch(head).groups()  # type: ignore[union-attr]
@@ -218,7 +220,7 @@ def _of_command(
 
 
 def _argument(
-    kind: str, word: str, rest: str, start: int, cursor: int, known: Known, files: Files
+    kind: str, word: str, rest: str, start: int, cursor: int, known: KnownNames, files: Files
 ) -> Iterator[Completion]:
     if kind == "RELATION":
         for name in _fitting(word, known.relations):
@@ -264,7 +266,7 @@ def _in_string(tokens: list[Token], begins: int, files: Files) -> Iterator[Compl
 
 
 def _in_statement(
-    tokens: list[Token], head: str, begins: int, text: str, cursor: int, known: Known
+    tokens: list[Token], head: str, begins: int, text: str, cursor: int, known: KnownNames
 ) -> Iterator[Completion]:
     typed = _WORD.search(head)
     word = typed[0] if typed is not None else ""
@@ -292,7 +294,7 @@ def _in_statement(
 Found = Iterator[tuple[str, str, str]]  # what is put there, about it, and what a menu shows
 
 
-def _in_directive(tokens: list[Token], word: str, known: Known) -> Found:
+def _in_directive(tokens: list[Token], word: str, known: KnownNames) -> Found:
     first, last = tokens[0], tokens[-1]
     inside = sum({"LPAR": 1, "RPAR": -1}.get(token.type, 0) for token in tokens) > 0
     if first.type == "IO":
@@ -322,7 +324,7 @@ def _in_directive(tokens: list[Token], word: str, known: Known) -> Found:
             yield columns, "its columns", ""
 
 
-def _in_rule(tokens: list[Token], word: str, variables: list[str], known: Known) -> Found:
+def _in_rule(tokens: list[Token], word: str, variables: list[str], known: KnownNames) -> Found:
     name, place, tail = _call(tokens)
     ruled = any(token.type in ("ARROW", "QUERY") for token in tokens)
     about = dict.fromkeys(variables, "a variable")
@@ -405,7 +407,7 @@ def _open_call(tokens: list[Token]) -> tuple[str, int]:
 
 def _variables(text: str, begins: int, cursor: int) -> list[str]:
     """The variables of the statement at hand, also of what follows; not what is being typed."""
-    tokens = scan(Source("", text[begins:]), 0, fast=False).tokens
+    tokens = scan(SourceText("", text[begins:]), 0, fast=False).tokens
     return list(
         dict.fromkeys(
             str(token.value)

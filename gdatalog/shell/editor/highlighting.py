@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
 
-from gdatalog.errors import Source
+from gdatalog.errors import SourceText
 from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS
 from gdatalog.records import replace
-from gdatalog.shell.editor.known import Known
-from gdatalog.shell.editor.typed import OF_PART, Part, comments, part_at
+from gdatalog.shell.editor.known import KnownNames
+from gdatalog.shell.editor.typed import OF_PART, StatementPart, comments, part_at
 from gdatalog.shell.editor.words import refused, words_of
 
 Stretch = tuple[int, int, str]  # from, to, and what it is
@@ -29,11 +29,11 @@ class Highlighter:
     """
 
     def __init__(self) -> None:
-        self.known = Known()
+        self.known = KnownNames()
         self.checks = False
         self._text = ""
         self._commands: Collection[str] = ()
-        self._parts: list[Part] = []
+        self._parts: list[StatementPart] = []
         self._starts: list[int] = []
         self._defined: frozenset[str] = frozenset()
 
@@ -48,7 +48,7 @@ class Highlighter:
         self._defined = frozenset(name for part in self._parts for name in part.heads)
         self._text = text
 
-    def _cut(self, text: str) -> Iterator[Part]:
+    def _cut(self, text: str) -> Iterator[StatementPart]:
         """The parts of the text; those of the text before, where nothing has changed."""
         same = _same_start(self._text, text)
         first = max(0, bisect_right(self._starts, same) - 3)  # a part may depend on the next two
@@ -58,7 +58,7 @@ class Highlighter:
         changed = len(text) - min(longest, _same_start(self._text[::-1], text[::-1]))
         moved = len(text) - len(self._text)
         before = {part.start: index for index, part in enumerate(self._parts)}
-        source = Source("<text>", text)
+        source = SourceText("<text>", text)
         while at < len(text):
             index = before.get(at - moved) if at > changed + 1 else None
             if index is not None:
@@ -123,12 +123,12 @@ class Highlighter:
                 return part.begins + begins
         return None
 
-    def _part_at(self, cursor: int) -> Part | None:
+    def _part_at(self, cursor: int) -> StatementPart | None:
         """The part that the cursor is in, or at whose end it is."""
         index = bisect_right(self._starts, max(0, cursor - 1)) - 1
         return self._parts[index] if 0 <= index < len(self._parts) and cursor >= 0 else None
 
-    def _of(self, part: Part, cursor: int) -> Iterator[Stretch]:
+    def _of(self, part: StatementPart, cursor: int) -> Iterator[Stretch]:
         text, base = self._text[part.begins : part.end], part.begins
         for begins, ends in comments(self._text[part.start : part.begins]):
             yield part.start + begins, part.start + ends, "comment"
@@ -177,7 +177,7 @@ class Highlighter:
         return kind
 
 
-def _shifted(part: Part, by: int) -> Part:
+def _shifted(part: StatementPart, by: int) -> StatementPart:
     return replace(part, start=part.start + by, begins=part.begins + by, end=part.end + by)
 
 

@@ -19,7 +19,7 @@ STAND_INS = ("", "N", "SECONDS")  # for values that users choose
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownNames:
     """Names, for completion and highlighting.
 
     `commands`: each with its arguments and what it does, as the registry tells them. `settings`:
@@ -52,7 +52,7 @@ def place_of(db: Database) -> str:
     return db.device if db.cluster is None else f"{db.device} and {db.cluster}"
 
 
-def look(db: Database) -> tuple[Known, Status]:
+def look(db: Database) -> tuple[KnownNames, Status]:
     """A snapshot of a database; nothing is evaluated for it."""
     from gdatalog.engine.devices import ASKED, NO_GPU
     from gdatalog.parser.syntax import TypeDecl
@@ -67,7 +67,7 @@ def look(db: Database) -> tuple[Known, Status]:
         except Exception:  # who asks for them is told; a prompt goes on without names
             schemas, broken = {}, {}
         held = {**workspace.evaluated(), **workspace.stored}
-        known = Known(
+        known = KnownNames(
             {
                 name: tuple(zip(schema.columns, schema.types, strict=True))
                 for name, schema in schemas.items()

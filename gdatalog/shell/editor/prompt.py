@@ -28,9 +28,9 @@ from prompt_toolkit.styles import Style
 
 from gdatalog.shell.editor.bar import bar
 from gdatalog.shell.editor.history import KeptHistory
-from gdatalog.shell.editor.known import Known, Status
+from gdatalog.shell.editor.known import KnownNames, Status
 from gdatalog.shell.editor.terminal import interrupts_noted, keep_keys
-from gdatalog.shell.editor.toolkit import LOOK, Colours, Names
+from gdatalog.shell.editor.toolkit import LOOK, Colours, NameCompleter
 from gdatalog.shell.messages import GOES_ON, PROMPT, say
 
 INDENT = "    "
@@ -40,7 +40,7 @@ class Prompt:
     """A line editor. `doing` says what is at work behind, such as a compilation; "" for nothing."""
 
     def __init__(self, history: KeptHistory | None = None) -> None:
-        self.known = Known()
+        self.known = KnownNames()
         self.status: Status | None = None
         self.doing: Callable[[], str] = str
         self.drawn: Callable[[], None] = lambda: None  # is called when the prompt is there
@@ -57,7 +57,7 @@ class Prompt:
             multiline=True,
             prompt_continuation=_continuation,
             lexer=self._colours,
-            completer=Names(lambda: self.known),
+            completer=NameCompleter(lambda: self.known),
             complete_while_typing=False,
             reserve_space_for_menu=8,
             history=self._history,
@@ -117,7 +117,7 @@ class Prompt:
         put_back, self._put_back = self._put_back, lambda: None
         put_back()
 
-    def learn(self, known: Known, status: Status) -> None:
+    def learn(self, known: KnownNames, status: Status) -> None:
         """Takes a snapshot; from any thread."""
         self.known, self.status = known, status
         self._redraw()

@@ -16,7 +16,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.lexers import Lexer
 
-from gdatalog.shell.editor.known import Known
+from gdatalog.shell.editor.known import KnownNames
 from gdatalog.widths import visible
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ LOOK = {f"dl-{name}": style for name, style in STYLES.items()} | {
 }
 
 
-class Names(Completer):
-    def __init__(self, known: Callable[[], Known]) -> None:
+class NameCompleter(Completer):
+    def __init__(self, known: Callable[[], KnownNames]) -> None:
         self._known = known
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Choice]:
@@ -86,7 +86,7 @@ class Names(Completer):
 class Colours(Lexer):
     """`reads`: what reads the language is there. `checks`: the grammar may be asked as well."""
 
-    def __init__(self, known: Callable[[], Known], buffer: Callable[[], Buffer]) -> None:
+    def __init__(self, known: Callable[[], KnownNames], buffer: Callable[[], Buffer]) -> None:
         self.reads = self.checks = False
         self._known = known
         self._buffer = buffer

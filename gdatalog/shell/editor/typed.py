@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from gdatalog.errors import Source
+from gdatalog.errors import SourceText
 from gdatalog.parser.directives import DIRECTIVES, REFUSED_DIRECTIVES
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.statements import is_complete, is_ended
@@ -33,7 +33,7 @@ _OPEN_END = frozenset({"COMMA", "SEMICOLON", "ARROW", "QUERY", "NOT", "OPERATOR"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StatementPart:
     """A command, or a statement, with what stands before it; `begins` is where it does itself.
 
     `whole`: nothing of it is missing. `heads`: the relations that a statement defines.
@@ -67,7 +67,7 @@ def is_whole(text: str) -> bool:
     return is_complete(text) or _SQL.match(text) is not None
 
 
-def part_at(source: Source, at: int, commands: Collection[str] = ()) -> Part:
+def part_at(source: SourceText, at: int, commands: Collection[str] = ()) -> StatementPart:
     """The part that starts at `at`. `commands` are known: they end what lacks its dot."""
     text = source.text
     before = _BEFORE.match(text, at)
@@ -76,18 +76,18 @@ def part_at(source: Source, at: int, commands: Collection[str] = ()) -> Part:
         found = _command_at(text, begins)
         if found is not None:
             end, whole = found
-            return Part(at, begins, end, True, whole)
+            return StatementPart(at, begins, end, True, whole)
     scanned = scan(source, at)
     end = scanned.end
     cut = _cut_by_command(text, scanned.tokens, end, commands)
     if cut is not None:
-        return Part(at, begins, cut, False, False, _heads(scanned.tokens))
+        return StatementPart(at, begins, cut, False, False, _heads(scanned.tokens))
     whole = is_ended(scanned, end >= len(text))
-    return Part(at, begins, end, False, whole, _heads(scanned.tokens))
+    return StatementPart(at, begins, end, False, whole, _heads(scanned.tokens))
 
 
-def parts_of(text: str, commands: Collection[str] = ()) -> Iterator[Part]:
-    source = Source("<text>", text)
+def parts_of(text: str, commands: Collection[str] = ()) -> Iterator[StatementPart]:
+    source = SourceText("<text>", text)
     at = 0
     while at < len(text):
         part = part_at(source, at, commands)
@@ -154,7 +154,7 @@ def indentation(before: str) -> str:
     blanks = line[: len(line) - len(line.lstrip())]
     if not begun.strip() or not line.strip():
         return blanks
-    tokens = scan(Source("<text>", begun), 0).tokens
+    tokens = scan(SourceText("<text>", begun), 0).tokens
     arrow = next((at for at, token in enumerate(tokens) if token.type == "ARROW"), len(tokens))
     if arrow + 1 < len(tokens) and tokens[arrow].start + divided.end >= len(before) - len(line):
         column = tokens[arrow + 1].start + divided.end - (len(before) - len(line))
@@ -192,7 +192,7 @@ def _command_at(text: str, begins: int) -> tuple[int, bool] | None:
         return end, True
     argument = begins + 1 + len(found[0])
     while True:
-        scanned = scan(Source("<text>", text[argument:end]), 0)
+        scanned = scan(SourceText("<text>", text[argument:end]), 0)
         depth = sum(_DEPTH.get(token.type, 0) for token in scanned.tokens)
         goes_on = scanned.stop == "open comment" or (
             scanned.stop == "end"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from gdatalog.errors import Source
+from gdatalog.errors import SourceText
 from gdatalog.parser.directives import DIRECTIVE_TYPES
 from gdatalog.parser.parse import read_source
 from gdatalog.parser.scanner import scan
@@ -39,7 +39,7 @@ _BESIDE = frozenset({"COMMA", "SEMICOLON", "ARROW", "QUERY", "NOT"})  # a litera
 @lru_cache(maxsize=8192)
 def words_of(text: str) -> tuple[tuple[int, int, str, str], ...]:
     """The words of a statement: from, to, what it is, and its name if it is a call."""
-    tokens = scan(Source("<text>", text), 0, fast=False).tokens
+    tokens = scan(SourceText("<text>", text), 0, fast=False).tokens
     found: list[tuple[int, int, str, str]] = []
     directive = tokens[0].type if tokens and tokens[0].type in DIRECTIVE_TYPES else ""
     depth = at = 0
@@ -92,7 +92,7 @@ def _in_directive(tokens: list[Token], at: int, directive: str, depth: int) -> s
 def refused(text: str) -> tuple[tuple[int, int], ...]:
     """The places at which the grammar refuses a statement."""
     try:
-        _, _, errors = read_source(Source("<text>", text), True, fast=False)
+        _, _, errors = read_source(SourceText("<text>", text), True, fast=False)
     except Exception:  # colours are never worth more than what is typed
         return ()
     spans = [error.span for error in errors if error.span is not None]

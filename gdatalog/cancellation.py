@@ -1,0 +1,500 @@
+"""Who looks on while a call runs: is told how far it is, and may stop it.
+
+Each database has one `Watch`. Whatever may take long says so:
+
+    with watch.work("loading", "E from e.csv", total=size, unit="bytes") as work:
+        for block in blocks:
+            ...
+            work.at(read)  # so much is done; here the call may be stopped
+
+Work lies within work: a join in a round of a fixpoint. The innermost is what is told of. The
+storage, which is handed no watch, asks for the one of the call in which it runs: `watching()`.
+
+A long call of NumPy or Arrow can neither be stopped nor tell anything: it runs `aside`, in a
+thread of its own, while the calling thread looks after who listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from math import inf
+from threading import Event, local
+from time import perf_counter
+from types import TracebackType
+from typing import TypeVar
+
+from gdatalog.account import SMALL, Account
+from gdatalog.errors import Interrupted, TimeLimitError, UsageError
+from gdatalog.importing import whole_imports
+from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
+from gdatalog.threads import Abandoned, CancellableThread
+from gdatalog.timers import Costs, take_over, time_spent
+from gdatalog.widths import visible
+
+EVERY = 0.1  # seconds between two calls of who listens, at the least
+LATE = 1 << 21  # rows, from which on a pass over them is so long that somebody may want to stop
+OBJECT = 16  # a row of Python's objects takes as long as so many others
+PATIENCE = 0.02  # seconds between two looks at whether somebody wants to stop
+LONG_TEXT = 1_000  # characters of a program, from which on to work on it may take long
+LONG_RULE = 80  # characters of a rule, from which on to plan it may take long
+
+AS_IT_WAS = "; the database is as it was"
+TOO_LATE = "interrupted at its end: what it did stays"
+
+Made = TypeVar("Made")
+
+_here = local()
+
+
+def watching() -> Watch:
+    """The watch of the call that runs in this thread; one of its own where none does."""
+    found: Watch | None = getattr(_here, "watch", None)
+    if found is None:
+        found = _here.watch = Watch()
+    return found
+
+
+def working_space(what: str, count: int) -> AbstractContextManager[None]:
+    """For `with`: so many bytes are charged to the evaluation that runs in this thread."""
+    return watching().account.working(what, count) if count >= SMALL else nullcontext()
+
+
+def told_of(error: KeyboardInterrupt) -> str:
+    """What was stopped by Ctrl-C, and how far it was."""
+    return next(iter(getattr(error, "__notes__", ())), f"interrupted{AS_IT_WAS}")
+
+
+def out_of_time(seconds: float, told: str) -> TimeLimitError:
+    """What is raised where a call takes longer than it may."""
+    limit = f"{seconds:g} s"
+    return TimeLimitError(
+        f"this takes longer than the time limit of {limit}: {told}",
+        hint="raise it: timeout=... or --timeout",
+    )
+
+
+def cancellable(rows: int, work: Callable[[], Made], stage: Stage | None = "sorting") -> Made:
+    """What `work` gives, which looks at so many rows again and again, as a sort does: aside, if
+    they are many, so that who waits for it sees it and may stop it.
+
+    `stage`: None where it is a part of other work.
+    """
+    if rows < LATE:
+        return work()
+    watch = watching()
+    if watch.behind:
+        watch.poll()
+        return work()
+    if stage is None:
+        watch.poll()
+        return watch.aside(work)
+    with watch.work(stage) as told:
+        told.new_rows = rows
+        return watch.aside(work)
+
+
+def apart(work: Callable[[], Made], long: bool = True) -> Made:
+    """What `work` gives, which is Python alone: it parses, checks, plans or prints.
+
+    If it may be `long`, it runs in a thread of its own, which is ended wherever it is if the call
+    is stopped. So no pass over a program needs to poll.
+    """
+    watch = watching()
+    watch.poll()
+    if not long or watch.behind:
+        return work()
+    return watch.aside(work, ended=True)
+
+
+def working_for(watch: Watch) -> None:
+    """From now on this thread, one of a pool, works for who waits there."""
+    _here.watch = watch
+
+
+class WorkItem:
+    """A piece of work: `what` is done at which stage, and how much of it."""
+
+    __slots__ = (
+        "_depth", "_watch", "began", "done", "new_rows", "round", "several", "span", "stage",
+        "total", "unit", "what",
+    )  # fmt: skip
+
+    def __init__(self, watch: Watch, stage: Stage, what: str, total: int | None, unit: str) -> None:
+        self.stage: Stage = stage
+        self.what = what
+        self.done = 0
+        self.total = total
+        self.unit = unit
+        self.round: int | None = None
+        self.new_rows: int | None = None
+        self.began = perf_counter()
+        self.span = 0.0, 1.0  # which part of it is at hand
+        self.several = False  # whether it has parts that follow each other, such as files
+        self._watch = watch
+        self._depth = 0
+
+    def __enter__(self) -> WorkItem:
+        works = self._watch.works
+        self._depth = len(works)
+        works.append(self)
+        if self.stage == "compiling":
+            self._watch.begun_compiling(self.what)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            self._watch.stopped()
+        del self._watch.works[self._depth :]
+
+    def at(self, done: int) -> None:
+        """So much of it is done; raises if the call is to stop."""
+        self.done = done
+        self._watch.poll()
+
+    @contextmanager
+    def within(self, low: float, high: float) -> Iterator[None]:
+        """Within, a part of the part at hand is at hand: from one share of it to another.
+
+        Where nobody knows how much work there is, it has ten thousand parts; but of a file, which
+        may be a pipe, and of rounds, whose rows are counted and whose end nobody knows.
+        """
+        before = start, end = self.span
+        if self.total is None and self.stage not in ("loading", "round"):
+            self.total, self.unit = 10_000, "parts"
+        self.span = start + (end - start) * low, start + (end - start) * high
+        self._begins_at(self.span[0])
+        try:
+            yield
+        finally:
+            self._begins_at(self.span[1])
+            self.span = before
+
+    def _begins_at(self, share: float) -> None:
+        if self.total is not None:
+            self.done = int(self.total * share)
+
+    def one_of(self, number: int, parts: int) -> None:
+        """The part at hand is one of several, counted from 0, from now on."""
+        if parts > 1:
+            self.stretch(number / parts, (number + 1) / parts)
+
+    def stretch(self, low: float, high: float) -> None:
+        """The part at hand is one of several, from one share of all to another, from now on."""
+        self.several = True
+        self.span = 0.0, 1.0
+        with self.within(low, high):
+            span, done = self.span, self.done
+        self.span, self.done = span, done
+
+    def share(self, share: float) -> None:
+        """So much of the part at hand is done."""
+        if self.total is not None:
+            low, high = self.span
+            self.done = int(self.total * (low + (high - low) * min(1.0, share)))
+
+
+def _drop_frames_without_line(error: BaseException) -> None:
+    """A signal may stop Python before a function's first line, and IPython shows no such frame."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        if frame.tb_next.tb_lineno is None:  # typed as a number that is always there
+            frame.tb_next = None
+        frame = frame.tb_next
+
+
+class Watch:
+    """Looks on while calls run, one at a time."""
+
+    def __init__(self) -> None:
+        self.stop = Event()  # set by who wants the call to stop
+        self.by_key = False  # whether that was Ctrl-C
+        self.works: list[WorkItem] = []  # what is done now, the innermost last
+        self.behind = False  # whether it is that of a thread that works aside
+        self.left = False  # whether nobody waits for that thread any more
+        self.account = Account()  # what the evaluation holds that runs now
+        self._aside: Watch | None = None  # where the innermost of it runs
+        self._listener: OnProgress | None = None
+        self._asking = False  # whether who listens is told, and may ask in turn
+        self._calls = 0  # one within another
+        self._began = self._told = 0.0
+        self._stopped: str | None = None
+        self.clock: Callable[[], float] = perf_counter
+        self._until = inf  # the time, by the clock, at which the call has to have ended
+        self._allowed = inf  # how many seconds it was given
+
+    # ------------------------------------------------------------------------- who calls
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Within, this thread works for a call."""
+        before = getattr(_here, "watch", None)
+        if not self._calls:
+            self.stop.clear()
+            self.by_key = False
+            self.works.clear()
+            self._began = self._told = perf_counter()
+            self._stopped = None
+        self._calls += 1
+        _here.watch = self
+        try:
+            with whole_imports():
+                yield
+        except KeyboardInterrupt as error:
+            if self._calls == 1:
+                error.add_note(f"interrupted: {self.stopped()}".replace(": after", " after", 1))
+                _drop_frames_without_line(error)
+            raise
+        except RecursionError:
+            raise UsageError(
+                "a rule of this program has too many variables",
+                hint="give a part of its body a name: a relation of its own",
+            ) from None
+        finally:
+            self._calls -= 1
+            _here.watch = before
+        if not self._calls and self.by_key and self.stop.is_set():
+            # It ended before it looked: what comes behind it must not go on as if nothing were.
+            self.stop.clear()
+            late = KeyboardInterrupt()
+            late.add_note(TOO_LATE)
+            raise late
+
+    @contextmanager
+    def limited(self, until: float, seconds: float) -> Iterator[None]:
+        """Within, the call is stopped at a time by the clock: so many seconds after it began."""
+        before = self._until, self._allowed
+        if until < self._until:
+            self._until, self._allowed = until, seconds
+        try:
+            yield
+        finally:
+            self._until, self._allowed = before
+
+    @contextmanager
+    def telling(self, on_progress: OnProgress | None) -> Iterator[None]:
+        """Within, `on_progress` is told how far the call is, if somebody gave one."""
+        before = self._listener
+        if on_progress is not None:
+            self._listener = on_progress
+        try:
+            yield
+        finally:
+            self._listener = before
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the call has run that runs now; None where none does. Any thread may ask."""
+        return perf_counter() - self._began if self._calls else None
+
+    @property
+    def working(self) -> bool:
+        """Whether a call runs."""
+        return self._calls > 0
+
+    @property
+    def outermost(self) -> bool:
+        """Whether the call that runs is not one within another."""
+        return self._calls == 1
+
+    @property
+    def now(self) -> Progress | None:
+        """What is at work, and how far it is; any thread may ask."""
+        seen = self.all_now()
+        return seen[-1] if seen else None
+
+    def all_now(self) -> list[Progress]:
+        """The same of all work that lies within other work, the innermost last."""
+        aside = self._aside
+        found: list[Progress] = []
+        round_: int | None = None
+        for work in [*self.works, *(aside.works if aside is not None else ())]:
+            round_ = work.round if work.round is not None else round_
+            seconds = perf_counter() - work.began
+            found.append(
+                Progress(
+                    work.stage, work.what, work.done, work.total, work.unit, round_,
+                    work.new_rows, seconds,
+                )
+            )  # fmt: skip
+        return found
+
+    def told(self) -> tuple[Progress | None, list[str]]:
+        """What to tell in one line: of what, and how far that is, in a few words each."""
+        seen = self.all_now()
+        if not seen:
+            return None, []
+        last = seen[-1]
+        rounds = next((each for each in reversed(seen) if each.stage == "round"), last)
+        told = rounds.figures()
+        if rounds is not last:
+            title = last.title
+            if last.stage == "joining":
+                title = title.removeprefix(rounds.what).strip(" ()")  # "rule 2 of 3"
+            if last.share is not None:
+                title = f"{title} at {int(100 * last.share)} %".lstrip()
+            told += [f"now {title}"] if title else []
+        return rounds, told
+
+    def stopped(self) -> str:
+        """What a call was at when it was stopped, and how far it was."""
+        if self._stopped is None:
+            self._stopped = f"{self._where()}after {duration(perf_counter() - self._began)}"
+        return f"{self._stopped}{AS_IT_WAS}"
+
+    def _where(self) -> str:
+        seen = self.all_now()
+        if not seen:
+            return ""
+        last = seen[-1]
+        rounds = [progress for progress in seen if progress.stage == "round"]
+        if rounds:
+            told = f"{rounds[-1].title}, round {rounds[-1].round or 1}"
+            told += f", {amount(rounds[-1].done, rounds[-1].unit)} so far"
+        elif last.share is not None:
+            told = f"{last.title} at {int(100 * last.share)} %"
+        else:
+            told = (
+                f"{last.title}, {amount(last.done, last.unit)} so far" if last.done else last.title
+            )
+        return f"{told}, "
+
+    # --------------------------------------------------------------------------- who works
+
+    def work(
+        self, stage: Stage, what: str = "", total: int | None = None, unit: str = ""
+    ) -> WorkItem:
+        """For `with`: a piece of work; on the same thing as what it is a part of, if not said."""
+        if not what:
+            what = self.works[-1].what if self.works else "rows"
+        return WorkItem(self, stage, what, total, unit)
+
+    def poll(self) -> None:
+        """Raises if the call is to stop; tells who listens, where it is time to."""
+        if self.stop.is_set():
+            self.stop.clear()
+            raise KeyboardInterrupt if self.by_key else Interrupted(self.stopped())
+        if self._until < inf and self.clock() >= self._until:
+            raise out_of_time(self._allowed, self.stopped())
+        if self._listener is not None and perf_counter() - self._told >= EVERY:
+            self._tell(self._listener)
+
+    @property
+    def innermost(self) -> WorkItem:
+        """The work that is done now; one that nobody is told of, if none is."""
+        return self.works[-1] if self.works else WorkItem(self, "joining", "", None, "")
+
+    def part(self, done: int, total: int) -> None:
+        """So many parts of the innermost work are done, or of the part of it that is at hand.
+
+        Of rounds that says nothing: their rows are counted, and nobody knows their end.
+        """
+        work = self.innermost
+        if work.span != (0.0, 1.0):
+            work.share(done / total)
+        elif work.stage != "round":
+            work.done, work.total, work.unit = done, total, work.unit or "parts"
+
+    def begun_compiling(self, what: str) -> None:
+        """A compilation is told of at once: it may be long, and nothing happens meanwhile."""
+        import logging
+
+        logging.getLogger("gdatalog").info("compiling %s", visible(what))
+        if self._listener is not None:
+            self._tell(self._listener)
+
+    def _tell(self, listener: OnProgress) -> None:
+        now = self.now
+        if now is None:
+            return
+        self._listener = None  # what it asks of the database is not told of
+        self._asking = True
+        try:
+            listener(now)
+        finally:
+            self._asking = False
+            self._listener = listener
+            self._told = perf_counter()
+
+    def beside(self) -> Watch:
+        """For a thread that works for this call, and is not waited for."""
+        return _Aside(self)
+
+    def aside(self, work: Callable[[], Made], ended: bool = False) -> Made:
+        """What `work` gives, in a thread of its own; this one polls meanwhile.
+
+        If that raises, nobody waits: the thread ends at its next look, or with `ended` wherever it
+        is, and what it has made goes. So `work` changes nothing that others hold. What who listens
+        asks meanwhile is done here: a third thread would wait for locks that this one holds.
+        """
+        if self._asking:
+            return work()
+        found: list[Made] = []
+        errors: list[BaseException] = []
+        spent: list[Costs] = []
+        aside = _Aside(self)
+
+        def run() -> None:
+            _here.watch = aside
+            try:
+                with whole_imports():
+                    found.append(work())
+            except BaseException as error:
+                errors.append(error)
+            spent.append(time_spent())
+
+        self._aside = aside
+        hand = CancellableThread(run)
+        try:
+            hand.start()
+            while not hand.wait(PATIENCE):
+                self.poll()
+        except BaseException:
+            self.stopped()
+            aside.left = True
+            if ended:
+                hand.end()
+            raise
+        finally:
+            self._aside = None
+        take_over(spent.pop())
+        if errors:
+            raise errors.pop()
+        return found.pop()
+
+
+class _Aside(Watch):
+    """What the watch is in a thread that works aside: nobody listens to it but the watch."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self.behind = True
+        self.above = watch.works
+        self.account = watch.account
+
+    @property
+    def innermost(self) -> WorkItem:
+        return self.above[-1] if self.above and not self.works else super().innermost
+
+    def work(
+        self, stage: Stage, what: str = "", total: int | None = None, unit: str = ""
+    ) -> WorkItem:
+        if not what and not self.works and self.above:
+            what = self.above[-1].what
+        return super().work(stage, what, total, unit)
+
+    def poll(self) -> None:
+        if self.left:
+            raise Abandoned
+
+    def begun_compiling(self, what: str) -> None:
+        pass
+
+    def aside(self, work: Callable[[], Made], ended: bool = False) -> Made:
+        self.poll()
+        return work()

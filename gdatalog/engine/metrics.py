@@ -1,0 +1,361 @@
+"""What an evaluation did: each rule over all, each rule in each round, each stratum as a whole.
+
+Rounds are told of as they end, for the line that shows what a long query is at; only a profile
+keeps all of them, and asks which of several rules was first to give a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+from gdatalog.cancellation import WorkItem
+from gdatalog.engine.choose import ExecutorChoice
+from gdatalog.engine.derived import Derived, in_order, laid
+from gdatalog.executors.levelwise import StepCounts
+from gdatalog.executors.limits import Limits
+from gdatalog.executors.ops import Ops
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.plan.placement import InCells, InPages, Spread
+from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.records import dataclass, field
+from gdatalog.storage.on_device import brought
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.trie import Trie
+from gdatalog.timers import Costs, time_spent
+
+
+@dataclass(slots=True)
+class RuleRun:
+    """What running a rule did, for a profile: what each step saw, rows out, time, and by which
+    executor each join was run, with the reason.
+
+    `seconds` is the whole; `compiling`, `indexing` and `moving` are parts of it: compiling loops
+    or loading them, building indexes, and copying `moved` bytes to and from a device. What is left
+    is work on rows. Loops that a profile runs are a form of their own, which counts and is compiled
+    by itself. What is copied from a device waits for the kernels that make it. `bytes`: the most
+    that the evaluation held meanwhile.
+
+    `seen` has what happened at steps, by the id of each: of those that nobody counted, nothing.
+    Loops tell of no step's `seconds` alone, and `tried` only where one list is walked.
+    """
+
+    plan: RulePlan
+    seen: dict[int, StepCounts] = field(default_factory=dict)
+    rows: int = 0
+    seconds: float = 0.0
+    compiling: float = 0.0
+    indexing: float = 0.0
+    moving: float = 0.0
+    moved: int = 0
+    bytes: int = 0
+    executors: dict[int, ExecutorChoice] = field(default_factory=dict)  # by the number of the join
+    left: str | None = None  # why it ran on the CPU, where the device was another
+    spread: Spread | None = None  # over the workers of a cluster
+    scanned: dict[str, int] = field(default_factory=dict)  # rows of a relation that was scanned
+    in_cells: InCells | None = None  # on a device that its indexes do not fit
+    in_pages: InPages | None = None  # the same, where they are read in place
+
+    def spent(self, costs: Costs) -> None:
+        """What running it has cost beside work on rows."""
+        self.compiling += costs.compiling
+        self.indexing += costs.indexing
+        self.moving += costs.moving
+        self.moved += costs.moved
+
+    def saw(self, seen: Mapping[int, StepCounts]) -> None:
+        """What happened at steps, by the id of each, beside what is known by now."""
+        own = {id(step) for join in self.plan.joins for step in all_steps(join.steps)}
+        for step, more in seen.items():
+            if step not in own:
+                continue
+            self.seen.setdefault(step, StepCounts()).add(more)
+
+
+@dataclass(slots=True)
+class RuleRound:
+    """What one rule did in one round of a fixpoint; round 0 is what comes before recursion.
+
+    `tried`: rows that its joins gave, equal ones and known ones included, as far as the executor
+    sees them one by one. `new`: those that no round and no rule before had; None: nobody asked.
+    `bytes`: the most that the evaluation held meanwhile.
+    """
+
+    relation: str
+    rule: CheckedRule
+    round: int
+    tried: int = 0
+    new: int | None = None
+    seconds: float = 0.0
+    bytes: int = 0
+    executors: dict[int, str] = field(default_factory=dict)  # by the number of the join
+
+    @property
+    def duplicates(self) -> int | None:
+        return None if self.new is None else max(0, self.tried - self.new)
+
+    @property
+    def executor(self) -> str:
+        return ", ".join(dict.fromkeys(self.executors.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What is told of a fixpoint that has no rounds.
+
+    `name` says how it was run ("split on x"), `parts` of how many independent or improved things
+    (`of`: "values", "groups"); `tried` how many rows were looked at, where that was counted; of a
+    GPU's threads nobody is told (0).
+    """
+
+    name: str
+    parts: int
+    of: str
+    threads: int = 1
+    tried: int | None = None
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        tried = "" if self.tried is None else f", {self.tried:,} rows tried"
+        threads = "" if not self.threads else f", {self.threads} thread{'s' * (self.threads > 1)}"
+        took = f"{self.seconds:.3f} s"
+        of = self.of.removesuffix("s") if self.parts == 1 else self.of
+        return f"{self.name}: {self.parts:,} {of}{tried}{threads}, {took}"
+
+
+class Mark(NamedTuple):
+    """How far a record is: its rounds, its rules, those of the round that runs."""
+
+    rounds: int
+    rules: int
+    open: tuple[RuleRound, ...]
+
+
+@dataclass(slots=True)
+class Round:
+    """What a round of a fixpoint did, for errors and for who looks on.
+
+    `rules`: what each rule did that ran in it.
+    """
+
+    number: int
+    new: Mapping[str, int]
+    total: Mapping[str, int]
+    rules: Sequence[RuleRound] = ()
+
+    def tell(self, work: WorkItem) -> None:
+        """Says that it has ended."""
+        work.new_rows = sum(self.new.values())
+        work.at(sum(self.total.values()))
+
+
+@dataclass(slots=True)
+class StratumMetrics:
+    """What evaluating one stratum did.
+
+    `lasting`: the rounds are all kept, and the first of several rules that gave a row is looked
+    for; without it each round is forgotten with the next. `plans` are those that its rules had;
+    `how` says how its rules became these.
+    """
+
+    stratum: Stratum
+    limits: Limits
+    lasting: bool = False
+    plans: list[tuple[CheckedRule, RulePlan]] = field(default_factory=list)
+    how: tuple[str, ...] = ()
+    rules: list[RuleRound] = field(default_factory=list)
+    way: Way | None = None
+    rounds: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    peak: int = 0  # bytes held at the most
+    _open: list[RuleRound] = field(default_factory=list)  # of the round that runs
+    _late: list[RuleRound] = field(default_factory=list)  # of rounds before, not yet counted
+    _began: float = field(default_factory=perf_counter)
+
+    def running(self, relation: str, rule: CheckedRule) -> RuleRound:
+        """A rule that begins to run, in the round that runs."""
+        self._most()
+        did = RuleRound(relation, rule, self.rounds)
+        self._open.append(did)
+        return did
+
+    def ran(self, did: RuleRound) -> None:
+        did.bytes = self._most()
+
+    def derived(self, relation: str, parts: Sequence[Derived], new: Relation, ops: Ops) -> None:
+        """What was new of the parts that the rules of a relation gave, in their order.
+
+        There may be parts before them that no rule gave: data and facts.
+        """
+        ran = (*self._late, *self._open)
+        todo = [did for did in ran if did.relation == relation and did.new is None]
+        self._late = [did for did in self._late if did.relation != relation]
+        if not todo or new.length == 0 or len(parts) == 1:
+            for did in todo:
+                did.new = new.length
+        elif self.lasting and (new.remote is None or not new.remote.away):
+            counts = _firsts(parts, new, ops)[-len(todo) :]
+            for did, count in zip(todo, counts, strict=True):
+                did.new = count
+
+    def end_round(self) -> list[RuleRound]:
+        """The rules of the round that ends with this, and the next one begins."""
+        done, self._open = self._open, []
+        self._late += [did for did in done if did.new is None]
+        self.rounds += 1
+        if self.lasting:
+            self.rules += done
+        self._most()
+        return done
+
+    def mark(self) -> Mark:
+        return Mark(self.rounds, len(self.rules), tuple(self._open))
+
+    def back_to(self, mark: Mark) -> None:
+        """What was told since is not so: it is done again."""
+        self.rounds, self._open, self._late = mark.rounds, list(mark.open), []
+        del self.rules[mark.rules :]
+
+    def end(self, rows: dict[str, int]) -> None:
+        if self._open:
+            self.end_round()
+        self.rounds = max(0, self.rounds - 1)  # the first was what comes before recursion
+        self.rows = rows
+        told = 0.0 if self.way is None else self.way.seconds
+        self.seconds = max(perf_counter() - self._began, told)
+        self._most()
+
+    def _most(self) -> int:
+        """The most bytes that were held since this was last asked."""
+        most = self.limits.highest()
+        self.peak = max(self.peak, most)
+        return most
+
+
+@dataclass(slots=True)
+class Index:
+    """A trie that rules read, of a relation whose columns have these `names`.
+
+    `built` says how often it was made: of what a recursion makes, there is another one for each of
+    its parts; 0: it was there already. `seconds`: what that took, None if nothing was made. `rows`
+    and `bytes` are those of the largest.
+    """
+
+    ref: TrieRef
+    names: tuple[str, ...]
+    rows: int = 0
+    bytes: int = 0
+    seconds: float | None = None
+    built: int = 0
+
+
+@dataclass(slots=True)
+class Metrics:
+    """What is told of an evaluation: of rules over all rounds, and of strata.
+
+    `lasting`: for a profile, which tells of all that was; without it nothing is kept.
+    `costs`: what all of it has cost beside work on rows, checking and planning included.
+    """
+
+    lasting: bool = True
+    costs: Costs = Costs()
+    indexes: list[Index] = field(default_factory=list)
+    runs: list[RuleRun] = field(default_factory=list)
+    strata: list[StratumMetrics] = field(default_factory=list)
+    began: float = field(default_factory=perf_counter)
+    spread: int = 0  # rules and fixpoints that a cluster has done
+    workers: int = 0  # of that cluster
+
+    def done_by(self, workers: int) -> None:
+        """Notes that a cluster has done a rule or a fixpoint."""
+        self.spread, self.workers = self.spread + 1, workers
+
+    @property
+    def seconds(self) -> float:
+        """How long ago this began, with checking the text."""
+        return perf_counter() - self.began
+
+    @property
+    def planning(self) -> float:
+        """Seconds of checking and planning."""
+        return self.costs.planning
+
+    @property
+    def compiling(self) -> float:
+        """Seconds of compiling loops, or of loading them."""
+        return self.costs.compiling
+
+    def spending(self) -> AbstractContextManager[None]:
+        """Within, what this thread spends is told here, if all is told."""
+        return self._told() if self.lasting else nullcontext()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        before = time_spent()
+        try:
+            yield
+        finally:
+            self.costs += time_spent() - before
+
+    def index(
+        self, ref: TrieRef, names: tuple[str, ...], trie: Trie, seconds: float | None
+    ) -> None:
+        """A trie that is read; `seconds`: what making it took, None if it was there."""
+        if not self.lasting:
+            return
+        found = next((one for one in self.indexes if one.ref == ref), None)
+        if found is None:
+            found = Index(ref, names)
+            self.indexes.append(found)
+        rows = len(trie.levels[-1]) if trie.levels else trie.total
+        found.rows, found.bytes = max(found.rows, rows), max(found.bytes, trie.nbytes)
+        if seconds is not None:
+            found.built += 1
+            found.seconds = (found.seconds or 0.0) + seconds
+
+    def run_of(self, plan: RulePlan) -> RuleRun | None:
+        if not self.lasting:
+            return None
+        found = next((run for run in self.runs if run.plan is plan), None)
+        if found is None:
+            found = RuleRun(plan)
+            self.runs.append(found)
+        return found
+
+    def begun(self, stratum: Stratum, limits: Limits) -> StratumMetrics:
+        """A stratum whose evaluation begins."""
+        told = StratumMetrics(stratum, limits, self.lasting)
+        if self.lasting:
+            self.strata.append(told)
+        return told
+
+    def forget(self, record: StratumMetrics, runs: int | None = None) -> None:
+        """What was begun in a way that was given up; `runs`: how many rules had run before it."""
+        self.strata = [other for other in self.strata if other is not record]
+        if runs is not None:
+            del self.runs[runs:]
+
+
+def _firsts(parts: Sequence[Derived], new: Relation, ops: Ops) -> list[int]:
+    """How many of the new rows were first given by each of the parts."""
+    rows = [in_order(part, ops) for part in parts]
+    if not new.keys:
+        first = next((at for at, (_, count) in enumerate(rows) if count), 0)
+        return [new.length if at == first else 0 for at in range(len(rows))]
+    filled = [(at, columns) for at, (columns, count) in enumerate(rows) if count]
+    blocks = [laid(new.keys, ops), *(laid(columns, ops) for _, columns in filled)]
+    both = ops.concatenate(blocks)
+    # By row, and equal rows as they stand: the new row itself, then the first part that gave it.
+    order = ops.order_rows(both)
+    whose = np.repeat(
+        np.array([-1, *(at for at, _ in filled)]), [len(block[0]) for block in blocks]
+    )[brought(order)]
+    owners = whose[1:][whose[:-1] == -1]
+    counts: list[int] = np.bincount(owners[owners >= 0], minlength=len(rows)).tolist()
+    return counts

@@ -1,0 +1,155 @@
+"""A join run breadth-first by several devices: each has stretches of the first variable's values.
+
+The stretches are cut where as many rows of the next level lie in each; a join within a stretch is
+a join like any other (`plan/cells.py`). Each device has a sink of its own, and what came there is
+put together on the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gdatalog.executors.frontier import WEIGHT, Frontier
+from gdatalog.executors.gather import Gathering
+from gdatalog.executors.levelwise import Levelwise, StepCounts
+from gdatalog.executors.lftj import Block
+from gdatalog.executors.limits import Limits
+from gdatalog.executors.ops import Ops
+from gdatalog.executors.sinks import Bag, RowSet, Sink
+from gdatalog.plan.cells import Cell, KeyRange, within
+from gdatalog.plan.nodes import Join, JoinPlan
+from gdatalog.plan.placement import Shared
+from gdatalog.storage.trie import Trie
+
+if TYPE_CHECKING:
+    from gdatalog.engine.context import ExecutionContext
+
+Found = list[list[Block]]
+
+
+def cut_at_first(join: JoinPlan) -> bool:
+    """Whether a join begins with the values of a variable, read off the roots of its tries."""
+    first = join.steps[0] if join.steps else None
+    roots = isinstance(first, Join) and all(part.depth == 0 for part in first.participants)
+    return roots and join.given is None
+
+
+def run_together(
+    join: JoinPlan,
+    tries: Sequence[Trie],
+    sink: Sink,
+    shared: Shared,
+    context: ExecutionContext,
+    seen: dict[int, StepCounts] | None,
+) -> bool:
+    """Runs a join into a sink, by all members of the device; False where the sink or the join
+    cannot be cut. `seen`: what happened at each step, by its id."""
+    if not cut_at_first(join) or not sink.divisible or not isinstance(sink, (RowSet, Bag)):
+        return False
+    if isinstance(sink, RowSet) and not sink.outputs:
+        return False
+    ends = _ends(join, tries, len(shared.devices) * shared.pieces)
+    told: list[tuple[int, dict[int, StepCounts]]] = []  # of each piece: rows that were given, steps
+
+    def piece(ops: Ops, tries: Sequence[Trie], limits: Limits, part: int) -> Found:
+        into = _like(sink, ops, limits)
+        steps: dict[int, StepCounts] = {}
+        if part + 1 < len(ends):
+            cut = _within(join, ends[part], ends[part + 1])
+            happened = None if seen is None else steps
+            walk = Levelwise(tries, ops, context.scope, limits, happened, None, context.tuning)
+            first = Frontier(1)
+            if join.orbit != 1:
+                first.columns[WEIGHT] = ops.xp.full(1, join.orbit)
+            walk.run(cut.steps, 0, first, into)
+            _as_whole(steps, cut, join)
+        told.append((_given(into), steps))
+        return _blocks(into)
+
+    found = context.device.together(piece, shared, tries, context.limits)
+    _take(sink, found, sum(given for given, _ in told))
+    for _, steps in told:
+        for at, entry in steps.items():
+            assert seen is not None
+            seen.setdefault(at, StepCounts()).add(entry)
+    return True
+
+
+def _ends(join: JoinPlan, tries: Sequence[Trie], pieces: int) -> list[int | None]:
+    """Where the first variable's values are cut; None: at no value."""
+    first = join.steps[0]
+    assert isinstance(first, Join)
+    own = [tries[part.trie].levels for part in first.participants]
+    levels = max(own, key=lambda levels: len(levels[1]) if len(levels) > 1 else 0)
+    values, xp = levels[0].values, levels[0].xp
+    shares = xp.arange(1, pieces, dtype=xp.int64)
+    if len(levels) > 1:
+        wanted = shares * len(levels[1]) // pieces
+        places = xp.searchsorted(levels[1].offsets, wanted.astype(levels[1].offsets.dtype))
+    else:
+        places = shares * len(values) // pieces
+    if not len(values):
+        return [None, None]
+    inner = values[xp.minimum(places, len(values) - 1)].tolist()
+    return [None, *sorted(set(map(int, inner))), None]
+
+
+def _within(join: JoinPlan, low: int | None, high: int | None) -> JoinPlan:
+    first = join.steps[0]
+    assert isinstance(first, Join)
+    return within(join, Cell({first.variable: KeyRange(low, high)}))
+
+
+def _as_whole(steps: dict[int, StepCounts], cut: JoinPlan, join: JoinPlan) -> None:
+    """What happened at the first step of a cut join happened at that of the whole; tests of its
+    ends, which follow it, are no steps of that."""
+    entry = steps.pop(id(cut.steps[0]), None)
+    if entry is not None:
+        tests = cut.steps[1 : 1 + len(cut.steps) - len(join.steps)]
+        for test in tests:
+            passed = steps.pop(id(test), None)
+            entry.rows_out = passed.rows_out if passed is not None else entry.rows_out
+        steps[id(join.steps[0])] = entry
+
+
+# ------------------------------------------------------------------------------------ sinks
+
+
+def _like(sink: RowSet | Bag, ops: Ops, limits: Limits) -> RowSet | Bag:
+    """A new sink of the same kind, on another device."""
+    if isinstance(sink, RowSet):
+        return RowSet(sink.outputs, ops, sink.scope, limits, None, sink.tuning)
+    whole = sink.gathering
+    return Bag(sink.keys, Gathering(whole.specs, ops, whole.scope, limits))
+
+
+def _given(sink: RowSet | Bag) -> int:
+    return sink.given if isinstance(sink, RowSet) else sink.gathering.given
+
+
+def _blocks(sink: RowSet | Bag) -> Found:
+    """What a sink has: rows; or groups, and for each aggregate its distinct values."""
+    if isinstance(sink, RowSet):
+        rows, count = sink.finish()
+        sink.give_back()
+        return [[rows] if count else []]
+    gathering = sink.gathering
+    gathering.give_back()
+    return [gathering.blocks, *(rows.blocks for rows in gathering.sets)]
+
+
+def _take(sink: RowSet | Bag, found: Found, given: int) -> None:
+    """Takes what all pieces have come to, on the first device."""
+    if isinstance(sink, RowSet):
+        given += sink.given
+        for block in found[0]:
+            sink.add(block)
+        sink.given = given
+        return
+    gathering = sink.gathering
+    other: Any = Gathering(gathering.specs, gathering.ops, gathering.scope, gathering.limits)
+    other.blocks, other.width, other.given = found[0], len(sink.keys), given
+    for rows, blocks in zip(other.sets, found[1:], strict=True):
+        rows.blocks = blocks
+    gathering.join(other)

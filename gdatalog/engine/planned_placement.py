@@ -1,0 +1,175 @@
+"""How a rule will run whose indexes do not fit the device: what is known before they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+
+import numpy as np
+
+from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.device import HOST
+from gdatalog.engine.host_tries import (
+    HostTries,
+    known_of,
+    levels_of,
+    room_for_slices,
+    root_of,
+    scheduled,
+    too_large,
+)
+from gdatalog.engine.memory_estimate import memory_asked
+from gdatalog.engine.pages import paging
+from gdatalog.engine.sources import Sources
+from gdatalog.plan.cells import needed, orders, roots
+from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
+from gdatalog.plan.paging import READ_COSTS, SECTOR, reads
+from gdatalog.plan.placement import InCells, InPages
+from gdatalog.plan.schedule import schedule
+from gdatalog.plan.slicing import IndexUse, Schedule, Sizes
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.trie import Trie
+
+EVENLY = 1 << 12  # values that stand for those of an index that is not there
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPlacement:
+    """The cells of a rule's joins, the indexes that others read in place; in words, why the CPU
+    runs it (`left`)."""
+
+    cells: InCells | None = None
+    pages: InPages | None = None
+    left: str | None = None
+
+
+def foreseen(
+    plan: RulePlan,
+    relation_of: Callable[[str], Relation | None],
+    context: ExecutionContext,
+) -> PlannedPlacement:
+    """Nothing of it, if a rule's indexes fit the device."""
+    device, limits = context.device, context.limits
+    if not too_large([plan], relation_of, device, limits):
+        return PlannedPlacement()
+    refs = {ref for join in plan.joins for ref in join.tries}
+    relations = known_of(refs, relation_of)
+    if any(ref.relation not in relations for ref in refs):
+        return PlannedPlacement(InCells())  # nobody knows how many
+    known = _by_tries(plan, relations, context)
+    if known is not None:
+        return known
+    asked = memory_asked(plan, relations.get, device, limits.spare()).indexes
+    bytes_of = {
+        (index.relation, index.columns): index.bytes for index in asked if index.bytes
+    }  # an index that is the first levels of another takes nothing
+    most = max(bytes_of.values(), default=1)
+    whole = {ref: bytes_of.get((ref.relation, ref.columns)) or most for ref in refs if ref.columns}
+    sizes: dict[Hashable, Sizes] = {
+        ref: _evenly(relations[ref.relation], ref, size) for ref, size in whole.items()
+    }
+    room = room_for_slices(plan, device, limits)
+    cells: InCells | None = None
+    pages: InPages | None = None
+    for join in plan.joins:
+        necessary = needed(join)
+        uses = [
+            IndexUse(ref, root_of(term, context), number in necessary)
+            for number, (ref, term) in enumerate(zip(join.tries, roots(join), strict=True))
+            if ref.columns
+        ]
+        overhead = context.tuning.cell_bytes
+        found = schedule(uses, sizes, orders(join), room, overhead, levels_of(join))
+        paged = _in_pages(join, relations, sum(bytes_of.values()), whole, room)
+        if _by_pages(found, paged, context):
+            pages = (pages or InPages()).with_join(paged.told)
+        elif isinstance(found, str):
+            return PlannedPlacement(left=found)
+        else:
+            cells = (cells or InCells()).with_join(found)
+    return PlannedPlacement(cells, pages)
+
+
+def _by_tries(
+    plan: RulePlan, relations: Mapping[str, Relation], context: ExecutionContext
+) -> PlannedPlacement | None:
+    """By the host's tries, if an earlier run has left them."""
+    there: dict[TrieRef, Trie] = {}
+    for ref in (ref for join in plan.joins for ref in join.tries):
+        trie = HOST.made(relations[ref.relation], ref)
+        if trie is None:
+            return None
+        there[ref] = trie
+    tries = HostTries(Sources(there.__getitem__), context.limits)
+    room = room_for_slices(plan, context.device, context.limits)
+    told = PlannedPlacement()
+    for join in plan.joins:
+        tries.add(join)
+        found = scheduled(join, tries, context, room)
+        paged = paging(join, tries, context, room, found)
+        if paged is not None:
+            told = replace(told, pages=(told.pages or InPages()).with_join(paged.told))
+        elif isinstance(found, str):
+            return PlannedPlacement(left=found)
+        else:
+            told = replace(told, cells=(told.cells or InCells()).with_join(found))
+    return told
+
+
+@dataclass(frozen=True, slots=True)
+class _Paged:
+    told: InPages
+    cost: float  # as bytes over the link
+
+
+def _by_pages(cells: Schedule | str, paged: _Paged, context: ExecutionContext) -> bool:
+    how = context.knobs.host_indexes
+    if how != "auto":
+        return how == "pages"
+    if isinstance(cells, str):
+        return True
+    return paged.cost < cells.cost(context.tuning.cell_bytes)
+
+
+def _in_pages(
+    join: JoinPlan,
+    relations: Mapping[str, Relation],
+    size: int,
+    whole: Mapping[TrieRef, int],
+    room: int,
+) -> _Paged:
+    """What reading in place is expected to move, if any list is as likely on the device as
+    another."""
+    cold, bytes_, cost = max(0.0, 1 - room / max(1, size)), 0.0, float(size)
+    for read in reads(join, lambda _: None):
+        ref = join.tries[read.trie]
+        if not ref.columns or not read.depth:
+            continue
+        length = SECTOR
+        if not read.counted:
+            rows = max(1, relations[ref.relation].at_most)
+            length = int(whole[ref] / rows * _met(ref, relations[ref.relation], read.depth))
+        bytes_ += cold * read.times * max(SECTOR, length)
+        cost += cold * read.times * max(READ_COSTS, length)
+    return _Paged(InPages(size, min(room, size), int(bytes_)), cost)
+
+
+def _met(ref: TrieRef, relation: Relation, depth: int) -> float:
+    """How long a list is that a binding leads to."""
+    statistics = relation.statistics
+    if depth == 1:
+        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
+        powers = statistics.degrees(ref.columns[0], tests, ref.ranked).powers
+        return powers[2] / max(1.0, powers[1])
+    before = statistics.distinct(frozenset(ref.columns[:depth]))
+    return statistics.distinct(frozenset(ref.columns[: depth + 1])) / max(1, before)
+
+
+def _evenly(relation: Relation, ref: TrieRef, size: int) -> Sizes:
+    """An index whose values lie evenly between the least and the greatest, each with as many
+    rows."""
+    count = min(EVENLY, max(1, relation.statistics.distinct(frozenset(ref.columns[:1]))))
+    low, high = (0, count) if ref.ranked else relation.spans[ref.columns[0]]
+    keys = np.linspace(low, high, count, dtype=np.int64)
+    before = np.linspace(0, size, count + 1, dtype=np.int64)
+    return Sizes(keys, before, before)

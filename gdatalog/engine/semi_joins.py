@@ -1,0 +1,277 @@
+"""Before long relations are indexed for a join: only the rows that its constants leave.
+
+A first query with constants need not wait for an index of everything. The rows that hold a
+constant, or whose values a comparison with a constant lets through, leave some values for the other
+variables of their atom; those leave some rows of the next relation, and so on (semi-joins): passes
+over columns, which take a small part of the time of a sort. Indexes are then made of what is left.
+Where the same index is asked for a second time it is made of all rows, and kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
+
+import numpy as np
+
+from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.context import ExecutionContext
+from gdatalog.plan.effects import may_fail, participants
+from gdatalog.plan.nodes import (
+    Apply,
+    Assign,
+    Branch,
+    Constant,
+    Filter,
+    Generate,
+    Join,
+    JoinPlan,
+    Parameter,
+    Seek,
+    Slot,
+    Step,
+    TrieRef,
+)
+from gdatalog.records import dataclass, field
+from gdatalog.storage.degrees import COMPARE
+from gdatalog.storage.keys import encode_value
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import in_sorted, sorted_set
+from gdatalog.storage.selection import rows_among, rows_with
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+
+TrieOf = Callable[[TrieRef], Trie]
+
+SAMPLE = 512  # rows that tell which part of a relation some values leave
+
+# A comparison with its sides exchanged.
+TURNED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+Term = str | int  # a variable, or the key of a constant
+
+
+@dataclass(slots=True)
+class _Atom:
+    """An atom of the join, and which of its rows are left so far."""
+
+    ref: TrieRef
+    relation: Relation
+    terms: Sequence[Term]  # of each level of its trie
+    bounds: Sequence[tuple[int, str, int]] = ()  # levels, and the keys that they are compared with
+    rows: Array | None = None  # None: all
+    used: set[tuple[str, int]] = field(default_factory=set)  # variables, how many values they had
+
+    def __len__(self) -> int:
+        return self.relation.at_most if self.rows is None else len(self.rows)
+
+    def column(self, level: int) -> Array:
+        column = self.relation.column(self.ref.columns[level])
+        return column if self.rows is None else column[self.rows]
+
+    def sample(self, level: int) -> Array:
+        """Some of the values that are left at a level."""
+        column, step = self.relation.column(self.ref.columns[level]), max(1, len(self) // SAMPLE)
+        return column[::step] if self.rows is None else column[self.rows[::step]]
+
+    def keep(self, kept: Array) -> None:
+        self.rows = kept if self.rows is None else self.rows[kept]
+
+    @property
+    def compared(self) -> bool:
+        """Whether constants leave out some of its rows."""
+        return bool(self.bounds) or any(isinstance(term, int) for term in self.terms)
+
+    @property
+    def variables(self) -> Iterator[tuple[int, str]]:
+        return ((at, term) for at, term in enumerate(self.terms) if isinstance(term, str))
+
+
+def semi_joined(
+    join: JoinPlan,
+    trie_of: TrieOf,
+    relation_of: Callable[[TrieRef], Relation | None],
+    context: ExecutionContext,
+    tell: Callable[[TrieRef, Trie, float | None], None],
+) -> TrieOf:
+    """`trie_of`, but for tries of long relations that are not there yet: those of the rows that
+    can matter to this join. `relation_of` knows the relations that do not change meanwhile; `tell`
+    is told of each trie that is made, and what that took.
+    """
+    if may_fail(join.steps):
+        return trie_of  # what fails is told of by running a part of the join
+    atoms, tuning = _atoms(join, relation_of, context.scope), context.tuning
+    if any(atom.relation.remote is not None and atom.relation.remote.away for atom in atoms):
+        return trie_of  # rows are not fetched for the sake of a few
+    # An index that two atoms share would be narrowed by what only one of them needs.
+    times = Counter(join.tries)
+    waiting = [a for a in atoms if times[a.ref] == 1 and _is_waited_for(a, tuning.narrowed_from)]
+    if not waiting or not any(atom.compared for atom in atoms):
+        return trie_of
+    _reduce(atoms, tuning.narrowed_share)
+    found: dict[TrieRef, Trie] = {}
+    for atom in waiting:
+        whole = atom.relation
+        if atom.rows is not None and len(atom.rows) <= tuning.narrowed_share * whole.at_most:
+            part, began = whole.part(atom.rows), perf_counter()
+            found[atom.ref] = part.trie(atom.ref.columns, _tests(atom.ref), atom.ref.weighted)
+            whole.narrowed.add(atom.ref.columns)
+            tell(atom.ref, found[atom.ref], perf_counter() - began)
+    return lambda ref: found[ref] if ref in found else trie_of(ref)
+
+
+def _is_waited_for(atom: _Atom, least: int) -> bool:
+    relation, ref = atom.relation, atom.ref
+    return (
+        relation.at_most >= least
+        and ref.columns not in relation.narrowed
+        and not relation.indexed(ref.columns, _tests(ref), ref.weighted)
+    )
+
+
+def _tests(ref: TrieRef) -> tuple[tuple[int, str, int], ...]:
+    return tuple((test.left, test.op, test.right) for test in ref.tests)
+
+
+def _atoms(
+    join: JoinPlan, relation_of: Callable[[TrieRef], Relation | None], scope: Scope
+) -> list[_Atom]:
+    """The atoms whose rows every binding of the join needs, each by its own trie."""
+    terms: list[list[tuple[int, Term | None]]] = [[] for _ in join.tries]
+    bounds: dict[str, list[tuple[str, int]]] = {}
+    for step, needed in _flat(join.steps):
+        for name, op, key in _bounds(step, scope) if needed else ():
+            bounds.setdefault(name, []).append((op, key))
+        reused = isinstance(step, Join) and step.reuse is not None
+        for part in participants(step):
+            term = _term(step, scope) if needed and not reused else None
+            terms[part.trie].append((part.depth, term))
+    atoms = []
+    for ref, levels in zip(join.tries, terms, strict=True):
+        inner = [term for _, term in sorted(levels, key=lambda level: level[0])]
+        known = [term for term in inner if term is not None]
+        alone = len(levels) == len(known) == len(ref.columns) > 0
+        relation = relation_of(ref) if alone and ref.version == "full" and not ref.ranked else None
+        if relation is not None:
+            own = tuple(
+                (at, *bound)
+                for at, term in enumerate(known)
+                if isinstance(term, str)
+                for bound in bounds.get(term, ())
+            )
+            atoms.append(_Atom(ref, relation, known, own))
+    return atoms
+
+
+def _flat(steps: Sequence[Step], needed: bool = True) -> Iterator[tuple[Step, bool]]:
+    """All steps, those within branches too; whether a binding needs what each looks up."""
+    for step in steps:
+        yield step, needed
+        if isinstance(step, Branch):
+            all_of_it = step.mode in ("exists", "count") and len(step.alternatives) == 1
+            for inner in step.alternatives:
+                yield from _flat(inner, needed and all_of_it)
+
+
+def _term(step: Step, scope: Scope) -> Term | None:
+    match step:
+        case Join() | Assign() | Generate():
+            return step.variable
+        case Seek(value=Slot() as slot):
+            return slot.name
+        case Seek(value=Constant() as constant):
+            return encode_value(constant.value, constant.type, scope.symbols)
+        case Seek(value=Parameter() as parameter):
+            return encode_value(scope.params[parameter.name], parameter.type, scope.symbols)
+        case _:
+            return None
+
+
+def _bounds(step: Step, scope: Scope) -> Iterator[tuple[str, str, int]]:
+    """The variables that a step compares with constants: name, operator, key."""
+    tests: list[Apply] = []
+    if isinstance(step, Join):
+        slot = Slot(step.variable, step.type)
+        tests = [Apply(cut.op, (slot, cut.bound), "bool") for cut in step.cuts]
+    elif isinstance(step, Filter) and isinstance(step.test, Apply):
+        tests = [step.test]
+    for test in tests:
+        if test.function not in COMPARE or len(test.args) != 2:
+            continue
+        (left, right), op = test.args, test.function
+        if isinstance(right, Slot):
+            left, right, op = right, left, TURNED[op]
+        if not isinstance(left, Slot) or not isinstance(right, (Constant, Parameter)):
+            continue
+        if left.type != "symbol" or op == "=":  # keys of symbols have no order
+            value = right.value if isinstance(right, Constant) else scope.params[right.name]
+            yield left.name, op, encode_value(value, right.type, scope.symbols)
+
+
+def _reduce(atoms: Sequence[_Atom], most: float) -> None:
+    """Leaves out rows that hold another value than a constant or what other atoms leave, where a
+    pass is expected to leave such a share at most."""
+    allowed: dict[str, Array] = {}
+    for atom in atoms:
+        keys = [(at, term) for at, term in enumerate(atom.terms) if isinstance(term, int)]
+        for at, key in keys:
+            atom.keep(rows_with(atom.column(at), key))
+        for at, op, key in atom.bounds:
+            sample = COMPARE[op](atom.sample(at), key)
+            if np.count_nonzero(sample) <= most * len(sample):
+                atom.keep(np.flatnonzero(COMPARE[op](atom.column(at), key)))
+        if atom.rows is not None:
+            _allow(atom, allowed)
+    idle: set[tuple[int, str, int, int]] = set()  # passes that are not worth their time
+    while True:
+        # The shorter first: what they leave makes the passes over the longer ones count.
+        for number, atom in sorted(enumerate(atoms), key=lambda entry: len(entry[1])):
+            found = _worthwhile(atom, number, allowed, idle, most)
+            if found is not None:
+                break
+        else:
+            return
+        at, name = found
+        atom.used.add((name, len(allowed[name])))
+        atom.keep(rows_among(atom.column(at), allowed[name]))
+        _allow(atom, allowed)
+
+
+def _worthwhile(
+    atom: _Atom,
+    number: int,
+    allowed: dict[str, Array],
+    idle: set[tuple[int, str, int, int]],
+    most: float,
+) -> tuple[int, str] | None:
+    """The level and the variable by which to pass over an atom's rows, if by any."""
+    shares: list[tuple[float, int, str]] = []
+    for at, name in atom.variables:
+        if name not in allowed or (name, len(allowed[name])) in atom.used:
+            continue
+        tried = (number, name, len(atom), len(allowed[name]))
+        if tried not in idle:
+            share = _share(atom, at, allowed[name])
+            if share <= most:
+                shares.append((share, at, name))
+            else:
+                idle.add(tried)
+    return min(shares)[1:] if shares else None
+
+
+def _allow(atom: _Atom, allowed: dict[str, Array]) -> None:
+    """The values that an atom's rows leave for its variables, where that are fewer now."""
+    for at, name in atom.variables:
+        known = allowed.get(name)
+        if known is None or len(atom) < len(known):
+            allowed[name] = sorted_set(atom.column(at))
+            atom.used.add((name, len(allowed[name])))
+
+
+def _share(atom: _Atom, at: int, values: Array) -> float:
+    """Which part of an atom's rows some values leave, by a sample."""
+    if len(atom) == 0:
+        return 1.0
+    sample = atom.sample(at)
+    return float(np.count_nonzero(in_sorted(sample, values))) / len(sample)

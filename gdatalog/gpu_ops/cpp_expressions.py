@@ -1,0 +1,162 @@
+"""Expressions of printed loops, which are Python's, as those of C++."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from gdatalog.gpu_ops.loop_types import OF_LANES, STATE_NAMES, LoopTypes, Type, called, wider
+from gdatalog.records import dataclass, field
+
+# Functions that a tile's lanes call together.
+TOGETHER = frozenset({
+    "above", "and_rows", "below", "copy_row", "count_and_shared", "count_common",
+    "count_row_shared", "fill_ones", "intersect", "parent_of", "recode_rows",
+})  # fmt: skip
+# Behind which of its arguments a function wants to know how long that array is.
+LENGTHS = {
+    "find_indexed": (1,), "find_root": (0, 2), "parent_of": (0,), "recode_rows": (3, 5),
+}  # fmt: skip
+RENAMED = {
+    "sum_of_lanes": "sum", "least_of_lanes": "least", "greatest_of_lanes": "greatest",
+    "trailing_zeros": "lowest_bit", "popcount": "bits_of",
+}  # fmt: skip
+# What a tile is at, in the words of walk.cuh.
+STATE = {
+    "next_task": "next_work(t, run, work, {0})",
+    "begin_unit": "begin_unit(t, run, work, {0}, {1})",
+    "mark_task": "mark_task(work)",
+    "first_turn": "first_turn(work)",
+    "last_turn": "last_turn(work, {0})",
+    "late": "overdue(t, run, work)",
+    "share_turns": "share_turns(t, run, work, {0}, {1}, {2})",
+    "leads": "t.rank == 0",
+    "ended": "ended(t, run, work)",
+    "whole_lists": "whole_lists(t, work, {0}, {0}_n, {1})",
+    "open_list": "open_list(t, tails, {0})",
+    "listed": "listed(t, tails, {0})",
+    "offer": "offer(t, tails, {0}, {1}, {2}, {3})",
+    "wipe": "wipe(t, {0}, {1}, {1}_n, {2})",
+    "put": "{0}[{1}] = {2}",
+}
+OPERATORS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|",
+    ast.FloorDiv: "/",  # of what is not negative
+    ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>", ast.Eq: "==", ast.NotEq: "!=",
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.And: "&&", ast.Or: "||",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Spoken:
+    """What printed expressions say. `arrays`: what the elements of each array are; `outputs`: the
+    types of a row's columns."""
+
+    arrays: Mapping[str, Type]
+    outputs: Sequence[Type]
+    lanes: int
+    buffers: Sequence[str] = ()  # that tiles may borrow longer ones of, outer levels' first
+    types: LoopTypes = field(init=False)
+    root: str | None = None  # the root whose search begins in shared memory
+    lists: int = 0  # how many lists of rows a tile has
+    lengths: set[str] = field(default_factory=set)  # arrays that are asked how long they are
+    _renamed: dict[str, str] = field(default_factory=dict)  # what a lane looks up is its own
+
+    def _condition(self, node: ast.expr) -> str:
+        text = self._expr(node)
+        return text if isinstance(node, (ast.Compare, ast.BoolOp)) else f"({text})"
+
+    def _expr(self, node: ast.expr) -> str:
+        match node:
+            case ast.Constant(value=bool(value)):
+                return "true" if value else "false"
+            case ast.Constant(value=int(value)):
+                return str(value) if value < 1 << 31 else f"{value}ll"
+            case ast.Constant(value=float(value)):
+                return repr(value)
+            case ast.Name(id=name):
+                return self._renamed.get(name) or STATE_NAMES.get(name, name)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return f"!({self._expr(operand)})"
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                return f"~({self._expr(operand)})"
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)):
+                return _least(value) if isinstance(value, int) else f"-{value!r}"
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                inner = self._expr(operand)
+                return f"-({inner})" if self.types.of(operand) == "double" else f"minus(0, {inner})"
+            case ast.BinOp(left=left, op=op, right=right):
+                one, other = self._expr(left), self._expr(right)
+                if isinstance(op, ast.LShift) and self.types.of(left) != "u64":
+                    return f"shift_left({one}, {other})"
+                return f"({one} {OPERATORS[type(op)]} {other})"
+            case ast.BoolOp(op=op, values=values):
+                return f"({f' {OPERATORS[type(op)]} '.join(map(self._expr, values))})"
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                return self._compare(left, ops, others)
+            case ast.IfExp(test=test, body=one, orelse=other):
+                kind = self.types.of(node)
+                yes, no = self._expr(one), self._expr(other)
+                return f"({self._expr(test)} ? ({kind})({yes}) : ({kind})({no}))"
+            case ast.Subscript(value=ast.Name(id=name), slice=index):
+                return f"{name}[{self._expr(index)}]"
+            case ast.Call(func=function, args=args):
+                return self._call(called(function), args)
+            case _:
+                raise AssertionError(ast.unparse(node))
+
+    def _compare(self, left: ast.expr, ops: Sequence[ast.cmpop], others: Sequence[ast.expr]) -> str:
+        texts = [self._expr(left), *map(self._expr, others)]
+        parts = [f"{texts[at]} {OPERATORS[type(op)]} {texts[at + 1]}" for at, op in enumerate(ops)]
+        return f"({' && '.join(parts)})"
+
+    def _call(self, name: str, args: Sequence[ast.expr]) -> str:
+        if name == "len":
+            return self._length(args[0])
+        texts = [self._expr(arg) for arg in args]
+        if name == "whole_lists":
+            self._length(args[0])
+        if name in STATE:
+            if name == "next_task" and self.buffers:  # who waits has nothing that others wait for
+                return f"(return_rooms(t, lent, borrowed, 0), {STATE[name].format(*texts)})"
+            if name == "open_list":
+                self.lists = max(self.lists, int(texts[0]) + 1)
+            return STATE[name].format(*texts)
+        if name in ("np.int64", "np.uint64", "float"):
+            kind = {"np.int64": "i64", "np.uint64": "u64", "float": "double"}[name]
+            return f"({kind})({texts[0]})"
+        if name == "at":
+            return f"{texts[0]}[{texts[1]}]"
+        if name in ("min", "max"):
+            return self._extreme(name, args, texts)
+        if name == "abs":
+            return f"magnitude({texts[0]})"
+        if name == "find_root" and self.root in (None, texts[0]):
+            self.root = texts[0]
+            given = texts[0], self._length(args[0]), "top", "n_top", texts[-1]
+            return f"find_in_root_with_top({', '.join(given)})"
+        for place in reversed(LENGTHS.get(name, ())):
+            texts.insert(place + 1, self._length(args[place]))
+        if name in TOGETHER or name in OF_LANES:
+            texts.insert(0, "t")
+        return f"{RENAMED.get(name, name)}({', '.join(texts)})"
+
+    def _extreme(self, name: str, args: Sequence[ast.expr], texts: Sequence[str]) -> str:
+        kind = "i64"
+        for arg in args:
+            kind = wider(kind, self.types.of(arg))
+        found = f"({kind})({texts[0]})"
+        for text in texts[1:]:
+            function = "least_of" if name == "min" else "greatest_of"
+            found = f"{function}({found}, ({kind})({text}))"
+        return found
+
+    def _length(self, array: ast.expr) -> str:
+        assert isinstance(array, ast.Name)
+        self.lengths.add(array.id)
+        return f"{array.id}_n"
+
+
+def _least(value: int) -> str:
+    """A negative constant; the least int has no positive one."""
+    return f"(-{value - 1}ll - 1)" if value == 1 << 63 else f"(-{value}ll)"

@@ -1,0 +1,166 @@
+"""A level's expansion on a device, in one kernel: lists written out, looked up, compacted.
+
+Each thread finds of which list its entry is (load balancing), reads the value, and searches it in
+the other lists of its row as long as it is found; a block's survivors go behind those of the
+blocks before (compact.cuh). So a candidate that fails is never in memory, and what is written is
+what is kept. The kernel is printed for what it looks up (fused.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gdatalog.gpu_ops.arrays import Array
+from gdatalog.gpu_ops.fused import FusedText, ranges_text, totals_text
+from gdatalog.gpu_ops.launching import TILE, type_of
+from gdatalog.gpu_ops.search import Searches
+from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
+
+
+class Meetings(Searches):
+    """The verbs that widen a level."""
+
+    def meet(
+        self,
+        values: Array,
+        starts: Array,
+        lengths: Array,
+        size: int | None,
+        which: int | Array,
+        others: Sequence[Lookup],
+        placed: bool,
+        tests: Sequence[tuple[str, Array]] = (),
+    ) -> Meeting:
+        """The entries of lists in `values` that are in every other list of their row.
+
+        As `cpu_ops.meet`. Waits for how many entries are left; for how many there are too, if
+        `size` does not tell.
+        """
+        xp = self.xp
+        ends = xp.cumsum(lengths)
+        if size is None:
+            size = int(ends[-1]) if len(ends) else 0
+        kernel = FusedText(values, placed)
+        kept = [xp.empty(size, dtype=xp.int32), xp.empty(size, dtype=values.dtype)]
+        if placed:
+            kept.append(xp.empty(size, dtype=self.place_of(len(values))))
+            kernel.placed(kept[-1])
+        args = self._entries(ends, starts, values, size)
+        args += self._looked_up(kernel, len(lengths), size, which, others, tests, kept)
+        if size:
+            state = self.state_of(size if others or tests else 0)
+            base = which if isinstance(which, int) else 0
+            args += [*kept, state, len(lengths), size, base]
+            self.kernels.launch(kernel.text(bool(others or tests)), "meet", {}, size, args)
+            if others or tests:
+                kept = self.kept(kept[0], state, *kept[1:])
+        rows = kept[0] if isinstance(which, int) else which[kept[0]]
+        return Meeting(size, rows, kept[1], kept[2:])
+
+    def count_met(
+        self,
+        counts: Array,
+        values: Array,
+        starts: Array,
+        lengths: Array,
+        size: int,
+        base: int,
+        others: Sequence[Lookup],
+        tests: Sequence[tuple[str, Array]],
+    ) -> None:
+        """Adds to `counts`, from row `base` on, how many entries `meet` would find of each list."""
+        kernel = FusedText(values, False)
+        args = self._entries(self.xp.cumsum(lengths), starts, values, size)
+        others = [lookup._replace(wanted=False) for lookup in others]
+        args += self._looked_up(kernel, len(lengths), size, base, others, tests, [])
+        args += [counts, len(lengths), size, base]
+        self.kernels.launch(kernel.counting(), "count_met", {}, size, args)
+
+    def _entries(self, ends: Array, starts: Array, values: Array, size: int) -> list[Any]:
+        """What kernels need to find entries."""
+        return [ends, self._cuts(ends, size), starts.astype(self.xp.int64, copy=False), values]
+
+    def _looked_up(
+        self,
+        kernel: FusedText,
+        count: int,
+        size: int,
+        which: int | Array,
+        others: Sequence[Lookup],
+        tests: Sequence[tuple[str, Array]],
+        kept: list[Array],
+    ) -> list[Any]:
+        """Has the kernel test and look up; its arguments for that, and room behind `kept` for
+        the places that somebody asks for."""
+
+        def of_lists(column: Array) -> Array:
+            """A column of the rows that the lists are of."""
+            if isinstance(which, int):
+                return self.xp.ascontiguousarray(column[which : which + count])
+            return column[which]
+
+        args: list[Any] = []
+        for op, column in tests:
+            args.append(of_lists(column))
+            kernel.test(op, args[-1])
+        for lookup in others:
+            if lookup.parents is not None:
+                lookup = lookup._replace(parents=of_lists(lookup.parents))
+            places = None
+            if lookup.wanted:
+                places = self.xp.empty(size, dtype=self.place_of(len(lookup.level)))
+                kept.append(places)
+            args += kernel.look_up(lookup, places)
+        return args
+
+    def _cuts(self, ends: Array, size: int) -> Array:
+        """The rows in which tiles of entries begin, as expand.cuh tells; none for one tile."""
+        xp, tiles = self.xp, -(-size // TILE)
+        cuts = xp.empty(tiles + 1 if tiles > 1 else 0, dtype=xp.int64)
+        if tiles > 1:
+            args = [ends, cuts, len(ends), size, tiles]
+            self.kernels.launch('#include "expand.cuh"\n', "partition", {}, 4 * tiles, args)
+        return cuts
+
+    def ranges(
+        self, level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]]
+    ) -> tuple[Array, Array]:
+        """Where each parent's list starts and how long it is, cut by (operator, bounds)."""
+        xp, size = self.xp, len(parents)
+        starts, lengths = xp.empty(size, dtype=xp.int64), xp.empty(size, dtype=xp.int64)
+        if not size:
+            return starts, lengths
+        parents = xp.ascontiguousarray(parents)
+        bounds = [xp.ascontiguousarray(bound) for _, bound in cuts]
+        text = ranges_text(
+            level, parents, [(op, type_of(b)) for (op, _), b in zip(cuts, bounds, strict=True)]
+        )
+        args = [level.values, level.offsets, parents, *bounds, starts, lengths, size]
+        self.kernels.launch(text, "ranges", {}, size, args)
+        return starts, lengths
+
+    def shortest(self, lists: Sequence[Array]) -> tuple[list[int], int, Array | None]:
+        """As `cpu_ops.shortest`, but for each row's least length, which few ask for. Waits."""
+        size, sums = len(lists[0]), self.xp.zeros(len(lists) + 1, dtype=self.xp.int64)
+        if size:
+            args = [*lists, sums, size]
+            self.kernels.launch(totals_text(len(lists)), "totals", {}, size, args)
+        *totals, least = sums.tolist()
+        return totals, least, None
+
+    def intersect(self, lists: Sequence[Array]) -> tuple[Array, list[Array]]:
+        """Values common to sorted lists, and where each stands in each: one level's expansion,
+        of the shortest list. Waits for how many there are."""
+        xp = self.xp
+        shortest = min(range(len(lists)), key=lambda at: len(lists[at]))
+        own, size = lists[shortest], len(lists[shortest])
+        above = xp.zeros(1, dtype=xp.int32)  # each list is that of one parent
+        others = [
+            Lookup(self.level_of(other, xp.arange(2) * len(other)), above, True)
+            for at, other in enumerate(lists)
+            if at != shortest
+        ]
+        met = self.meet(own, xp.zeros(1, dtype=xp.int64), xp.full(1, size), size, 0, others, True)
+        first, *rest = met.places
+        return met.values, [*rest[:shortest], first, *rest[shortest:]]

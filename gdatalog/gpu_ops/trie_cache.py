@@ -1,0 +1,255 @@
+"""What stays on a device between queries: relations' rows and tries, within a memory budget.
+
+A relation's columns are copied to the device once, and its tries are made there. Both are known
+by the relation's rows and die with them. Where the budget would be passed, what was used longest
+ago is let go, but nothing that somebody still holds; rows that are nowhere else are brought to
+the host first. An allocation that fails is tried once more when all that is not in use is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import TypeVar
+from weakref import WeakKeyDictionary, ref
+
+from gdatalog.errors import MemoryLimitError
+from gdatalog.gpu_ops.driver import Driver
+from gdatalog.gpu_ops.graph import DeviceGraph
+from gdatalog.gpu_ops.tries import build, of_sorted
+from gdatalog.storage.on_device import DeviceStore
+from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.threads import LONG
+from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
+
+HELD = 4  # times the bytes of rows are needed where these are copied to be counted
+SHARE = 0.75  # of the device's free memory: the rest is for queries
+
+Made = TypeVar("Made")
+
+
+class _Indexes:
+    """What is kept of one relation, and when each was used: rows under None, tries by name."""
+
+    __slots__ = ("symmetric", "tries", "used")
+
+    def __init__(self) -> None:
+        self.symmetric: bool | None = None  # not known
+        self.tries: dict[TrieName, Trie] = {}
+        self.used: dict[TrieName | None, int] = {}
+
+
+class DeviceTries:
+    """The tries of one device, and the rows that they are made of."""
+
+    def __init__(self, driver: Driver, ops: DeviceOps, limit: int | None = None) -> None:
+        """`limit`: what a user says all of it may take, in bytes."""
+        self.driver = driver
+        self.ops = ops
+        self.limit = limit
+        self._held: WeakKeyDictionary[RowStore, _Indexes] = WeakKeyDictionary()
+        self._clock = count()
+        self._relieving = False
+        driver.relief = self.relieve
+
+    # ------------------------------------------------------------------------------- what is
+
+    @property
+    def nbytes(self) -> int:
+        """What tries take, with the copies of rows that they are made of."""
+        return sum(self._bytes_of(store, held) for store, held in self._held.items())
+
+    def nbytes_of(self, relation: Relation) -> int:
+        """What is kept of one relation."""
+        held = self._held.get(relation.store)
+        return 0 if held is None else self._bytes_of(relation.store, held)
+
+    def _bytes_of(self, store: RowStore, held: _Indexes) -> int:
+        levels = {id(level): level for trie in held.tries.values() for level in trie.levels}
+        size = sum(int(level.nbytes) for level in levels.values())
+        for trie in held.tries.values():
+            size += 0 if trie.weights is None else int(trie.weights.nbytes)
+        rows = self._rows_there(store)
+        return size + (rows.nbytes if rows is not None and store.here else 0)
+
+    def _rows_there(self, store: RowStore) -> DeviceStore | None:
+        rows = store.elsewhere
+        return rows if rows is not None and rows.ops is self.ops else None
+
+    def budget(self) -> int:
+        """How many bytes may be kept."""
+        share = int(SHARE * (self.driver.free_memory() + self.nbytes))
+        return share if self.limit is None else min(share, self.limit)
+
+    # ---------------------------------------------------------------------------------- tries
+
+    def hold(self, relation: Relation) -> None:
+        """Knows of a relation whose rows may lie on the device; many rows are brought there, if
+        there is room for them and for what it takes to count them.
+
+        For it counts them, for the planner, sooner than the CPU does.
+        """
+        if relation.remote is not None and relation.remote.away:
+            return
+        if not relation.types:
+            return
+        store = relation.store
+        there = self._rows_there(store) is not None
+        if there or (relation.at_most >= LONG and HELD * store.nbytes <= self.budget()):
+            self._rows(store)
+
+    def _of(self, store: RowStore) -> _Indexes:
+        held = self._held.get(store)
+        if held is None:
+            held = self._held[store] = _Indexes()
+            store.tries_there = held.tries
+        return held
+
+    def graph(self, relation: Relation) -> DeviceGraph:
+        """What is known of a relation of two columns as a graph."""
+        found: DeviceGraph = self._rows(relation.store).graph
+        return found
+
+    def trie(
+        self,
+        relation: Relation,
+        order: tuple[int, ...],
+        tests: tuple[RowTest, ...] = (),
+        weighted: bool = False,
+        ranked: bool = False,
+    ) -> Trie:
+        """The trie that `relation.trie` would give, on the device."""
+        store, two = relation.store, len(relation.types) == 2
+        if not relation.types:
+            return Trie((), relation.length, None)
+        held = self._of(store)
+        turned = order[:1] == (1,) and two and (ranked or self._symmetric(relation, held))
+        name = trie_name(order, tests, weighted, ranked, turned)
+        trie = held.tries.get(name)
+        if trie is None:
+            trie = first_levels(held.tries, name)
+            if trie is None:
+                budget = self.budget()
+                self.shrink(budget - self._expected(relation, order))
+                trie = self._tried(lambda: self._build(relation, name))
+                self.shrink(budget - sum(int(level.nbytes) for level in trie.levels))
+            if not order:
+                return trie  # which has only a count
+            held.tries[name] = trie
+        held.used[name] = next(self._clock)
+        return trie
+
+    def made(
+        self,
+        relation: Relation,
+        order: tuple[int, ...],
+        tests: tuple[RowTest, ...] = (),
+        weighted: bool = False,
+        ranked: bool = False,
+    ) -> Trie | None:
+        """The same, if it is there by now; nothing is looked at for it."""
+        held = self._held.get(relation.store)
+        if held is None:
+            return None
+        name = trie_name(order, tests, weighted, ranked, order[:1] == (1,) and ranked)
+        if order[:1] == (1,) and held.symmetric:
+            name = trie_name(order, tests, weighted, ranked, True)
+        return held.tries.get(name) or first_levels(held.tries, name)
+
+    def _symmetric(self, relation: Relation, held: _Indexes) -> bool:
+        if held.symmetric is None:
+            alike = relation.types[0] == relation.types[1]
+            held.symmetric = alike and self.graph(relation).symmetric
+        return held.symmetric
+
+    def _build(self, relation: Relation, name: TrieName) -> Trie:
+        order, tests, weighted, ranked = name
+        if not ranked:
+            return build(self.ops, self._rows(relation.store), order, tests, weighted)
+        graph = self.graph(relation)
+        rows = graph.ranked(tests)
+        trie = of_sorted(self.ops, rows[: len(order)], len(rows[0]), weighted)
+        trie.labels = graph.ranking().labels
+        return trie
+
+    def _rows(self, store: RowStore) -> DeviceStore:
+        """A relation's rows on the device, copied there if they are not there yet."""
+        rows = self._tried(lambda: store.lay(self.ops))
+        self._of(store).used[None] = next(self._clock)
+        return rows
+
+    def _expected(self, relation: Relation, order: Sequence[int]) -> int:
+        """About how much a trie takes, and its rows if they have to be copied first."""
+        copied = 0 if self._rows_there(relation.store) is not None else len(relation.types)
+        return 8 * relation.at_most * (len(order) + copied)
+
+    # ---------------------------------------------------------------------------- letting go
+
+    def shrink(self, most: int, everything: bool = False) -> None:
+        """Lets go of what was used longest ago until no more than `most` bytes are kept.
+
+        `everything`: rows that are nowhere else too, which are brought to the host.
+        """
+        if self.nbytes <= most and not everything:
+            return
+        ages = sorted(
+            ((tick, ref(store), name) for store, held in self._held.items()
+             for name, tick in held.used.items()),
+            key=lambda known: known[0],
+        )  # fmt: skip
+        for _, known, name in ages:
+            store = known()
+            if store is None or (name is None and not (store.here or everything)):
+                continue
+            if self._let_go(store, name) and not everything and self.nbytes <= most:
+                return
+
+    def _let_go(self, store: RowStore, name: TrieName | None) -> bool:
+        """Whether a trie, or rows, were kept and are no more."""
+        held = self._held[store]
+        if name is None:
+            if self._rows_there(store) is None:
+                return False
+            store.let_go()
+        else:
+            trie = held.tries.pop(name, None)
+            if trie is None:
+                return False
+            known = ref(trie)
+            del trie
+            trie = known()
+            if trie is not None:  # somebody holds it
+                held.tries[name] = trie
+                return False
+        del held.used[name]
+        return True
+
+    def relieve(self) -> None:
+        """Lets go of all that nobody uses: memory is short."""
+        if self._relieving:
+            return  # what brings rows home may ask for memory itself
+        self._relieving = True
+        try:
+            self.shrink(0, everything=True)
+        finally:
+            self._relieving = False
+
+    def _tried(self, make: Callable[[], Made]) -> Made:
+        """What `make` makes; a second time, with all gone that may go, if memory is short."""
+        try:
+            return make()
+        except MemoryLimitError:
+            raise
+        except MemoryError:
+            self.relieve()
+        return make()
+
+    def close(self) -> None:
+        """Lets go of everything; rows that are nowhere else are brought to the host."""
+        for store, held in list(self._held.items()):
+            held.tries.clear()
+            if self._rows_there(store) is not None:
+                store.let_go()
+        self._held.clear()

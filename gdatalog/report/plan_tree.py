@@ -1,0 +1,251 @@
+"""What a program will do, as a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdatalog.engine.choose import ExecutorChoice, foreseen, unprintable
+from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.stratum import UNKNOWN
+from gdatalog.parser import format_node
+from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.placement import InCells, InPages, OnWorkers, Spread
+from gdatalog.plan.stratum import InPlaceLattice, Partitioned, StratumPlan
+from gdatalog.plan.tuning import Tuning
+from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.records import dataclass, replace
+from gdatalog.report.folded import WORK
+from gdatalog.report.indexes import NamedIndex, indexes_node
+from gdatalog.report.steps import Executor, order_of, plan_nodes, with_dedup
+from gdatalog.report.tree import ReportNode
+
+# How fixpoints follow new rows that have no rounds, by their strategy.
+BY_PARTS = {Partitioned: "value by value", InPlaceLattice: "group by group"}
+# Of the memory limit: what is asked for is shown with it from here on.
+WORTH_A_WORD = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRule:
+    """A rule of the program with one of its plans: that of the first round, or of later ones.
+
+    `left`: why the CPU runs it, where the device is another. `spread`: over which workers.
+    `in_cells` and `in_pages`: on a device that its indexes do not fit.
+    """
+
+    rule: CheckedRule
+    plan: RulePlan
+    left: str | None = None
+    spread: Spread | None = None
+    in_cells: InCells | None = None
+    in_pages: InPages | None = None
+
+    @property
+    def beyond(self) -> tuple[InCells | InPages, ...]:
+        """How indexes are read that do not fit the device."""
+        return tuple(one for one in (self.in_cells, self.in_pages) if one is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStratum:
+    """A stratum with its plan."""
+
+    stratum: Stratum
+    plan: StratumPlan
+    rules: tuple[PlannedRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """All that is planned, and where it will run: `why` on this device.
+
+    `asked`: values of which parts of relations are evaluated; `notes`: why demand was not used
+    where it might have been. `limit`: bytes, where a limit was given. `members`: the devices that
+    work together as `device`.
+    """
+
+    strata: tuple[PlannedStratum, ...]
+    device: str = "cpu"
+    why: str = ""
+    knobs: Knobs = Knobs()
+    tuning: Tuning = Tuning()
+    asked: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    indexes: tuple[NamedIndex, ...] = ()
+    limit: int | None = None
+    members: tuple[str, ...] = ("cpu",)
+
+    def tree(self) -> ReportNode:
+        """All of it as a tree."""
+        if not self.strata:
+            label = "nothing to evaluate: only stored relations are read"
+            return ReportNode("plan", label, facts=(("device", self.device),))
+        index = indexes_node(self.indexes, self.limit)
+        return ReportNode(
+            "plan",
+            f"{where(self.device, self.why)}, {knobs_text(self.knobs)}",
+            (f"asked for: {', '.join(self.asked)}",) if self.asked else (),
+            facts=(
+                ("device", self.device),
+                ("why", self.why),
+                ("strategy", self.knobs.strategy),
+                ("threads", self.knobs.threads or None),
+            ),
+            children=(
+                *(self._stratum(n, planned) for n, planned in enumerate(self.strata, 1)),
+                *(() if index is None else (index,)),
+                *(ReportNode("note", note) for note in self.notes),
+            ),
+        )
+
+    def _stratum(self, number: int, planned: PlannedStratum) -> ReportNode:
+        rules: dict[int, list[PlannedRule]] = {}
+        for each in planned.rules:
+            rules.setdefault(id(each.rule), []).append(each)
+        by_parts, placed = BY_PARTS.get(type(planned.plan.main)), planned.plan.placement
+        several = len(self.members) > 1 and planned.stratum.recursive
+        says_where = several or isinstance(placed, OnWorkers)
+        return ReportNode(
+            "stratum",
+            stratum_label(number, planned.stratum),
+            (*planned.plan.lines(), *((str(placed),) if says_where else ())),
+            facts=(
+                *stratum_facts(planned.stratum),
+                ("strategy", str(planned.plan.main)),
+                *(placed.facts() if isinstance(placed, OnWorkers) else ()),
+            ),
+            children=tuple(self._rule(plans, by_parts) for plans in rules.values())
+            or tuple(ReportNode("rule", rule_text(rule)) for rule in planned.stratum.rules),
+        )
+
+    def _rule(self, plans: Sequence[PlannedRule], by_parts: str | None) -> ReportNode:
+        rule = plans[0].rule
+        found = [self._plan(planned, by_parts) for planned in plans]
+        if len(found) == 1:
+            (executor, children) = found[0]
+            return ReportNode("rule", rule_text(rule), executor.details, facts=(
+                ("relation", rule.head.name), *executor.facts), children=children)  # fmt: skip
+        parts = tuple(
+            ReportNode(
+                "plan of a rule",
+                plan_label(planned.plan),
+                executor.details,
+                facts=executor.facts,
+                children=children,
+            )
+            for planned, (executor, children) in zip(plans, found, strict=True)
+        )
+        return ReportNode(
+            "rule", rule_text(rule), facts=(("relation", rule.head.name),), children=parts
+        )
+
+    def _plan(
+        self, planned: PlannedRule, by_parts: str | None
+    ) -> tuple[Executor, tuple[ReportNode, ...]]:
+        plan = planned.plan
+        executors = [self._executor(plan, number, by_parts) for number in range(len(plan.joins))]
+        executor, children = plan_nodes(plan, executors)
+        left = () if planned.left is None else (f"run on the CPU: {planned.left}",)
+        spread = () if planned.spread is None else (str(planned.spread),)
+        device = self.device if planned.left is None else "cpu"
+        return (
+            Executor(
+                (*left, *spread, *map(str, planned.beyond), *executor.details),
+                (
+                    ("device", device),
+                    ("order", ", ".join(order_of(plan))),
+                    (WORK, expected_work(plan)),
+                    *(() if planned.spread is None else planned.spread.facts()),
+                    *(fact for one in planned.beyond for fact in one.facts()),
+                    *executor.facts,
+                ),
+            ),
+            children,
+        )
+
+    def _executor(self, plan: RulePlan, number: int, by_parts: str | None) -> Executor:
+        join = plan.joins[number]
+        if join.given is not None and not join.given.columns:
+            executor = _following(self.knobs, by_parts)
+        else:
+            choice = foreseen(plan, number, self.knobs, self.tuning, self.members)
+            executor = chosen(choice, foreseen=True)
+            if self.device == "cpu" and not choice.breadth_first and not plan.gathers:
+                executor = with_dedup(executor, join)
+        reason = unprintable(join)
+        if reason is None or ("reason", reason) in executor.facts:
+            return executor
+        return replace(executor, details=(*executor.details, f"never depth-first: {reason}"))
+
+
+def expected_work(plan: RulePlan) -> float:
+    """Rows that running a plan is expected to look at. One that follows new rows is run for all
+    that its relation gets, of which nobody knows how many they are."""
+    work = 0.0
+    for join in plan.joins:
+        given = None if join.scan is not None else join.given
+        work += join.cost if given is None or not given.rows else join.cost * UNKNOWN / given.rows
+    return work
+
+
+def _following(knobs: Knobs, by_parts: str | None) -> Executor:
+    """How what follows from new rows is found."""
+    if knobs.strategy == "levelwise":
+        return chosen(ExecutorChoice(True, "asked for"))
+    if by_parts is not None:
+        return Executor(
+            (f"depth-first, {by_parts}; what is soon done breadth-first, by rounds",),
+            (("executor", "depth-first"), ("reason", by_parts)),
+        )
+    if knobs.strategy == "lftj":
+        return chosen(ExecutorChoice(False, "asked for"))
+    return Executor(
+        ("breadth-first, by rounds; depth-first once these are worth a compilation",),
+        (("executor", "breadth-first"), ("reason", "rounds are small at first")),
+    )
+
+
+def chosen(choice: ExecutorChoice, foreseen: bool = False) -> Executor:
+    """An executor that was chosen, and why; of one that is `foreseen`, until when."""
+    facts: list[tuple[str, str | int]] = [("executor", choice.kind), ("reason", choice.reason)]
+    if choice.shared is not None:
+        facts.append(("devices", ", ".join(choice.shared.devices)))
+    if foreseen and choice.allowed is not None:
+        facts.append(("depth-first after rows", choice.allowed))
+    return Executor((str(choice),), tuple(facts))
+
+
+def where(device: str, why: str) -> str:
+    return "on cpu" if device == "cpu" else f"on {device}" + (f" ({why})" if why else "")
+
+
+def knobs_text(knobs: Knobs) -> str:
+    """What a user may force, as it is: threads matter to the depth-first executor only."""
+    told = [f"strategy {knobs.strategy}"]
+    if knobs.strategy != "levelwise":
+        count = knobs.threads
+        told.append(f"{count} thread{'s' * (count > 1)}" if count else "a thread for each core")
+    forced = {"intersect": knobs.intersect, "split": knobs.split, "dying": knobs.dying,
+              "telling": knobs.telling, "demand": knobs.demand, "scans": knobs.scans}  # fmt: skip
+    told += [f"{name} {value}" for name, value in forced.items() if value != "auto"]
+    return ", ".join(told)
+
+
+def stratum_label(number: int, stratum: Stratum) -> str:
+    names = ", ".join(stratum.relations)
+    return f"stratum {number}: {names}" + (" (recursive)" if stratum.recursive else "")
+
+
+def stratum_facts(stratum: Stratum) -> tuple[tuple[str, str | bool], ...]:
+    return ("relations", ", ".join(stratum.relations)), ("recursive", stratum.recursive)
+
+
+def plan_label(plan: RulePlan) -> str:
+    """Which of the plans of a recursive rule it is."""
+    return "in each round" if plan.recursive_on else "before the rounds"
+
+
+def rule_text(rule: CheckedRule) -> str:
+    """A checked rule as a person would write it."""
+    head = format_node(rule.head)
+    return f"{head}." if rule.body is None else f"{head} <- {format_node(rule.body)}."

@@ -1,0 +1,304 @@
+"""What a program did, as the tree that says what it would do, with what came beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gdatalog.engine.metrics import Index, Metrics, RuleRun
+from gdatalog.plan.nodes import RulePlan
+from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass, field, fields
+from gdatalog.report.costliest import dearest
+from gdatalog.report.indexes import index_label
+from gdatalog.report.plan_tree import (
+    chosen,
+    plan_label,
+    rule_text,
+    stratum_facts,
+    stratum_label,
+    where,
+)
+from gdatalog.report.rounds import rounds_node, rule_key
+from gdatalog.report.rule_runs import Matches, StratumRan, ran
+from gdatalog.report.steps import Executor, Happened, order_of, plan_nodes, with_dedup
+from gdatalog.report.tree import Fact, Kind, ReportNode
+from gdatalog.report.words import many, per_second, took
+from gdatalog.timers import Costs
+from gdatalog.values import shown_name
+
+LITTLE = 3e-5  # seconds: what is that quick only found what was there already
+MANY_WORDS = 1_000_000  # of partial matches: fewer are only told as data
+MOST_HELD = 8  # parts of what was held that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What an evaluation did: its ledger, seconds, the most bytes that were held, and what was held
+    in the end by name."""
+
+    metrics: Metrics
+    seconds: float
+    peak: int
+    device: str = "cpu"
+    held: Mapping[str, int] = field(default_factory=dict)
+    spilled: int = 0  # bytes that were written to temporary files
+
+    def tree(self) -> ReportNode:
+        """All of it as a tree."""
+        metrics = self.metrics
+        did, left = ran(metrics)
+        strata = [self._stratum(number, each) for number, each in enumerate(did, 1)]
+        others = [
+            self._named("rule", f"for {run.plan.relation}", [run.plan], [run], {}) for run in left
+        ]
+        costs = metrics.costs
+        texts = _apart(costs)
+        if not strata and not others:
+            texts.append("nothing to evaluate: only stored relations are read")
+        return ReportNode(
+            "plan",
+            f"{self.seconds:.3f} s {where(self.device, '')}{_and_workers(metrics)}, "
+            f"{format_bytes(self.peak)} held at the most{self._in_files}",
+            (", ".join(texts),) if texts else (),
+            seconds=self.seconds,
+            facts=(
+                ("device", self.device),
+                ("workers", metrics.workers or None),
+                ("seconds", self.seconds),
+                ("peak_bytes", self.peak),
+                ("spilled_bytes", self.spilled or None),
+                *_cost_facts(costs),
+            ),
+            children=(
+                *dearest(did, metrics, self.seconds),
+                *strata,
+                *others,
+                *_indexes(metrics.indexes),
+                *self._memory(),
+            ),
+        )
+
+    @property
+    def _in_files(self) -> str:
+        return f", {format_bytes(self.spilled)} written to temporary files" if self.spilled else ""
+
+    def _share(self, seconds: float) -> float | None:
+        return seconds / self.seconds if self.seconds else None
+
+    # ------------------------------------------------------------------------------- strata
+
+    def _stratum(self, number: int, each: StratumRan) -> ReportNode:
+        told = each.told
+        details = list(told.how)
+        rows = ", ".join(
+            f"{many(count, 'row')} of {shown_name(name)}" for name, count in told.rows.items()
+        )
+        # Each row of a fixpoint is followed once; a best value as often as it improves.
+        in_place = told.way is not None and told.way.of == "groups"
+        followed = {} if in_place else told.rows
+        rounds = ""
+        if told.stratum.recursive and told.way is None:
+            rounds = f" in {many(told.rounds, 'round')}"
+        details.append(f"{rows or 'no rows'}{rounds}, {format_bytes(told.peak)} held")
+        if told.way is not None:
+            details.append(str(told.way))
+        numbers = {rule_key(own.rule): number for number, own in enumerate(each.rules, 1)}
+        nodes = [
+            self._named(
+                "rule",
+                f"rule {number}: {rule_text(own.rule)}"
+                if told.rounds and len(each.rules) > 1
+                else rule_text(own.rule),
+                own.plans,
+                own.runs,
+                followed,
+            )
+            for number, own in enumerate(each.rules, 1)
+        ]
+        if told.stratum.recursive:
+            table = rounds_node(told, numbers)
+            nodes += [] if table is None else [table]
+        facts: list[tuple[str, Fact]] = [*stratum_facts(told.stratum)]
+        facts += [(f"rows of {shown_name(name)}", count) for name, count in told.rows.items()]
+        facts += [("rounds", told.rounds), ("peak_bytes", told.peak)]
+        if told.way is not None:
+            facts.append(("way", str(told.way)))
+        seconds = max(told.seconds, 0.0 if told.way is None else told.way.seconds)
+        return ReportNode(
+            "stratum",
+            stratum_label(number, told.stratum),
+            tuple(details),
+            seconds=seconds,
+            share=self._share(seconds),
+            facts=tuple(facts),
+            children=tuple(nodes),
+        )
+
+    def _named(
+        self,
+        kind: Kind,
+        label: str,
+        plans: Sequence[RulePlan],
+        runs: Sequence[RuleRun],
+        followed: Mapping[str, int],
+    ) -> ReportNode:
+        """A rule by its plans and what they did; plans that were made again have runs only."""
+        by_plan = {id(run.plan): run for run in runs}
+        every = [*plans, *(run.plan for run in runs if not any(run.plan is p for p in plans))]
+        every = sorted((plan for plan in every if plan.joins), key=lambda p: bool(p.recursive_on))
+        if len(every) == 1:
+            return self._plan(kind, label, every[0], by_plan.get(id(every[0])), followed)
+        seconds = sum(run.seconds for run in runs)
+        seen: dict[str, int] = {}
+        parts = []
+        for plan in every:
+            name = plan_label(plan)
+            seen[name] = seen.get(name, 0) + 1
+            again = f", planned again ({seen[name] - 1})" if seen[name] > 1 else ""
+            run = by_plan.get(id(plan))
+            # Of the rows that were followed by each of several plans nothing is known.
+            given = {} if again else followed
+            parts.append(self._plan("plan of a rule", name + again, plan, run, given))
+        return ReportNode(
+            kind,
+            label,
+            seconds=seconds if runs else None,
+            share=self._share(seconds) if runs else None,
+            facts=(("relation", every[0].relation),) if every else (),
+            children=tuple(parts),
+        )
+
+    def _executor(self, run: RuleRun, plan: RulePlan, number: int) -> Executor:
+        choice = run.executors[number]
+        executor = chosen(choice)
+        if choice.breadth_first or plan.gathers or (self.device != "cpu" and run.left is None):
+            return executor
+        return with_dedup(executor, plan.joins[number])
+
+    def _plan(
+        self,
+        kind: Kind,
+        label: str,
+        plan: RulePlan,
+        run: RuleRun | None,
+        followed: Mapping[str, int],
+    ) -> ReportNode:
+        if run is None:
+            executors = [Executor()] * len(plan.joins)
+            _, children = plan_nodes(plan, executors)
+            return ReportNode(kind, label, facts=(("relation", plan.relation),), children=children)
+        executors = [
+            self._executor(run, plan, number) if number in run.executors else Executor()
+            for number in range(len(plan.joins))
+        ]
+        told = frozenset(n for n, choice in run.executors.items() if choice.breadth_first)
+        executor, children = plan_nodes(
+            plan, executors, Happened(run.seen, self.seconds, told, {**followed, **run.scanned})
+        )
+        work = run.seconds - run.compiling - run.indexing - run.moving
+        rate = [per_second(run.rows, work)] if run.rows and work > 0 else []
+        held = [f"{format_bytes(run.bytes)} held"] if run.bytes else []
+        costs = Costs(0.0, run.compiling, run.indexing, run.moving, run.moved)
+        left = () if run.left is None else (f"run on the CPU: {run.left}",)
+        spread = () if run.spread is None else (str(run.spread),)
+        beyond = [one for one in (run.in_cells, run.in_pages) if one is not None]
+        matches = Matches.of(run)
+        return ReportNode(
+            kind,
+            label,
+            (
+                *left,
+                *spread,
+                *map(str, beyond),
+                *executor.details,
+                ", ".join([many(run.rows, "row"), *rate, *held, *_apart(costs)]),
+                *((str(matches),) if matches.rows >= MANY_WORDS else ()),
+            ),
+            seconds=run.seconds,
+            share=self._share(run.seconds),
+            facts=(
+                ("relation", plan.relation),
+                ("rows", run.rows),
+                ("bytes", run.bytes),
+                ("words_as_rows", matches.rows or None),
+                ("words_as_tree", matches.tree or None),
+                *_cost_facts(costs),
+                ("device", self.device if run.left is None else "cpu"),
+                ("order", ", ".join(order_of(plan))),
+                *(() if run.spread is None else run.spread.facts()),
+                *(fact for one in beyond for fact in one.facts()),
+                *executor.facts,
+            ),
+            children=children,
+        )
+
+    # ------------------------------------------------------------------------------- memory
+
+    def _memory(self) -> tuple[ReportNode, ...]:
+        """What was held in the end, the largest first."""
+        parts = sorted(((size, name) for name, size in self.held.items() if size), reverse=True)
+        if not parts:
+            return ()
+        shown = parts[:MOST_HELD]
+        rest = sum(size for size, _ in parts[MOST_HELD:])
+        texts = [f"{shown_name(name)} {format_bytes(size)}" for size, name in shown]
+        texts += [f"other {format_bytes(rest)}"] if rest else []
+        facts = tuple((name, size) for size, name in parts)
+        return (ReportNode("memory", "held in the end", (", ".join(texts),), facts=facts),)
+
+
+def _and_workers(metrics: Metrics) -> str:
+    """Those that have done a part of it."""
+    workers = metrics.workers
+    gpus = any(run.spread is not None and run.spread.on_gpus for run in metrics.runs)
+    told = f" and {workers:,} worker{'s' * (workers != 1)}" if workers else ""
+    return f"{told} with GPUs" if gpus else told
+
+
+def _indexes(indexes: Sequence[Index]) -> tuple[ReportNode, ...]:
+    """The indexes that were read, and which of them had to be made."""
+    indexes = [index for index in indexes if index.ref.columns]
+    if not indexes:
+        return ()
+    made = [index.seconds for index in indexes if index.seconds is not None]
+    size = format_bytes(sum(index.bytes for index in indexes))
+    told = f"{len(made)} made in {took(sum(made))}" if made else "all there"
+    return (
+        ReportNode(
+            "indexes",
+            f"indexes: {told}, {size} in all",
+            seconds=sum(made) if made else None,
+            facts=(("bytes", sum(index.bytes for index in indexes)),),
+            children=tuple(map(_index, indexes)),
+        ),
+    )
+
+
+def _index(index: Index) -> ReportNode:
+    times = "" if index.built < 2 else f"{index.built:,} times "
+    told = "there already" if index.seconds is None else f"made {times}in {took(index.seconds)}"
+    return ReportNode(
+        "index",
+        index_label(index.ref, index.names),
+        (f"{many(index.rows, 'entry')}, {told}, {format_bytes(index.bytes)}",),
+        seconds=index.seconds,
+        facts=(("rows", index.rows), ("bytes", index.bytes), ("there", index.seconds is None)),
+    )
+
+
+def _apart(costs: Costs) -> list[str]:
+    """What went neither into rows nor into loops."""
+    spent = {
+        "loading": costs.loading,
+        "planning": costs.planning,
+        "compiling": costs.compiling,
+        "making indexes": costs.indexing,
+    }
+    texts = [f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds > LITTLE]
+    if costs.moved or costs.moving:
+        texts.append(f"{format_bytes(costs.moved)} moved in {took(costs.moving)}")
+    return texts
+
+
+def _cost_facts(costs: Costs) -> tuple[tuple[str, Fact], ...]:
+    return tuple((field.name, getattr(costs, field.name)) for field in fields(costs))

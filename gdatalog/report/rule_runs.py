@@ -1,0 +1,147 @@
+"""What each rule of an evaluation did: its plans, their runs, and its part in rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun, StratumMetrics
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.nodes import Generate, Join, RulePlan, TrieRef
+from gdatalog.planner.checked import CheckedRule
+from gdatalog.records import dataclass
+from gdatalog.report.rounds import rule_key
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRan:
+    """A rule with its plans and what they did. `rounds`: what it did in those of a fixpoint."""
+
+    rule: CheckedRule
+    plans: tuple[RulePlan, ...]
+    runs: tuple[RuleRun, ...]
+    rounds: tuple[RuleRound, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(run.seconds for run in self.runs)
+
+    @property
+    def looked_at(self) -> int:
+        """Values that were tried for variables, as far as they were counted."""
+        return sum(
+            max(saw.tried, saw.rows_out)
+            for run in self.runs
+            for join in run.plan.joins
+            for step in all_steps(join.steps)
+            if isinstance(step, (Join, Generate)) and (saw := run.seen.get(id(step))) is not None
+        )
+
+    @property
+    def bindings(self) -> int:
+        """Bindings of all of its variables that were found, as far as they were counted."""
+        found = 0
+        for run in self.runs:
+            for join in run.plan.joins:
+                saw = run.seen.get(id(join.steps[-1])) if join.steps else None
+                found += 0 if saw is None else saw.rows_out
+        return found
+
+    @property
+    def candidates(self) -> int:
+        """Rows that came out of its joins, equal ones and known ones too where they are seen: of
+        loops that were begun again with more room, those that the last ones saw."""
+        if self.rounds:
+            return sum(max(did.tried, did.new or 0) for did in self.rounds)
+        return sum(run.rows for run in self.runs)
+
+    @property
+    def new(self) -> int | None:
+        """Those that no rule and no round before had, if that is known."""
+        if not self.rounds:
+            return None
+        counts = [did.new for did in self.rounds if did.new is not None]
+        return sum(counts) if len(counts) == len(self.rounds) else None
+
+    @property
+    def rounds_run(self) -> int:
+        """In how many rounds there was something to do for it."""
+        return len({did.round for did in self.rounds if did.tried or did.executors})
+
+    @property
+    def reads(self) -> set[TrieRef]:
+        """The indexes that its plans read."""
+        plans = (*self.plans, *(run.plan for run in self.runs))
+        return {ref for plan in plans for join in plan.joins for ref in join.tries if ref.columns}
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The partial matches of joins, of two variables and more, and what storing all of them takes.
+
+    As rows, each takes a word for each of its variables; in cuTS' tree of prefixes, one for its
+    last variable and one for its parent.
+    """
+
+    rows: int = 0
+    tree: int = 0
+
+    @staticmethod
+    def of(run: RuleRun) -> Matches:
+        rows = tree = 0
+        for join in run.plan.joins:
+            bound = 0 if join.given is None else len(join.given.slots)
+            for step in join.steps:
+                if isinstance(step, Join | Generate):
+                    bound += 1
+                    count = saw.rows_out if (saw := run.seen.get(id(step))) is not None else 0
+                    if bound > 1:
+                        rows, tree = rows + bound * count, tree + 2 * count
+        return Matches(rows, tree)
+
+    def __str__(self) -> str:
+        share = f"{self.rows / max(1, self.tree):.2f}x"
+        return f"partial matches: {self.rows:,} words as rows, {self.tree:,} as a tree ({share})"
+
+
+@dataclass(frozen=True, slots=True)
+class StratumRan:
+    """A stratum and its rules that did something, or had a plan."""
+
+    told: StratumMetrics
+    rules: tuple[RuleRan, ...]
+
+
+def ran(metrics: Metrics) -> tuple[list[StratumRan], list[RuleRun]]:
+    """The strata of an evaluation, and the runs that belong to none of them."""
+    left = list(metrics.runs)
+    return [StratumRan(told, tuple(_rules(told, left))) for told in metrics.strata], left
+
+
+def _rules(told: StratumMetrics, left: list[RuleRun]) -> Iterator[RuleRan]:
+    rules = told.stratum.rules
+    plans = [[plan for own, plan in told.plans if own is rule] for rule in rules]
+    runs: list[list[RuleRun]] = [
+        _claimed(left, [run for run in left if any(run.plan is plan for plan in own)])
+        for own in plans
+    ]
+    for rule, own in zip(rules, runs, strict=True):
+        # Plans that were made again while the rule ran. Where one rule became several, all of
+        # them are at the same place of the text: then the first has them.
+        again = [run for run in left if _is_of(run.plan, rule)]
+        own += _claimed(left, again)
+    by_rule: dict[object, list[RuleRound]] = {}
+    for did in told.rules:
+        by_rule.setdefault(rule_key(did.rule), []).append(did)
+    for rule, mine, own in zip(rules, plans, runs, strict=True):
+        if rule.body is not None and (mine or own):
+            rounds = tuple(by_rule.get(rule_key(rule), ())) if told.stratum.recursive else ()
+            yield RuleRan(rule, tuple(mine), tuple(own), rounds)
+
+
+def _is_of(plan: RulePlan, rule: CheckedRule) -> bool:
+    return plan.relation == rule.head.name and plan.span is rule.span
+
+
+def _claimed(left: list[RuleRun], found: Sequence[RuleRun]) -> list[RuleRun]:
+    left[:] = [run for run in left if not any(run is other for other in found)]
+    return list(found)

@@ -1,0 +1,230 @@
+"""Rows that lie afar: in parts that others keep, fetched when somebody asks for them here.
+
+Who keeps them (a cluster) works on the parts where they lie: counts rows, makes them distinct,
+surveys them for the planner. Whatever asks for columns here gets them all the same, if they fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from gdatalog.records import dataclass
+from gdatalog.storage.degrees import Degrees
+from gdatalog.storage.graph import Ranking
+from gdatalog.storage.on_device import DeviceStore, KnownRows
+from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.rows import Columns, Span
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.trie import RowTest
+from gdatalog.values import TypeName
+
+
+class RemoteSchema(NamedTuple):
+    """The names and types of columns."""
+
+    names: tuple[str, ...]
+    types: tuple[TypeName, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RemotePart:
+    """Some of the rows, as columns of keys of the database that they belong to.
+
+    `value` is what a worker has them of, and only the keeper knows what that is: how they are
+    read, a result that lies there, or the columns themselves.
+    """
+
+    value: Any
+    rows: int
+    nbytes: int  # of the columns
+
+    @staticmethod
+    def of(columns: Columns) -> RemotePart:
+        """Rows that are here, and go where they are worked on."""
+        return RemotePart(columns, len(columns[0]), sum(column.nbytes for column in columns))
+
+
+class RowRange(NamedTuple):
+    """The rows of a part from one place to another."""
+
+    part: RemotePart
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survey:
+    """What is known of all rows, by one look at each; of rows that are there twice, twice.
+
+    `sample`: every so many-th row. `distinct`, `degrees`, `spans`: of each column. `rises`: pairs
+    of columns of which the first is less than the second in every row.
+    """
+
+    sample: Columns
+    distinct: tuple[int, ...]
+    degrees: tuple[Degrees, ...]
+    spans: tuple[Span, ...]
+    rises: frozenset[tuple[int, int]]
+    loops: bool = False  # whether some row of two columns holds a value twice
+    symmetric: bool = False  # whether two columns hold every row turned round
+
+
+class Keeper(Protocol):
+    """Who keeps the parts."""
+
+    def fetch(self, pieces: Sequence[RowRange]) -> list[Columns]:
+        """Rows, in blocks, in this order; MemoryLimitError where there is no room for them."""
+        ...
+
+    def put(self, blocks: Sequence[Columns]) -> Sequence[RemotePart]:
+        """Keeps rows that are here, too, none of these blocks being empty."""
+        ...
+
+    def fetched(self, rows: RemoteRows) -> None:
+        """Knows that all of them are here from now on."""
+        ...
+
+    def distinct(self, rows: RemoteRows) -> Sequence[RemotePart]:
+        """Parts that have each of the rows once: they stay where they are."""
+        ...
+
+    def survey(self, rows: RemoteRows) -> Survey:
+        """What the planner has to know."""
+        ...
+
+    def to_dask(self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable) -> Any:
+        """A dask DataFrame of the rows, each once, whose partitions are made where they lie."""
+        ...
+
+    def write(
+        self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable, folder: str
+    ) -> None:
+        """Parquet files of the rows, each once, in a folder that is there and empty."""
+        ...
+
+    def ranking(self, rows: RemoteRows) -> Ranking:
+        """The ranks of the vertices of rows that are edges, by degrees that are counted afar."""
+        ...
+
+    def ranked_degrees(self, rows: RemoteRows, column: int, tests: tuple[RowTest, ...]) -> Degrees:
+        """How often ranks stand in a column of both ways of every edge that pass tests."""
+        ...
+
+    def skew(self, rows: RemoteRows) -> float:
+        """How many more pairs of higher neighbours edges have by keys than by degrees."""
+        ...
+
+
+class RemoteRows(RowStore):
+    """A set of rows of at least one column, in parts.
+
+    `parts` stay after the rows have been fetched: who works on them where they lie still can.
+    """
+
+    __slots__ = ("_ranking", "_survey", "keeper", "parts")
+
+    def __init__(self, parts: Sequence[RemotePart], keeper: Keeper, known: KnownRows) -> None:
+        """`known`: NOTHING, or DISTINCT where no row is there twice, in all parts together."""
+        super().__init__([], sum(part.rows for part in parts), known)
+        self.parts = tuple(parts)
+        self.keeper = keeper
+        self._here = False
+        self._plain = False
+        self._survey: Survey | None = None
+        self._ranking: Ranking | None = None
+
+    def __reduce__(self) -> Any:
+        return RowStore, self.__getstate__()
+
+    @property
+    def away(self) -> bool:
+        """Whether nothing is here."""
+        return not self._here
+
+    @property
+    def remote_bytes(self) -> int:
+        """What the columns take where they lie."""
+        return sum(part.nbytes for part in self.parts)
+
+    @property
+    def survey(self) -> Survey:
+        if self._survey is None:
+            with self._lock:
+                if self._survey is None:
+                    self._survey = self.keeper.survey(self)
+        return self._survey
+
+    def know(self, survey: Survey) -> None:
+        """Who has looked at the rows already says so."""
+        self._survey = survey
+
+    @property
+    def ranking(self) -> Ranking:
+        """The ranks of the vertices of rows that are edges, here: who works afar has them sent."""
+        if self._ranking is None:
+            with self._lock:
+                if self._ranking is None:
+                    self._ranking = self.keeper.ranking(self)
+        return self._ranking
+
+    def make_distinct(self) -> tuple[RemotePart, ...]:
+        """The parts, when no row is there twice in all of them together."""
+        with self._lock:
+            if not self._here and self._known < KnownRows.DISTINCT:
+                self.parts = tuple(self.keeper.distinct(self))
+                self._count = sum(part.rows for part in self.parts)
+                self._known = KnownRows.DISTINCT
+            return self.parts
+
+    def stretch(self, start: int, stop: int) -> list[Columns]:
+        """Some of the rows, each once, by their places in whatever order they are in; no others
+        are fetched."""
+        pieces = []
+        for part in self.make_distinct():
+            if start < min(stop, part.rows):
+                pieces.append(RowRange(part, start, min(stop, part.rows)))
+            start, stop = max(0, start - part.rows), max(0, stop - part.rows)
+        return self.keeper.fetch(pieces) if pieces else []
+
+    # ------------------------------------------------------------ what is asked of a row store
+
+    @property
+    def count(self) -> int:
+        if self._here:
+            return super().count
+        self.make_distinct()
+        return self._count
+
+    @property
+    def spans(self) -> list[Span]:
+        return list(self.survey.spans) if self.away else super().spans
+
+    @property
+    def nbytes(self) -> int:
+        """What is held here."""
+        return super().nbytes if self._here else 0
+
+    def lay(self, ops: DeviceOps) -> DeviceStore:
+        self._bring()
+        return super().lay(ops)
+
+    def distinct(self) -> list[Columns]:
+        if not self._here:  # the fewer rows are fetched
+            self.make_distinct()
+        return super().distinct()
+
+    def mirrored(self) -> bool:
+        return super().mirrored() if self._here else self.survey.symmetric
+
+    def _bring(self) -> None:
+        if self._here:
+            return
+        with self._lock:
+            if self._here:
+                return
+            blocks = self.keeper.fetch([RowRange(part, 0, part.rows) for part in self.parts])
+            self._blocks = [block for block in blocks if len(block[0])]
+            self._here = True
+            self.keeper.fetched(self)

@@ -1,0 +1,149 @@
+"""Fixpoints that split on a device that is not there: a tile's list of rows for each value.
+
+The number chooses the tile, whether lanes or threads of blocks take turns at everything, and how
+little room there is for rows that come out: then values are begun again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gdatalog
+from gdatalog.executors.loop_run import LoopRun
+from gdatalog.gpu_ops import walk
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.tiles import TILES
+from tests import test_engine_oracle as oracle
+from tests.cuda_host import HostDriver, needs_compiler
+from tests.draw import Drawn, recursive_programs
+from tests.test_partitioned import ONE_WORKLIST, SHAPES, draw
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+QUICK = {"left linear", "mutual, of other widths"}
+followed: list[str] = []
+
+
+class Noted(Gpu):
+    """What was followed is noted."""
+
+    def follow(self, run: LoopRun, *rest: Any) -> list[list[walk.Block]]:
+        followed.append(run.printed.shape)
+        return super().follow(run, *rest)
+
+
+def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+    tile = TILES[5 - number % 6]
+    device = Noted(HostDriver(seed=number % 7, blocks=1 + number % 2, races=number % 5 == 1))
+    device.walks.tuning = replace(
+        device.walks.tuning, limit=(0, -1)[number % 2], pool_rows=(1, 1 << 14)[number // 3 % 2]
+    )
+    with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk, "BLOCK_ROWS", 32)
+        db._workspace.device = device
+        db._workspace.force(split="always", tile=tile)
+        return oracle.answers(db, text, data, defined)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    followed.clear()
+    yield
+    followed.clear()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SHAPES],
+)
+def test_shapes(name: str) -> None:
+    for seed in (6, 18) if name in QUICK else range(8):
+        oracle.agrees_in(run, draw(SHAPES[name], seed))
+    elsewhere = ("no rows to begin with", "generated", *ONE_WORKLIST)
+    assert bool(followed) == (name not in elsewhere)
+
+
+@pytest.mark.parametrize("step", [1, -1], ids=["to greater values", "to smaller ones"])
+def test_the_values_that_lead_furthest_come_first(step: int) -> None:
+    device = Noted(HostDriver())
+    text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
+    with gdatalog.connect(device="cpu") as db:
+        db._workspace.device = device
+        db._workspace.force(split="always")
+        db["E"] = [(x, x + step) for x in range(40)]
+        assert db.query(text).fetchall() == [(40 * 41 // 2,)]
+        assert len(db.query(text.partition(" n(")[0] + " ?- p(x, y).")) == 40 * 41 // 2
+        assert len(device.walks._kernels) == 2
+        for source in device.walks._kernels:
+            assert ("u0 = ((total - 1) - u);" in source) == (step < 0)
+
+
+def test_a_few_values_that_lead_far_go_by_rounds() -> None:
+    rows = [(x, x + 1) for x in range(40)]
+    text = "p(x, y) <- E(x, y), x < $most. p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
+    with gdatalog.connect(device="cpu") as db:
+        db._workspace.tune(tiles_from=10, partitioned_from=0, tiles_busy=8)
+        db._workspace.device = Noted(HostDriver())
+        db["E"] = rows
+        for most, expected in ((3, []), (20, ["counts of a fixpoint of 1 rules"])):
+            count = sum(40 - x for x in range(most))
+            assert db.query(text, {"most": most}).fetchall() == [(count,)]
+            assert followed == expected
+
+
+@pytest.mark.slow
+@oracle.share(2)
+@given(st.sampled_from(sorted(SHAPES)), st.integers(0, 2**32))
+def test_drawn_shapes(name: str, seed: int) -> None:
+    oracle.agrees_in(run, draw(SHAPES[name], seed))
+
+
+@pytest.mark.slow
+@oracle.share(2)
+@given(recursive_programs())
+def test_drawn_programs(drawn: Drawn) -> None:
+    oracle.agrees_in(run, drawn)
+
+
+class Watched(Noted):
+    """Polled while a fixpoint runs; the fifth time somebody wants it to end."""
+
+    polled = 0
+
+    def follow(self, run: LoopRun, *rest: Any) -> list[list[walk.Block]]:
+        limits = run.limits
+        ask = limits.poll
+
+        def poll() -> None:
+            ask()
+            self.polled += 1
+            if self.polled == 5:
+                raise KeyboardInterrupt
+
+        limits.poll, self.driver.polls = poll, 100  # type: ignore[attr-defined]
+        try:
+            return super().follow(run, *rest)
+        finally:
+            limits.poll, self.driver.polls = ask, 0  # type: ignore[attr-defined]
+
+
+def test_a_fixpoint_that_is_under_way_can_be_stopped() -> None:
+    device = Watched(HostDriver())
+    text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
+    with gdatalog.connect(device="cpu") as db:
+        db._workspace.device = device
+        db._workspace.force(split="always")
+        db["E"] = [(x, x + 1) for x in range(40)]
+        with pytest.raises((KeyboardInterrupt, gdatalog.Interrupted)):
+            db.query(text)
+        assert followed and device.polled < 500
+        assert db.query(text).fetchall() == [(40 * 41 // 2,)]
