@@ -115,7 +115,7 @@ KINDS = (
         "g(x, y) <- E(p, x), E(p, y). g(x, y) <- E(p, x), g(p, q), E(q, y).",
         lambda scale: _edges(scale, 30_000),
         "auto",
-        (("dying", "always"),),
+        (("dead_variables", "always"),),
     ),
     Kind("shortest paths of all pairs", SHORTEST, _edges),
     Kind("shortest paths, in rounds", SHORTEST, _edges, "levelwise", (("split", "never"),)),

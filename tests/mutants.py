@@ -148,9 +148,9 @@ def first_difference(path: Path) -> str | None:
     warnings.simplefilter("ignore")
     ways: list[dict[str, Any]] = [
         {"strategy": "levelwise"},
-        {"strategy": "levelwise", "dying": "always", "telling": "hash"},
-        {"strategy": "levelwise", "split": "never", "telling": "sort"},
-        {"strategy": "levelwise", "encode": "always", "telling": "marks"},
+        {"strategy": "levelwise", "dead_variables": "always", "dedup": "hash"},
+        {"strategy": "levelwise", "split": "never", "dedup": "sort"},
+        {"strategy": "levelwise", "encode": "always", "dedup": "bitmap"},
     ]
     for number, (text, data, defined, expected) in enumerate(pickle.loads(path.read_bytes())):
         try:

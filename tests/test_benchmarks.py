@@ -207,7 +207,7 @@ def test_rules_and_sql_of_points_to_agree(way: str) -> None:
     ):
         ours, peer = Recursive(rules), DuckDB(sql)
         db = ours.build(ours.load(given))
-        db._workspace.force(dying=way)
+        db._workspace.force(dead_variables=way)
         found = ours.value(ours.answer(db))
         assert found == peer.answer(peer.build(peer.load(given))) > 100
 

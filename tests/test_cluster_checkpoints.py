@@ -169,7 +169,7 @@ def way(spread: str, shared: bool, again: bool = False) -> oracle.Way:
                 patch.setattr(owner, "SMALL", 0)
                 patch.setattr(owners, "SMALL", 0)
             pool = Dying(random.randrange(1, 5), deaths, shared, again)
-            db._workspace.force(spread=spread, split="never", dying=random.choice(DYING))
+            db._workspace.force(spread=spread, split="never", dead_variables=random.choice(DYING))
             db._workspace.cluster = Recursion(pool)
             found = oracle.answers(db, text, data, defined)
         assert not any(map(os.path.exists, pool.folders))
@@ -328,8 +328,8 @@ def test_blocks_are_cut_and_put_together(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(packed) < 5 and max(map(len, packed)) < 8
 
 
-@pytest.mark.parametrize("telling", ["sort", "marks", "hash"])
-def test_blocks_of_a_relation_that_grows(telling: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dedup", ["sort", "bitmap", "hash"])
+def test_blocks_of_a_relation_that_grows(dedup: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from gdatalog import cpu_ops
 
     monkeypatch.setattr("gdatalog.engine.delta.AT_ONCE", 3)
@@ -337,7 +337,7 @@ def test_blocks_of_a_relation_that_grows(telling: Any, monkeypatch: pytest.Monke
     random = Random(4)
     best = LatticeRounds(("x", "y"), ("int", "int"), {1: "min"}, None, cpu_ops)  # type: ignore[arg-type]
     for indexed in (False, True):
-        growing = DeltaRelation(("x", "y"), ("int", "int"), cpu_ops, telling)
+        growing = DeltaRelation(("x", "y"), ("int", "int"), cpu_ops, dedup)
         growing.indexed = indexed
         for scale in (1, 1, 1 << 40):
             rows = sorted({(random.randrange(30) * scale, random.randrange(9)) for _ in range(20)})

@@ -63,7 +63,7 @@ WAYS = {
     "parted": run("partition"),
     "parted, breadth-first": run("partition", strategy="levelwise"),
     "parted, depth-first": run("partition", strategy="lftj"),
-    "parted, moved": run("partition", moved=True, dying="always"),
+    "parted, moved": run("partition", moved=True, dead_variables="always"),
 }
 
 

@@ -135,7 +135,7 @@ def test_rounds_go_over_to_loops_when_these_are_there(monkeypatch: pytest.Monkey
         monkeypatch.setattr(native, "load_soon", load_soon)
         with gd.connect(device="cpu") as db:
             db["E"] = [(x, (x * 7 + y) % 90) for x in range(90) for y in (1, 5)]
-            db._workspace.force(split="never", dying="never")
+            db._workspace.force(split="never", dead_variables="never")
             db._workspace.tune(loops_soon_from=0.0)
             profile = db.profile(REACHED)
         kinds = {choice.kind for run in profile.runs for choice in run.executors.values()}

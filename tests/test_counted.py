@@ -163,7 +163,7 @@ def test_rounds_of_compiled_loops(text: str, number: int, monkeypatch: pytest.Mo
     with gd.connect(device="cpu") as db:
         db._workspace.tune(replanned_from=inf)
         db["E"] = [(x, (x * x + y) % 40) for x in range(40) for y in (1, 3, 9)]
-        db._workspace.force(split="never", dying="never")
+        db._workspace.force(split="never", dead_variables="never")
         broad = db.profile(text, strategy="levelwise")
         deep = profiled(db, text, number, monkeypatch)
         assert set(deep.result.fetchall()) == set(broad.result.fetchall())
@@ -185,7 +185,7 @@ def test_a_fixpoint_for_each_value(text: str, number: int) -> None:
     """Its loops count what rounds bind, however often a block is full and a value begun anew."""
     with gd.connect(device="cpu", threads=1 + number % 2) as db:
         db["E"] = [(x, (x * x + y) % 40) for x in range(40) for y in (1, 3, 9)]
-        db._workspace.force(split="never", dying="never")
+        db._workspace.force(split="never", dead_variables="never")
         broad = db.profile(text, strategy="levelwise")
         db._workspace.force(split="always")
         db._workspace.chunk_rows = (None, 1, 2, 7)[number]  # of a first block
@@ -295,7 +295,7 @@ def test_compiling_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "load", slow)
     with gd.connect(device="cpu") as db:
         db["E"] = [(x, x + 1) for x in range(9)]
-        db._workspace.force(split="never", dying="never")
+        db._workspace.force(split="never", dead_variables="never")
         one = ledger_of(db, TRIANGLES, "lftj")
         rounds = ledger_of(db, RECURSIVE[0], "lftj")
     assert 0.01 <= one.runs[0].compiling < one.runs[0].seconds

@@ -15,14 +15,14 @@ from gdatalog.engine.bitmap import RowBitmap
 from gdatalog.engine.delta import DeltaRelation
 from gdatalog.engine.hashed import Hashed
 from gdatalog.engine.keyspace import KeySpace
-from gdatalog.engine.knobs import Telling
+from gdatalog.engine.knobs import Dedup
 from gdatalog.engine.sorted_rows import SortedRows
 from gdatalog.plan.tuning import Tuning
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, sort_rows
 
 Row = tuple[int, int]
-WAYS: tuple[Telling, ...] = ("auto", "sort", "marks", "hash")
+WAYS: tuple[Dedup, ...] = ("auto", "sort", "bitmap", "hash")
 
 FAR = 1 << 40
 values = st.one_of(st.integers(-3, 12), st.integers(-200, 200), st.sampled_from([-FAR, FAR]))
@@ -48,7 +48,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "FEW", 4)
 
 
-def grown(way: Telling, spare: int, indexed: bool, bitmap: int = 64) -> DeltaRelation:
+def grown(way: Dedup, spare: int, indexed: bool, bitmap: int = 64) -> DeltaRelation:
     tuning = Tuning(new_rows_sorted=8, bitmap_bytes=bitmap)
     made = DeltaRelation(("a", "b"), ("int", "int"), cpu_ops, way, lambda: spare, tuning=tuning)
     made.indexed = indexed
@@ -61,7 +61,7 @@ def grown(way: Telling, spare: int, indexed: bool, bitmap: int = 64) -> DeltaRel
     st.booleans(),
 )  # fmt: skip
 def test_what_is_new(
-    added: list[set[Row]], way: Telling, spare: int, indexed: bool, passing: bool
+    added: list[set[Row]], way: Dedup, spare: int, indexed: bool, passing: bool
 ) -> None:
     made, known = grown(way, spare, indexed), set[Row]()
     made.passing = passing
@@ -85,7 +85,7 @@ def loop(rows: Columns) -> Callable[[RowBitmap | Hashed], list[Columns]]:
 
 @settings(max_examples=80, deadline=None)
 @given(batches, st.sampled_from(WAYS), st.sampled_from([0, 20_000, 1 << 24]), st.booleans())
-def test_rows_of_loops(added: list[set[Row]], way: Telling, spare: int, indexed: bool) -> None:
+def test_rows_of_loops(added: list[set[Row]], way: Dedup, spare: int, indexed: bool) -> None:
     """Every other batch comes from loops, which meet rows outside of the space."""
     made, known = grown(way, spare, indexed), set[Row]()
     for number, rows in enumerate(added):

@@ -195,7 +195,7 @@ def counts_of(profile: Profile) -> dict[int, int]:
 def test_a_fixpoint_for_each_value(text: str, number: int) -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = EDGES
-        db._workspace.force(split="never", dying="never")
+        db._workspace.force(split="never", dead_variables="never")
         broad = counts_of(db.profile(text, strategy="levelwise"))
         db._workspace.force(split="always")
         with on_device(db, number):
@@ -210,10 +210,10 @@ def test_a_fixpoint_for_each_value(text: str, number: int) -> None:
 def test_rounds_whose_rows_are_marked(number: int) -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = EDGES
-        db._workspace.force(split="never", dying="never")
+        db._workspace.force(split="never", dead_variables="never")
         text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z), z != x."
         broad = db.profile(text, strategy="levelwise")
-        db._workspace.force(telling="marks")
+        db._workspace.force(dedup="bitmap")
         with on_device(db, number):
             deep = db.profile(text)
     assert "new rows, told by marks on the device" in str(deep)
@@ -237,9 +237,9 @@ def test_what_is_given_up_has_told_nothing() -> None:
         )
         for text in texts:
             db._workspace.device = CPU
-            db._workspace.force(split="never", dying="never", telling="auto")
+            db._workspace.force(split="never", dead_variables="never", dedup="auto")
             broad = db.profile(text, strategy="levelwise")
-            db._workspace.force(split="always", telling="marks")
+            db._workspace.force(split="always", dedup="bitmap")
             with on_device(db, 0):
                 deep = db.profile(text)
             assert [run.rows for run in deep.runs] == [run.rows for run in broad.runs]

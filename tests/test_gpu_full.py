@@ -51,7 +51,9 @@ def run_marked(text: str, data: oracle.Data, defined: set[str], number: int) -> 
     with pytest.MonkeyPatch.context() as patch, opened(driver, "auto", memory=memory) as db:
         patch.setattr(walk, "BLOCK_ROWS", 32)
         patch.setattr(bitmap_rounds, "LEAST", 8)
-        db._workspace.force(split="never", telling="marks", dying=("auto", "always")[number % 2])
+        db._workspace.force(
+            split="never", dedup="bitmap", dead_variables=("auto", "always")[number % 2]
+        )
         return oracle.answers(db, text, data, defined)
 
 
@@ -83,7 +85,7 @@ def test_rows_of_rounds_with_marks_have_the_machines_memory(
     monkeypatch.setattr(bitmap_rounds.MarkedRounds, "_rest", noted)
     driver = HostDriver(seed, blocks=1)
     with loaded(opened(driver, "lftj", memory=memory)) as db:
-        db._workspace.force(strategy="lftj", split="never", telling="marks")
+        db._workspace.force(strategy="lftj", split="never", dedup="bitmap")
         found = db.query(text)
         assert set(found.fetchall()) == on_cpu(text) and len(found) == len(on_cpu(text))
         assert found._relation.store.here == (memory < 1 << 30)
@@ -102,7 +104,7 @@ def test_data_of_a_recursion_that_a_device_has_no_room_for_are_the_cpus() -> Non
     text = ".decl p(x: int, y: int) p(x, z) <- p(x, y), E(y, z). ?- p(x, y)."
     rows = [(x, y) for x in range(60) for y in range(60)]
     with loaded(opened(HostDriver(), "lftj", memory=12_000)) as db:
-        db._workspace.force(strategy="lftj", split="never", telling="marks")
+        db._workspace.force(strategy="lftj", split="never", dedup="bitmap")
         db["p"] = rows
         assert {(x, y) for x, y in rows} <= set(db.query(text).fetchall())
         assert LEFT in str(db.profile(text))

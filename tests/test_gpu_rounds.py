@@ -46,8 +46,8 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         db._workspace.device = device
         db._workspace.force(
             split="never",
-            telling="marks",
-            dying=("auto", "always")[number % 2],
+            dedup="bitmap",
+            dead_variables=("auto", "always")[number % 2],
             tile=TILES[5 - number % 6],
         )
         return oracle.answers(db, text, data, defined)

@@ -113,7 +113,7 @@ def found_by(mode: str, drawn: Drawn, given: bool) -> set[tuple[Value, ...]]:
     if given:
         program, params = with_parameters(program)
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.force(demand=mode, split="never" if drawn.seed % 3 else "auto")
+        db._workspace.force(magic_sets=mode, split="never" if drawn.seed % 3 else "auto")
         for name, (types, rows) in drawn.data.items():
             db.load(name, frame(types, rows))
         rows = db.query(format_program(program), params).fetchall()
@@ -278,7 +278,7 @@ EDGES = [(1, 2), (2, 3), (3, 4), (4, 1), (5, 6), (6, 7), (7, 5), (3, 8), (8, 9)]
 
 def database(mode: str = "auto") -> gdatalog.Database:
     db = gdatalog.connect(device="cpu")
-    db._workspace.force(demand=mode, split="never" if mode == "never" else "auto")
+    db._workspace.force(magic_sets=mode, split="never" if mode == "never" else "auto")
     db["E"] = EDGES
     db["F"] = [(y, x) for x, y in EDGES[::2]] + [(1, 5)]
     db["W"] = [(x, y, (x * y) % 3) for x, y in EDGES]
@@ -374,7 +374,7 @@ def test_fewer_rows_are_made(rules: str, edges: list[tuple[int, int]], start: in
     made, found = {}, {}
     for mode in ("never", "auto"):
         with gdatalog.connect(device="cpu") as db:
-            db._workspace.force(demand=mode)
+            db._workspace.force(magic_sets=mode)
             db._workspace.force(split="never")  # rounds count rows
             db["E"] = edges
             made[mode] = sum(run.rows for run in db.profile(text).runs)
@@ -484,5 +484,5 @@ def test_texts_are_rewritten_once() -> None:
         for start in (1, 5, 1):
             db.query(text, {"start": start})
         kept = db._workspace._prepared.programs._found.values()
-        found = [text.demands for text, _ in kept]
+        found = [text.rewritten for text, _ in kept]
         assert sum(map(len, found)) == 1

@@ -304,7 +304,7 @@ def test_a_profile_counts_what_a_cpu_counts(text: str, db: gd.Database) -> None:
         for each in (cpu, db):
             each["E"] = edges
             # Which lists are recoded, and which are too short for it, depends on the device.
-            each._workspace.force(intersect="plain", split="always", dying="never")
+            each._workspace.force(intersect="plain", split="always", dead_variables="never")
             profile = each.profile(text, strategy="lftj")
             steps = [
                 (type(step).__name__, str(getattr(step, "variable", "")), run.seen[id(step)])

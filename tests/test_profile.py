@@ -142,7 +142,7 @@ def test_no_round_gives_more_than_it_has_tried(threads: int) -> None:
     """Even where a thread stops because another one has filled the hash set."""
     far = 1 << 24
     with gd.connect(threads=threads) as db:
-        db._workspace.force(split="never", dying="never", telling="hash")
+        db._workspace.force(split="never", dead_variables="never", dedup="hash")
         db["E"] = [(x * far, (x * x + y) % 300 * far) for x in range(300) for y in (1, 3, 9)]
         text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z)."
         rounds = db.profile(text, strategy="lftj").rounds

@@ -91,19 +91,19 @@ WAYS = {
     ),
     "as chosen": Way("auto"),
     "asked": Way("auto", asked=True),
-    "asked, by demand": Way("auto", {"demand": "always"}, asked=True),
-    "asked, by demand in rounds": Way(
-        "levelwise", {"demand": "always", "split": "never"}, asked=True
+    "asked, by magic sets": Way("auto", {"magic_sets": "always"}, asked=True),
+    "asked, by magic sets in rounds": Way(
+        "levelwise", {"magic_sets": "always", "split": "never"}, asked=True
     ),
-    "asked, without demand": Way("auto", {"demand": "never"}, asked=True),
+    "asked, without magic sets": Way("auto", {"magic_sets": "never"}, asked=True),
     "split": Way("auto", {"split": "always"}),
     "split, hashed, by threes": Way(
         "auto", {"split": "always", "chunk_rows": 3}, {"stamps_most": 0}
     ),
-    "split where variables die": Way("levelwise", {"split": "never", "dying": "always"}),
+    "split where variables die": Way("levelwise", {"split": "never", "dead_variables": "always"}),
     "followed": Way("auto", followed=True),
     "followed in rounds": Way("levelwise", {"split": "never"}, followed=True),
-    "in rounds, rules as they are": Way("levelwise", {"split": "never", "dying": "never"}),
+    "in rounds, rules as they are": Way("levelwise", {"split": "never", "dead_variables": "never"}),
 }
 
 
@@ -118,19 +118,19 @@ def loaded_late(name: str, source: str, rows: float) -> Any:
 LATE: set[str] = set()  # functions that were asked for, and were not there
 
 # Rounds, where nothing else is to take over; with thresholds so small that all ways are gone.
-ROUNDS = {"split": "never", "dying": "never"}
+ROUNDS = {"split": "never", "dead_variables": "never"}
 SMALL = {"new_rows_sorted": 4, "bitmap_bytes": 16, "loops_given_each": 3}
 AT_ONCE = {**SMALL, "loops_from": 0.0}
 SHORT = ((runs, "FEW", 2), (runs, "LONG", 3), (runs, "MANY", 2))
 SHORT += ((hash_trie, "LEAST", 2), (hash_trie, "DENSE", 4), (hash_trie, "DENSE_EACH", 0))
 IN_RUNS = ((hash_indexes, "ROW_BYTES", 1 << 60),)  # no memory for hash tries
 WAYS |= {
-    "rounds, sorted": Way("lftj", {**ROUNDS, "telling": "sort"}, {}, ((runs, "FEW", 0),)),
-    "rounds, marked": Way("lftj", {**ROUNDS, "telling": "marks"}, SMALL, SHORT),
-    "rounds, in runs": Way("lftj", {**ROUNDS, "telling": "marks"}, SMALL, (*SHORT, *IN_RUNS)),
-    "rounds, hashed": Way("lftj", {**ROUNDS, "telling": "hash"}, SMALL, SHORT),
+    "rounds, sorted": Way("lftj", {**ROUNDS, "dedup": "sort"}, {}, ((runs, "FEW", 0),)),
+    "rounds, marked": Way("lftj", {**ROUNDS, "dedup": "bitmap"}, SMALL, SHORT),
+    "rounds, in runs": Way("lftj", {**ROUNDS, "dedup": "bitmap"}, SMALL, (*SHORT, *IN_RUNS)),
+    "rounds, hashed": Way("lftj", {**ROUNDS, "dedup": "hash"}, SMALL, SHORT),
     "rounds, as they grow": Way("lftj", ROUNDS, SMALL, SHORT),
-    "rounds, marked breadth-first": Way("levelwise", {**ROUNDS, "telling": "marks"}, SMALL, SHORT),
+    "rounds, marked breadth-first": Way("levelwise", {**ROUNDS, "dedup": "bitmap"}, SMALL, SHORT),
     "rounds, by loops at once": Way("auto", ROUNDS, AT_ONCE, SHORT),
     "rounds, by loops at last": Way(
         "auto", {**ROUNDS, "chunk_rows": 3}, {"loops_from": 2000.0, "loops_from_round": 0}

@@ -34,7 +34,7 @@ def edges(step: int = 1) -> Array:
 def database(**options: Any) -> Iterator[gd.Database]:
     """One whose recursion runs in rounds, by loops."""
     with gd.connect(device="cpu", **options) as db:
-        db._workspace.force(strategy="lftj", split="never", dying="never")
+        db._workspace.force(strategy="lftj", split="never", dead_variables="never")
         yield db
 
 

@@ -154,7 +154,7 @@ FORCED: tuple[tuple[dict[str, str], bool], ...] = (
     ({"strategy": "lftj"}, False),
     ({"split": "never"}, True),
     ({"split": "always", "encode": "always"}, False),
-    ({"strategy": "levelwise", "dying": "always"}, False),
+    ({"strategy": "levelwise", "dead_variables": "always"}, False),
 )
 
 

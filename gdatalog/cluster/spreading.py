@@ -20,7 +20,7 @@ from gdatalog.cluster.rows.keeping import Keeping
 from gdatalog.cluster.rows.loading import Loading
 from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.cluster.workers.connection import Connection, told_if_lost
-from gdatalog.engine.choose import TooSlow, impatience
+from gdatalog.engine.choose import TooSlow, time_limit
 from gdatalog.engine.cluster import Wanted
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks
@@ -76,7 +76,7 @@ class Spreading:
         inputs: StratumInputs,
         limit: int | None,
         report: RuleRun | None,
-        did: RuleRound | None,
+        stats: RuleRound | None,
     ) -> Derived | None:
         context = inputs.context
         placed = self._placed(plan, inputs, limit)
@@ -84,7 +84,7 @@ class Spreading:
             return None
         way, patient = placed
         if patient:
-            found = patiently_here(plan, sources, context, limit, report, did)
+            found = patiently_here(plan, sources, context, limit, report, stats)
             if found is not None:
                 return found
         began = perf_counter()
@@ -92,16 +92,18 @@ class Spreading:
         run: SpreadRun
         if plan.passes_over is not None:
             run = BlockRun(
-                plan, sources, context, report, did=did,
+                plan, sources, context, report, stats=stats,
                 pool=self.pool, keeper=keeper, relation=inputs.relation(plan.passes_over),
             )  # fmt: skip
         elif way == "partitioned":
             run = PartitionedRun(
-                plan, sources, context, report, did=did,
+                plan, sources, context, report, stats=stats,
                 pool=self.pool, keeper=keeper, relation_of=inputs.relation, stock=self.stock,
             )  # fmt: skip
         else:
-            run = SpreadRun(plan, sources, context, report, did=did, pool=self.pool, keeper=keeper)
+            run = SpreadRun(
+                plan, sources, context, report, stats=stats, pool=self.pool, keeper=keeper
+            )
         derived = run.rows(limit)
         for what in ("answers", "aggregates"):
             context.limits.charge(what, 0)
@@ -111,8 +113,8 @@ class Spreading:
             report.rows += derived.count if isinstance(derived, DistinctBlocks) else derived[1]
             report.seconds += seconds
             report.spread = run.told()
-        if did is not None:
-            did.seconds += seconds
+        if stats is not None:
+            stats.seconds += seconds
         return derived
 
     @told_if_lost
@@ -130,7 +132,7 @@ class Spreading:
         return name if beside and not fits_nowhere(plan, inputs, name) else None
 
     @told_if_lost
-    def foreseen(
+    def plan_placement(
         self, plan: RulePlan, inputs: StratumInputs, known: Callable[[str], Relation | None]
     ) -> Spread | None:
         if plan.passes_over is None and None in map(known, relations_of(plan)):
@@ -205,15 +207,15 @@ def patiently_here(
     context: ExecutionContext,
     limit: int | None,
     report: RuleRun | None,
-    did: RuleRound | None,
+    stats: RuleRound | None,
 ) -> Derived | None:
     """A rule's rows, if it is soon done here."""
     try:
         with (
             context.limits.account.restoring(TooSlow, MemoryLimitError),
-            impatience(context.limits, HERE),
+            time_limit(context.limits, HERE),
         ):
-            return run_rule(plan, sources, context, limit, report, did=did)
+            return run_rule(plan, sources, context, limit, report, stats=stats)
     except (TooSlow, MemoryLimitError):
         return None
 

@@ -125,7 +125,7 @@ class MarkedRounds(StratumRun):
     def small(self) -> bool:
         """Whether there is little to begin with, and nobody forces these rounds."""
         knobs = self.context.knobs
-        if knobs.strategy == "lftj" or knobs.telling == "marks":
+        if knobs.strategy == "lftj" or knobs.dedup == "bitmap":
             return False
         names = {atom.name for rule in self.stratum.rules for atom in atoms(rule)}
         rows = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
@@ -136,7 +136,7 @@ class MarkedRounds(StratumRun):
     def followers(self) -> list[Follower]:
         """The joins of all rules; none if these rounds are not for some rule."""
         knobs = self.context.knobs
-        if knobs.strategy == "levelwise" or knobs.telling not in ("auto", "marks"):
+        if knobs.strategy == "levelwise" or knobs.dedup not in ("auto", "bitmap"):
             return []
         tables = self.tables.items()
         if any(not isinstance(t, DeltaRelation) or not t.types for _, t in tables):
@@ -201,10 +201,10 @@ class MarkedRounds(StratumRun):
             found += [RuleJoin(rule, plan, number) for number in range(len(plan.joins))]
         return found
 
-    def _union(self, name: str, parts: Sequence[Derived], told: bool) -> tuple[Columns, int]:
+    def _union(self, name: str, parts: Sequence[Derived], reported: bool) -> tuple[Columns, int]:
         rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
         rows = laid(rows, self.ops)
-        if told:
+        if reported:
             table = self.tables[name]
             relation = relation_of(table.columns, table.types, [(rows, count)], self.ops)
             self.record.derived(name, parts, relation, self.ops)
@@ -356,12 +356,12 @@ class MarkedRounds(StratumRun):
         """Adds the new rows that a join leads to, from these if it follows any; False if it cannot
         be printed."""
         context, relation = self.context, each.plan.relation
-        did, table = self.record.running(relation, each.rule), marked[relation]
+        stats, table = self.record.running(relation, each.rule), marked[relation]
         report = context.metrics.run_of(each.plan)
         form = Form(each.join.outputs, fresh=True)
         choice = ExecutorChoice(False, "new rows, told by marks on the device")
-        did.executors[each.number] = str(choice)
-        did.new = 0
+        stats.executors[each.number] = str(choice)
+        stats.new = 0
         began, before = perf_counter(), time_spent()
         for rows in self._pieces(new) if each.join.given is not None else [()]:
             sources = Sources(self.trie_of, partial(_given, rows))
@@ -369,21 +369,21 @@ class MarkedRounds(StratumRun):
             if nest.reason is not None:
                 return False
             blocks = [block for block in nest.run(relation) if len(block[0])]
-            did.new += sum(len(block[0]) for block in blocks)
+            stats.new += sum(len(block[0]) for block in blocks)
             table.came += [tuple(map(_as, block, table.dtypes)) for block in blocks]
             if report is not None:
                 report.saw(nest.seen)
-                did.tried += _tried(nest)
+                stats.tried += _tried(nest)
             del blocks, nest, sources, rows  # what goes to the host now must leave the device
             self._make_room(marked)
-        did.seconds += perf_counter() - began
-        self.record.ran(did)
+        stats.seconds += perf_counter() - began
+        self.record.ran(stats)
         if report is not None:
-            report.rows += did.new
+            report.rows += stats.new
             report.executors[each.number] = choice
-            report.seconds += did.seconds
-            report.spent(time_spent() - before)
-            report.bytes = max(report.bytes, did.bytes)
+            report.seconds += stats.seconds
+            report.add_costs(time_spent() - before)
+            report.bytes = max(report.bytes, stats.bytes)
         return True
 
     def _relation(self, name: str, table: Marked) -> Relation:

@@ -124,7 +124,7 @@ class CellByCellRun(OneCellRun):
     """A rule's run, cell by cell."""
 
     tries: HostTries | None = None
-    told: InCells = field(default_factory=InCells)
+    placement: InCells = field(default_factory=InCells)
     pages: InPages | None = None
 
     def _cells(self, number: int) -> Generator[OneCellRun, None, None]:
@@ -148,7 +148,7 @@ class CellByCellRun(OneCellRun):
         joins = list(self.plan.joins)
         joins[number] = cut
         plan = replace(self.plan, joins=tuple(joins))
-        self.told = self.told.with_join(found)
+        self.placement = self.placement.with_join(found)
         slices = device.slices(room, self.tries.by_index, self.tries.sizes, limits.poll)
         what = f"slices of indexes on {device.name}"
         try:
@@ -171,9 +171,11 @@ class CellByCellRun(OneCellRun):
         finally:
             slices.close()
             limits.charge(what, 0)
-            self.told = replace(self.told, moved=(self.told.moved or 0) + slices.moved)
+            self.placement = replace(
+                self.placement, moved=(self.placement.moved or 0) + slices.moved
+            )
             if self.report is not None:
-                self.report.in_cells = self.told
+                self.report.in_cells = self.placement
 
     def _in_place(
         self, number: int, paged: Paging, made: Mapping[Hashable, PagedTrie], before: int
@@ -181,7 +183,7 @@ class CellByCellRun(OneCellRun):
         """A run over whole indexes, which kernels read in place."""
         device, limits = self.context.device, self.limits
         what, join = f"pages of indexes on {device.name}", self.plan.joins[number]
-        told, counted = self.pages or InPages(), paged.told
+        placement, counted = self.pages or InPages(), paged.placement
         try:
             limits.charge(what, counted.placed)
             with paged.sources(made) as sources:
@@ -194,13 +196,13 @@ class CellByCellRun(OneCellRun):
             self._saw(run.report, join, join)
             counted = replace(counted, read=paged.read(run.report))
         copied = device.paged().moved - before
-        self.pages = told.with_join(replace(counted, copied=copied))
+        self.pages = placement.with_join(replace(counted, copied=copied))
         if self.report is not None:
             self.report.in_pages = self.pages
 
     def _tell(self, number: int, run: OneCellRun, join: JoinPlan, cut: JoinPlan) -> None:
         """What a cell did, told of the join's own steps."""
-        self.told = replace(self.told, ran=(self.told.ran or 0) + 1)
+        self.placement = replace(self.placement, ran=(self.placement.ran or 0) + 1)
         if run.report is not None:
             self._saw(run.report, join, cut)
 
@@ -268,14 +270,14 @@ def rows_in_cells(
     context: ExecutionContext,
     limit: int | None,
     report: RuleRun | None,
-    did: RuleRound | None,
+    stats: RuleRound | None,
 ) -> Derived:
     """The distinct rows that a rule gives, its joins run in cells. `resident`: the tries of the
     host."""
     limits = context.limits
     # Slices lie on one device: others do not share its cells.
     context = replace(context, tuning=replace(context.tuning, shared_from=inf))
-    run = CellByCellRun(plan, resident, context, report, None, did)
+    run = CellByCellRun(plan, resident, context, report, None, stats)
     run.tries = HostTries(resident, limits)
     context.device.make_room(limits)
     chunk, to_host = limits.chunk, limits.to_host

@@ -149,7 +149,7 @@ def looked_at(cost: float) -> str:
     return "about 1 row to look at" if rows < 1.5 else f"about {rows:,.0f} rows to look at"
 
 
-def foreseen(
+def planned_choice(
     plan: RulePlan, number: int, knobs: Knobs, tuning: Tuning, members: tuple[str, ...]
 ) -> ExecutorChoice:
     """What will be chosen for a join, as far as that is known before its indexes are there, on a
@@ -193,7 +193,7 @@ def allowing(
 
 
 @contextmanager
-def impatience(limits: Limits, seconds: float | None) -> Iterator[None]:
+def time_limit(limits: Limits, seconds: float | None) -> Iterator[None]:
     """Within, the limits' poll raises `TooSlow` when the time is over: for a cluster's cells,
     whose answers are the same however they are cut."""
     if seconds is None:

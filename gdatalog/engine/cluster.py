@@ -55,7 +55,7 @@ class Cluster(Protocol):
         inputs: StratumInputs,
         limit: int | None,
         report: RuleRun | None,
-        did: RuleRound | None,
+        stats: RuleRound | None,
     ) -> Derived | None:
         """The rows of a rule all of whose relations are finished."""
         ...
@@ -65,7 +65,7 @@ class Cluster(Protocol):
         given to it some at a time, where they are, if it can be planned so."""
         ...
 
-    def foreseen(
+    def plan_placement(
         self, plan: RulePlan, inputs: StratumInputs, known: Callable[[str], Relation | None]
     ) -> Spread | None:
         """How the rows of a rule would be found; None if here, or if that is not known before its

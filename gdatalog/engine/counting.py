@@ -65,8 +65,8 @@ def count_stratum(
         rules = [_rewritten(rule, columns, inputs.plans) for rule in reader.rules]
         if None in rules:
             return None
-        told = tuple(rule for rule in rules if rule is not None)
-        changed[reader.relations] = replace(reader, rules=told)
+        replaced = tuple(rule for rule in rules if rule is not None)
+        changed[reader.relations] = replace(reader, rules=replaced)
     found = before or run(ready)
     if found.keys() == set(stratum.relations):
         return Counted(found, {}, {}, True)

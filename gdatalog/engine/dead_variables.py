@@ -13,7 +13,7 @@ from gdatalog.storage.relation import Relation
 
 def split_stratum(stratum: Stratum, inputs: StratumInputs) -> SplitStratum | None:
     """The stratum whose rules are split, the same one each time; None if that gains nothing."""
-    way = inputs.context.knobs.dying
+    way = inputs.context.knobs.dead_variables
 
     def make(relation: Callable[[str], Relation]) -> SplitStratum | None:
         return split_at_dead_variables(

@@ -23,7 +23,7 @@ from gdatalog.engine.derived import laid
 from gdatalog.engine.hash_indexes import HashIndexes
 from gdatalog.engine.hashed import Hashed
 from gdatalog.engine.keyspace import KeySpace
-from gdatalog.engine.knobs import Telling
+from gdatalog.engine.knobs import Dedup
 from gdatalog.engine.runs import Runs
 from gdatalog.engine.sorted_rows import SEARCH, SortedRows
 from gdatalog.executors.ops import Ops
@@ -46,7 +46,7 @@ Known = SortedRows | RowBitmap | Hashed
 class DeltaRelation:
     """A set of rows that only grows.
 
-    `telling`: what tells new rows, if somebody forces it. `spare`: how many bytes may be taken.
+    `dedup`: what tells new rows, if somebody forces it. `spare`: how many bytes may be taken.
     `hold` is told how many bytes the relation holds while rows are added.
     """
 
@@ -55,7 +55,7 @@ class DeltaRelation:
         columns: tuple[str, ...],
         types: tuple[TypeName, ...],
         ops: Ops,
-        telling: Telling = "auto",
+        dedup: Dedup = "auto",
         spare: Callable[[], int] = lambda: 1 << 40,
         hold: Callable[[int], None] = lambda count: None,
         tuning: Tuning = DEFAULT,
@@ -64,7 +64,7 @@ class DeltaRelation:
         self.types = types
         self.ops = ops
         self.length = 0
-        self.telling = telling
+        self.dedup = dedup
         self.spare = spare
         self.hold = hold
         self.tuning = tuning
@@ -216,11 +216,11 @@ class DeltaRelation:
     def _choose(self, rows: Columns) -> None:
         """Whether marks serve better than sorted runs by now; or what is forced."""
         count = self.length + len(rows[0])
-        few = self.telling == "auto" and count < self.tuning.new_rows_sorted
-        if self.telling == "sort" or few:
+        few = self.dedup == "auto" and count < self.tuning.new_rows_sorted
+        if self.dedup == "sort" or few:
             return
         if self.space is not None:
-            self._switch(self._best(self.space, count, self.telling == "hash"), ())
+            self._switch(self._best(self.space, count, self.dedup == "hash"), ())
 
     def _meet(self, rows: Columns) -> None:
         """Rows have come: where they are is where rows may be."""
@@ -235,15 +235,15 @@ class DeltaRelation:
         spare, tuning = self.spare() // 2, self.tuning
         marks, slots = RowBitmap.bytes_for(space), Hashed.bytes_for(count)
         cheap = marks <= max(tuning.bitmap_bytes, tuning.bitmap_bytes_each * count, slots)
-        wanted = cheap if self.telling == "auto" else self.telling == "marks"
+        wanted = cheap if self.dedup == "auto" else self.dedup == "bitmap"
         spill = watching().account.spill
         always = spill if spill is not None and spill.always else None
-        if self.telling != "sort" and marks <= spare and wanted:
+        if self.dedup != "sort" and marks <= spare and wanted:
             return RowBitmap(space, always)
-        hashing = hashing and self.telling in ("auto", "hash")
+        hashing = hashing and self.dedup in ("auto", "hash")
         if hashing and slots <= spare:
             return Hashed(space, count, always)
-        if spill is not None and self.telling in ("auto", "marks") and marks <= FILE_EACH * count:
+        if spill is not None and self.dedup in ("auto", "bitmap") and marks <= FILE_EACH * count:
             return RowBitmap(space, spill)
         if spill is not None and hashing and slots >= spill.least:
             return Hashed(space, count, spill)
@@ -291,7 +291,7 @@ class DeltaRelation:
         count = known.count + more
         marks, slots = RowBitmap.bytes_for(known.space), Hashed.bytes_for(count)
         fits = known.spill is not None or slots <= self.spare() - known.nbytes
-        if fits and (self.telling == "hash" or marks > slots):
+        if fits and (self.dedup == "hash" or marks > slots):
             known.grow(more)
             return True
         in_a_file = watching().account.spill is not None

@@ -231,8 +231,8 @@ class JoinNest:
             return None
         return shared_by(context.device.members, self.join.cost, context.tuning)
 
-    def run(self, told: str, wanted: int | None = None) -> list[Block]:
-        """The blocks of rows; `told`: what of, for messages; `wanted`: how many rows are enough."""
+    def run(self, label: str, wanted: int | None = None) -> list[Block]:
+        """The blocks of rows; `label`: of what; `wanted`: how many rows are enough."""
         context = self.context
         try:
             given = {f"new{at}": column for at, column in enumerate(self.given)}
@@ -242,7 +242,7 @@ class JoinNest:
                 self.tries,
                 context.scope,
                 context.limits,
-                told,
+                label,
                 context.knobs,
                 {**given, **self.marks, **counts},
                 self.join.cost,

@@ -174,7 +174,7 @@ class Cpu:
 
     def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
         return run_nest(
-            compiled_function(run.printed, run.limits, run.told, run.rows),
+            compiled_function(run.printed, run.limits, run.label, run.rows),
             run.printed,
             run.tries,
             run.scope,
@@ -188,7 +188,7 @@ class Cpu:
         self, run: LoopRun, rooms: Sequence[ListRoom], first: int | None
     ) -> list[list[Block]]:
         return run_partitioned(
-            compiled_function(run.printed, run.limits, run.told, run.rows),
+            compiled_function(run.printed, run.limits, run.label, run.rows),
             run.printed,
             run.tries,
             run.scope,
@@ -257,8 +257,8 @@ def row_tests(ref: TrieRef) -> tuple[tuple[int, str, int], ...]:
     return tuple((test.left, test.op, test.right) for test in ref.tests) if ref.tests else ()
 
 
-def compiled_function(printed: PrintedPlan, limits: Limits, told: str, rows: float = 0.0) -> Any:
-    """A printed function, compiled if it is not yet; `told`: what of, for messages; `rows`: how
+def compiled_function(printed: PrintedPlan, limits: Limits, label: str, rows: float = 0.0) -> Any:
+    """A printed function, compiled if it is not yet; `label`: what of, for messages; `rows`: how
     many it is expected to look at."""
     from gdatalog.codegen import native
     from gdatalog.codegen.language import LoopError
@@ -267,7 +267,7 @@ def compiled_function(printed: PrintedPlan, limits: Limits, told: str, rows: flo
     try:
         if native.loaded(name):
             return native.load(name, printed.source, rows)
-        with limits.watch.work("compiling", told):
+        with limits.watch.work("compiling", label):
             found = native.load(name, printed.source, rows)
     except LoopError as problem:
         warnings.warn(RuntimeWarning(str(problem)), stacklevel=2)

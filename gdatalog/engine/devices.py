@@ -54,8 +54,8 @@ def open_device(name: str, memory: int | None = None) -> OpenDevice:
     for number in numbers:
         problem = _trouble(number)
         if problem is not None:
-            told, cure = problem
-            raise DeviceError(f"{name} cannot be used: {told}", hint=cure)
+            description, cure = problem
+            raise DeviceError(f"{name} cannot be used: {description}", hint=cure)
     return _opened(numbers, ASKED, memory)
 
 
@@ -139,8 +139,8 @@ def _trouble(number: int) -> tuple[str, str | None] | None:
     try:
         found = trouble(look(number), number)
     except Exception as problem:  # a driver may do what it likes; the CPU is still there
-        told = f"looking for it failed: {type(problem).__name__}: {problem}"
-        return told, "gdatalog --doctor tells what is there"
+        description = f"looking for it failed: {type(problem).__name__}: {problem}"
+        return description, "gdatalog --doctor tells what is there"
     return None if found is None else (f"{found.name}: {found.found}", found.cure)
 
 

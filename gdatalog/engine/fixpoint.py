@@ -155,7 +155,7 @@ def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, Spli
         in_place = InPlaceLattice(Fallback(unsuited, SemiNaive()))
         return SemiNaive((), Fallback(enough, in_place)) if best.small else in_place, None
     parts = split_stratum(stratum, inputs)
-    projections = () if parts is None else parts.told
+    projections = () if parts is None else parts.notes
     if not here:
         return _on_device(splits, parts), parts
     one = one_worklist(stratum, inputs)
@@ -181,7 +181,7 @@ def _in_place(splits: PartitionedStratum) -> InPlace | None:
 def _on_device(run: StratumRun, parts: SplitStratum | None) -> Strategy:
     """Rounds on the CPU; on the device, once rules have enough to do at a time for launches: there
     with a bit for each possible row, where the rules are such."""
-    projections = () if parts is None else parts.told
+    projections = () if parts is None else parts.notes
     rounds = SemiNaive(projections)
     bitmap = MarkedRounds(*over(parts, run.stratum, run.inputs))
     marked = BitmapRounds(projections, Fallback((Unsuited(),), rounds))
@@ -189,7 +189,7 @@ def _on_device(run: StratumRun, parts: SplitStratum | None) -> Strategy:
     knobs, tuning = run.context.knobs, run.context.tuning
     first = (plan for _, plan in rule_plans(StratumRun(*over(parts, run.stratum, run.inputs))))
     cost = sum(join.cost for plan in first for join in plan.joins if join.given is None)
-    if knobs.strategy == "auto" and knobs.telling == "auto" and cost <= tuning.device_from:
+    if knobs.strategy == "auto" and knobs.dedup == "auto" and cost <= tuning.device_from:
         turns = LargeTurns(tuning.device_from, tuning.device_from_turn, run.context.memory)
         return SemiNaive(projections, Fallback((turns,), large), on_host=True)
     small = large is marked and bitmap.small

@@ -10,7 +10,7 @@ from gdatalog.errors import UsageError, meant
 from gdatalog.records import dataclass
 
 Strategy = Literal["auto", "lftj", "levelwise"]
-Telling = Literal["auto", "sort", "marks", "hash"]
+Dedup = Literal["auto", "sort", "bitmap", "hash"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 FORMS = ("text", "json", "mermaid", "html")  # of plans
 MOST_THREADS = 1024
@@ -30,30 +30,30 @@ class Knobs:
     """`strategy`: which executor; `threads`: how many the depth-first one uses.
 
     `tile`: how many lanes of a GPU walk a subtree together; 0: by the lengths of the lists.
-    `dying`: whether rules are split where a variable dies: "auto", "always", "never".
+    `dead_variables`: whether rules are split where a variable dies: "auto", "always", "never".
     `intersect` forces one way to intersect lists, for tests: "auto", "leapfrog", "merge", "mark",
     "recode", or "plain" for none of the last two. `split`: whether recursion that splits is run so,
-    "auto", "always" or "never". `telling` forces what tells a fixpoint's new rows from those that
-    are known: sorted runs, marks, or a hash set. `demand`: whether a query's constants choose what
-    is evaluated: "auto" where that pays, "always" where it can be done, "never". `spread`: whether
-    a cluster's workers run what they can: "auto" where that pays; "replicate" and "partition" force
-    it, with whole relations on each of them or with parts; "never". `encode`: whether strata run on
-    dictionary codes: "auto" where keys lie far apart, "always" where it can be done, "never".
-    `host_indexes`: how a device reads indexes that stay on the host: "auto" by expected bytes, in
-    "cells", or by "pages".
-    `scans`: whether a rule of one atom scans its relation: "auto" where that pays, "always" or
-    "never". `algebra`: whether counts become signed sums of simpler ones: "auto" where that pays,
-    "always" where it can be done, "never"; "quotients" and "suffixes" force one kind.
+    "auto", "always" or "never". `dedup` forces what tells a fixpoint's new rows from those that are
+    known: sorted runs, a bitmap, or a hash set. `magic_sets`: whether a query's constants choose
+    what is evaluated: "auto" where that pays, "always" where it can be done, "never". `spread`:
+    whether a cluster's workers run what they can: "auto" where that pays; "replicate" and
+    "partition" force it, with whole relations on each of them or with parts; "never". `encode`:
+    whether strata run on dictionary codes: "auto" where keys lie far apart, "always" where it can
+    be done, "never". `host_indexes`: how a device reads indexes that stay on the host: "auto" by
+    expected bytes, in "cells", or by "pages". `scans`: whether a rule of one atom scans its
+    relation: "auto" where that pays, "always" or "never". `algebra`: whether counts become signed
+    sums of simpler ones: "auto" where that pays, "always" where it can be done, "never";
+    "quotients" and "suffixes" force one kind.
     """
 
     strategy: Strategy = "auto"
     threads: int = 0  # 0: one for each core
     intersect: str = "auto"
     tile: int = 0
-    dying: str = "auto"
+    dead_variables: str = "auto"
     split: str = "auto"
-    telling: Telling = "auto"
-    demand: str = "auto"
+    dedup: Dedup = "auto"
+    magic_sets: str = "auto"
     spread: str = "auto"
     encode: str = "auto"
     scans: str = "auto"

@@ -55,12 +55,12 @@ def improves_for_ever(
     name: str, group: Sequence[tuple[str, int, Any]], symbols: SymbolTable, rule: CheckedRule
 ) -> EvaluationError:
     """The error for a cycle that makes a group's value better each time around."""
-    told = ", ".join(
+    examples = ", ".join(
         f"{column} = {decode_value(key, kind, symbols)!r}" for column, key, kind in group
     )
     return EvaluationError(
         f"{name} improves for ever: a cycle makes the best value of "
-        f"({told or 'its one group'}) better each time around",
+        f"({examples or 'its one group'}) better each time around",
         rule.span,
         hint="look for a cycle of negative weight (for max: of positive weight)",
     )

@@ -332,7 +332,7 @@ class InPlace(StratumRun):
                 found = loose_of(relation, ref.columns)
             if found is not None:
                 took = None if there else (time_spent() - before).indexing
-                self._told(ref, found, took)
+                self._record_index(ref, found, took)
                 CPU.charge(self.context.limits, ref.relation, relation)
                 return found
         return self.trie_of(ref)
@@ -433,7 +433,7 @@ class InPlace(StratumRun):
                 return
             if number == 0:
                 report.rows, report.seconds = sum(rows.values()), seconds
-                report.spent(costs)
+                report.add_costs(costs)
                 report.bytes = self.record.peak
             report.executors = dict.fromkeys(range(len(plan.joins)), ExecutorChoice(False, name))
             report.saw(self.seen)

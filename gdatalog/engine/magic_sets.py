@@ -1,4 +1,4 @@
-"""Answers under demand: an evaluation of the rewritten program, where that pays.
+"""Answers by magic sets: an evaluation of the rewritten program, where that pays.
 
 What has been evaluated before is used as it is, and so is what will be evaluated in full
 anyway. Relations that hold a part of others live for one call, and are not remembered.
@@ -51,9 +51,9 @@ class Overlay(Mapping[str, Relation]):
 
 @dataclass(slots=True)
 class Rewritten:
-    """A program under demand, and the relations whose statistics were looked at for it."""
+    """A rewritten program, and the relations whose statistics were looked at for it."""
 
-    demand: MagicProgram
+    program: MagicProgram
     text: CheckedText | None
     looked_at: Mapping[str, ref[Relation]] = field(default_factory=dict)
     covered: str = ""  # why it was not used when it was last to be
@@ -75,25 +75,25 @@ def answer(
 
 
 def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> Evaluation | None:
-    """The evaluation of what a relation needs of others; None where demand is not used."""
+    """The evaluation of what a relation needs of others; None without magic sets."""
     rewritten = rewritten_for(evaluation, name, whole)
     if rewritten.text is None:
         return None
     part = Evaluation(
         evaluation.context,
         rewritten.text,
-        Overlay(evaluation.stored, rewritten.demand.given),
-        partial(_facts, evaluation, rewritten.text.checked.facts, rewritten.demand.given),
+        Overlay(evaluation.stored, rewritten.program.given),
+        partial(_facts, evaluation, rewritten.text.checked.facts, rewritten.program.given),
         evaluation.remembered,
         lambda names: all(map(_is_users, names)) and evaluation.keep(names),
         evaluation.asked,
     )
     part._known.update(evaluation._known)
     rewritten.covered = ""
-    for magic in rewritten.demand.measured:
+    for magic in rewritten.program.measured:
         with speaking_plainly():
             count = part.relation(magic.magic).length
-        if count > evaluation.context.tuning.demand_share_found * magic.values:
+        if count > evaluation.context.tuning.magic_sets_share_found * magic.values:
             rewritten.covered = (
                 f"{magic.relation} is evaluated in full: {count:,} of {magic.values:,.0f} values "
                 "would be asked for"
@@ -114,10 +114,10 @@ def _facts(
 
 
 def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> Rewritten:
-    """The program as it is evaluated for a relation, under demand or not, and why."""
+    """The program as it is evaluated for a relation, rewritten or not, and why."""
     context, knobs = evaluation.context, evaluation.context.knobs
     # what is kept is evaluated in full, once
-    if knobs.demand == "never" or name in evaluation._known or evaluation.keep([name]):
+    if knobs.magic_sets == "never" or name in evaluation._known or evaluation.keep([name]):
         return Rewritten(MagicProgram(None), None)
     below = derived_below(evaluation, name)
     if not below:
@@ -125,7 +125,7 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
     there = {own for own in below if own in whole or is_there(evaluation, own)}
     data = {own for own in below if own in evaluation.stored}
     key = (name, knobs, frozenset(there), frozenset(data))
-    found: Rewritten | None = evaluation.text.demands.get(key)
+    found: Rewritten | None = evaluation.text.rewritten.get(key)
     if found is not None and all(
         held() is evaluation.relation(own) for own, held in found.looked_at.items()
     ):
@@ -149,11 +149,11 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
     worklists = worklists and knobs.strategy != "levelwise"
     world = World(is_here, data.__contains__, size, context.limit_sizes, worklists, context.tuning)
     with spending("planning"):
-        demand = magic_program(evaluation.checked, name, world, knobs.demand == "always")
-    text = None if demand.checked is None else CheckedText(demand.checked)
+        program = magic_program(evaluation.checked, name, world, knobs.magic_sets == "always")
+    text = None if program.checked is None else CheckedText(program.checked)
     held = {own: ref(relation) for own, relation in looked_at.items()}
-    made = Rewritten(demand, text, held)
-    evaluation.text.demands[key] = made
+    made = Rewritten(program, text, held)
+    evaluation.text.rewritten[key] = made
     return made
 
 

@@ -150,7 +150,7 @@ class Maintenance(Rounds):
                 orders=inputs.plans.orders, tuning=self.context.tuning,
             )  # fmt: skip
 
-        return inputs.plans.following(rule, read, self._sizes_of, make)
+        return inputs.plans.delta_plan(rule, read, self._sizes_of, make)
 
     def _by_parts(self, plan: RulePlan, large: bool) -> Iterator[Derived]:
         """Runs a plan of one join for each way to choose a part of every relation that it reads.

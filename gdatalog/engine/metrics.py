@@ -61,7 +61,7 @@ class RuleRun:
     in_cells: InCells | None = None  # on a device that its indexes do not fit
     in_pages: InPages | None = None  # the same, where they are read in place
 
-    def spent(self, costs: Costs) -> None:
+    def add_costs(self, costs: Costs) -> None:
         """What running it has cost beside work on rows."""
         self.compiling += costs.compiling
         self.indexing += costs.indexing
@@ -181,12 +181,12 @@ class StratumMetrics:
     def running(self, relation: str, rule: CheckedRule) -> RuleRound:
         """A rule that begins to run, in the round that runs."""
         self._most()
-        did = RuleRound(relation, rule, self.rounds)
-        self._open.append(did)
-        return did
+        stats = RuleRound(relation, rule, self.rounds)
+        self._open.append(stats)
+        return stats
 
-    def ran(self, did: RuleRound) -> None:
-        did.bytes = self._most()
+    def ran(self, stats: RuleRound) -> None:
+        stats.bytes = self._most()
 
     def derived(self, relation: str, parts: Sequence[Derived], new: Relation, ops: Ops) -> None:
         """What was new of the parts that the rules of a relation gave, in their order.
@@ -194,20 +194,20 @@ class StratumMetrics:
         There may be parts before them that no rule gave: data and facts.
         """
         ran = (*self._late, *self._open)
-        todo = [did for did in ran if did.relation == relation and did.new is None]
-        self._late = [did for did in self._late if did.relation != relation]
+        todo = [stats for stats in ran if stats.relation == relation and stats.new is None]
+        self._late = [stats for stats in self._late if stats.relation != relation]
         if not todo or new.length == 0 or len(parts) == 1:
-            for did in todo:
-                did.new = new.length
+            for stats in todo:
+                stats.new = new.length
         elif self.lasting and (new.remote is None or not new.remote.away):
             counts = _firsts(parts, new, ops)[-len(todo) :]
-            for did, count in zip(todo, counts, strict=True):
-                did.new = count
+            for stats, count in zip(todo, counts, strict=True):
+                stats.new = count
 
     def end_round(self) -> list[RuleRound]:
         """The rules of the round that ends with this, and the next one begins."""
         done, self._open = self._open, []
-        self._late += [did for did in done if did.new is None]
+        self._late += [stats for stats in done if stats.new is None]
         self.rounds += 1
         if self.lasting:
             self.rules += done
@@ -227,8 +227,8 @@ class StratumMetrics:
             self.end_round()
         self.rounds = max(0, self.rounds - 1)  # the first was what comes before recursion
         self.rows = rows
-        told = 0.0 if self.way is None else self.way.seconds
-        self.seconds = max(perf_counter() - self._began, told)
+        stated = 0.0 if self.way is None else self.way.seconds
+        self.seconds = max(perf_counter() - self._began, stated)
         self._most()
 
     def _most(self) -> int:
@@ -293,10 +293,10 @@ class Metrics:
 
     def spending(self) -> AbstractContextManager[None]:
         """Within, what this thread spends is told here, if all is told."""
-        return self._told() if self.lasting else nullcontext()
+        return self._adding_costs() if self.lasting else nullcontext()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _adding_costs(self) -> Iterator[None]:
         before = time_spent()
         try:
             yield
@@ -330,10 +330,10 @@ class Metrics:
 
     def begun(self, stratum: Stratum, limits: Limits) -> StratumMetrics:
         """A stratum whose evaluation begins."""
-        told = StratumMetrics(stratum, limits, self.lasting)
+        stated = StratumMetrics(stratum, limits, self.lasting)
         if self.lasting:
-            self.strata.append(told)
-        return told
+            self.strata.append(stated)
+        return stated
 
     def forget(self, record: StratumMetrics, runs: int | None = None) -> None:
         """What was begun in a way that was given up; `runs`: how many rules had run before it."""

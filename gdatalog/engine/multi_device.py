@@ -50,7 +50,7 @@ def run_together(
     if isinstance(sink, RowSet) and not sink.outputs:
         return False
     ends = _ends(join, tries, len(shared.devices) * shared.pieces)
-    told: list[tuple[int, dict[int, StepCounts]]] = []  # of each piece: rows that were given, steps
+    done: list[tuple[int, dict[int, StepCounts]]] = []  # of each piece: rows that were given, steps
 
     def piece(ops: Ops, tries: Sequence[Trie], limits: Limits, part: int) -> Found:
         into = _like(sink, ops, limits)
@@ -64,12 +64,12 @@ def run_together(
                 first.columns[WEIGHT] = ops.xp.full(1, join.orbit)
             walk.run(cut.steps, 0, first, into)
             _as_whole(steps, cut, join)
-        told.append((_given(into), steps))
+        done.append((_given(into), steps))
         return _blocks(into)
 
     found = context.device.together(piece, shared, tries, context.limits)
-    _take(sink, found, sum(given for given, _ in told))
-    for _, steps in told:
+    _take(sink, found, sum(given for given, _ in done))
+    for _, steps in done:
         for at, entry in steps.items():
             assert seen is not None
             seen.setdefault(at, StepCounts()).add(entry)

@@ -27,7 +27,7 @@ class OneWorklist(PartitionedStratum):
         return relation
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return "one worklist, for the rounds are many and small"
 
 

@@ -45,7 +45,7 @@ class Paging:
     placed: PagePlacement
 
     @property
-    def told(self) -> InPages:
+    def placement(self) -> InPages:
         there = sum(map(len, self.placed.pages.values())) * self.context.device.paged().page
         held = sum(layout.size for layout in self.layouts.values())
         return InPages(held, min(there, held), int(self.placed.read))
@@ -111,7 +111,7 @@ def paging(
     if how == "pages" or isinstance(cells, str):
         return paged
     written = sum(layouts[index].size for index, trie in own.items() if made.made(trie) is None)
-    cost = found.cost + written + paged.told.placed
+    cost = found.cost + written + paged.placement.placed
     return paged if cost < cells.cost(context.tuning.cell_bytes) else None
 
 

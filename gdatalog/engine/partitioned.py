@@ -424,11 +424,13 @@ class PartitionedStratum(StratumRun):
         """Tells a profile what was done. `started`: when, and what had been spent by then."""
         context = self.context
         seconds = perf_counter() - started[0]
-        name = self.told
+        name = self.description
         here = context.device is CPU
         threads = min(context.knobs.workers, len(task.values)) if here else 0
-        told = name if here else f"{name}, by tiles {self.shared or f'of {context.device.name}'}"
-        record.way = Way(told, len(task.values), "values", threads, seconds=seconds)
+        description = (
+            name if here else f"{name}, by tiles {self.shared or f'of {context.device.name}'}"
+        )
+        record.way = Way(description, len(task.values), "values", threads, seconds=seconds)
         record.end(dict(rows))
         seen = counted(task.run, [rule.join for rule in self.recursions], task.beside)
         for number, plan in enumerate(self.later):
@@ -437,13 +439,13 @@ class PartitionedStratum(StratumRun):
                 return
             if number == 0:
                 report.rows, report.seconds = sum(rows.values()), seconds
-                report.spent(time_spent() - started[1])
+                report.add_costs(time_spent() - started[1])
                 report.bytes = record.peak
             report.executors = dict.fromkeys(range(len(plan.joins)), ExecutorChoice(False, name))
             report.saw(seen)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return f"a fixpoint for each {self.split_by()}"
 
     def split_by(self) -> str:

@@ -43,7 +43,7 @@ class PlannedPlacement:
     left: str | None = None
 
 
-def foreseen(
+def plan_placement(
     plan: RulePlan,
     relation_of: Callable[[str], Relation | None],
     context: ExecutionContext,
@@ -82,7 +82,7 @@ def foreseen(
         found = schedule(uses, sizes, orders(join), room, overhead, levels_of(join))
         paged = _in_pages(join, relations, sum(bytes_of.values()), whole, room)
         if _by_pages(found, paged, context):
-            pages = (pages or InPages()).with_join(paged.told)
+            pages = (pages or InPages()).with_join(paged.placement)
         elif isinstance(found, str):
             return PlannedPlacement(left=found)
         else:
@@ -102,23 +102,25 @@ def _by_tries(
         there[ref] = trie
     tries = HostTries(Sources(there.__getitem__), context.limits)
     room = room_for_slices(plan, context.device, context.limits)
-    told = PlannedPlacement()
+    placement = PlannedPlacement()
     for join in plan.joins:
         tries.add(join)
         found = scheduled(join, tries, context, room)
         paged = paging(join, tries, context, room, found)
         if paged is not None:
-            told = replace(told, pages=(told.pages or InPages()).with_join(paged.told))
+            placement = replace(
+                placement, pages=(placement.pages or InPages()).with_join(paged.placement)
+            )
         elif isinstance(found, str):
             return PlannedPlacement(left=found)
         else:
-            told = replace(told, cells=(told.cells or InCells()).with_join(found))
-    return told
+            placement = replace(placement, cells=(placement.cells or InCells()).with_join(found))
+    return placement
 
 
 @dataclass(frozen=True, slots=True)
 class _Paged:
-    told: InPages
+    placement: InPages
     cost: float  # as bytes over the link
 
 

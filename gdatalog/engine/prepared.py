@@ -65,7 +65,7 @@ class Plans:
         # By identity, of rules and strata that are held here so that no other gets theirs.
         self._found: dict[tuple[int, bool, int | None], tuple[CheckedRule, list[PreparedPlan]]] = {}
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, SplitStratum | None]] = {}
-        self._following: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
+        self._delta_plans: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
         self._outgrown: Recent[tuple[Stratum, Held]] = Recent()
         # Rules and strata in other words, by what they are made of.
         self._rewritten: dict[Hashable, tuple[object, Any]] = {}
@@ -126,7 +126,7 @@ class Plans:
         del plans[:-SIMILAR]
         return plan
 
-    def following(
+    def delta_plan(
         self,
         rule: CheckedRule,
         read: frozenset[str],
@@ -135,7 +135,7 @@ class Plans:
     ) -> RulePlan:
         """The plan of a rule that follows new rows of the relations in `read`, and relies on
         nothing but about how many rows there are."""
-        counts, plan = self._following.get((id(rule), read), ({}, None))
+        counts, plan = self._delta_plans.get((id(rule), read), ({}, None))
         if plan is not None and all(
             rows / SHIFT <= sizes(name, "full").rows + 1 <= rows * SHIFT
             for name, rows in counts.items()
@@ -150,7 +150,7 @@ class Plans:
             return size
 
         plan = _planned([rule], lambda: make(look))
-        self._following[id(rule), read] = seen, plan
+        self._delta_plans[id(rule), read] = seen, plan
         return plan
 
     def outgrown(self, stratum: Stratum, relation: RelationOf, room: Hashable) -> bool:
@@ -215,7 +215,7 @@ class CheckedText:
     texts: Sequence[object] = ()  # what its key names by identity, so that they live on
     validity: Validity = VALID
     plans: Plans = field(default_factory=Plans)
-    demands: dict[Hashable, Any] = field(default_factory=dict)  # see `engine.demand`
+    rewritten: dict[Hashable, Any] = field(default_factory=dict)  # by `engine.magic_sets`
     _interned: SymbolTable | None = None
 
     def intern(self, symbols: SymbolTable) -> None:

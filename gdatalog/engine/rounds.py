@@ -149,13 +149,13 @@ class Rounds(StratumRun):
             for variant in self._turn(name, variants):
                 self.turns += 1
                 with placed(variant.rule):
-                    rows, did = variant.follow()
+                    rows, stats = variant.follow()
                 came = self.came[variant.plan.relation]
                 came.found += variant.found
                 if rows:
                     self.context.limits.account.add(NEW_ROWS, sum(map(nbytes_of, rows)))
                     came.parts.append(together(rows))
-                    came.both.append((did, variant.found))
+                    came.both.append((stats, variant.found))
             if isinstance(table, DeltaRelation):
                 table.runs.settle()
                 if table.indexed:
@@ -188,8 +188,8 @@ class Rounds(StratumRun):
         limits.account.add(NEW_ROWS, -sum(map(nbytes_of, came.parts)))
         limits.charge(name, table.nbytes)
         limits.count(name, table.length)
-        for did, count in came.both:
-            did.new = None if did.new is None else did.new + count
+        for stats, count in came.both:
+            stats.new = None if stats.new is None else stats.new + count
         return self.deltas[name].length
 
     def behind(self, ref: TrieRef, follows: str, before: bool) -> bool:
@@ -264,9 +264,9 @@ class Rounds(StratumRun):
             for rule in self.stratum.rules
             if self.recursive(rule)
         ]
-        told = f"; new rows in the last rounds: {rounds}" if news else ""
+        recent = f"; new rows in the last rounds: {rounds}" if news else ""
         return MemoryLimitError(
-            f"{error.message}, in round {len(news) + 1} of {names}{told}",
+            f"{error.message}, in round {len(news) + 1} of {names}{recent}",
             notes[0].span if notes else None,
             notes=notes[1:],
             hint="does the recursion end? A rule that makes new values can go on for ever. "

@@ -50,7 +50,7 @@ class PlanRun:
     context: ExecutionContext
     report: RuleRun | None = None
     lasting: dict[int, Any] | None = None  # what the rounds of a fixpoint remember
-    did: RuleRound | None = None
+    stats: RuleRound | None = None
 
     @property
     def limits(self) -> Limits:
@@ -132,8 +132,8 @@ class PlanRun:
         return DistinctBlocks(blocks, count)
 
     def _count(self, tried: int) -> None:
-        if self.did is not None:
-            self.did.tried += tried
+        if self.stats is not None:
+            self.stats.tried += tried
 
     # ------------------------------------------------------------------------------- choosing
 
@@ -173,10 +173,10 @@ class PlanRun:
                 remember(nest, max(nest.tuning.overrun_counted, self.limits.looked - before))
             except GiveUp as reason:
                 # Only the other executor tells failures from what does not matter.
-                told = str(reason) or "a computation failed, or a number left 62 bits"
+                message = str(reason) or "a computation failed, or a number left 62 bits"
                 break
         # Behind the handler, since the error holds what the first one made.
-        self._chosen(number, ExecutorChoice(True, told))
+        self._chosen(number, ExecutorChoice(True, message))
         breadth_first(None, None)
 
     def _choice(self, number: int, nest: JoinNest) -> ExecutorChoice:
@@ -185,8 +185,8 @@ class PlanRun:
     def _chosen(self, number: int, choice: ExecutorChoice) -> None:
         if self.report is not None:
             self.report.executors[number] = choice
-        if self.did is not None:
-            self.did.executors[number] = choice.kind
+        if self.stats is not None:
+            self.stats.executors[number] = choice.kind
 
     def _levelwise(
         self, join: JoinPlan, sink: Sink, allowed: int | None, shared: Shared | None = None
@@ -324,14 +324,14 @@ def _whole(
     limit: int | None,
     report: RuleRun | None,
     lasting: dict[int, Any] | None,
-    did: RuleRound | None,
+    stats: RuleRound | None,
     resident: Sources | None,
 ) -> Derived | None:
     """The rows of a rule over whole tries; None where these, or the rows, do not fit the device,
     and the rule may run in cells."""
     try:
         with context.limits.account.restoring(MemoryError):
-            return PlanRun(plan, sources, context, report, lasting, did).rows(limit)
+            return PlanRun(plan, sources, context, report, lasting, stats).rows(limit)
     except MemoryError:
         if resident is None:
             raise
@@ -346,7 +346,7 @@ def run_rule(
     report: RuleRun | None = None,
     lasting: dict[int, Any] | None = None,
     on_host: Sources | None = None,
-    did: RuleRound | None = None,
+    stats: RuleRound | None = None,
     resident: Sources | None = None,
     in_cells: bool = False,
 ) -> Derived:
@@ -364,12 +364,12 @@ def run_rule(
     if reason is None:
         try:
             if not in_cells:
-                found = _whole(plan, sources, context, limit, report, lasting, did, resident)
+                found = _whole(plan, sources, context, limit, report, lasting, stats, resident)
             if found is None and resident is not None:
                 from gdatalog.engine.cells import rows_in_cells
 
                 whole = plan.otherwise or plan
-                found = rows_in_cells(whole, resident, context, limit, report, did)
+                found = rows_in_cells(whole, resident, context, limit, report, stats)
         except NotOnDevice as refused:
             reason = str(refused)
             if lasting is not None:
@@ -379,7 +379,9 @@ def run_rule(
         if report is not None:
             report.left, report.in_cells, report.in_pages = reason, None, None
         host = sources if on_host is None else on_host
-        found = PlanRun(plan, host, replace(context, device=CPU), report, lasting, did).rows(limit)
+        found = PlanRun(plan, host, replace(context, device=CPU), report, lasting, stats).rows(
+            limit
+        )
     for what in ("answers", "aggregates", "blocks"):
         context.limits.charge(what, 0)
     if not lasting:
@@ -388,7 +390,7 @@ def run_rule(
     if report is not None:
         report.rows += found.count if isinstance(found, DistinctBlocks) else found[1]
         report.seconds += seconds
-        report.spent(time_spent() - before)
-    if did is not None:
-        did.seconds += seconds
+        report.add_costs(time_spent() - before)
+    if stats is not None:
+        stats.seconds += seconds
     return found

@@ -88,7 +88,7 @@ class StratumRun:
                     schema.columns,
                     schema.types,
                     self.ops,
-                    context.knobs.telling,
+                    context.knobs.dedup,
                     context.limits.spare,
                     partial(context.limits.charge, name),
                     context.tuning,
@@ -103,9 +103,9 @@ class StratumRun:
     @cached_property
     def record(self) -> StratumMetrics:
         """What is told of it, from its first rule on."""
-        told = self.context.metrics.begun(self.stratum, self.context.limits)
-        told.plans = self.planned
-        return told
+        metrics = self.context.metrics.begun(self.stratum, self.context.limits)
+        metrics.plans = self.planned
+        return metrics
 
     def once(self, limit: int | None = None) -> dict[str, Relation]:
         """The one relation of a stratum that is not recursive; at most `limit` of its rows."""
@@ -286,7 +286,7 @@ class StratumRun:
         lasting: dict[int, Any] | None = None,
         parts: Parts = NO_PARTS,
         report: RuleRun | None = None,
-        did: RuleRound | None = None,
+        stats: RuleRound | None = None,
         strategy: Strategy | None = None,
     ) -> Derived:
         """Runs a rule; `parts`: the relations that tries are made of, where these are others."""
@@ -296,8 +296,8 @@ class StratumRun:
         limits.chunk = context.force_chunk or chunk_rows(plan, *room)
         if report is None:
             report = context.metrics.run_of(plan)
-        if did is None:
-            did = self.record.running(plan.relation, self.rule_of(plan))
+        if stats is None:
+            stats = self.record.running(plan.relation, self.rule_of(plan))
         began = perf_counter()
         before = Costs() if report is None else time_spent()
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
@@ -310,29 +310,29 @@ class StratumRun:
         ):
             with spending("indexing"):
                 (join,) = plan.joins
-                trie_of = semi_joined(join, trie_of, self._finished, context, self._told)
+                trie_of = semi_joined(join, trie_of, self._finished, context, self._record_index)
         if report is not None:
             report.seconds += perf_counter() - began
-            report.spent(time_spent() - before)
-        with limits.watch.work("joining", self.called(did.rule)):
+            report.add_costs(time_spent() - before)
+        with limits.watch.work("joining", self.called(stats.rule)):
             sources, found = Sources(trie_of, self.rows_of, self._once), None
             on_host = Sources(
                 partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
             )
             if context.cluster is not None and self._all_finished(plan):
                 here = sources if context.device is CPU else on_host
-                found = context.cluster.rule(plan, here, inputs, limit, report, did)
+                found = context.cluster.rule(plan, here, inputs, limit, report, stats)
             if strategy is not None:
                 context = replace(context, knobs=replace(context.knobs, strategy=strategy))
             resident, in_cells = self._resident(plan.otherwise or plan, parts)
             if in_cells and plan.otherwise is not None:  # sums read whole indexes
                 plan = plan.otherwise
             found = found or run_rule(
-                plan, sources, context, limit, report, lasting, on_host, did, resident, in_cells
+                plan, sources, context, limit, report, lasting, on_host, stats, resident, in_cells
             )
-        self.record.ran(did)
+        self.record.ran(stats)
         if report is not None:
-            report.bytes = max(report.bytes, did.bytes)
+            report.bytes = max(report.bytes, stats.bytes)
         return found
 
     def _resident(self, plan: RulePlan, parts: Parts) -> tuple[Sources | None, bool]:
@@ -410,10 +410,10 @@ class StratumRun:
         with spending("indexing"):
             trie = device.trie(relation, ref)
         seconds = None if there is not None else (time_spent() - before).indexing
-        self._told(ref, trie, seconds)
+        self._record_index(ref, trie, seconds)
         return trie
 
-    def _told(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
+    def _record_index(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
         """Tells a profile of an index that is read."""
         metrics = self.context.metrics
         if metrics.lasting:  # else the relation may be a part of one, which has no schema

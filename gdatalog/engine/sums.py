@@ -382,8 +382,8 @@ class Sum:
                 return Tallied(len(ref.columns))
             table = own.tables.get(ref.relation)
             if isinstance(table, EdgeCounts):
-                told = ref.columns, row_tests(ref), ref.weighted
-                found = table.trie(*told, self.run.limits.account)
+                index = ref.columns, row_tests(ref), ref.weighted
+                found = table.trie(*index, self.run.limits.account)
                 self._charge(own)
                 return found
             return sources.trie_of(ref) if table is None else table
@@ -432,7 +432,7 @@ def over_tables(run: PlanRun, limit: int | None) -> Derived:
     try:
         with run.limits.account.restoring(MemoryError, SumUnsuited):
             for inner in plan.within:
-                own = replace(run, plan=inner, report=None, did=None)
+                own = replace(run, plan=inner, report=None, stats=None)
                 tables[inner.relation] = Sum(own).table()
     except (MemoryError, SumUnsuited):
         run.limits.charge(TABLES, 0)

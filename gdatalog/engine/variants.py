@@ -118,21 +118,21 @@ class Variant:
             return self._follow()
 
     def _follow(self) -> tuple[list[Derived], RuleRound]:
-        did = self.run.record.running(self.plan.relation, self.rule)
+        stats = self.run.record.running(self.plan.relation, self.rule)
         self.found, self.report = 0, self.run.context.metrics.run_of(self.whole)
         before = Costs() if self.report is None else time_spent()
         derived: list[Derived] = []
-        if not (self._worth() and self._by_loops(did)):
-            derived = self._breadth_first(did)
+        if not (self._worth() and self._by_loops(stats)):
+            derived = self._breadth_first(stats)
         for loops in self.loops.values():
             loops.let_go(self.numbers)
         if not derived:
-            did.new = self.found
-        self.run.record.ran(did)
+            stats.new = self.found
+        self.run.record.ran(stats)
         if self.report is not None:
-            self.report.spent(time_spent() - before)
-            self.report.bytes = max(self.report.bytes, did.bytes)
-        return derived, did
+            self.report.add_costs(time_spent() - before)
+            self.report.bytes = max(self.report.bytes, stats.bytes)
+        return derived, stats
 
     def change(self, plan: RulePlan, whole: RulePlan, expected: float) -> None:
         """Follows by another plan of the same rule and atom, from now on."""
@@ -202,26 +202,26 @@ class Variant:
 
     # ---------------------------------------------------------------------------- breadth-first
 
-    def _breadth_first(self, did: RuleRound) -> list[Derived]:
+    def _breadth_first(self, stats: RuleRound) -> list[Derived]:
         derived: list[Derived] = []
         for parts in self._combinations(self.growing):
-            found = self._in_time(parts, did)
+            found = self._in_time(parts, stats)
             if found is None:
-                if self._by_loops(did):  # for all combinations
+                if self._by_loops(stats):  # for all combinations
                     return []
-                found = self._in_levels(parts, did)
+                found = self._in_levels(parts, stats)
             derived.append(found)
         return derived
 
-    def _in_time(self, parts: Parts, did: RuleRound) -> Derived | None:
+    def _in_time(self, parts: Parts, stats: RuleRound) -> Derived | None:
         """Breadth-first, as long as that is worth it; None if it has not come to the end."""
         if not self._may_loop() or self.unprintable:
-            return self._in_levels(parts, did)
+            return self._in_levels(parts, stats)
         limits, tuning = self.run.context.limits, self.tuning
         most = max(tuning.loops_from_round, int(tuning.loops_from) - self.looked)
         try:
             with allowing(limits, most, LoopsPay):
-                return self._in_levels(parts, did)
+                return self._in_levels(parts, stats)
         except LoopsPay:
             self.lasting.clear()  # rows that were noted as followed have led nowhere yet
             for what in ("answers", "rows followed"):
@@ -229,14 +229,14 @@ class Variant:
             self.must = True
             return None
 
-    def _in_levels(self, parts: Parts, did: RuleRound) -> Derived:
+    def _in_levels(self, parts: Parts, stats: RuleRound) -> Derived:
         strategy = self.run.context.knobs.strategy
         report = None if self.report is None else RuleRun(self.plan, self.report.seen)
         began, limits = perf_counter(), self.run.context.limits
         before = limits.looked
         try:
             found = self.run.run_plan(
-                self.plan, None, self.lasting, parts, report, did,
+                self.plan, None, self.lasting, parts, report, stats,
                 "levelwise" if strategy == "auto" else strategy,
             )  # fmt: skip
         finally:
@@ -261,7 +261,7 @@ class Variant:
             and run.context.knobs.strategy != "levelwise"
             and isinstance(table, DeltaRelation)
             and bool(table.types)
-            and table.telling != "sort"
+            and table.dedup != "sort"
         )
 
     def _worth(self) -> bool:
@@ -361,7 +361,7 @@ class Variant:
     def _function(self, printed: PrintedPlan, rows: float) -> Any:
         return compiled_function(printed, self.run.context.limits, self.plan.relation, rows)
 
-    def _by_loops(self, did: RuleRound) -> bool:
+    def _by_loops(self, stats: RuleRound) -> bool:
         """By loops, whose rows go to the relation at once; False if they have not done all."""
         table = self.run.tables[self.plan.relation]
         if not self._may_loop() or self.unprintable or not isinstance(table, DeltaRelation):
@@ -369,7 +369,7 @@ class Variant:
         grown = self._hash_tries()
         others = [ref for ref in self.growing if ref not in grown]
         return all(
-            self._follow_block(block, table, parts, grown, did)
+            self._follow_block(block, table, parts, grown, stats)
             for parts in self._combinations(others)
             for block in pieces(self._blocks())
         )
@@ -380,7 +380,7 @@ class Variant:
         table: DeltaRelation,
         parts: Parts,
         grown: Mapping[TrieRef, HashTrie],
-        did: RuleRound,
+        stats: RuleRound,
     ) -> bool:
         limits, tuning = self.run.context.limits, self.tuning
         known, loops, before = table.loops(), None, 0
@@ -413,7 +413,7 @@ class Variant:
             if rows:
                 limits.charge(self.plan.relation, table.nbytes)
             if status == DONE:
-                self._tell(loops, did, tried, rows, perf_counter() - began)
+                self._tell(loops, stats, tried, rows, perf_counter() - began)
                 return True
             if status not in (OUTSIDE, CROWDED):
                 return False  # breadth-first tells failures from what does not matter
@@ -425,13 +425,13 @@ class Variant:
         return False
 
     def _tell(
-        self, loops: PlanFunction, did: RuleRound, tried: int, rows: int, seconds: float
+        self, loops: PlanFunction, stats: RuleRound, tried: int, rows: int, seconds: float
     ) -> None:
         self.must = True  # who has begun by loops goes on by loops
         self.found += rows
-        did.tried += tried
-        did.seconds += seconds
-        did.executors[self.number] = BY_LOOPS.kind
+        stats.tried += tried
+        stats.seconds += seconds
+        stats.executors[self.number] = BY_LOOPS.kind
         if self.report is not None:
             self.report.rows += rows
             self.report.seconds += seconds

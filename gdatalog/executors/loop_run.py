@@ -15,8 +15,8 @@ from gdatalog.storage.trie import Trie
 class LoopRun:
     """One run of printed loops over tries.
 
-    `told`: what of, for messages. `beside`: arguments that are neither of tries nor of the plan, by
-    name: arrays of the device. `rows`: how many are expected to be looked at. `shared`: how the
+    `label`: what of, for messages. `beside`: arguments that are neither of tries nor of the plan,
+    by name: arrays of the device. `rows`: how many are expected to be looked at. `shared`: how the
     members of a device run them together; without, the first one does.
     """
 
@@ -24,7 +24,7 @@ class LoopRun:
     tries: Sequence[Trie]
     scope: Any
     limits: Limits
-    told: str
+    label: str
     knobs: Any
     beside: Mapping[str, Any]
     rows: float

@@ -13,7 +13,7 @@ MOST_ERRORS, MOST_LOG = 3, 20
 _ERROR = re.compile(r"^[^\n]*?\((\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (.*)$", re.MULTILINE)
 
 
-def compile_error(log: str, source: str, told: str) -> DeviceError:
+def compile_error(log: str, source: str, label: str) -> DeviceError:
     """An error that shows the generated source around each line that NVRTC refused.
 
     >>> print(compile_error("a.cu(2): error: no such thing", "int x;\\nint y = z;", "p(x)"))
@@ -34,7 +34,7 @@ def compile_error(log: str, source: str, told: str) -> DeviceError:
     if not found:  # ptxas, or an option
         notes.append("\n    ".join(log.strip().splitlines()[:MOST_LOG]))
     return DeviceError(
-        f"a kernel of `{' '.join(told.split())}` does not compile",
+        f"a kernel of `{' '.join(label.split())}` does not compile",
         notes=map(Note, notes),
         hint='this is a mistake of gdatalog, please report it; device="cpu" answers meanwhile',
     )

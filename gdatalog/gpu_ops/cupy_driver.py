@@ -157,7 +157,7 @@ class CupyDriver:
             return self.xp.empty(array.shape, dtype=array.dtype)
         return array.copy()  # on the GPU of this thread
 
-    def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
+    def kernels(self, source: str, names: Sequence[str], label: str) -> dict[str, Kernel]:
         module = self.xp.RawModule(code=bare(source), options=OPTIONS)
         made: dict[str, Kernel] = {}
         for name in names:
@@ -165,8 +165,8 @@ class CupyDriver:
                 function = module.get_function(name)
                 _ = function.kernel  # compiles, or reads what was kept
             except self.xp.cuda.compiler.CompileException as refused:
-                raise compile_error(refused.get_message(), source, told) from None
-            made[name] = CupyKernel(function, f"{name}, of `{told}`", self._fit)
+                raise compile_error(refused.get_message(), source, label) from None
+            made[name] = CupyKernel(function, f"{name}, of `{label}`", self._fit)
         return made
 
     def _fit(self, pointer: int, threads: int) -> int:

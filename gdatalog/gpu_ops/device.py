@@ -106,7 +106,7 @@ class Gpu:
     def walked(self, run: LoopRun, wanted: int | None, part: Part) -> list[Block]:
         """The same, of a part of the units."""
         return self.walks.run(
-            run.printed, run.tries, run.scope, run.limits, run.told, wanted, run.beside, part=part
+            run.printed, run.tries, run.scope, run.limits, run.label, wanted, run.beside, part=part
         )
 
     def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> list[list[Block]]:
@@ -123,7 +123,7 @@ class Gpu:
         for at, room in enumerate(rooms):
             own |= {f"list_{at}": room.stamps, f"seen_{at}": (room.stamps + 31) // 32}
         blocks = self.walks.run(
-            printed, run.tries, run.scope, run.limits, run.told, None, run.beside, own, part
+            printed, run.tries, run.scope, run.limits, run.label, None, run.beside, own, part
         )
         if not printed.outputs:
             return [[] for _ in rooms]

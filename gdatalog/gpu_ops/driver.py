@@ -127,8 +127,8 @@ class Driver(Protocol):
         """
         ...
 
-    def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
-        """The kernels of a source, compiled (or from a cache); `told`: what it is of, for errors.
+    def kernels(self, source: str, names: Sequence[str], label: str) -> dict[str, Kernel]:
+        """The kernels of a source, compiled (or from a cache); `label`: what it is of, for errors.
 
         The source is whole: what it includes has been put in its place (`sources.py`).
         """

@@ -176,7 +176,7 @@ class DeviceGroup(Gpu):
             self._wait()
         self._raise(helpers)
         for pieces in (own, *(helper.pieces for helper in helpers)):
-            shared.did[pieces.name] = pieces.work
+            shared.work_of[pieces.name] = pieces.work
         return self._together(own, helpers, beside)
 
     def _spin(self, spins: bool) -> None:

@@ -84,13 +84,13 @@ class Walks:
         """Takes over a plan's loops from another device's walks, which translate them once."""
         self._loops[id(printed)] = other._loops_of(printed)
 
-    def kernel(self, printed: PrintedPlan, told: str) -> tuple[LoopKernel, Kernel]:
+    def kernel(self, printed: PrintedPlan, label: str) -> tuple[LoopKernel, Kernel]:
         """The kernel of a plan, compiled when it is first asked for."""
         loops = self._loops_of(printed)
         kernel = self._kernels.get(loops.source)
         if kernel is None:
             with spending("compiling"):
-                kernel = self.driver.kernels(loops.source, ["walk_plan"], told)["walk_plan"]
+                kernel = self.driver.kernels(loops.source, ["walk_plan"], label)["walk_plan"]
             if len(self._kernels) >= MOST_KERNELS:
                 self._kernels.clear()
             self._kernels[loops.source] = kernel
@@ -102,7 +102,7 @@ class Walks:
         tries: Sequence[Any],
         scope: Any,
         limits: Limits,
-        told: str,
+        label: str,
         wanted: int | None,
         beside: Mapping[str, Any],
         rooms: Mapping[str, int] = MappingProxyType({}),
@@ -114,8 +114,8 @@ class Walks:
         `rooms`: how many elements a tile needs of scratch that does not go by tries. `part`: of
         the units of the plan's first level, if not all are looked through here.
         """
-        with limits.watch.work("compiling", told):
-            loops, kernel = self.kernel(printed, told)
+        with limits.watch.work("compiling", label):
+            loops, kernel = self.kernel(printed, label)
         constants = scope if isinstance(scope, dict) else printed.expressions.arguments(scope)
         launch = _Launch(self, loops, kernel, tries, constants, limits, wanted, beside, rooms, part)
         try:

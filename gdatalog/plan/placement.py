@@ -197,19 +197,22 @@ class DeviceWork:
 class Shared:
     """Several devices run a join or a fixpoint together, in `pieces` for each of them.
 
-    `did`: what each did, once it has.
+    `work_of`: what each did, once it has.
     """
 
     devices: tuple[str, ...]
     pieces: int = 1
-    did: dict[str, DeviceWork] = field(default_factory=dict)
+    work_of: dict[str, DeviceWork] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """
         >>> str(Shared(("cuda:0", "cuda:1")))
         'on cuda:0 and cuda:1'
         """
-        told = [f"{name} ({self.did[name]})" if name in self.did else name for name in self.devices]
+        told = [
+            f"{name} ({self.work_of[name]})" if name in self.work_of else name
+            for name in self.devices
+        ]
         return f"on {', '.join(told[:-1])} and {told[-1]}"
 
 

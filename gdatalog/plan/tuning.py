@@ -96,11 +96,11 @@ class Tuning:
     fetched_bytes: int = 1 << 26  # bytes: larger answers, and inputs of rules, stay on workers
     fetched_share: int = 4  # inputs of fixpoints stay there above such a part of the memory limit
 
-    # Demand.
-    demand_from: int = 50_000  # views over fewer rows are evaluated in full, if not recursive
-    demand_values: int = 1_000  # values that are asked for, where nobody knows how many there are
-    demand_share: float = 0.25  # the expected share of a column's values, up to which demand pays
-    demand_share_found: float = 0.5  # ... and the share that is found to be asked for
+    # Magic sets.
+    magic_sets_from: int = 50_000  # views over fewer rows are evaluated in full, if not recursive
+    magic_sets_values: int = 1_000  # values that are asked for, where their number is unknown
+    magic_sets_share: float = 0.25  # of a column's values: up to it magic sets pay
+    magic_sets_share_found: float = 0.5  # ... and the share that is found to be asked for
 
     # Orders of variables.
     ordered_exactly: int = 8  # variables: of so many all orders are compared, of more the best

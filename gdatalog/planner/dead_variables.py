@@ -48,7 +48,7 @@ class SplitStratum:
 
     stratum: Stratum
     schemas: Mapping[str, Schema]  # of the relations made for it
-    told: tuple[str, ...]  # for an explanation
+    notes: tuple[str, ...]  # for an explanation
 
 
 def split_at_dead_variables(
@@ -76,7 +76,7 @@ class RuleSplitting:
     always: bool
     made: dict[str, Schema] = field(default_factory=dict)
     rules: list[CheckedRule] = field(default_factory=list)  # of the relations made
-    told: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     # What a part is, its variables numbered: its relation, and which of them are its columns.
     known: dict[Signature, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
 
@@ -92,7 +92,7 @@ class RuleSplitting:
         if not self.made:
             return None
         stratum = Stratum((*self.stratum.relations, *self.made), (*self.rules, *rules), True)
-        return SplitStratum(stratum, self.made, tuple(self.told))
+        return SplitStratum(stratum, self.made, tuple(self.notes))
 
     def _alternatives(self, rule: CheckedRule) -> list[CheckedRule]:
         """A rule for each alternative, if one of them may be split."""
@@ -113,12 +113,12 @@ class RuleSplitting:
         cut = self._best(rule)
         if cut is None:
             return rule
-        at = len(self.told)
+        at = len(self.notes)
         atom = self._part(rule, cut)
         dead = ", ".join("_" if "~" in name else name for name in cut.dead)
         dies = "dies" if len(cut.dead) == 1 else "die"
         head, part = format_node(rule.head), format_node(atom)
-        self.told.insert(at, f"{head} is split where {dead} {dies}: each {part} goes on once")
+        self.notes.insert(at, f"{head} is split where {dead} {dies}: each {part} goes on once")
         return self._split(replace(rule, body=all_of((atom, *cut.rest))))
 
     def _part(self, rule: CheckedRule, cut: Cut) -> Atom:

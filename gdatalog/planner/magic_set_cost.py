@@ -1,4 +1,4 @@
-"""Where demand pays: how many values are asked for, against how many there are.
+"""Where magic sets pay: how many values are asked for, against how many there are.
 
 A constant leaves one of a column's values; a variable as many as the atoms that bind it have.
 Where that is a good part of them all, or where the relation is cheap, it is evaluated in full.
@@ -59,14 +59,14 @@ class Worth:
         """
         below, tuning = self._below(name), self.world.tuning
         recursive = any(self._recursive(other) for other in below)
-        if not recursive and (inside or self._rows(below) < tuning.demand_from):
+        if not recursive and (inside or self._rows(below) < tuning.magic_sets_from):
             return ""
         if source.constants is not None or any(_made(literal) for literal in source.body):
             return None
         for column, arg in zip(columns, source.args, strict=True):
             asked = 1.0 if not isinstance(arg, Var) else self._values(arg.name, source.body, ())
             there = self.domain(name, column)
-            few = tuning.demand_values if there is None else tuning.demand_share * there
+            few = tuning.magic_sets_values if there is None else tuning.magic_sets_share * there
             if asked is not None and asked <= few:
                 return None
         shown = " and ".join(

@@ -11,7 +11,7 @@ becomes, since both rules pass the 1 on unchanged,
     path[cf](z) <- E(1, z).    path[cf](z) <- path[cf](y), E(y, z).    ?1(y) <- path[cf](y).
 
 Relations of which somebody needs all are evaluated in full, and with them all that they are made
-of; an attempt that meets such a one begins anew, with that known. Where demand would make a
+of; an attempt that meets such a one begins anew, with that known. Where magic sets would make a
 negation or an aggregate part of a cycle, what is negated or aggregated is evaluated in full.
 """
 
@@ -49,7 +49,7 @@ class Measured:
 class MagicProgram:
     """The rewritten program; `given` are the relations whose rows are data and facts of others.
 
-    Without a program: demand is not used. `notes` say why, for each relation of which a part
+    Without a program: magic sets are not used. `notes` say why, for each relation of which a part
     might have been asked for.
     """
 
@@ -217,7 +217,7 @@ class Attempt:
         self.schemas[name] = Schema(name, tuple(names), kinds, old.span)
 
     def add(self, rule: CheckedRule, head: str, known: KnownBindings) -> None:
-        """A rule for the relation `head`, with what its body reads under demand."""
+        """A rule for the relation `head`, with what its body reads by magic sets."""
         body = rule.body and self.sideways(rule).literal(rule.body, known)
         self.rules.append(replace(rule, head=replace(rule.head, name=head), body=body))
 

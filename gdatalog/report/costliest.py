@@ -37,7 +37,7 @@ def dearest(
         for rule in stratum.rules:
             for ref in rule.reads:
                 readers[ref] = readers.get(ref, 0) + 1
-    made = {name for stratum in strata for name in stratum.told.rows}
+    made = {name for stratum in strata for name in stratum.metrics.rows}
     known = KnownIndexes({index.ref: index for index in metrics.indexes}, readers, frozenset(made))
     entries = [
         entry
@@ -62,7 +62,7 @@ def dearest(
 
 
 def _entries(number: int, stratum: StratumRan, known: KnownIndexes) -> Iterator[_Entry]:
-    way = stratum.told.way
+    way = stratum.metrics.way
     if way is not None:
         yield _together(number, stratum, known)
         return
@@ -71,45 +71,45 @@ def _entries(number: int, stratum: StratumRan, known: KnownIndexes) -> Iterator[
         if rule.runs and rule.seconds:
             label = f"rule {called}: {rule_text(rule.rule)}"
             others = {n: other.rule for n, other in numbered.items() if other is not rule}
-            hint = hint_of(rule, known, stratum.told.rows, others)
+            hint = hint_of(rule, known, stratum.metrics.rows, others)
             yield _Entry(label, rule.seconds, *_counted(rule), hint)
 
 
 def _together(number: int, stratum: StratumRan, known: KnownIndexes) -> _Entry:
     """The rules of a fixpoint whose loops walk all of them at once."""
-    told, rules = stratum.told, stratum.rules
-    seconds = 0.0 if told.way is None else told.way.seconds
+    metrics, rules = stratum.metrics, stratum.rules
+    seconds = 0.0 if metrics.way is None else metrics.way.seconds
     last = rule_number(number, max(1, len(rules)))
     which = f"rules {rule_number(number, 1)} to {last}" if len(rules) > 1 else f"rule {last}"
     both = RuleRan(
-        told.stratum.rules[0],
+        metrics.stratum.rules[0],
         tuple(plan for rule in rules for plan in rule.plans),
         tuple(run for rule in rules for run in rule.runs),
         (),
     )
-    rows = sum(told.rows.values())
+    rows = sum(metrics.rows.values())
     return _Entry(
-        f"{which}, together: {', '.join(told.stratum.relations)}",
+        f"{which}, together: {', '.join(metrics.stratum.relations)}",
         seconds,
-        (f"{many(rows, 'row')} came out; {told.way}",),
+        (f"{many(rows, 'row')} came out; {metrics.way}",),
         (("new", rows), ("looked at", both.looked_at or None)),
-        hint_of(both, known, told.rows, {}),
+        hint_of(both, known, metrics.rows, {}),
     )
 
 
 def _counted(rule: RuleRan) -> tuple[tuple[str, ...], tuple[tuple[str, Fact], ...]]:
     """What was counted of a rule: in words, and for programs."""
     looked, candidates, new, rounds = rule.looked_at, rule.candidates, rule.new, rule.rounds_run
-    told = [f"{many(looked, 'value')} tried"] if looked else []
-    told.append(f"{many(candidates, 'row')} came out")
+    text = [f"{many(looked, 'value')} tried"] if looked else []
+    text.append(f"{many(candidates, 'row')} came out")
     if new is not None:
-        told[-1] += f", {new:,} of them new"
+        text[-1] += f", {new:,} of them new"
     if rounds:
-        told.append(f"in {many(rounds, 'round')}")
+        text.append(f"in {many(rounds, 'round')}")
     facts: Mapping[str, Fact] = {
         "looked at": looked or None,
         "came out": candidates,
         "new": new,
         "rounds": rounds or None,
     }
-    return ("; ".join(told),), tuple(facts.items())
+    return ("; ".join(text),), tuple(facts.items())

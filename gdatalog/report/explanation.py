@@ -9,7 +9,7 @@ from gdatalog.account import default_limit
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.magic_sets import part_of, rewritten_for
-from gdatalog.engine.planned_placement import PlannedPlacement, foreseen
+from gdatalog.engine.planned_placement import PlannedPlacement, plan_placement
 from gdatalog.engine.session import Session
 from gdatalog.engine.strata import Ready
 from gdatalog.parser import format_node
@@ -72,7 +72,7 @@ def _spread(
     context = inputs.context
     if context.cluster is None or stratum.recursive or not plan.joins:
         return None
-    return context.cluster.foreseen(plan, inputs, known)
+    return context.cluster.plan_placement(plan, inputs, known)
 
 
 def _rule(
@@ -90,7 +90,7 @@ def _rule(
         left = on_host.reason
     elif left is None and not stratum.recursive and plan.joins:
         whole = plan.otherwise or plan
-        beyond = PlannedPlacement() if whole.terms else foreseen(whole, known, inputs.context)
+        beyond = PlannedPlacement() if whole.terms else plan_placement(whole, known, inputs.context)
         left = beyond.left
     spread = _spread(stratum, plan, inputs, known)
     return PlannedRule(rule, plan, left, spread, beyond.cells, beyond.pages)
@@ -106,7 +106,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     for name in names:
         part = part_of(session.evaluation, name, whole)
         rewritten = rewritten_for(session.evaluation, name, whole)
-        notes.update(dict.fromkeys(rewritten.demand.notes))
+        notes.update(dict.fromkeys(rewritten.program.notes))
         if rewritten.covered:
             notes[rewritten.covered] = None
         if part is None:

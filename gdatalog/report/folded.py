@@ -47,8 +47,8 @@ def folded(root: ReportNode, bare: bool = True) -> ReportNode:
     head = [node for node in root.children if node.kind == "dearest"]
     rest = [node for node in root.children if node.kind not in ("stratum", "dearest")]
     by = "time" if root.seconds is not None else "the rows that they are expected to look at"
-    told = f"{many(len(strata), 'stratum')}, {many(rules, 'rule')}, folded"
-    details = [*root.details, f"{told}: the dearest first, by {by}"]
+    parts = f"{many(len(strata), 'stratum')}, {many(rules, 'rule')}, folded"
+    details = [*root.details, f"{parts}: the dearest first, by {by}"]
     if root.seconds is None and any(dict(stratum.facts).get("recursive") for stratum, _ in strata):
         details.append(f"a recursion is assumed to follow {UNKNOWN:,} rows of each relation")
     if bare:
@@ -174,19 +174,19 @@ def _stratum(stratum: ReportNode, bare: bool) -> ReportNode:
     number = stratum.label.partition(":")[0]
     recursive = " (recursive)" if facts.get("recursive") else ""
     rules = _rules(stratum)
-    told = [many(len(rules), "rule")]
+    parts = [many(len(rules), "rule")]
     strategy = facts.get("way") or facts.get("strategy")
-    told += _executors(stratum) if strategy in (None, "once") else [str(strategy)]
+    parts += _executors(stratum) if strategy in (None, "once") else [str(strategy)]
     rounds = facts.get("rounds")
     if recursive and isinstance(rounds, int) and rounds:
-        told.append(many(rounds, "round"))
+        parts.append(many(rounds, "round"))
     rows = [n for name, n in stratum.facts if name.startswith("rows of ") and isinstance(n, int)]
     if rows:
-        told.append(many(sum(rows), "row"))
+        parts.append(many(sum(rows), "row"))
     cost = _cost(stratum)
     return replace(
         stratum,
-        label=f"{number}: {', '.join(names)}{recursive}: {', '.join(told)}",
+        label=f"{number}: {', '.join(names)}{recursive}: {', '.join(parts)}",
         details=() if bare else stratum.details,
         estimate=cost if stratum.seconds is None and cost else None,
         children=() if bare else stratum.children,

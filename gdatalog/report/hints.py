@@ -88,13 +88,13 @@ def _indexing(ran: RuleRan, known: KnownIndexes) -> str | None:
     if index.seconds < PART * ran.seconds:
         return None
     times = f", {index.built:,} times" if index.built > 1 else ""
-    told = (
+    text = (
         f"making the index {index_label(index.ref, index.names)} ({index.rows:,} entries{times}) "
         f"took {took(index.seconds)} of it, and no other rule reads that"
     )
     if index.ref.relation in known.made:
-        return told
-    return f"{told}; it is kept, so the next query of this database finds it there"
+        return text
+    return f"{text}; it is kept, so the next query of this database finds it there"
 
 
 # ------------------------------------------------------------------------------ its joins

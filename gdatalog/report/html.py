@@ -156,14 +156,14 @@ class _Drawn:
         return f'<span class="bar {kind}" style="width:{100 * share:.1f}%"></span>'
 
     def _legend(self) -> str:
-        told = []
+        parts = []
         if self.guessed:
-            told.append('<span><i class="bar guessed"></i>bindings expected</span>')
+            parts.append('<span><i class="bar guessed"></i>bindings expected</span>')
         if self.came:
-            told.append('<span><i class="bar came"></i>bindings that came</span>')
+            parts.append('<span><i class="bar came"></i>bindings that came</span>')
         if self.guessed:
-            told.append("<span>lengths are logarithms</span>")
-        return f'<div class="legend">{"".join(told)}</div>' if told else ""
+            parts.append("<span>lengths are logarithms</span>")
+        return f'<div class="legend">{"".join(parts)}</div>' if parts else ""
 
 
 def _cells(cells: list[tuple[str, str]]) -> str:

@@ -32,11 +32,11 @@ class NamedIndex:
         if asked.rows is None or asked.bytes is None:
             return ReportNode("index", self.label, ("of rows that are not there yet",))
         size = format_bytes(asked.bytes)
-        told = f"{size}, there already" if asked.there else size if asked.exact else f"about {size}"
+        text = f"{size}, there already" if asked.there else size if asked.exact else f"about {size}"
         return ReportNode(
             "index",
             self.label,
-            (f"{many(asked.rows, 'entry')}, {told}",),
+            (f"{many(asked.rows, 'entry')}, {text}",),
             facts=(
                 ("relation", asked.relation),
                 ("rows", asked.rows),
@@ -89,15 +89,15 @@ def indexes_node(indexes: Sequence[NamedIndex], limit: int | None) -> ReportNode
         return None
     missing = [index.asked for index in indexes if not index.asked.there]
     bytes_asked = sum(index.bytes or 0 for index in missing)
-    told = f"{len(missing)} to be made" if missing else "all there"
+    text = f"{len(missing)} to be made" if missing else "all there"
     unknown = any(index.bytes is None for index in missing)
     if bytes_asked:
         about = "" if all(index.exact for index in missing) else "about "
-        told += f", {about if not unknown else 'at least '}{format_bytes(bytes_asked)}"
+        text += f", {about if not unknown else 'at least '}{format_bytes(bytes_asked)}"
     within = "" if limit is None else f"; memory limit {format_bytes(limit)}"
     return ReportNode(
         "indexes",
-        f"indexes: {told}{within}",
+        f"indexes: {text}{within}",
         facts=(("bytes", bytes_asked), ("limit", limit)),
         children=tuple(index.node for index in indexes),
     )

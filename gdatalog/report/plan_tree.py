@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.engine.choose import ExecutorChoice, foreseen, unprintable
+from gdatalog.engine.choose import ExecutorChoice, planned_choice, unprintable
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.stratum import UNKNOWN
 from gdatalog.parser import format_node
@@ -59,7 +59,7 @@ class PlannedStratum:
 class PlanReport:
     """All that is planned, and where it will run: `why` on this device.
 
-    `asked`: values of which parts of relations are evaluated; `notes`: why demand was not used
+    `asked`: values of which parts of relations are evaluated; `notes`: why magic sets were not used
     where it might have been. `limit`: bytes, where a limit was given. `members`: the devices that
     work together as `device`.
     """
@@ -166,10 +166,10 @@ class PlanReport:
     def _executor(self, plan: RulePlan, number: int, by_parts: str | None) -> Executor:
         join = plan.joins[number]
         if join.given is not None and not join.given.columns:
-            executor = _following(self.knobs, by_parts)
+            executor = _recursive(self.knobs, by_parts)
         else:
-            choice = foreseen(plan, number, self.knobs, self.tuning, self.members)
-            executor = chosen(choice, foreseen=True)
+            choice = planned_choice(plan, number, self.knobs, self.tuning, self.members)
+            executor = chosen(choice, planned=True)
             if self.device == "cpu" and not choice.breadth_first and not plan.gathers:
                 executor = with_dedup(executor, join)
         reason = unprintable(join)
@@ -188,7 +188,7 @@ def expected_work(plan: RulePlan) -> float:
     return work
 
 
-def _following(knobs: Knobs, by_parts: str | None) -> Executor:
+def _recursive(knobs: Knobs, by_parts: str | None) -> Executor:
     """How what follows from new rows is found."""
     if knobs.strategy == "levelwise":
         return chosen(ExecutorChoice(True, "asked for"))
@@ -205,12 +205,12 @@ def _following(knobs: Knobs, by_parts: str | None) -> Executor:
     )
 
 
-def chosen(choice: ExecutorChoice, foreseen: bool = False) -> Executor:
-    """An executor that was chosen, and why; of one that is `foreseen`, until when."""
+def chosen(choice: ExecutorChoice, planned: bool = False) -> Executor:
+    """An executor that was chosen, and why; of one that is `planned`, until when."""
     facts: list[tuple[str, str | int]] = [("executor", choice.kind), ("reason", choice.reason)]
     if choice.shared is not None:
         facts.append(("devices", ", ".join(choice.shared.devices)))
-    if foreseen and choice.allowed is not None:
+    if planned and choice.allowed is not None:
         facts.append(("depth-first after rows", choice.allowed))
     return Executor((str(choice),), tuple(facts))
 
@@ -221,14 +221,14 @@ def where(device: str, why: str) -> str:
 
 def knobs_text(knobs: Knobs) -> str:
     """What a user may force, as it is: threads matter to the depth-first executor only."""
-    told = [f"strategy {knobs.strategy}"]
+    parts = [f"strategy {knobs.strategy}"]
     if knobs.strategy != "levelwise":
         count = knobs.threads
-        told.append(f"{count} thread{'s' * (count > 1)}" if count else "a thread for each core")
-    forced = {"intersect": knobs.intersect, "split": knobs.split, "dying": knobs.dying,
-              "telling": knobs.telling, "demand": knobs.demand, "scans": knobs.scans}  # fmt: skip
-    told += [f"{name} {value}" for name, value in forced.items() if value != "auto"]
-    return ", ".join(told)
+        parts.append(f"{count} thread{'s' * (count > 1)}" if count else "a thread for each core")
+    names = "intersect", "split", "dead_variables", "dedup", "magic_sets", "scans"
+    forced = {name.replace("_", " "): getattr(knobs, name) for name in names}
+    parts += [f"{name} {value}" for name, value in forced.items() if value != "auto"]
+    return ", ".join(parts)
 
 
 def stratum_label(number: int, stratum: Stratum) -> str:

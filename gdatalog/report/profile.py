@@ -70,12 +70,12 @@ class Profile(Shown):
         """
         import pandas as pd
 
-        lines = [line for told in self.strata for line in round_lines(told)]
+        lines = [line for stratum in self.strata for line in round_lines(stratum)]
         frame = pd.DataFrame(lines, columns=list(COLUMNS))
         return frame.astype(dict.fromkeys(("round", "tried", "new", "duplicates"), "Int64"))
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain data, and beside it all rounds: what `rounds` has, line by line."""
-        lines = (line for told in self.strata for line in round_lines(told))
+        lines = (line for stratum in self.strata for line in round_lines(stratum))
         rounds = [dict(zip(COLUMNS, line, strict=True)) for line in lines]
         return {**super().to_dict(), "rounds": rounds}

@@ -88,26 +88,26 @@ class Evaluated:
     # ------------------------------------------------------------------------------- strata
 
     def _stratum(self, number: int, each: StratumRan) -> ReportNode:
-        told = each.told
-        details = list(told.how)
+        metrics = each.metrics
+        details = list(metrics.how)
         rows = ", ".join(
-            f"{many(count, 'row')} of {shown_name(name)}" for name, count in told.rows.items()
+            f"{many(count, 'row')} of {shown_name(name)}" for name, count in metrics.rows.items()
         )
         # Each row of a fixpoint is followed once; a best value as often as it improves.
-        in_place = told.way is not None and told.way.of == "groups"
-        followed = {} if in_place else told.rows
+        in_place = metrics.way is not None and metrics.way.of == "groups"
+        followed = {} if in_place else metrics.rows
         rounds = ""
-        if told.stratum.recursive and told.way is None:
-            rounds = f" in {many(told.rounds, 'round')}"
-        details.append(f"{rows or 'no rows'}{rounds}, {format_bytes(told.peak)} held")
-        if told.way is not None:
-            details.append(str(told.way))
+        if metrics.stratum.recursive and metrics.way is None:
+            rounds = f" in {many(metrics.rounds, 'round')}"
+        details.append(f"{rows or 'no rows'}{rounds}, {format_bytes(metrics.peak)} held")
+        if metrics.way is not None:
+            details.append(str(metrics.way))
         numbers = {rule_key(own.rule): number for number, own in enumerate(each.rules, 1)}
         nodes = [
             self._named(
                 "rule",
                 f"rule {number}: {rule_text(own.rule)}"
-                if told.rounds and len(each.rules) > 1
+                if metrics.rounds and len(each.rules) > 1
                 else rule_text(own.rule),
                 own.plans,
                 own.runs,
@@ -115,18 +115,18 @@ class Evaluated:
             )
             for number, own in enumerate(each.rules, 1)
         ]
-        if told.stratum.recursive:
-            table = rounds_node(told, numbers)
+        if metrics.stratum.recursive:
+            table = rounds_node(metrics, numbers)
             nodes += [] if table is None else [table]
-        facts: list[tuple[str, Fact]] = [*stratum_facts(told.stratum)]
-        facts += [(f"rows of {shown_name(name)}", count) for name, count in told.rows.items()]
-        facts += [("rounds", told.rounds), ("peak_bytes", told.peak)]
-        if told.way is not None:
-            facts.append(("way", str(told.way)))
-        seconds = max(told.seconds, 0.0 if told.way is None else told.way.seconds)
+        facts: list[tuple[str, Fact]] = [*stratum_facts(metrics.stratum)]
+        facts += [(f"rows of {shown_name(name)}", count) for name, count in metrics.rows.items()]
+        facts += [("rounds", metrics.rounds), ("peak_bytes", metrics.peak)]
+        if metrics.way is not None:
+            facts.append(("way", str(metrics.way)))
+        seconds = max(metrics.seconds, 0.0 if metrics.way is None else metrics.way.seconds)
         return ReportNode(
             "stratum",
-            stratum_label(number, told.stratum),
+            stratum_label(number, metrics.stratum),
             tuple(details),
             seconds=seconds,
             share=self._share(seconds),
@@ -191,9 +191,9 @@ class Evaluated:
             self._executor(run, plan, number) if number in run.executors else Executor()
             for number in range(len(plan.joins))
         ]
-        told = frozenset(n for n, choice in run.executors.items() if choice.breadth_first)
+        whole = frozenset(n for n, choice in run.executors.items() if choice.breadth_first)
         executor, children = plan_nodes(
-            plan, executors, Happened(run.seen, self.seconds, told, {**followed, **run.scanned})
+            plan, executors, Happened(run.seen, self.seconds, whole, {**followed, **run.scanned})
         )
         work = run.seconds - run.compiling - run.indexing - run.moving
         rate = [per_second(run.rows, work)] if run.rows and work > 0 else []
@@ -251,8 +251,8 @@ def _and_workers(metrics: Metrics) -> str:
     """Those that have done a part of it."""
     workers = metrics.workers
     gpus = any(run.spread is not None and run.spread.on_gpus for run in metrics.runs)
-    told = f" and {workers:,} worker{'s' * (workers != 1)}" if workers else ""
-    return f"{told} with GPUs" if gpus else told
+    text = f" and {workers:,} worker{'s' * (workers != 1)}" if workers else ""
+    return f"{text} with GPUs" if gpus else text
 
 
 def _indexes(indexes: Sequence[Index]) -> tuple[ReportNode, ...]:
@@ -262,11 +262,11 @@ def _indexes(indexes: Sequence[Index]) -> tuple[ReportNode, ...]:
         return ()
     made = [index.seconds for index in indexes if index.seconds is not None]
     size = format_bytes(sum(index.bytes for index in indexes))
-    told = f"{len(made)} made in {took(sum(made))}" if made else "all there"
+    text = f"{len(made)} made in {took(sum(made))}" if made else "all there"
     return (
         ReportNode(
             "indexes",
-            f"indexes: {told}, {size} in all",
+            f"indexes: {text}, {size} in all",
             seconds=sum(made) if made else None,
             facts=(("bytes", sum(index.bytes for index in indexes)),),
             children=tuple(map(_index, indexes)),
@@ -276,11 +276,11 @@ def _indexes(indexes: Sequence[Index]) -> tuple[ReportNode, ...]:
 
 def _index(index: Index) -> ReportNode:
     times = "" if index.built < 2 else f"{index.built:,} times "
-    told = "there already" if index.seconds is None else f"made {times}in {took(index.seconds)}"
+    text = "there already" if index.seconds is None else f"made {times}in {took(index.seconds)}"
     return ReportNode(
         "index",
         index_label(index.ref, index.names),
-        (f"{many(index.rows, 'entry')}, {told}, {format_bytes(index.bytes)}",),
+        (f"{many(index.rows, 'entry')}, {text}, {format_bytes(index.bytes)}",),
         seconds=index.seconds,
         facts=(("rows", index.rows), ("bytes", index.bytes), ("there", index.seconds is None)),
     )

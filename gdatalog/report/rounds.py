@@ -18,22 +18,22 @@ COLUMNS = (
 ENDS = 3  # rounds that are shown of a long fixpoint's beginning and end; and its largest ones
 
 
-def round_lines(told: StratumMetrics) -> Iterator[tuple[Any, ...]]:
+def round_lines(metrics: StratumMetrics) -> Iterator[tuple[Any, ...]]:
     """A line of `Profile.rounds` for each rule and round, and for a fixpoint without rounds."""
-    names = ", ".join(told.stratum.relations)
-    for did in told.rules:
+    names = ", ".join(metrics.stratum.relations)
+    for stats in metrics.rules:
         yield (
-            names, did.relation, rule_text(did.rule), did.round, did.tried, did.new,
-            did.duplicates, did.seconds, did.bytes, did.executor,
+            names, stats.relation, rule_text(stats.rule), stats.round, stats.tried, stats.new,
+            stats.duplicates, stats.seconds, stats.bytes, stats.executor,
         )  # fmt: skip
-    if told.way is not None:
-        before = sum(did.new or 0 for did in told.rules)
-        new = sum(told.rows.values()) - before
-        tried = told.way.tried
+    if metrics.way is not None:
+        before = sum(stats.new or 0 for stats in metrics.rules)
+        new = sum(metrics.rows.values()) - before
+        tried = metrics.way.tried
         again = None if tried is None else max(0, tried - new)
         yield (
-            names, names, str(told.way), None, tried, new, again,
-            told.way.seconds, told.peak, told.way.name,
+            names, names, str(metrics.way), None, tried, new, again,
+            metrics.way.seconds, metrics.peak, metrics.way.name,
         )  # fmt: skip
 
 
@@ -45,43 +45,45 @@ def rule_key(rule: CheckedRule) -> RuleKey:
     return id(rule.span), rule_text(rule)
 
 
-def rounds_node(told: StratumMetrics, numbers: Mapping[RuleKey, int]) -> ReportNode | None:
+def rounds_node(metrics: StratumMetrics, numbers: Mapping[RuleKey, int]) -> ReportNode | None:
     """What rules did in the rounds that matter; `numbers` are those that the rules have."""
-    if not told.rounds:
+    if not metrics.rounds:
         return None
     by_round: dict[int, list[RuleRound]] = {}
-    for did in told.rules:
-        by_round.setdefault(did.round, []).append(did)
-    news = [sum(did.new or 0 for did in by_round.get(at, ())) for at in range(told.rounds + 1)]
+    for stats in metrics.rules:
+        by_round.setdefault(stats.round, []).append(stats)
+    news = [
+        sum(stats.new or 0 for stats in by_round.get(at, ())) for at in range(metrics.rounds + 1)
+    ]
     rows: list[tuple[Cell, ...]] = []
     shown = _shown(by_round)
     for before, at in zip([-1, *shown], shown, strict=False):
-        skipped = [did for n in range(before + 1, at) for did in by_round.get(n, ())]
+        skipped = [stats for n in range(before + 1, at) for stats in by_round.get(n, ())]
         if skipped:
             rows.append(_row("...", None, skipped))
-        rows += [_row(at, numbers.get(rule_key(did.rule)), [did]) for did in by_round[at]]
+        rows += [_row(at, numbers.get(rule_key(stats.rule)), [stats]) for stats in by_round[at]]
     return ReportNode(
         "rounds",
-        f"new rows, round 0 to {told.rounds}",
+        f"new rows, round 0 to {metrics.rounds}",
         series=tuple(news),
         table=TextTable(
             ("round", "rule", "tried", "new", "known", "ms", "held", "by"), tuple(rows)
         ),
-        facts=(("rounds", told.rounds),),
+        facts=(("rounds", metrics.rounds),),
     )
 
 
 def _row(at: Cell, rule: int | None, done: Sequence[RuleRound]) -> tuple[Cell, ...]:
-    new, known = _sum([did.new for did in done]), _sum([did.duplicates for did in done])
-    by = ", ".join(dict.fromkeys(did.executor for did in done if did.executor))
+    new, known = _sum([stats.new for stats in done]), _sum([stats.duplicates for stats in done])
+    by = ", ".join(dict.fromkeys(stats.executor for stats in done if stats.executor))
     return (
         at,
         rule,
-        sum(did.tried for did in done),
+        sum(stats.tried for stats in done),
         new,
         known,
-        round(sum(did.seconds for did in done) * 1000, 1),
-        format_bytes(max((did.bytes for did in done), default=0)),
+        round(sum(stats.seconds for stats in done) * 1000, 1),
+        format_bytes(max((stats.bytes for stats in done), default=0)),
         by,
     )
 
@@ -97,5 +99,5 @@ def _shown(by_round: dict[int, list[RuleRound]]) -> list[int]:
     rounds = sorted(by_round)
     if len(rounds) <= 3 * ENDS + 1:
         return rounds
-    largest = sorted(rounds, key=lambda at: -sum(did.tried for did in by_round[at]))
+    largest = sorted(rounds, key=lambda at: -sum(stats.tried for stats in by_round[at]))
     return sorted({*rounds[:ENDS], *largest[:ENDS], *rounds[-ENDS:]})

@@ -51,7 +51,7 @@ class RuleRan:
         """Rows that came out of its joins, equal ones and known ones too where they are seen: of
         loops that were begun again with more room, those that the last ones saw."""
         if self.rounds:
-            return sum(max(did.tried, did.new or 0) for did in self.rounds)
+            return sum(max(stats.tried, stats.new or 0) for stats in self.rounds)
         return sum(run.rows for run in self.runs)
 
     @property
@@ -59,13 +59,13 @@ class RuleRan:
         """Those that no rule and no round before had, if that is known."""
         if not self.rounds:
             return None
-        counts = [did.new for did in self.rounds if did.new is not None]
+        counts = [stats.new for stats in self.rounds if stats.new is not None]
         return sum(counts) if len(counts) == len(self.rounds) else None
 
     @property
     def rounds_run(self) -> int:
         """In how many rounds there was something to do for it."""
-        return len({did.round for did in self.rounds if did.tried or did.executors})
+        return len({stats.round for stats in self.rounds if stats.tried or stats.executors})
 
     @property
     def reads(self) -> set[TrieRef]:
@@ -107,19 +107,19 @@ class Matches:
 class StratumRan:
     """A stratum and its rules that did something, or had a plan."""
 
-    told: StratumMetrics
+    metrics: StratumMetrics
     rules: tuple[RuleRan, ...]
 
 
 def ran(metrics: Metrics) -> tuple[list[StratumRan], list[RuleRun]]:
     """The strata of an evaluation, and the runs that belong to none of them."""
     left = list(metrics.runs)
-    return [StratumRan(told, tuple(_rules(told, left))) for told in metrics.strata], left
+    return [StratumRan(each, tuple(_rules(each, left))) for each in metrics.strata], left
 
 
-def _rules(told: StratumMetrics, left: list[RuleRun]) -> Iterator[RuleRan]:
-    rules = told.stratum.rules
-    plans = [[plan for own, plan in told.plans if own is rule] for rule in rules]
+def _rules(metrics: StratumMetrics, left: list[RuleRun]) -> Iterator[RuleRan]:
+    rules = metrics.stratum.rules
+    plans = [[plan for own, plan in metrics.plans if own is rule] for rule in rules]
     runs: list[list[RuleRun]] = [
         _claimed(left, [run for run in left if any(run.plan is plan for plan in own)])
         for own in plans
@@ -130,11 +130,11 @@ def _rules(told: StratumMetrics, left: list[RuleRun]) -> Iterator[RuleRan]:
         again = [run for run in left if _is_of(run.plan, rule)]
         own += _claimed(left, again)
     by_rule: dict[object, list[RuleRound]] = {}
-    for did in told.rules:
-        by_rule.setdefault(rule_key(did.rule), []).append(did)
+    for stats in metrics.rules:
+        by_rule.setdefault(rule_key(stats.rule), []).append(stats)
     for rule, mine, own in zip(rules, plans, runs, strict=True):
         if rule.body is not None and (mine or own):
-            rounds = tuple(by_rule.get(rule_key(rule), ())) if told.stratum.recursive else ()
+            rounds = tuple(by_rule.get(rule_key(rule), ())) if metrics.stratum.recursive else ()
             yield RuleRan(rule, tuple(mine), tuple(own), rounds)
 
 

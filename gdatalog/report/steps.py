@@ -35,13 +35,13 @@ class Saw(Protocol):
 class Happened:
     """What happened at the steps of a plan, by their ids; of a `whole` evaluation in seconds.
 
-    `told`: the joins, by their numbers, of which everything was seen: what is not there of their
-    steps was not reached. `followed`: how many rows of a relation were new in all rounds.
+    `complete`: the joins, by their numbers, of which everything was seen: what is not there of
+    their steps was not reached. `followed`: how many rows of a relation were new in all rounds.
     """
 
     seen: Mapping[int, Saw]
     whole: float
-    told: frozenset[int] = frozenset()
+    complete: frozenset[int] = frozenset()
     followed: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -62,7 +62,7 @@ def plan_nodes(
     """The nodes of a plan. How its one join is run is told of the plan; of several, of each."""
     ending = tuple(ReportNode("end", label) for label in ending_labels(plan))
     nodes = [
-        _Join(join, happened, happened is not None and number in happened.told).nodes()
+        _Join(join, happened, happened is not None and number in happened.complete).nodes()
         for number, join in enumerate(plan.joins)
     ]
     tables = tuple(
@@ -92,7 +92,7 @@ class _Join:
 
     join: JoinPlan
     happened: Happened | None
-    told: bool
+    complete: bool
     scale: float | None = 1.0
     labels: Labels = field(init=False)
 
@@ -113,7 +113,7 @@ class _Join:
         if self.happened is not None:
             came = self.happened.followed.get(given.relation)
             first = self.happened.seen.get(id(self.join.steps[0])) if self.join.steps else None
-            if came is None and self.told and first is not None:
+            if came is None and self.complete and first is not None:
                 came = first.rows_in  # loops do not tell how many they were given
             self.scale = came / given.rows if came and given.rows else None
             expected = None
@@ -155,7 +155,7 @@ class _Join:
         estimate = None if estimate is None or self.scale is None else estimate * self.scale
         saw = self.happened.seen.get(id(step))
         if saw is None:
-            marks = ("not reached",) if self.told else ()
+            marks = ("not reached",) if self.complete else ()
             return ReportNode(kind, label, details, estimate, marks=marks, children=children)
         wrong = None if estimate is None else wrong_by(estimate, saw.rows_out)
         seconds = saw.seconds or None
@@ -186,9 +186,9 @@ def with_dedup(executor: Executor, join: JoinPlan) -> Executor:
     if groups is None:
         return executor
     by, keys = ", ".join(groups.by), ", ".join(groups.keys)
-    told = f"equal rows are told apart for each ({by}), by ({keys}): {about(groups.estimate)} rows"
+    text = f"equal rows are told apart for each ({by}), by ({keys}): {about(groups.estimate)} rows"
     facts = (("dedup for each", by), ("dedup by", keys))
-    return Executor((*executor.details, told), (*executor.facts, *facts))
+    return Executor((*executor.details, text), (*executor.facts, *facts))
 
 
 def order_of(plan: RulePlan) -> list[str]:

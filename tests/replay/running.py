@@ -65,7 +65,7 @@ def _run(program: Program) -> None:
             Path(folder, name).write_text(text, encoding="utf-8")
         workspace = db._workspace
         # Each join is printed; and no hash set is asked for, whose functions would be compiled.
-        workspace.force(strategy="lftj", telling="sort")
+        workspace.force(strategy="lftj", dedup="sort")
         for name, rows in program.data.items():
             db[name] = frame(*rows) if isinstance(rows, tuple) else rows
         path = program.path or Path(folder, "program.dl")

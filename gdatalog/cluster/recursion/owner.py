@@ -215,7 +215,7 @@ class Owner(StratumRun):
         if isinstance(known, LatticeRounds):
             symbols = context.scope.symbols
             return LatticeRounds(known.columns, known.types, known.kinds, symbols, self.ops)
-        spare, telling = context.limits.spare, context.knobs.telling
+        spare, telling = context.limits.spare, context.knobs.dedup
         return DeltaRelation(
             known.columns, known.types, self.ops, telling, spare, tuning=context.tuning
         )

@@ -101,7 +101,7 @@ class Owners:
         self.passing: Collection[str] = ()
         if parts is not None:
             stratum, inputs = parts.stratum, with_parts(parts, inputs)
-            self.how, self.passing = parts.told, parts.schemas.keys()
+            self.how, self.passing = parts.notes, parts.schemas.keys()
         self.run = Rounds(stratum, inputs)
         self.inputs, self.context = inputs, inputs.context
         self.parted = parted
@@ -319,7 +319,7 @@ class Owners:
         with self.context.limits.watch.work("joining"):
             for call, kept in stage:
                 course.kept[call.tag] = kept
-                told[call.tag] = kept.told
+                told[call.tag] = kept.notes
         course.inbox = {}
         for owner, each in sorted(told.items()):
             course.moved += each.moved

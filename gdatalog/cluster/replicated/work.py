@@ -19,7 +19,7 @@ from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_her
 from gdatalog.cluster.workers.worker import left_of, own_memory, own_threads
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
-from gdatalog.engine.choose import TooSlow, choose, impatience
+from gdatalog.engine.choose import TooSlow, choose, time_limit
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows
 from gdatalog.engine.derived import DistinctBlocks, laid
@@ -176,7 +176,7 @@ class _Call:
             if claims is not None:
                 found.taken += (number,)
             try:
-                with impatience(self.limits, None if firm else PATIENCE):
+                with time_limit(self.limits, None if firm else PATIENCE):
                     self._within(cell)
             except TooSlow:
                 found.hard = True
