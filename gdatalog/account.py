@@ -193,11 +193,11 @@ class Account:
                 self.high = max(self.high, total)
                 return
             parts = sorted(self.held.items(), key=lambda item: -item[1])
-        told = ", ".join(
+        owners = ", ".join(
             f"{shown_name(name)} {format_bytes(size)}" for name, size in parts[:4] if size
         )
         raise MemoryLimitError(
-            f"this needs more than the memory limit of {format_bytes(self.memory)} ({told})",
+            f"this needs more than the memory limit of {format_bytes(self.memory)} ({owners})",
             hint=_instead(parts[0][0]) + RAISE,
         )
 
@@ -235,8 +235,8 @@ def _free() -> Callable[[], int] | None:
         return None
     import ctypes
 
-    told = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
-    fields = [(name, ctypes.c_size_t) for name in told.split()]
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    fields = [(name, ctypes.c_size_t) for name in names.split()]
     found.restype = type("mallinfo2", (ctypes.Structure,), {"_fields_": fields})  # type: ignore[attr-defined]
     return lambda: found().fordblks  # type: ignore[attr-defined]
 

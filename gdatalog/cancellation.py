@@ -60,16 +60,16 @@ def working_space(what: str, count: int) -> AbstractContextManager[None]:
     return watching().account.working(what, count) if count >= SMALL else nullcontext()
 
 
-def told_of(error: KeyboardInterrupt) -> str:
+def interrupt_message(error: KeyboardInterrupt) -> str:
     """What was stopped by Ctrl-C, and how far it was."""
     return next(iter(getattr(error, "__notes__", ())), f"interrupted{AS_IT_WAS}")
 
 
-def out_of_time(seconds: float, told: str) -> TimeLimitError:
+def out_of_time(seconds: float, figures: str) -> TimeLimitError:
     """What is raised where a call takes longer than it may."""
     limit = f"{seconds:g} s"
     return TimeLimitError(
-        f"this takes longer than the time limit of {limit}: {told}",
+        f"this takes longer than the time limit of {limit}: {figures}",
         hint="raise it: timeout=... or --timeout",
     )
 
@@ -89,8 +89,8 @@ def cancellable(rows: int, work: Callable[[], Made], stage: Stage | None = "sort
     if stage is None:
         watch.poll()
         return watch.aside(work)
-    with watch.work(stage) as told:
-        told.new_rows = rows
+    with watch.work(stage) as progress:
+        progress.new_rows = rows
         return watch.aside(work)
 
 
@@ -222,7 +222,7 @@ class Watch:
         self._listener: OnProgress | None = None
         self._asking = False  # whether who listens is told, and may ask in turn
         self._calls = 0  # one within another
-        self._began = self._told = 0.0
+        self._began = self._reported = 0.0
         self._stopped: str | None = None
         self.clock: Callable[[], float] = perf_counter
         self._until = inf  # the time, by the clock, at which the call has to have ended
@@ -238,7 +238,7 @@ class Watch:
             self.stop.clear()
             self.by_key = False
             self.works.clear()
-            self._began = self._told = perf_counter()
+            self._began = self._reported = perf_counter()
             self._stopped = None
         self._calls += 1
         _here.watch = self
@@ -277,7 +277,7 @@ class Watch:
             self._until, self._allowed = before
 
     @contextmanager
-    def telling(self, on_progress: OnProgress | None) -> Iterator[None]:
+    def reporting(self, on_progress: OnProgress | None) -> Iterator[None]:
         """Within, `on_progress` is told how far the call is, if somebody gave one."""
         before = self._listener
         if on_progress is not None:
@@ -324,22 +324,22 @@ class Watch:
             )  # fmt: skip
         return found
 
-    def told(self) -> tuple[Progress | None, list[str]]:
+    def status(self) -> tuple[Progress | None, list[str]]:
         """What to tell in one line: of what, and how far that is, in a few words each."""
         seen = self.all_now()
         if not seen:
             return None, []
         last = seen[-1]
         rounds = next((each for each in reversed(seen) if each.stage == "round"), last)
-        told = rounds.figures()
+        figures = rounds.figures()
         if rounds is not last:
             title = last.title
             if last.stage == "joining":
                 title = title.removeprefix(rounds.what).strip(" ()")  # "rule 2 of 3"
             if last.share is not None:
                 title = f"{title} at {int(100 * last.share)} %".lstrip()
-            told += [f"now {title}"] if title else []
-        return rounds, told
+            figures += [f"now {title}"] if title else []
+        return rounds, figures
 
     def stopped(self) -> str:
         """What a call was at when it was stopped, and how far it was."""
@@ -354,15 +354,15 @@ class Watch:
         last = seen[-1]
         rounds = [progress for progress in seen if progress.stage == "round"]
         if rounds:
-            told = f"{rounds[-1].title}, round {rounds[-1].round or 1}"
-            told += f", {amount(rounds[-1].done, rounds[-1].unit)} so far"
+            figures = f"{rounds[-1].title}, round {rounds[-1].round or 1}"
+            figures += f", {amount(rounds[-1].done, rounds[-1].unit)} so far"
         elif last.share is not None:
-            told = f"{last.title} at {int(100 * last.share)} %"
+            figures = f"{last.title} at {int(100 * last.share)} %"
         else:
-            told = (
+            figures = (
                 f"{last.title}, {amount(last.done, last.unit)} so far" if last.done else last.title
             )
-        return f"{told}, "
+        return f"{figures}, "
 
     # --------------------------------------------------------------------------- who works
 
@@ -381,7 +381,7 @@ class Watch:
             raise KeyboardInterrupt if self.by_key else Interrupted(self.stopped())
         if self._until < inf and self.clock() >= self._until:
             raise out_of_time(self._allowed, self.stopped())
-        if self._listener is not None and perf_counter() - self._told >= EVERY:
+        if self._listener is not None and perf_counter() - self._reported >= EVERY:
             self._tell(self._listener)
 
     @property
@@ -419,7 +419,7 @@ class Watch:
         finally:
             self._asking = False
             self._listener = listener
-            self._told = perf_counter()
+            self._reported = perf_counter()
 
     def beside(self) -> Watch:
         """For a thread that works for this call, and is not waited for."""

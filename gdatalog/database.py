@@ -116,7 +116,7 @@ class Database(PatternQueries):
         seconds = seconds_of(timeout)
         workspace = self._workspace  # what is imported for it is no part of the call's time
         seconds = workspace.timeout if seconds is None else seconds
-        with self._lock.within(seconds), self._watch.telling(on_progress):
+        with self._lock.within(seconds), self._watch.reporting(on_progress):
             if self._watch.outermost:
                 workspace.begin()
             yield

@@ -150,7 +150,7 @@ class Error(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """As it was raised, with all that it tells, wherever it goes."""
-        return _told_again, (type(self), self.message, self.__dict__)
+        return _same_error, (type(self), self.message, self.__dict__)
 
     @property
     def all(self) -> tuple[Error, ...]:
@@ -178,9 +178,9 @@ class Error(Exception):
         return "\n\n".join(parts)
 
 
-def _told_again(kind: type[Error], message: str, told: dict[str, object]) -> Error:
+def _same_error(kind: type[Error], message: str, attributes: dict[str, object]) -> Error:
     error = kind(message)
-    error.__dict__.update(told)
+    error.__dict__.update(attributes)
     return error
 
 

@@ -93,16 +93,16 @@ _MARK = "raises_again"
 def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
     """A hook for what Python swallows; `otherwise`: the one for all that is none of ours."""
 
-    def swallowed(told: Any) -> None:
+    def swallowed(lost: Any) -> None:
         thread = current_thread()
-        if told.exc_type in (Abandoned, KeyboardInterrupt):  # perhaps of a callback of an import
+        if lost.exc_type in (Abandoned, KeyboardInterrupt):  # perhaps of a callback of an import
             release_import_lock()
-        if told.exc_type is Abandoned and isinstance(thread, CancellableThread):
+        if lost.exc_type is Abandoned and isinstance(thread, CancellableThread):
             soon(thread.end, _a_moment())
-        elif told.exc_type is KeyboardInterrupt and thread is main_thread() and _here.within:
+        elif lost.exc_type is KeyboardInterrupt and thread is main_thread() and _here.within:
             soon(interrupt_main, _a_moment())
         else:
-            otherwise(told)
+            otherwise(lost)
 
     setattr(swallowed, _MARK, True)
     return swallowed

@@ -75,26 +75,26 @@ class Progress:
         return f"{self.stage} {what}"
 
     def __str__(self) -> str:
-        return f"{self.title}: {', '.join(told)}" if (told := self.figures()) else self.title
+        return f"{self.title}: {', '.join(parts)}" if (parts := self.figures()) else self.title
 
     def figures(self) -> list[str]:
         """How far it is, in a few words each; none where nothing is known."""
-        told = [] if self.round is None else [f"round {self.round}"]
+        parts = [] if self.round is None else [f"round {self.round}"]
         share, left, rate = self.share, self.left, self.rate
         if share is None:
             new = "" if self.stage != "round" else f"{self.new_rows or 0:,} new of "
             if self.done or new:
-                told.append(f"{new}{amount(self.done, self.unit)}")
+                parts.append(f"{new}{amount(self.done, self.unit)}")
             if rate is not None:
-                told.append(f"{amount(round(rate), self.unit)}/s")
-            return told
-        told.append(f"{int(100 * share)} %")
+                parts.append(f"{amount(round(rate), self.unit)}/s")
+            return parts
+        parts.append(f"{int(100 * share)} %")
         if self.unit != "parts":
             done = amount(self.done, self.unit if self.unit == "bytes" else "")
-            told.append(f"{done} of {amount(self.total or 0, self.unit)}")
+            parts.append(f"{done} of {amount(self.total or 0, self.unit)}")
         if left is not None:
-            told.append(f"{duration(left)} left")
-        return told
+            parts.append(f"{duration(left)} left")
+        return parts
 
 
 OnProgress = Callable[[Progress], None]

@@ -27,9 +27,9 @@ class Inserted:
     rules: int
 
     def __repr__(self) -> str:
-        told = f"{self.relation}: {count(self.rows, 'row')} inserted"
+        text = f"{self.relation}: {count(self.rows, 'row')} inserted"
         beside = f", as base facts beside its {count(self.rules, 'rule')}"
-        return told + beside * bool(self.rules)
+        return text + beside * bool(self.rules)
 
 
 class Relations(Mapping[str, Result]):

@@ -281,9 +281,9 @@ class Workspace:
         """Warns of kept statements that have become invalid, each with what depends on it."""
         if validity is None:
             validity = self.session(Program(())).validity
-        told, self._invalid = self._invalid, frozenset(map(str, validity.invalid.values()))
+        known, self._invalid = self._invalid, frozenset(map(str, validity.invalid.values()))
         for error in dict.fromkeys(validity.invalid.values()):
-            if str(error) not in told:
+            if str(error) not in known:
                 self.on_caution(caution_of(error, validity.broken))
 
     def rules_of(self, name: str) -> int:

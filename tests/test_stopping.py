@@ -178,7 +178,7 @@ def test_ctrl_c_waits_for_who_looks(looks: bool) -> None:
             pass
     assert came_back and signal.getsignal(signal.SIGINT) is before
     assert re.fullmatch(
-        rf"interrupted: p, after \d\.\d s{AS_IT_WAS}", cancellation.told_of(caught.value)
+        rf"interrupted: p, after \d\.\d s{AS_IT_WAS}", cancellation.interrupt_message(caught.value)
     )
 
 
@@ -197,7 +197,7 @@ def test_ctrl_c_is_not_lost_where_a_call_ends_before_it_looks(db: gd.Database) -
 
     with heeding(db._workspace.watch), pytest.raises(KeyboardInterrupt) as caught:
         twice()
-    assert cancellation.told_of(caught.value) == cancellation.TOO_LATE
+    assert cancellation.interrupt_message(caught.value) == cancellation.TOO_LATE
     assert len(db["E"]) == 20
     with heeding(db._workspace.watch):
         assert len(db.query("?- E(x, y), x < 4.")) == 2

@@ -123,9 +123,9 @@ def trouble() -> str | None:
 
 def home() -> Path:
     """The folder of all that is generated, for whichever device."""
-    told = os.environ.get("GDATALOG_CACHE")
-    if told:
-        return Path(told).expanduser().absolute()
+    setting = os.environ.get("GDATALOG_CACHE")
+    if setting:
+        return Path(setting).expanduser().absolute()
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("gdatalog"))

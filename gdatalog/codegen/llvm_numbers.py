@@ -212,8 +212,8 @@ class Instructions:
     def compare(self, op: ast.cmpop, left: Value, right: Value) -> Value:
         name, kinds = _COMPARED.get(type(op)), {left.kind, right.kind}
         if name is None or not kinds <= set(SCALARS):
-            told = " and ".join(map(str, (left.kind, right.kind)))
-            raise LoopError(f"no such comparison: {type(op).__name__} of {told}")
+            kinds_text = " and ".join(map(str, (left.kind, right.kind)))
+            raise LoopError(f"no such comparison: {type(op).__name__} of {kinds_text}")
         if "f64" in kinds:
             if kinds != {"f64"} and not _is_literal(left, right):
                 raise LoopError(f"an int and a float are compared in {self.typed.symbol}")

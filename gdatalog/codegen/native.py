@@ -155,9 +155,9 @@ def named(shape: str, source: str) -> str:
     >>> named("p", "#1\\nx = 1  # 1") == named("p", "#2\\nx = 1  # 2")
     True
     """
-    told = re.sub(r"[^a-z0-9]+", "_", shape.lower()).strip("_")[:60].rstrip("_")
+    stem = re.sub(r"[^a-z0-9]+", "_", shape.lower()).strip("_")[:60].rstrip("_")
     digest = hashlib.sha256(_code(source).encode()).hexdigest()[:20]
-    return f"{told}_{digest}" if told[:1].isalpha() else f"p_{told}_{digest}"
+    return f"{stem}_{digest}" if stem[:1].isalpha() else f"p_{stem}_{digest}"
 
 
 def _code(source: str) -> str:
@@ -233,22 +233,22 @@ def _loaded(
         if found is None:
             found = _kept(name)
         if found is None:
-            with _told(name):
+            with _explained(name):
                 found = _compiled(name, *function(), tier)
         _native[name] = found
         return found
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _explained(name: str) -> Iterator[None]:
     """Whatever fails within is a `LoopError`: no query depends on compiled code."""
     try:
         yield
     except LoopError:
         raise
     except Exception as problem:
-        told = f"{name}: {type(problem).__name__}: {problem}"
-        raise CompileError(told) from problem
+        message = f"{name}: {type(problem).__name__}: {problem}"
+        raise CompileError(message) from problem
 
 
 def _compiled(name: str, found: Function, given: Sequence[str], tier: Tier) -> Native:
@@ -259,9 +259,9 @@ def _compiled(name: str, found: Function, given: Sequence[str], tier: Tier) -> N
     code = objects.object_file(name, ir, tier)
     addresses = {symbol: objects.part(symbol, typed) for symbol, typed in parts.items()}
     result = infer(found, tuple(given)).result
-    told = {"given": list(given), "result": result, "parts": list(parts), "tier": tier}
-    code_cache.keep(objects.file_name(name), json.dumps(told).encode() + b"\n" + code)
-    return _linked(name, code, told, addresses)
+    metadata = {"given": list(given), "result": result, "parts": list(parts), "tier": tier}
+    code_cache.keep(objects.file_name(name), json.dumps(metadata).encode() + b"\n" + code)
+    return _linked(name, code, metadata, addresses)
 
 
 def _kept(name: str) -> Native | None:
@@ -275,13 +275,13 @@ def _kept(name: str) -> Native | None:
 
 
 def _linked(
-    name: str, code: bytes, told: Mapping[str, Any], addresses: Mapping[str, int]
+    name: str, code: bytes, metadata: Mapping[str, Any], addresses: Mapping[str, int]
 ) -> Native:
     from gdatalog.codegen import machine
 
-    address, result = machine.linked(code, "entry", addresses), told["result"]
+    address, result = machine.linked(code, "entry", addresses), metadata["result"]
     result = tuple(result) if isinstance(result, list) else result
-    return Native(name, machine.ENTRY(address), tuple(told["given"]), result, told["tier"])
+    return Native(name, machine.ENTRY(address), tuple(metadata["given"]), result, metadata["tier"])
 
 
 # --------------------------------------------------------------------------------- once more
@@ -316,7 +316,7 @@ def _work() -> None:
         try:
             if _ending.is_set():
                 return
-            with _busy, suppress(LoopError), _told(name):
+            with _busy, suppress(LoopError), _explained(name):
                 if tier == "light":
                     _loaded(name, partial(_printed, source), tier)
                 else:

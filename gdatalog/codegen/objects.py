@@ -37,8 +37,8 @@ def surroundings() -> str:
     for folder in (HELPERS, HELPERS.parent):
         for path in sorted(folder.glob("*.py")):
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    told = (sys.modules["gdatalog"].__version__, machine.version(), *machine.processor())
-    digest.update(repr(told).encode())
+    versions = (sys.modules["gdatalog"].__version__, machine.version(), *machine.processor())
+    digest.update(repr(versions).encode())
     return digest.hexdigest()[:20]
 
 
@@ -51,13 +51,13 @@ def read(name: str) -> tuple[bytes, Mapping[str, Any], Mapping[str, int]] | None
     line, _, code = data.partition(b"\n")
     addresses = {}
     try:
-        told = json.loads(line)
-        for symbol in told["parts"]:
+        metadata = json.loads(line)
+        for symbol in metadata["parts"]:
             addresses[symbol] = _kept_part(symbol)
     except (ValueError, TypeError, KeyError):
         return None
     found = {symbol: address for symbol, address in addresses.items() if address is not None}
-    return (code, told, found) if len(found) == len(addresses) else None
+    return (code, metadata, found) if len(found) == len(addresses) else None
 
 
 def part(symbol: str, typed: TypedFunction) -> int:

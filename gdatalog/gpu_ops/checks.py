@@ -83,8 +83,8 @@ def _driver(probe: Probe) -> Check:
         cure = 'use device="cpu"'
         return Check("GPU", "there is no NVIDIA GPU", cure, absent=True)
     if probe.visible is not None and probe.visible.strip() in ("", "-1"):
-        told = f"CUDA_VISIBLE_DEVICES={probe.visible!r} hides all GPUs"
-        return Check("GPU", told, "unset CUDA_VISIBLE_DEVICES", absent=True)
+        text = f"CUDA_VISIBLE_DEVICES={probe.visible!r} hides all GPUs"
+        return Check("GPU", text, "unset CUDA_VISIBLE_DEVICES", absent=True)
     if probe.refusal is not None:
         cure = _CURES.get(probe.refusal, "look after the driver: nvidia-smi")
         if probe.refusal == NO_DEVICE:
@@ -130,12 +130,12 @@ def _cupy(probe: Probe) -> Check:
     if any(_major(version) < LEAST_CUPY for _, version in probe.packages):
         return Check(name, f"{shown}: too old, {LEAST_CUPY} is needed", again)
     if probe.built is not None and probe.cuda is not None and probe.built > probe.cuda[0]:
-        told = f"{shown} is for CUDA {probe.built}, and the driver runs {_dotted(probe.cuda)}"
-        return Check(name, told, f"{again} (or update the driver)")
+        text = f"{shown} is for CUDA {probe.built}, and the driver runs {_dotted(probe.cuda)}"
+        return Check(name, text, f"{again} (or update the driver)")
     card = probe.cards[0] if probe.cards else None
     if probe.built == 13 and card is not None and card.capability < LEAST_OF_13:
-        told = f"{shown} is for CUDA 13, which compiles nothing for this GPU"
-        return Check(name, told, again)
+        text = f"{shown} is for CUDA 13, which compiles nothing for this GPU"
+        return Check(name, text, again)
     return Check(name, shown or "there")
 
 
@@ -152,8 +152,8 @@ def _compiler(probe: Probe) -> Iterator[Check]:
     if probe.trial is None:
         yield Check("a kernel", "compiled and run")
     elif "header" in probe.trial.lower():
-        told = "NVRTC is there, and the headers that CuPy includes are not"
-        yield Check("a kernel", f"{told}: {probe.trial}", install)
+        text = "NVRTC is there, and the headers that CuPy includes are not"
+        yield Check("a kernel", f"{text}: {probe.trial}", install)
     else:
         cure = "run nvidia-smi and look whether the GPU is free and well; else report this"
         yield Check("a kernel", f"fails: {probe.trial}", cure)

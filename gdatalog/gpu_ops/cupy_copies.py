@@ -28,11 +28,11 @@ class CupyCopied:
         self._event.record(stream)
 
     def wait(self) -> None:
-        with telling("a copy"):
+        with explaining_failure("a copy"):
             self._event.synchronize()
 
     def before_kernels(self) -> None:
-        with telling("a copy"):
+        with explaining_failure("a copy"):
             self._cuda.get_current_stream().wait_event(self._event)
 
 
@@ -44,18 +44,18 @@ class CupyCopier:
         self._stream = cuda.Stream(non_blocking=True)
 
     def pinned(self, size: int) -> Any:
-        with telling("a pinned buffer of the host"):
+        with explaining_failure("a pinned buffer of the host"):
             return np.frombuffer(self._cuda.alloc_pinned_memory(size), np.uint8, size)
 
     def after_kernels(self) -> None:
-        with telling("a copy"):
+        with explaining_failure("a copy"):
             event = self._cuda.Event(disable_timing=True)
             event.record()
             self._stream.wait_event(event)
 
     def copy(self, there: Any, at: int, here: Any) -> None:
         runtime = self._cuda.runtime
-        with telling("a copy to the GPU"):
+        with explaining_failure("a copy to the GPU"):
             runtime.memcpyAsync(
                 there.data.ptr + at,
                 here.ctypes.data,
@@ -65,18 +65,18 @@ class CupyCopier:
             )
 
     def copied(self) -> CupyCopied:
-        with telling("a copy"):
+        with explaining_failure("a copy"):
             return CupyCopied(self._cuda, self._stream)
 
 
 def fetched(cuda: Any, array: Any) -> Any:
     """An array of the GPU as NumPy's: one pinned buffer is filled while threads empty the other."""
     if array.nbytes < 2 * BUFFER or array.ndim != 1 or not array.flags.c_contiguous:
-        with telling("a copy from the GPU"):
+        with explaining_failure("a copy from the GPU"):
             return array.get()
     out = np.empty(len(array), dtype=array.dtype)
     width, most = array.itemsize, BUFFER // array.itemsize
-    with telling("a copy from the GPU"):
+    with explaining_failure("a copy from the GPU"):
         stream = cuda.get_current_stream()
         held = [cuda.alloc_pinned_memory(BUFFER) for _ in range(2)]
         buffers = [np.frombuffer(one, array.dtype, most) for one in held]
@@ -106,7 +106,7 @@ def fetched(cuda: Any, array: Any) -> Any:
 
 
 @contextmanager
-def telling(what: str) -> Iterator[None]:
+def explaining_failure(what: str) -> Iterator[None]:
     """CUDA's errors as ours; a lack of memory as a `MemoryError`, which CuPy's own is too."""
     try:
         yield

@@ -21,9 +21,9 @@ from gdatalog.gpu_ops.cupy_copies import (
     CupyCopied,
     CupyCopier,
     NoMemory,
+    explaining_failure,
     fetched,
     is_cudas,
-    telling,
 )
 from gdatalog.gpu_ops.driver import Kernel, Pages, Resources
 from gdatalog.gpu_ops.kernel_cache import import_cupy
@@ -64,7 +64,7 @@ class CupyKernel:
         if blocks <= 0:
             return  # CuPy would start one
         given = tuple([_argument(value) for value in args])
-        with telling(self._name):
+        with explaining_failure(self._name):
             self._function((blocks,), (threads,), given)
 
     def resident(self, threads: int) -> int:
@@ -137,7 +137,7 @@ class CupyDriver:
         """
         cuda = self.xp.cuda
         try:
-            with cuda.Device(self.number), telling(f"a query on {self.name}"):
+            with cuda.Device(self.number), explaining_failure(f"a query on {self.name}"):
                 allocator = cuda.get_allocator()  # RMM's perhaps, or one of ours already
                 if not isinstance(allocator, _Relieved):
                     allocator = _Relieved(allocator, lambda: self.relief())
@@ -193,7 +193,7 @@ class CupyDriver:
 
     def pages(self, size: int) -> Pages:
         cuda = self.xp.cuda
-        with telling("pages of an index"):
+        with explaining_failure("pages of an index"):
             if not self.page or self._virtual is None:
                 # Not of CuPy's pool, which rounds sizes up to a power of two and keeps them.
                 held = cuda.PinnedMemoryPointer(cuda.PinnedMemory(size), 0)
@@ -233,7 +233,7 @@ class CupyDriver:
 
     def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
         """Who asks twice for an end does not wait for it."""
-        with telling("a kernel"):
+        with explaining_failure("a kernel"):
             event = self.xp.cuda.Event(disable_timing=True)
             event.record()
             started, asked = perf_counter(), None
@@ -271,5 +271,5 @@ class CupyDriver:
         beside.synchronize()
 
     def synchronize(self) -> None:
-        with telling("a kernel"):
+        with explaining_failure("a kernel"):
             self.xp.cuda.get_current_stream().synchronize()

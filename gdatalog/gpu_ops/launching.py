@@ -34,7 +34,7 @@ class Kernels:
 
         `types` are those that the text leaves open.
         """
-        lines = [f"#define {told} {kind}\n" for told, kind in types.items()]
+        lines = [f"#define {alias} {kind}\n" for alias, kind in types.items()]
         key = "".join([*lines, text]), name
         kernel = self._known.get(key)
         if kernel is None:

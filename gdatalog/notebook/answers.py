@@ -46,11 +46,11 @@ class How:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """`results`: what is to be shown, in the text's order. `told`: a line for each file that was
+    """`results`: what is to be shown, in the text's order. `lines`: a line for each file that was
     written, and each size."""
 
     results: Sequence[Result]
-    told: Sequence[str]
+    lines: Sequence[str]
     profile: Profile | None = None
 
 
@@ -104,7 +104,7 @@ def forget(db: Database, keys: Sequence[str]) -> None:
 
 def _answer(db: Database, session: Session, how: How, metrics: Metrics | None) -> Answers:
     results: list[Result] = []
-    told: list[str] = []
+    lines: list[str] = []
     for ask in _asks(session, how):
         directive = ask.directive
         wanted = max(1, how.limit) if directive is None and how.limit is not None else None
@@ -113,18 +113,18 @@ def _answer(db: Database, session: Session, how: How, metrics: Metrics | None) -
             cut = how.limit is not None and result.columns
             results.append(result.head(how.limit or 0) if cut else result)
         elif directive.kind == "printsize":
-            told.append(f"{ask.name}: {tuples(len(result))}")
+            lines.append(f"{ask.name}: {tuples(len(result))}")
         else:
             policy, folders = db._workspace.policy, session.settings.folders
             written = write_relation(directive, ask.name, result, policy, folders)
-            told.append(f"{ask.name}: {tuples(len(result))} -> {written}")
+            lines.append(f"{ask.name}: {tuples(len(result))} -> {written}")
     if metrics is None:
-        return Answers(results, told)
+        return Answers(results, lines)
     seconds = metrics.seconds
     limits = session.context.limits
     shown = results[-1] if results else None
     profile = Profile(metrics, seconds, limits.peak, shown, db.device, limits.held, limits.spilled)
-    return Answers(results, told, profile)
+    return Answers(results, lines, profile)
 
 
 def _asks(session: Session, how: How) -> list[Ask]:

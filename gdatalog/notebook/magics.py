@@ -185,8 +185,8 @@ class Magics:
             return plan if name is None else self._named(name, plan, given.show)
         how = How(params, given.strategy, given.limit, given.profile, name is not None, given.quiet)
         answers = self._run(own, how)
-        for told in answers.told:
-            print(visible(told))
+        for line in answers.lines:
+            print(visible(line))
         results = list(answers.results)
         if answers.profile is not None:
             self._display(answers.profile)
@@ -229,8 +229,8 @@ class Magics:
             self.db.load(name, data_named(data, self.shell.user_ns), columns=columns)
         stored = self.db._workspace.stored[name]
         schema = Schema(name, stored.columns, stored.types)
-        told = count_line(stored.length) if stored.counted else size_of(stored)
-        print(visible(f"{schema_text(schema)}: {told}"))
+        message = count_line(stored.length) if stored.counted else size_of(stored)
+        print(visible(f"{schema_text(schema)}: {message}"))
 
     def relations(self, line: str, cell: str | None) -> Listing:
         RELATIONS.read(line)

@@ -71,11 +71,11 @@ class ProgressBar:
 
 def bundle(watch: Watch, seconds: float) -> Bundle:
     """The bar as it is now. Where the end is unknown it has no value: then it only moves."""
-    progress, told = watch.told()
+    progress, parts = watch.status()
     title, share = ("running", None) if progress is None else (progress.title, progress.share)
     if progress is None or progress.left is None:
-        told.append(duration(seconds))
-    text = f"{title}: {', '.join(told)}"
+        parts.append(duration(seconds))
+    text = f"{title}: {', '.join(parts)}"
     value = "" if share is None else f' value="{share:.3f}"'
     html = (
         '<div style="display:flex;align-items:center;gap:0.8em">'

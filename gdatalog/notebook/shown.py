@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from gdatalog.cancellation import told_of
+from gdatalog.cancellation import interrupt_message
 from gdatalog.database import Database
 from gdatalog.errors import Error
 from gdatalog.shell.messages import say
@@ -21,7 +21,7 @@ def short_errors() -> Iterator[None]:
         _show_once(error, str(error))
         raise
     except KeyboardInterrupt as stopped:
-        _show_once(stopped, told_of(stopped))
+        _show_once(stopped, interrupt_message(stopped))
         raise
 
 

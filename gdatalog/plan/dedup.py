@@ -41,7 +41,7 @@ def groups_of(join: JoinPlan) -> DedupGroups | None:
     """The groups whose rows a join's loops can tell apart; None if there are none, or no need."""
     if join.bag or join.given is not None or not join.outputs or one_row_each(join):
         return None
-    told = {output.name for output in join.outputs if isinstance(output, Slot)}
+    outputs = {output.name for output in join.outputs if isinstance(output, Slot)}
     by: list[str] = []
     known: set[str] = set()  # what a group has in common
     first = -1
@@ -49,7 +49,7 @@ def groups_of(join: JoinPlan) -> DedupGroups | None:
         first += 1
         if isinstance(step, (Guard, Filter, Compact)):
             continue
-        if isinstance(step, (Join, Generate)) and step.variable not in told:
+        if isinstance(step, (Join, Generate)) and step.variable not in outputs:
             break
         if isinstance(step, Join):
             by.append(step.variable)

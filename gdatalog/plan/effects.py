@@ -193,10 +193,10 @@ def _needs(steps: tuple[Step, ...]) -> frozenset[str]:
 def one_row_each(join: JoinPlan) -> bool:
     """Whether different bindings give different rows: all that the loops bind can be read off
     the outputs."""
-    told = {output.name for output in join.outputs if isinstance(output, Slot)}
+    outputs = {output.name for output in join.outputs if isinstance(output, Slot)}
     for step in join.steps:
-        if isinstance(step, Restore) and told.issuperset(step.variables):
-            told.update(step.ranks)
+        if isinstance(step, Restore) and outputs.issuperset(step.variables):
+            outputs.update(step.ranks)
     loops = (step for step in join.steps if isinstance(step, (Join, Generate)))
     given = () if join.given is None else (slot.name for slot in join.given.slots)
     exports = (
@@ -205,7 +205,7 @@ def one_row_each(join: JoinPlan) -> bool:
         if isinstance(step, Branch) and step.reduction is not None
         for name, _ in step.reduction.exports
     )
-    return told.issuperset((*given, *(step.variable for step in loops), *exports))
+    return outputs.issuperset((*given, *(step.variable for step in loops), *exports))
 
 
 def widens(join: JoinPlan) -> bool:

@@ -40,24 +40,24 @@ class Spread:
     def __str__(self) -> str:
         workers = _many(self.workers, "worker")
         if self.way == "replicated":
-            told = [f"over {workers}, each of which has all rows"]
+            parts = [f"over {workers}, each of which has all rows"]
         elif self.way == "in place":
-            told = [f"over {workers}, each of which reads the rows of {self.stays} that it has"]
+            parts = [f"over {workers}, each of which reads the rows of {self.stays} that it has"]
         else:
             by = " and ".join(map(str, self.classes))
             classes = f" by {by} classes of keys" if self.classes else ""
-            told = [f"over {workers}, each of which has a part of the rows{classes}"]
+            parts = [f"over {workers}, each of which has a part of the rows{classes}"]
         if self.cells is not None:
-            told.append(_many(self.cells, "cell" if self.stays is None else "block"))
+            parts.append(_many(self.cells, "cell" if self.stays is None else "block"))
         if self.calls is not None:
             all_or_some = "" if self.on_gpus == self.calls else f", {self.on_gpus:,} of them"
-            told.append(_many(self.calls, "call") + f"{all_or_some} on GPUs" * (self.on_gpus > 0))
+            parts.append(_many(self.calls, "call") + f"{all_or_some} on GPUs" * (self.on_gpus > 0))
         if self.moved is not None:
             planned = "" if self.planned is None else f" ({format_bytes(self.planned)} planned)"
-            told.append(f"{format_bytes(self.moved)} moved from worker to worker{planned}")
+            parts.append(f"{format_bytes(self.moved)} moved from worker to worker{planned}")
         elif self.planned is not None:
-            told.append(f"about {format_bytes(self.planned)} to be moved from worker to worker")
-        text = ", ".join(told)
+            parts.append(f"about {format_bytes(self.planned)} to be moved from worker to worker")
+        text = ", ".join(parts)
         return text if self.patient is None else f"{text}, if it takes more than {self.patient:g} s"
 
     def facts(self) -> tuple[tuple[str, str | int | None], ...]:
@@ -103,19 +103,19 @@ class InCells:
 
     def __str__(self) -> str:
         by = ", ".join(f"{name} in {_many(count, 'range')}" for name, count in self.ranges)
-        told = [f"in {_many(self.cells, 'cell')}" + (f" ({by})" if by else "")]
+        parts = [f"in {_many(self.cells, 'cell')}" + (f" ({by})" if by else "")]
         if not self.cells and self.ran is None:
             return "in cells: its indexes do not fit the device"
         if self.ran is None:
             if self.skipped:
-                told.append(f"{self.skipped:,} skipped")
-            told.append(f"about {format_bytes(self.planned)} to be copied to the device")
+                parts.append(f"{self.skipped:,} skipped")
+            parts.append(f"about {format_bytes(self.planned)} to be copied to the device")
         else:
-            told.append(f"{self.ran:,} ran")
-            told.append(f"{self.skipped:,} skipped")
+            parts.append(f"{self.ran:,} ran")
+            parts.append(f"{self.skipped:,} skipped")
             planned = f" ({format_bytes(self.planned)} planned)"
-            told.append(f"{format_bytes(self.moved or 0)} copied to the device{planned}")
-        return ", ".join(told)
+            parts.append(f"{format_bytes(self.moved or 0)} copied to the device{planned}")
+        return ", ".join(parts)
 
     def facts(self) -> tuple[tuple[str, str | int | None], ...]:
         """The same, to be looked up."""
@@ -156,18 +156,18 @@ class InPages:
         )
 
     def __str__(self) -> str:
-        told = [
+        parts = [
             f"reads {format_bytes(self.size)} of indexes in place",
             f"{format_bytes(self.placed)} of them on the device",
         ]
         if self.copied is None:
-            told.append(f"about {format_bytes(self.planned)} over the link")
+            parts.append(f"about {format_bytes(self.planned)} over the link")
         else:
             if self.read is not None:
                 planned = f" ({format_bytes(self.planned)} planned)"
-                told.append(f"some {format_bytes(self.read)} over the link{planned}")
-            told.append(f"{format_bytes(self.copied)} copied to pages")
-        return ", ".join(told)
+                parts.append(f"some {format_bytes(self.read)} over the link{planned}")
+            parts.append(f"{format_bytes(self.copied)} copied to pages")
+        return ", ".join(parts)
 
     def facts(self) -> tuple[tuple[str, str | int | None], ...]:
         """The same, to be looked up."""
@@ -209,11 +209,11 @@ class Shared:
         >>> str(Shared(("cuda:0", "cuda:1")))
         'on cuda:0 and cuda:1'
         """
-        told = [
+        parts = [
             f"{name} ({self.work_of[name]})" if name in self.work_of else name
             for name in self.devices
         ]
-        return f"on {', '.join(told[:-1])} and {told[-1]}"
+        return f"on {', '.join(parts[:-1])} and {parts[-1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,14 +249,14 @@ class OnWorkers:
         if self.refusal is not None:
             return f"here, and not over {workers}: {self.refusal}"
         if self.by is not None:
-            told = f"over {workers}, each of which takes stretches of the values of {self.by}"
+            text = f"over {workers}, each of which takes stretches of the values of {self.by}"
         else:
-            told = f"over {workers}, which own the rows by hash, and exchange what is new in rounds"
+            text = f"over {workers}, which own the rows by hash, and exchange what is new in rounds"
         if self.parted:
-            told += "; none has all that is read"
+            text += "; none has all that is read"
         if self.until:
-            told = f"here, and {self._until} {told}"
-        return f"{told} ({self.why})" if self.why else told
+            text = f"here, and {self._until} {text}"
+        return f"{text} ({self.why})" if self.why else text
 
     @property
     def _until(self) -> str:

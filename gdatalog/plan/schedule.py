@@ -134,18 +134,18 @@ class _Planner:
         return sum(held) + (held[-1] if ahead and ranges else 0)
 
     def _reason(self) -> str:
-        told = format_bytes(self.room)
+        room = format_bytes(self.room)
         for name in self.names:
             most = int(np.diff(self.weights[name][1]).max())
             if most > self.room // 2:
                 return (
                     f"the index rows of one value of {name} take {format_bytes(most)}, "
-                    f"and there is room for {told} of indexes"
+                    f"and there is room for {room} of indexes"
                 )
         fixed = [use.index for use in self.uses if not isinstance(use.root, str)]
         if any(int(self.sizes[index].held[-1]) * 2 > self.room for index in fixed):
-            return f"an index is needed whole, and there is room for {told} of indexes"
-        return f"its indexes do not fit, and there is room for {told} of them"
+            return f"an index is needed whole, and there is room for {room} of indexes"
+        return f"its indexes do not fit, and there is room for {room} of them"
 
     # ----------------------------------------------------------------------------- estimates
 

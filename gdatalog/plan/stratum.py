@@ -108,8 +108,8 @@ class Partitioned:
     fallback: Fallback | None = None
 
     def __str__(self) -> str:
-        told = f"a fixpoint for each {', '.join(map(str, self.keys))}"
-        return f"{told}, whose rows are only counted" if self.counted else told
+        text = f"a fixpoint for each {', '.join(map(str, self.keys))}"
+        return f"{text}, whose rows are only counted" if self.counted else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,15 +254,15 @@ class StratumPlan:
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         """What was rewritten and how the fixpoint runs, a line each; `whole`: also that rounds
         compute what compiled loops cannot."""
-        told = [str(rewrite) for rewrite in self.rewrites]
+        parts = [str(rewrite) for rewrite in self.rewrites]
         starts = ""  # when the strategy does
         for strategy in () if self.main == Once() else self.strategies:
-            told.append(f"{starts}{strategy}")
+            parts.append(f"{starts}{strategy}")
             if strategy.fallback is None or (not whole and strategy.fallback.on(Unsuited)):
                 break
             starts = f"{strategy.fallback}: "
         main = self.main
-        return (*told, *(main.projections if isinstance(main, SemiNaive | BitmapRounds) else ()))
+        return (*parts, *(main.projections if isinstance(main, SemiNaive | BitmapRounds) else ()))
 
 
 def format_stratum(plan: StratumPlan) -> str:

@@ -88,7 +88,7 @@ def _extended(search: Search, prefix: Prefix, allowed: int) -> list[Prefix]:
 
 def _with(search: Search, prefix: Prefix, at: int) -> Prefix:
     turn = search.turn(at, prefix.place)
-    cost, work, indexes = search.spent(at, prefix.place, turn)
+    cost, work, indexes = search.step_cost(at, prefix.place, turn)
     following, rows = turn.next, turn.rows
     parts = turn.parts
     if parts and not following.rest:

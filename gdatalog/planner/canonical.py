@@ -19,9 +19,9 @@ def in_canonical_order(
 ) -> list[str]:
     """The variables of some items; `asked` are in the order of the answer."""
     names = list(dict.fromkeys(name for item in items for name in sorted(item.variables)))
-    told = [_told(item) for item in items]
+    shapes = [_shape(item) for item in items]
     places: dict[str, list[int]] = {name: [] for name in names}
-    for number, (_, variables) in enumerate(told):
+    for number, (_, variables) in enumerate(shapes):
         for name in frozenset(variables):
             places[name].append(number)
     first = {
@@ -35,7 +35,7 @@ def in_canonical_order(
         seen = {}
         for name in names:
             around = sorted(
-                f"{told[at][0]}:" + ",".join(_seen(name, other, rank) for other in told[at][1])
+                f"{shapes[at][0]}:" + ",".join(_seen(name, other, rank) for other in shapes[at][1])
                 for at in places[name]
             )
             seen[name] = f"{rank[name]:03} " + ";".join(around)
@@ -47,12 +47,12 @@ def _seen(name: str, other: str, rank: dict[str, int]) -> str:
     return "." if other == name else str(rank[other])
 
 
-def _ranks(told: dict[str, str]) -> dict[str, int]:
-    places = {text: at for at, text in enumerate(sorted(set(told.values())))}
-    return {name: places[text] for name, text in told.items()}
+def _ranks(texts: dict[str, str]) -> dict[str, int]:
+    places = {text: at for at, text in enumerate(sorted(set(texts.values())))}
+    return {name: places[text] for name, text in texts.items()}
 
 
-def _told(item: Item) -> tuple[str, list[str]]:
+def _shape(item: Item) -> tuple[str, list[str]]:
     """An item without the names of its variables, and these, in their order in it."""
     variables: list[str] = []
     match item:

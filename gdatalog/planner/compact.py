@@ -39,7 +39,7 @@ def compact_rows(
         ended += (name for name in ends.pop(at - 1, ()) if name not in live)
         if isinstance(step, Join) and bound and ended:
             needed = {name for name in bound if name in live or lasts.get(name, -1) >= at}
-            newly = [name for name in ended if not _told(name, needed, computed)]
+            newly = [name for name in ended if not _determined(name, needed, computed)]
             if newly:
                 dead.update(newly)
                 ended = [name for name in ended if name not in dead]
@@ -75,10 +75,10 @@ def _lasts(steps: Sequence[Step]) -> dict[str, int]:
     return found
 
 
-def _told(name: str, by: Collection[str], computed: Mapping[str, frozenset[str]]) -> bool:
+def _determined(name: str, by: Collection[str], computed: Mapping[str, frozenset[str]]) -> bool:
     """Whether a variable's value can be told from others: rows equal in those are equal in it."""
     return name in by or (
-        name in computed and all(_told(other, by, computed) for other in computed[name])
+        name in computed and all(_determined(other, by, computed) for other in computed[name])
     )
 
 

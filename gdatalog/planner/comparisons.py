@@ -126,7 +126,7 @@ class Comparisons:
                     if op in ops:
                         found.append((ops[0] if self.below[pair] else op, value))
         own = self.limits.get(name, [])
-        return [limit for limit in dict.fromkeys(found) if not _told(limit, own, found)]
+        return [limit for limit in dict.fromkeys(found) if not _implied(limit, own, found)]
 
     def between(self, left: str, right: str) -> list[str]:
         """The operators known to hold between two variables, without what the others say."""
@@ -174,7 +174,7 @@ def _limit_of(item: Item) -> tuple[str, str, Value] | None:
     return (a.name, op, b.value) if b.value == b.value else None  # NaN is narrower than nothing
 
 
-def _told(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool:
+def _implied(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool:
     """Whether another limit says as much: one of the variable's own, or a nearer one."""
     op, value = limit
     if not isinstance(value, Constant):

@@ -42,11 +42,11 @@ def counted_rule(rule: CheckedRule, columns: Mapping[str, int]) -> CheckedRule |
     uses = Counter(part.name for node in nodes for part in walk(node) if isinstance(part, Var))
     items = rule.body.items if isinstance(rule.body, And) else (rule.body,)
     changed = tuple(_counted(item, columns, uses) for item in items)
-    told = [item for item, before in zip(changed, items, strict=True) if item is not before]
-    if None in changed or len(told) != 1 or len(read) != 1:
+    rewritten = [item for item, before in zip(changed, items, strict=True) if item is not before]
+    if None in changed or len(rewritten) != 1 or len(read) != 1:
         return None
     kinds = {p.kind for arg in rule.head.args for p in walk(arg) if isinstance(p, HeadAggregate)}
-    if not kinds <= _OF_SETS | {"count"} or (kinds and isinstance(told[0], Not)):
+    if not kinds <= _OF_SETS | {"count"} or (kinds and isinstance(rewritten[0], Not)):
         return None
     literals = tuple(item for item in changed if item is not None)
     body = And(literals, rule.body.span) if len(literals) > 1 else literals[0]

@@ -189,15 +189,15 @@ class Formula:
         return found
 
     def grouped(
-        self, at: int, told: Callable[[PatternAtom], tuple[object, bool]]
+        self, at: int, test_of: Callable[[PatternAtom], tuple[object, bool]]
     ) -> list[list[PatternAtom]]:
         """The atoms that hold a variable, those together that hold it in the same column.
 
-        `told` is what makes two atoms the same, and whether the column does not matter.
+        `test_of` is what makes two atoms the same, and whether the column does not matter.
         """
         groups: dict[object, list[PatternAtom]] = {}
         for atom in self.holding[at]:
-            source, either = told(atom)
+            source, either = test_of(atom)
             groups.setdefault((source, 0 if either else atom.columns[at]), []).append(atom)
         return list(groups.values())
 

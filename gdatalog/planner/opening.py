@@ -116,9 +116,9 @@ def all_cuts(
     found: list[tuple[Item | None, RangeBound]] = list(cuts_of(name, tests, bound))
     # What only follows from other tests is worth a cut where no bound variable between
     # the two says as much.
-    told = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
+    bounds = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
     for other, op in comparisons.bounds(name, bound):
-        if other not in told:
+        if other not in bounds:
             found.append((None, RangeBound(op, Slot(other, kind_of(other, items)))))
     return found + [(None, RangeBound(*limit)) for limit in comparisons.implied_limits(name, bound)]
 

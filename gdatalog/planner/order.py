@@ -168,7 +168,7 @@ class Search:
     def choice(self, at: int, place: SearchState, enough: float) -> VariableChoice:
         """Binding a variable next; what it costs need not be known where it is `enough`."""
         turn = self.turn(at, place)
-        cost, work, indexes = self.spent(at, place, turn)
+        cost, work, indexes = self.step_cost(at, place, turn)
         for below, rows in (*turn.parts, (turn.next, turn.rows)):
             if below.rest and cost + indexes <= enough:
                 choice, share = self.best(below), self.share(below, rows)
@@ -177,7 +177,7 @@ class Search:
                 indexes += choice.indexes
         return VariableChoice(cost, work, indexes, at)
 
-    def spent(self, at: int, place: SearchState, turn: Extension) -> tuple[float, float, float]:
+    def step_cost(self, at: int, place: SearchState, turn: Extension) -> tuple[float, float, float]:
         """What binding a variable takes itself: its cost, values tried, and indexes made."""
         estimates = self.estimates
         others = estimates.level(at, place.path, place.made).others
@@ -354,7 +354,7 @@ class Search:
             turn = self.turn(at, place)
             name = self.pattern.names[at]
             order.rank[name] = len(order.rank)
-            order.work += self.spent(at, place, turn)[1] * scale
+            order.work += self.step_cost(at, place, turn)[1] * scale
             # Of an aggregate those are told that pass the tests of its value.
             rows = turn.rows if at in self.pattern.aggregates else turn.after
             order.estimates[name] = rows * scale

@@ -218,8 +218,8 @@ class PatternMaker:
         """Which share of an atom's values for a variable is left, and of its rows."""
         # Where both columns are alike either will do.
         column = 0 if atom.mirrored else atom.columns[at]
-        told = [(op, self.params.value(bound)) for op, bound in known]
-        shares = atom.size.within(column, [(op, v) for op, v in told if v is not None])
+        limits = [(op, self.params.value(bound)) for op, bound in known]
+        shares = atom.size.within(column, [(op, v) for op, v in limits if v is not None])
         if any(isinstance(bound, Parameter) for _, bound in known):
             bounds = tuple(
                 (op, bound) for op, bound in known if isinstance(bound, Constant | Parameter)

@@ -170,9 +170,9 @@ def plan_rule(
             # Several alternatives bind the same variables: their bindings are one set.
             names = sorted(own[group[0]] | live)
             outputs = tuple(Slot(name, normal.type_of(name)) for name in names)
-            told = frozenset(names)
+            needed = frozenset(names)
             plans = [
-                plan_join(alternatives[at], outputs, told, False, given=followed[at])
+                plan_join(alternatives[at], outputs, needed, False, given=followed[at])
                 for at in group
             ]
         numbers.append(tuple(range(len(joins_list), len(joins_list) + len(plans))))

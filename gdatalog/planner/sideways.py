@@ -129,11 +129,11 @@ class SidewaysPassing:
         """What is taken before what."""
         match literal:
             case Atom(name, args):
-                told = [at for at, arg in enumerate(args) if known.value(arg) is not None]
+                bound = [at for at, arg in enumerate(args) if known.value(arg) is not None]
                 if self.derived(name):
-                    some = not self.groups(name).isdisjoint(told)
+                    some = not self.groups(name).isdisjoint(bound)
                     return (2 if some else 6), 0
-                return (1, 0) if told or not args else (4, self.rows(name))
+                return (1, 0) if bound or not args else (4, self.rows(name))
             case Or() if _ready(literal, known):
                 return (3 if any(n in known.bound for n in variables(literal)) else 5), 0
             case _ if _ready(literal, known):

@@ -50,13 +50,13 @@ def _in_order(pattern: QueryPattern, atom: PatternAtom, path: int) -> list[int]:
         (at for at in left if at in ranges), key=lambda at: (ranges[at].share(0) * values[at], at)
     )
     found = limited
-    told, wanted = 1.0, atom.size.rows
+    share, wanted = 1.0, atom.size.rows
     for at in limited:
-        told *= values[at]
+        share *= values[at]
     for at in sorted((at for at in left if at not in ranges), key=lambda at: (values[at], at)):
-        if told >= wanted:
+        if share >= wanted:
             break
-        told *= values[at]
+        share *= values[at]
         found.append(at)
     asked = [at for at in pattern.outputs if at in values]
     asked += [at for at in bits(pattern.live) if at in values]

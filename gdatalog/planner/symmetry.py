@@ -290,8 +290,8 @@ def _degrees_help(
     if "symbol" in types_of(atoms).values():
         return True  # values have no order that cuts a list
     below = Comparisons([comparison("<", a, b) for a, b in pairs]).below
-    told = {frozenset(pair) for pair in below}
+    compared = {frozenset(pair) for pair in below}
     names = sorted({name for pair in pairs for name in pair})
     assert size.graph is not None
     skewed = size.graph.skew >= tuning.degree_skew
-    return skewed and has_triangle(names, {pair for pair in near if pair in told})
+    return skewed and has_triangle(names, {pair for pair in near if pair in compared})

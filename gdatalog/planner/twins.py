@@ -85,8 +85,8 @@ def _renamed(literal: Literal, names: Mapping[int, int]) -> object:
 
 def _signature(at: int, said: Sequence[Literal], cut: ValueRange | None) -> object:
     """What twins have in common."""
-    told = Counter(
+    literals = Counter(
         (what, len(places), next(place for place, own in places if own == at))
         for what, places in said
     )
-    return frozenset(told.items()), None if cut is None else cut.bounds
+    return frozenset(literals.items()), None if cut is None else cut.bounds

@@ -223,8 +223,8 @@ class TypeInference:
                 node = self._expr(operand)
                 self.rule.casts = True
                 base = self.catalog.types[type_name]
-                told = f"`{type_name}` is {'a name for ' if base != type_name else ''}{base}"
-                self._narrow(node, BIT[base], operand, told, f"as `{type_name}`")
+                reason = f"`{type_name}` is {'a name for ' if base != type_name else ''}{base}"
+                self._narrow(node, BIT[base], operand, reason, f"as `{type_name}`")
                 return node
             case Aggregate():
                 nodes = [self._expr(target) for target in expr.targets]
@@ -237,8 +237,8 @@ class TypeInference:
     def _aggregated(self, aggregate: Aggregate | HeadAggregate, nodes: list[int]) -> int:
         kind = aggregate.kind
         if kind in ("sum", "mean"):
-            told, why = f"`{kind}` takes int or float", f"as what `{kind}` takes"
-            self._narrow(nodes[0], NUMBER, aggregate.targets[0], told, why)
+            reason, why = f"`{kind}` takes int or float", f"as what `{kind}` takes"
+            self._narrow(nodes[0], NUMBER, aggregate.targets[0], reason, why)
         if kind in _RESULTS:
             return self.unifier.node(_RESULTS[kind], Why(aggregate.span, f"as a {kind}"))
         return nodes[0]
@@ -272,8 +272,8 @@ class TypeInference:
         return node
 
     def _argument(self, call: FunctionCall, arg: Expr, node: int, kinds: frozenset[str]) -> bool:
-        told = f"`{call.name}` takes {self._kinds(kinds)}"
-        return self._narrow(node, mask_of(kinds), arg, told, f"as an argument of `{call.name}`")
+        reason = f"`{call.name}` takes {self._kinds(kinds)}"
+        return self._narrow(node, mask_of(kinds), arg, reason, f"as an argument of `{call.name}`")
 
     def _kinds(self, kinds: frozenset[str]) -> str:
         return self.unifier.words(self.unifier.node(mask_of(kinds)))
@@ -292,13 +292,13 @@ class TypeInference:
         if not self.unifier.unify(one, other, why_one, why_other):
             self._clash(right.span, other_shown, other, shown, one, f"{what} two of one type: ")
 
-    def _narrow(self, node: int, mask: int, expr: Expr, told: str, why: str) -> bool:
+    def _narrow(self, node: int, mask: int, expr: Expr, reason: str, why: str) -> bool:
         if self.unifier.narrow(node, mask, Why(expr.span, why)):
             return True
         subject = show(expr)
         self.errors.append(
             TypeMismatchError(
-                f"{told}, but {subject} is {self.unifier.words(node)}",
+                f"{reason}, but {subject} is {self.unifier.words(node)}",
                 expr.span,
                 hint=_conversion(subject, self.unifier.words(node), mask),
                 notes=self._note(subject, node, expr.span),

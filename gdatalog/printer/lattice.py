@@ -115,10 +115,10 @@ def print_lattice(
     found = list(nest.arguments.found.values())
     outputs = [argument for argument in found if argument.kind == "output"]
     arguments = [*(a for a in found if a.kind != "output"), *own, *outputs]
-    told = [line for follow in follows for line in format_join(follow.join)]
+    comments = [line for follow in follows for line in format_join(follow.join)]
     return PrintedPlan(
         f"improves {' '.join(each.kind for each in kept)} by {len(follows)} rules",
-        module_of(nest, arguments, told, prologue),
+        module_of(nest, arguments, comments, prologue),
         tuple(arguments),
         tuple(nest.arguments.scalars),
         nest.expressions,

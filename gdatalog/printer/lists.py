@@ -213,8 +213,8 @@ def start_of(
 
     def serves(nodes: frozenset[TrieNode], buffer: Buffer) -> bool:
         # The planner says of whose list a level may start: then that level's cuts are implied.
-        told = step.reuse is not None and step.reuse.variable == buffer.variable
-        return nodes <= met.nodes and (told or all(cut in step.cuts for cut in buffer.cuts))
+        covered = step.reuse is not None and step.reuse.variable == buffer.variable
+        return nodes <= met.nodes and (covered or all(cut in step.cuts for cut in buffer.cuts))
 
     usable = [found for found in known.buffers.items() if serves(*found)]
     if not usable:

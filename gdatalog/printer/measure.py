@@ -132,7 +132,7 @@ def measure(
 Tell = Callable[[str, Slot | None, bool], None]
 
 
-def untold(count: str, other: Slot | None, share: bool) -> None:
+def unmeasured(count: str, other: Slot | None, share: bool) -> None:
     """What is no number of bindings."""
 
 
@@ -149,7 +149,7 @@ def measured(
     others: Sequence[Slot],
     met: Met,
     known: KnownPositions,
-    tell: Tell = untold,
+    tell: Tell = unmeasured,
 ) -> tuple[str, bool]:
     """How many values a level has that differ from others."""
     text = nest.text

@@ -129,9 +129,9 @@ def print_plan(
     )
 
 
-def loops_alone(nest: NestPrinter, told: Sequence[str], prologue: Sequence[str]) -> str:
+def loops_alone(nest: NestPrinter, comments: Sequence[str], prologue: Sequence[str]) -> str:
     """The loops of a tile, which `gpu_ops` makes a kernel of."""
-    lines = [*(f"# {line}" for line in told), "def walk():"]
+    lines = [*(f"# {line}" for line in comments), "def walk():"]
     return "\n".join([*lines, *(f"    {line}" for line in prologue), *nest.text.lines, ""])
 
 
@@ -143,16 +143,19 @@ def _shape(join: JoinPlan, leaf: Leaf) -> str:
 
 
 def module_of(
-    nest: NestPrinter, arguments: Sequence[Argument], told: Sequence[str], prologue: Sequence[str]
+    nest: NestPrinter,
+    arguments: Sequence[Argument],
+    comments: Sequence[str],
+    prologue: Sequence[str],
 ) -> str:
-    """The module of a nest that is printed; `told` is what it does, for people who read it, and
+    """The module of a nest that is printed; `comments` is what it does, for people who read it, and
     `prologue` what its function reads from its state."""
     expressions = nest.expressions
     types = {"control": "i64[]", "state": "i64[]", "sizes": "i64[]"}
     types |= expressions.types()
     types |= {argument.name: argument.type for argument in arguments}
     lines = ['"""A join plan, printed by gdatalog:', ""]
-    lines += [line.replace("\\", "/").replace('"', "'") for line in told]
+    lines += [line.replace("\\", "/").replace('"', "'") for line in comments]
     lines += ['"""', "", "import numpy as np", ""]
     for home, names in HOMES.items():
         used = [name for name in names if name in nest.imports]

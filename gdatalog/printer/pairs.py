@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gdatalog.plan.nest import unequal
 from gdatalog.plan.nodes import Join, Slot, Step
 from gdatalog.printer.lists import Met
-from gdatalog.printer.measure import first_of, measured, untold
+from gdatalog.printer.measure import first_of, measured, unmeasured
 from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import dataclass
 
@@ -74,13 +74,13 @@ def measure_pair(
     `steps`: those from the first of the two on.
     """
     either = tuple(dict.fromkeys((*pair.others[0], *pair.others[1])))
-    told = _Pairs(nest, pair, steps, known)
+    both_levels = _Pairs(nest, pair, steps, known)
     one, other, common = (
         nest.whole(*measured(nest, step, others, met, known, tell))
         for step, others, met, tell in (
-            (pair.first, pair.others[0], Met.of(nest, pair.first), told.first),
-            (pair.last, pair.others[1], Met.of(nest, pair.last), told.last),
-            (pair.first, either, both(nest, pair), untold),
+            (pair.first, pair.others[0], Met.of(nest, pair.first), both_levels.first),
+            (pair.last, pair.others[1], Met.of(nest, pair.last), both_levels.last),
+            (pair.first, either, both(nest, pair), unmeasured),
         )
     )
     count = nest.text.name("m")

@@ -91,11 +91,11 @@ def print_partitioned(
     if nest.counting is not None:
         prologue += nest.counting.finish(nest)
     arguments = list(nest.arguments.found.values())
-    told = [line for rule in rules for line in format_join(rule.join)]
+    comments = [line for rule in rules for line in format_join(rule.join)]
     shape = f"{'counts' if counts else 'rows'} of a fixpoint of {len(rules)} rules"
     return PrintedPlan(
         shape,
-        module_of(nest, arguments, told, prologue),
+        module_of(nest, arguments, comments, prologue),
         tuple(arguments),
         tuple(nest.arguments.scalars),
         nest.expressions,

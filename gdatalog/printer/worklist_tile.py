@@ -56,10 +56,10 @@ def print_tiles(
         (argument for argument in found if argument.kind == "output"),
         key=lambda argument: int(argument.name[3:]),
     )
-    told = [line for rule in rules for line in format_join(rule.join)]
+    comments = [line for rule in rules for line in format_join(rule.join)]
     return PrintedPlan(
         f"{'counts' if counts else 'rows'} of a fixpoint of {len(rules)} rules",
-        loops_alone(nest, told, prologue),
+        loops_alone(nest, comments, prologue),
         (*(argument for argument in found if argument.kind != "output"), *outputs),
         tuple(nest.arguments.scalars),
         nest.expressions,

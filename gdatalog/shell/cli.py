@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from gdatalog import __version__
-from gdatalog.cancellation import AS_IT_WAS, Watch, told_of
+from gdatalog.cancellation import AS_IT_WAS, Watch, interrupt_message
 from gdatalog.database import Database
 from gdatalog.engine.files import Folders
 from gdatalog.engine.knobs import FORMS, STRATEGIES, Strategy, parse_seconds, parse_threads
@@ -253,7 +253,7 @@ def run(args: Sequence[str] | None = None, begun: Begun | None = None) -> int:
         say_error(_misused(problem))
         return USAGE
     except KeyboardInterrupt as error:
-        say(told_of(error).removesuffix(AS_IT_WAS))
+        say(interrupt_message(error).removesuffix(AS_IT_WAS))
         return INTERRUPTED
     except BrokenPipeError:
         _drop_output()  # whoever reads our answers has seen enough

@@ -43,7 +43,7 @@ vertices and labels. The support is how many vertices stand in the position
 that has fewest ("mni"), or how often the pattern occurs ("instances").
 """
 
-_TELLING = {"count": {"--pattern"}, "frequent": {"--support", "--edges", "--measure"}}
+_OWN_OPTIONS = {"count": {"--pattern"}, "frequent": {"--support", "--edges", "--measure"}}
 
 
 def pattern_command(args: Sequence[str]) -> click.Command | None:
@@ -55,11 +55,11 @@ def pattern_command(args: Sequence[str]) -> click.Command | None:
     >>> pattern_command(["count.dl", "--pattern"]), pattern_command([])
     (None, None)
     """
-    if not args or args[0] not in _TELLING:
+    if not args or args[0] not in _OWN_OPTIONS:
         return None
-    telling = _TELLING[args[0]] | {"--help", "-h"}
-    told = any(arg.partition("=")[0] in telling for arg in args[1:])
-    if Path(args[0]).exists() and not told:
+    options = _OWN_OPTIONS[args[0]] | {"--help", "-h"}
+    given = any(arg.partition("=")[0] in options for arg in args[1:])
+    if Path(args[0]).exists() and not given:
         return None
     return {"count": count, "frequent": frequent}[args[0]]
 

@@ -198,8 +198,8 @@ def _kernel_cache(clear: bool) -> Iterator[Finding]:
         return
     kept = kernel_cache.size()
     if kept.modules:
-        told = f"{kept.modules:,} kernels, {format_bytes(kept.bytes)}"
-        yield Finding("kernel cache", f"{told} in {kernel_cache.folder()}")
+        text = f"{kept.modules:,} kernels, {format_bytes(kept.bytes)}"
+        yield Finding("kernel cache", f"{text} in {kernel_cache.folder()}")
 
 
 def _device() -> Finding:
@@ -227,8 +227,8 @@ def _cluster(named: Any) -> Iterator[Finding]:
         alike = Counter((worker.threads, worker.memory) for worker in db.cluster.workers)
         for (threads, memory), number in alike.items():
             each = f"{number} of " if number > 1 else ""
-            told = "1 thread" if threads == 1 else f"{threads} threads"
-            yield Finding("workers", f"{each}{told} and {format_bytes(memory)}")
+            text = "1 thread" if threads == 1 else f"{threads} threads"
+            yield Finding("workers", f"{each}{text} and {format_bytes(memory)}")
         db._workspace.force(spread="replicate")
         yield _asked("a query on them", lambda: _rows(db), timed=True)
 

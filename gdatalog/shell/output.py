@@ -143,9 +143,9 @@ class Output:
     def _pieces(self, result: Result, took: str | None = None) -> Iterator[str]:
         if self.format == "box":
             met = result.columns and len(result) == self.limit
-            told = [f"limit {self.limit:,}"] if met else []
-            told += [took] if self.timed and took is not None else []
-            yield from self._box(result, ", ".join(told) or None)
+            parts = [f"limit {self.limit:,}"] if met else []
+            parts += [took] if self.timed and took is not None else []
+            yield from self._box(result, ", ".join(parts) or None)
         elif not result.columns:
             words = ("true", "false") if self.format in ("json", "jsonl") else ("yes", "no")
             yield words[0 if result else 1] + "\n"

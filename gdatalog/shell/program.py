@@ -78,8 +78,8 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
             if job.timing:
                 spent = time_spent() - before
                 parts = {"loading": spent.loading, "writing": spent.writing}
-                told = [f"{what} {cost:.3f} s" for what, cost in parts.items() if cost]
-                say(f"total: {seconds:.3f} s{', of it ' if told else ''}{', '.join(told)}")
+                shares = [f"{what} {cost:.3f} s" for what, cost in parts.items() if cost]
+                say(f"total: {seconds:.3f} s{', of it ' if shares else ''}{', '.join(shares)}")
             if reports is not None:
                 from gdatalog.report import Profile
 
@@ -113,7 +113,7 @@ def answer_all(
 ) -> list[Error]:
     """Answers what a session's text asks for, one after the other; errors are told and given."""
     failed: list[Error] = []
-    told: set[str] = set()  # what several answers fail by is told once
+    seen: set[str] = set()  # what several answers fail by is told once
     asked = session.asks()
     if not asked:
         say("note: nothing was asked. The program is checked; ask with `?- ...` or `.output R`")
@@ -130,9 +130,9 @@ def answer_all(
             time = took(perf_counter() - started, session.done_by(spread))
             give(session, ask, result, output, folders, time, line(_title(ask)))
         except Error as error:
-            if str(error) not in told:
+            if str(error) not in seen:
                 say_error(error)
-            told.add(str(error))
+            seen.add(str(error))
             failed.append(error)
             if bail or isinstance(error, TimeLimitError):
                 break

@@ -83,20 +83,20 @@ class ProgressLine:
 
     def text(self, columns: int = 80) -> str:
         """The line, for a terminal of so many columns: one that wrapped could not be taken back."""
-        progress, parts = self.watch.told()
-        told = progress or Progress("joining", self.what or "running")
-        title = told.title
-        if told.left is None:
+        progress, parts = self.watch.status()
+        shown = progress or Progress("joining", self.what or "running")
+        title = shown.title
+        if shown.left is None:
             parts.append(duration(perf_counter() - self._started))
         held = memory_used()
-        if held is not None and told.stage != "compiling":
+        if held is not None and shown.stage != "compiling":
             parts.append(format_bytes(held))
         figures = ", ".join(parts)
         room = columns - 1
         bar = min(LONGEST_BAR, room - width(f"{title}  {figures}"))
-        if told.share is None or bar < LEAST_BAR:
+        if shown.share is None or bar < LEAST_BAR:
             return cut(f"{title}: {figures}", room)
-        return f"{title} {self._bar(told.share, bar)} {figures}"
+        return f"{title} {self._bar(shown.share, bar)} {figures}"
 
     def _bar(self, share: float, columns: int) -> str:
         plain = not (self.stream.encoding or "").lower().startswith("utf")

@@ -9,7 +9,7 @@ from threading import Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.cancellation import told_of
+from gdatalog.cancellation import interrupt_message
 from gdatalog.database import Database
 from gdatalog.engine.devices import ASKED, NO_GPU
 from gdatalog.engine.files import Folders
@@ -105,7 +105,7 @@ class Repl:
                         break
                     prompt.learn(*look(self.db))
                 except KeyboardInterrupt as error:  # between two pieces of work
-                    say(told_of(error))
+                    say(interrupt_message(error))
                 try:
                     text = prompt.read()
                 except KeyboardInterrupt:
@@ -208,7 +208,7 @@ class Repl:
             if not self.interactive:
                 raise
             self._stopped = True
-            say(told_of(error))
+            say(interrupt_message(error))
         except BrokenPipeError:
             raise
         except (Error, MemoryError, RecursionError) as error:

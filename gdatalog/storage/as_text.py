@@ -74,8 +74,8 @@ def facts_file(
         if not header or at > 0:
             pieces = _compiled(table, relation, delimiter)
         if pieces is None:
-            told = header and at == 0
-            pieces = facts_text([table], relation, delimiter=delimiter, header=told)
+            headed = header and at == 0
+            pieces = facts_text([table], relation, delimiter=delimiter, header=headed)
         for piece in pieces:
             # Readers drop one byte order mark: a text that begins with one gets another.
             head = piece[:3]

@@ -65,8 +65,8 @@ class Coded(RowStore):
 
     @property
     def spans(self) -> list[Span]:
-        told = self._ends(self.codes)
-        return super().spans if told is None else told
+        ends = self._ends(self.codes)
+        return super().spans if ends is None else ends
 
     def _ends(self, codes: Relation | None) -> list[Span] | None:
         """The least and the greatest key of each column, if they can be told without decoding."""

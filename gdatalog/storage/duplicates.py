@@ -74,8 +74,8 @@ def distinct_rows(
     edges = len(rows) == 2 and RowPacking.within(ends()) is not None and _overlap(*ends())
     if not edges and not (_is_short(spans_of([some])) and _is_short(ends())):
         with working_space("looking for duplicates", 4 * count):
-            told = _telling(some)
-            hashes = _hashes([rows[at] for at in told], [_zeros(some[at]) for at in told])
+            selective = _selective(some)
+            hashes = _hashes([rows[at] for at in selective], [_zeros(some[at]) for at in selective])
             limits = np.iinfo(hashes.dtype)
             found = _by_numbers(rows, hashes, (int(limits.min), int(limits.max)))
         if found is not None:
@@ -146,7 +146,7 @@ def _sample(rows: Columns) -> Columns:
     return tuple(np.concatenate([key[at : at + _RUN] for at in starts]) for key in rows)
 
 
-def _telling(some: Columns) -> list[int]:
+def _selective(some: Columns) -> list[int]:
     """Those columns with most values, as many as tell the rows of a sample apart."""
     many = [int(np.count_nonzero(firsts(np.sort(key)))) for key in some]
     most = sorted(range(len(some)), key=lambda at: -many[at])

@@ -105,8 +105,8 @@ def _below(folder: str) -> Iterator[str]:
 def _keyed(name: str, paths: Sequence[str]) -> list[File]:
     """Files with the columns of their folders: all have the same, or none counts."""
     root = name if os.path.isdir(name) else _plain(name)
-    told = [_keys(os.path.relpath(path, root)) for path in paths]
-    names = [tuple(key for key, _ in each) for each in told]
+    pairs = [_keys(os.path.relpath(path, root)) for path in paths]
+    names = [tuple(key for key, _ in each) for each in pairs]
     if not names[0]:
         wrong = next((path for path, each in zip(paths, names, strict=True) if each), None)
     else:
@@ -118,9 +118,9 @@ def _keyed(name: str, paths: Sequence[str]) -> list[File]:
             f"{wrong}: the folders of this file name other columns than those of {paths[0]}",
             hint="column=value in a folder's name is a column: all files are to have the same",
         )
-    ints = [all(_is_int(each[at][1]) for each in told) for at in range(len(names[0]))]
+    ints = [all(_is_int(each[at][1]) for each in pairs) for at in range(len(names[0]))]
     found = []
-    for path, each in zip(paths, told, strict=True):
+    for path, each in zip(paths, pairs, strict=True):
         for key, text in each:
             if text == _NO_VALUE:
                 raise DataError(
@@ -186,7 +186,7 @@ def read_set(
                     first, rows = table.take(_NO_ROWS), table.length > 0
         except DataError as error:
             if number and first is not None and error.hint is None:
-                error.hint = f"the first file, {files[0].path}, has {_told(first)}"
+                error.hint = f"the first file, {files[0].path}, has {_schema_text(first)}"
             raise
         if rows and declared is None:
             assert first is not None
@@ -197,7 +197,7 @@ def read_set(
         yield first
 
 
-def _told(table: Table) -> str:
+def _schema_text(table: Table) -> str:
     pairs = zip(table.names, table.types, strict=True)
     return ", ".join(f"{name}: {kind}" for name, kind in pairs)
 

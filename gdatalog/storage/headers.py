@@ -164,10 +164,10 @@ def header_names(
     """The names in a header, as the declaration spells them; an error if one stands there twice."""
     fields = [field.strip() for field in first.fields]
     names = respelled(fields, declared.columns) if declared is not None else fields
-    told = tuple(name or default_name(at) for at, name in enumerate(names))
+    filled = tuple(name or default_name(at) for at, name in enumerate(names))
     if options.columns is None:
         places: dict[str, int] = {}
-        for at, name in enumerate(told):
+        for at, name in enumerate(filled):
             before = places.setdefault(name, at)
             if before != at:
                 raise DataError(
@@ -177,4 +177,4 @@ def header_names(
                     hint="rename one; or name all columns, columns=[...]; header=false takes this "
                     "line for a row",
                 )
-    return told
+    return filled

@@ -214,10 +214,10 @@ def _as_found(
     raw: Raw, kinds: Sequence[TypeName], options: LoadOptions, file: File
 ) -> TypedColumns:
     """The columns that are asked for, and their types."""
-    told = [*kinds]
+    types = [*kinds]
     for _, value in file.keys[: len(raw.columns) - len(kinds)]:
-        told.append("int" if isinstance(value, int) else "symbol")
+        types.append("int" if isinstance(value, int) else "symbol")
     names, picked = match_columns(
         raw.names, len(raw.columns), options.columns, None, file.path, raw.header
     )
-    return TypedColumns(tuple(names), tuple(told[at] for at in picked))
+    return TypedColumns(tuple(names), tuple(types[at] for at in picked))

@@ -249,8 +249,8 @@ def explained(
         gone += int(np.count_nonzero(np.logical_or.reduce(masks)))
         length += part.length
     counts = {name: counts[name] for name in names if name in counts}
-    told = ", ".join(f"`{name}` in {rows(count)}" for name, count in counts.items())
-    note = Note(f"values are missing: {told}; {gone:,} of {rows(length)} would be dropped")
+    text = ", ".join(f"`{name}` in {rows(count)}" for name, count in counts.items())
+    note = Note(f"values are missing: {text}; {gone:,} of {rows(length)} would be dropped")
     whole = [name for name in names if name not in counts]
     cures = [
         'nulls="drop" drops these rows',

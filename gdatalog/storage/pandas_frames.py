@@ -81,8 +81,8 @@ def _raw(
     unnamed = [name is None for name in names]
     if any(unnamed) and (named or all(unnamed)):
         return Raw(None, tuple(columns), rows)
-    told = tuple(default_name(at) if name is None else name for at, name in enumerate(names))
-    return Raw(told, tuple(columns), rows)
+    labels = tuple(default_name(at) if name is None else name for at, name in enumerate(names))
+    return Raw(labels, tuple(columns), rows)
 
 
 def raw_of_cudf(data: Any, what: str, named: bool) -> Raw:
@@ -95,5 +95,5 @@ def raw_of_cudf(data: Any, what: str, named: bool) -> Raw:
         return _raw([None if data.name is None else str(data.name)], [data], named)
     names = list(data.columns)
     numbered = names == list(range(len(names)))
-    told = [None if numbered or isinstance(name, int) else str(name) for name in names]
-    return _raw(told, [data[name] for name in names], named, len(data))
+    labels = [None if numbered or isinstance(name, int) else str(name) for name in names]
+    return _raw(labels, [data[name] for name in names], named, len(data))

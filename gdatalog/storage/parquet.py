@@ -156,7 +156,7 @@ def footer_of(file: File) -> Footer:
         with pq.ParquetFile(file.path) as opened:
             size, schema = opened.metadata, opened.schema_arrow
             groups = [size.row_group(number) for number in range(size.num_row_groups)]
-            told = tuple((group.num_rows, group.total_byte_size) for group in groups)
+            sizes = tuple((group.num_rows, group.total_byte_size) for group in groups)
             types: list[tuple[str, TypeName | None]] = [
                 (name, arrow_type(schema.field(of).type))
                 for name, of in data_columns(schema.names).items()
@@ -167,7 +167,7 @@ def footer_of(file: File) -> Footer:
         raise damaged(file.path, error) from error
     for key, value in file.keys:
         types.append((key, "int" if isinstance(value, int) else "symbol"))
-    return Footer(file, (stat.st_mtime_ns, stat.st_size), tuple(types), told)
+    return Footer(file, (stat.st_mtime_ns, stat.st_size), tuple(types), sizes)
 
 
 def groups_of(footer: Footer, most_rows: int, most_bytes: int) -> Iterator[RowGroups]:

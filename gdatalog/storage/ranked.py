@@ -44,7 +44,7 @@ def _of_others(graph: EdgeStatistics, tests: Tests, tries: Mapping[TrieName, Tri
     """Of both ways of all edges those in one direction, or all of those in one direction."""
     if watching().account.spill_for(TURNED * len(graph.left)) is not None:
         return None
-    up, whole = (tries.get(((0, 1), told, False, True)) for told in (UP, ()))
+    up, whole = (tries.get(((0, 1), tested, False, True)) for tested in (UP, ()))
     if tests in (UP, DOWN) and whole is not None:
         sources, targets = _rows(whole)
         kept = targets > sources if tests == UP else targets < sources

@@ -217,9 +217,9 @@ def raw_of_arrow(table: Any, what: str) -> Raw:
 
 def raw_of_columns(table: Any, names: Mapping[str, str]) -> Raw:
     """The columns of an Arrow table that `names` has: the name of each, and that in the table."""
-    told = {of: name for name, of in names.items()}
-    kept = [at for at, of in enumerate(table.column_names) if of in told]
-    shown = tuple(told[table.column_names[at]] for at in kept)
+    named = {of: name for name, of in names.items()}
+    kept = [at for at, of in enumerate(table.column_names) if of in named]
+    shown = tuple(named[table.column_names[at]] for at in kept)
     return Raw(shown, tuple(table.columns[at] for at in kept), table.num_rows)
 
 

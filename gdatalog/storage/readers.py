@@ -180,7 +180,7 @@ def _source_of(name: str) -> Callable[[], Any]:
 
     if name.lower().endswith(PACKED) or not os.path.isfile(name):
         return partial(pa.BufferReader, read_bytes(name))
-    with _told_of(name), open(name, "rb") as file:  # whether it can be read at all
+    with _reading(name), open(name, "rb") as file:  # whether it can be read at all
         size = os.fstat(file.fileno()).st_size
         _has_bytes(size)
     # Arrow would keep what it reads of a file until its end; what is mapped takes no memory.
@@ -220,7 +220,7 @@ def format_of(name: str, default: str | None = None) -> str:
 
 def read_bytes(name: str) -> bytes:
     """All of a file, unpacked."""
-    with _told_of(name):
+    with _reading(name):
         _has_bytes(os.stat(name).st_size)  # 0 of a pipe, whose end nobody knows
         with watching().innermost.within(*READING):
             data = _read(name)
@@ -242,7 +242,7 @@ def _has_bytes(size: int) -> None:
 
 
 @contextmanager
-def _told_of(name: str) -> Iterator[None]:
+def _reading(name: str) -> Iterator[None]:
     """Within, what stops a file from being read names it."""
     try:
         yield

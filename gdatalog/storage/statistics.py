@@ -343,8 +343,8 @@ class Statistics:
             column = 0
         if column == 0 and self._sorted and not ranked:
             return 0
-        for order, told, _, by_rank in (*self._tries, *self._store.tries_there):
-            if order[:1] == (column,) and told == tests and by_rank == ranked:
+        for order, tested, _, by_rank in (*self._tries, *self._store.tries_there):
+            if order[:1] == (column,) and tested == tests and by_rank == ranked:
                 return 0
         return self.rows
 

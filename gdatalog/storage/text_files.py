@@ -99,13 +99,13 @@ def check_width(text: Delimited, head: Sequence[Record], declared: Declared | No
 def texts_among(head: Sequence[Record], declared: Declared | None) -> list[int]:
     """Which columns hold texts, as far as the first rows and the declaration tell."""
     first, *rows = head
-    told = [row.fields for row in rows if len(row.fields) == len(first.fields)]
+    complete = [row.fields for row in rows if len(row.fields) == len(first.fields)]
     kinds = () if declared is None else declared.types
     as_declared = len(kinds) == len(first.fields)
     return [
         at
         for at in range(len(first.fields))
-        if (as_declared and kinds[at] == "symbol") or hold_texts([row[at] for row in told])
+        if (as_declared and kinds[at] == "symbol") or hold_texts([row[at] for row in complete])
     ]
 
 

@@ -369,8 +369,8 @@ def first_levels(tries: Mapping[TrieName, Trie], name: TrieName) -> Trie | None:
     order, tests, weighted, ranked = name
     if weighted or not order:
         return None
-    for (longer, told, _, by_rank), trie in tries.items():
-        if longer[: len(order)] == order and told == tests and by_rank == ranked:
+    for (longer, tested, _, by_rank), trie in tries.items():
+        if longer[: len(order)] == order and tested == tests and by_rank == ranked:
             levels = trie.levels[: len(order)]
             return Trie(levels, len(levels[-1]), None, trie.labels)
     return None

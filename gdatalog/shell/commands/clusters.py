@@ -59,7 +59,7 @@ def change(db: Database, where: str, loaded: Mapping[str, Loaded]) -> Mapping[st
         return {**loaded, **made}
 
 
-def told(db: Database) -> str:
+def status(db: Database) -> str:
     """The workers, as they are now."""
     cluster = db.cluster
     if cluster is None:
@@ -75,5 +75,5 @@ def told(db: Database) -> str:
         del columns[1]
     cells = [[f"{cell:<{max(map(len, column))}}" for cell in column] for column in columns]
     lines = map("  ".join, zip(*cells, strict=True))
-    told = f"{cluster}, scheduler at {cluster.address}\ndashboard: {cluster.dashboard}"
-    return "\n".join([told, *(line.rstrip() for line in lines)])
+    text = f"{cluster}, scheduler at {cluster.address}\ndashboard: {cluster.dashboard}"
+    return "\n".join([text, *(line.rstrip() for line in lines)])

@@ -51,9 +51,9 @@ def _relations(repl: Repl, rest: str) -> None:
                 rows.append((name, "invalid", broken[name].why(name)))
                 continue
             found = at_hand(session, name)
-            told = NOT_EVALUATED if found is None else short_size_of(found)
+            text = NOT_EVALUATED if found is None else short_size_of(found)
             schema = schema_text(session.checked.schemas[name])
-            rows.append((schema, told, "rules" if name in with_rules else ""))
+            rows.append((schema, text, "rules" if name in with_rules else ""))
     if not rows:
         repl.output.text("no relations yet: type a fact, e(1, 2). or read a file, .load E e.csv")
         return
@@ -107,7 +107,7 @@ def _load(repl: Repl, rest: str) -> None:
         again, found.duplicates = found.duplicates, 0
         repl.db._workspace.tell_of(name, found)
         relation = repl.db._workspace.stored[name]
-        told = size_of(relation)
+        text = size_of(relation)
     if guess is not None:  # who reads the file again need not guess
         given = {**given, "header": "true"}
     repl.loaded = {**repl.loaded, name: Loaded.of(path, relation, given)}
@@ -115,10 +115,10 @@ def _load(repl: Repl, rest: str) -> None:
     columns = ", ".join(map(": ".join, zip(relation.columns, relation.types, strict=True)))
     if again:
         duplicates = f"{again:,} duplicate row{'s' * (again != 1)}"
-        told += f", {duplicates} dropped (row_id=id keeps all)"
+        text += f", {duplicates} dropped (row_id=id keeps all)"
     header = {True: ", with a header", False: ", no header", None: ""}[found.header]
     header += " (a guess)" if guess is not None else ""
-    say(f"{name}({columns}): {told}{header} ({perf_counter() - started:.3f} s)")
+    say(f"{name}({columns}): {text}{header} ({perf_counter() - started:.3f} s)")
 
 
 @command(
@@ -176,13 +176,13 @@ def _drop(repl: Repl, rest: str) -> None:
             gone = _numbered(repl, sorted(set(map(int, names))))
             ids = set(map(id, gone))
             workspace.drop_statements(lambda statement: id(statement) in ids)
-            told = list(map(format_node, gone))
+            lines = list(map(format_node, gone))
         else:
             workspace.drop(names, part)
-            told = [f"{'' if part == 'all' else f'{part} of '}{', '.join(dict.fromkeys(names))}"]
+            lines = [f"{'' if part == 'all' else f'{part} of '}{', '.join(dict.fromkeys(names))}"]
     repl.loaded = {k: loaded for k, loaded in repl.loaded.items() if k in workspace.stored}
     repl.history.keep(repl, f".drop {rest.strip()}", before)
-    for line in told:
+    for line in lines:
         say(f"dropped: {line}")
 
 

@@ -52,12 +52,12 @@ def rules_text(db: Database, only: str | None) -> str:
         names = names_of(statement)
         if only is None or only in names:
             line = f"{number:>{wide}}  {format_node(statement)}"
-            told = _invalid(statement, validity)
-            if told is None:
+            text = _invalid(statement, validity)
+            if text is None:
                 # Of each relation the size is told once, at its first rule.
                 heads = names if isinstance(statement, Rule) else ()
-                told = ", ".join(f"{name}: {sizes.pop(name)}" for name in heads if name in sizes)
-            lines.append(f"{line}  // {told}" if told else line)
+                text = ", ".join(f"{name}: {sizes.pop(name)}" for name in heads if name in sizes)
+            lines.append(f"{line}  // {text}" if text else line)
     facts = [s for s in every if is_fact(s) and (only is None or only in names_of(s))]
     if facts:
         names = tuple(dict.fromkeys(name for fact in facts for name in names_of(fact)))

@@ -124,8 +124,8 @@ def parameters_of(
         for part in walk(node)
         if isinstance(part, Param | ListParam)
     }
-    told = [f"{name}={parameter_text(values[name], types.get(name))}" for name in sorted(used)]
-    return " ".join(f"-M {shlex.quote(text)}" for text in told)
+    parts = [f"{name}={parameter_text(values[name], types.get(name))}" for name in sorted(used)]
+    return " ".join(f"-M {shlex.quote(text)}" for text in parts)
 
 
 def parameter_text(value: Any, kind: str | None = None) -> str:

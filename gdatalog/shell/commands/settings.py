@@ -9,7 +9,7 @@ from gdatalog.engine.knobs import STRATEGIES, parse_seconds, threads_of
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
-from gdatalog.shell.commands.clusters import change, told
+from gdatalog.shell.commands.clusters import change, status
 from gdatalog.shell.commands.registry import check_trusted, command, words_of
 from gdatalog.shell.messages import say
 from gdatalog.shell.options import FORMATS, chosen
@@ -190,7 +190,7 @@ def _cluster(repl: Repl, rest: str) -> None:
         with repl.line("connecting to the cluster"):
             repl.loaded = change(repl.db, words[0], repl.loaded)
         repl.history.moved(repl, before)
-    repl.output.text(told(repl.db))
+    repl.output.text(status(repl.db))
 
 
 @command(

@@ -49,7 +49,7 @@ class Prompt:
         self._hint = ""
         self._indented: Document | None = None  # the text, when its last line was indented
         self._history = history or KeptHistory()
-        self._told = False
+        self._warned = False
         self._colours = Colours(lambda: self.known, lambda: self._session.default_buffer)
         stream = sys.stdout if sys.stdout.isatty() else sys.stderr
         self._session: PromptSession[str] = PromptSession(
@@ -97,8 +97,8 @@ class Prompt:
         if stops or noted:
             self.drop()
             raise KeyboardInterrupt  # it came before what was sent has begun
-        if self._history.trouble and not self._told:
-            self._told = True
+        if self._history.trouble and not self._warned:
+            self._warned = True
             say(self._history.trouble)
         self._reads.wait()
         from gdatalog.shell.editor.typed import divide
