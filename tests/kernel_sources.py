@@ -15,8 +15,8 @@ import gdatalog as gd
 from gdatalog.engine.depth import form_of_bag, form_of_rows
 from gdatalog.engine.device import CPU, Cpu
 from gdatalog.executors.loop_run import LoopRun
+from gdatalog.gpu_ops.launching import whole
 from gdatalog.gpu_ops.loops import loops_of
-from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.printer.expressions import Unprintable

@@ -13,8 +13,7 @@ from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan.nodes import Join, RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.report import Profile
-from gdatalog.report.alike import shared_join
-from gdatalog.report.hints import KnownIndexes, hint_of
+from gdatalog.report.hints import KnownIndexes, hint_of, shared_join
 from gdatalog.report.rule_runs import RuleRan
 from gdatalog.report.tree import ReportNode
 

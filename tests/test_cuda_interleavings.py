@@ -13,8 +13,8 @@ import pytest
 
 import gdatalog
 from gdatalog.gpu_ops import loops, walk
-from gdatalog.gpu_ops.control import Word
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.loops import Word
 from gdatalog.gpu_ops.walk import SharingTuning
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
 

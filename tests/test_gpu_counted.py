@@ -20,8 +20,7 @@ from gdatalog import workspace
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import Metrics
 from gdatalog.gpu_ops import walk
-from gdatalog.gpu_ops.device import Gpu
-from gdatalog.gpu_ops.tiles import TILES
+from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.report import Profile
 from tests import test_depth_first as depth_first
 from tests import test_gpu_walks as walks

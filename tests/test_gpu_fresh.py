@@ -20,8 +20,7 @@ from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.sources import Sources
 from gdatalog.executors.lftj import Outside
 from gdatalog.gpu_ops import walk
-from gdatalog.gpu_ops.device import Gpu
-from gdatalog.gpu_ops.tiles import TILES
+from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.storage.table import Array
 from tests.cuda_host import HostDriver, needs_compiler
 

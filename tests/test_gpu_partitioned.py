@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import gdatalog
 from gdatalog.executors.loop_run import LoopRun
 from gdatalog.gpu_ops import walk
-from gdatalog.gpu_ops.device import Gpu
-from gdatalog.gpu_ops.tiles import TILES
+from gdatalog.gpu_ops.device import TILES, Gpu
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, recursive_programs

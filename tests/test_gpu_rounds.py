@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import gdatalog
 from gdatalog.engine.bitmap_rounds import MarkedRounds
 from gdatalog.gpu_ops import walk
-from gdatalog.gpu_ops.device import Gpu
-from gdatalog.gpu_ops.tiles import TILES
+from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.storage.relation import Relation
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler

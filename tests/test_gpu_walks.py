@@ -15,8 +15,7 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.gpu_ops import loops, scratch, walk
-from gdatalog.gpu_ops.device import Gpu
-from gdatalog.gpu_ops.tiles import TILES
+from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.parser import parse
 from gdatalog.printer.text import LoopText
 from tests import test_engine_oracle as oracle

@@ -19,7 +19,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.records import replace
 from gdatalog.shell.cli import run
-from gdatalog.storage import key_columns, large_texts, parquet, text_blocks
+from gdatalog.storage import key_columns, large_texts, parquet, text_files
 from gdatalog.storage.file_sets import TypedColumns, joined
 from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.raw import Declared
@@ -314,8 +314,8 @@ def test_facts_in_blocks(seed: int, odd: bool, monkeypatch: pytest.MonkeyPatch) 
         forms = forms.replace("(", '(filename="f.facts", ')
     whole = facts_of(text, forms)
     for size in (1, 17, 64, 300):
-        monkeypatch.setattr(text_blocks, "LEAST_BYTES", size)
-        monkeypatch.setattr(text_blocks, "MOST_BYTES", size)
+        monkeypatch.setattr(text_files, "LEAST_BYTES", size)
+        monkeypatch.setattr(text_files, "MOST_BYTES", size)
         assert facts_of(text, forms) == whole
 
 
@@ -326,8 +326,8 @@ def test_errors_of_facts_in_blocks(bad: str, where: int, monkeypatch: pytest.Mon
     lines[where] = bad
     told = []
     for size in (1 << 20, 64, 17):
-        monkeypatch.setattr(text_blocks, "LEAST_BYTES", size)
-        monkeypatch.setattr(text_blocks, "MOST_BYTES", size)
+        monkeypatch.setattr(text_files, "LEAST_BYTES", size)
+        monkeypatch.setattr(text_files, "MOST_BYTES", size)
         with pytest.raises(gd.DataError) as caught:
             facts_of("\n".join(lines))
         told.append(str(caught.value))
@@ -342,8 +342,8 @@ def test_bytes_that_are_no_text(where: int, monkeypatch: pytest.MonkeyPatch) -> 
     Path("f.facts").write_bytes(b"x\ty\tz\n" + b"\n".join(lines))
     program = ".decl f(a: int, b: symbol, c: int)\n.input f(headers=true)\n?- f(a, b, c)."
     for size in (1 << 20, 64, 17):
-        monkeypatch.setattr(text_blocks, "LEAST_BYTES", size)
-        monkeypatch.setattr(text_blocks, "MOST_BYTES", size)
+        monkeypatch.setattr(text_files, "LEAST_BYTES", size)
+        monkeypatch.setattr(text_files, "MOST_BYTES", size)
         with pytest.raises(gd.DataError) as caught:
             connected().query(program)
         assert str(caught.value).startswith(f"f.facts:{where + 2}:4: data error: the byte 0xfc")
@@ -411,8 +411,8 @@ def test_delimited_files_in_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -
     expected, _ = told_of("f.csv", options, declared)
     monkeypatch.setattr(large_texts, "WHOLE", 1 << 60)
     for size in (150, 400):
-        monkeypatch.setattr(text_blocks, "LEAST_BYTES", size)
-        monkeypatch.setattr(text_blocks, "MOST_BYTES", size)
+        monkeypatch.setattr(text_files, "LEAST_BYTES", size)
+        monkeypatch.setattr(text_files, "MOST_BYTES", size)
         found, count = told_of("f.csv", options, declared)
         if not isinstance(expected, str):
             assert found == expected
@@ -444,7 +444,7 @@ def test_types_are_those_of_the_whole_file(
     Path("f.csv").write_text("x\n" + "\n".join(cells * 40) + "\n")
     for whole in (0, 1 << 60):
         monkeypatch.setattr(large_texts, "WHOLE", whole)
-        monkeypatch.setattr(text_blocks, "LEAST_BYTES", 50)
-        monkeypatch.setattr(text_blocks, "MOST_BYTES", 50)
+        monkeypatch.setattr(text_files, "LEAST_BYTES", 50)
+        monkeypatch.setattr(text_files, "MOST_BYTES", 50)
         tables = list(read_tables("f.csv", LoadOptions(header=True, nulls=nulls)))
         assert joined(tables).types == types

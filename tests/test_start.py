@@ -23,7 +23,7 @@ BESIDE = {
     "concurrent.futures", "dataclasses", "decimal", "hashlib", "logging",
 }  # fmt: skip
 FIXPOINTS = {
-    "gdatalog.engine.fixpoint", "gdatalog.engine.linear", "gdatalog.engine.rounds",
+    "gdatalog.engine.fixpoint", "gdatalog.engine.rewrites", "gdatalog.engine.rounds",
     "gdatalog.engine.partitioned", "gdatalog.engine.variants",
 }  # fmt: skip
 ENGINE = {

@@ -6,7 +6,11 @@ from gdatalog.cpu_ops.arrays import (
     add_at,
     best_by,
     expand,
+    holds,
     intersect,
+    merged,
+    narrowed,
+    packing,
     pieces,
     shortest,
     sort_across,
@@ -34,7 +38,6 @@ from gdatalog.cpu_ops.intersection import (
     meet,
     ranges,
 )
-from gdatalog.cpu_ops.runs import holds, merged, narrowed, packing
 from gdatalog.cpu_ops.sorter import sorter_for
 from gdatalog.cpu_ops.text_kernels import text_kernels_for
 from gdatalog.storage import sorting, text_set

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gdatalog.storage.rows import firsts, in_sorted
+from gdatalog.storage.keys import narrow
+from gdatalog.storage.rows import Columns, RowPacking, firsts, in_sorted
 from gdatalog.storage.table import Array
 from gdatalog.values import INT_MAX, INT_MIN
 
@@ -144,3 +145,30 @@ def best_by(groups: Array, count: int, values: Array, least: bool) -> Array:
     found = np.empty(count, dtype=np.int64)
     found[groups[rows]] = rows  # of equal places the last one stays
     return found
+
+
+# Sorted runs of packed rows: what a set of rows that grows is kept as.
+
+
+def packing(columns: Sequence[Array], spare: int = 0) -> RowPacking | None:
+    """A packing for these columns, with `spare` bits of room above each; None if too wide."""
+    return RowPacking.of(columns, spare)
+
+
+def holds(found: RowPacking, columns: Sequence[Array]) -> bool:
+    """Whether these columns' values fit into a packing as well."""
+    return found.holds(columns)
+
+
+def merged(runs: Sequence[Array]) -> Array:
+    """Sorted arrays as one."""
+    if len(runs) == 1:
+        return runs[0]
+    both = np.concatenate(runs)
+    both.sort(kind="stable")  # which finds the runs sorted and merges them
+    return both
+
+
+def narrowed(columns: Sequence[Array]) -> Columns:
+    """The same integers in 32 bits where a column's fit, else in 64."""
+    return tuple(map(narrow, columns))

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gdatalog.account import default_limit
 from gdatalog.engine.bitmap_rounds import MarkedRounds
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.dead_variables import over, split_stratum
 from gdatalog.engine.derived import count_of, relation_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.host_tries import too_large
 from gdatalog.engine.lattice_rounds import LatticeRounds
-from gdatalog.engine.linear import linear_of, linearised
 from gdatalog.engine.one_worklist import one_worklist
 from gdatalog.engine.partitioned import PartitionedStratum
+from gdatalog.engine.rewrites import linear_of, linearised, over, split_stratum
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.strata import Ready, Relations, attempt, rule_plans, run_here
 from gdatalog.engine.stratum import StratumRun, atoms

@@ -11,7 +11,6 @@ from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.paged import Paged
 from gdatalog.gpu_ops.slices import Slices
 from gdatalog.gpu_ops.sums import Sums
-from gdatalog.gpu_ops.tiles import TILES, lanes_for
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.gpu_ops.walk import WHOLE, Block, Part, Walks
 from gdatalog.plan.effects import all_steps, expressions
@@ -170,3 +169,26 @@ class Gpu:
         self.in_place.forget()
         self.kept.close()
         self.driver.release()
+
+
+# How many lanes walk a subtree together.
+
+
+TILES = (1, 2, 4, 8, 16, 32)
+WIDER = 8  # times the mean length: the long lists are where the time goes
+# No list is longer than SHORT, and there are so MANY values.
+SHORT, MANY = 32, 4_000_000
+
+
+def lanes_for(tries: Sequence[Any]) -> int:
+    """The tile for loops over the lists of these tries, by how long they are on average: for slices
+    by the lists of the whole, so that all cells run one kernel."""
+    mean, longest, values = 1.0, 0, 0
+    for trie in tries:
+        for level in (trie.whole or trie).levels[1:]:
+            lists = max(1, len(level.offsets) - 1)
+            mean = max(mean, len(level.values) / lists)
+            longest = max(longest, int(level.longest))
+            values = max(values, len(level.values))
+    wider = 1 if longest <= SHORT and values >= MANY else WIDER
+    return next((tile for tile in TILES if tile >= wider * mean), TILES[-1])

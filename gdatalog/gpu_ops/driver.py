@@ -130,7 +130,7 @@ class Driver(Protocol):
     def kernels(self, source: str, names: Sequence[str], label: str) -> dict[str, Kernel]:
         """The kernels of a source, compiled (or from a cache); `label`: what it is of, for errors.
 
-        The source is whole: what it includes has been put in its place (`sources.py`).
+        The source is whole: what it includes has been put in its place (`launching.py`).
         """
         ...
 

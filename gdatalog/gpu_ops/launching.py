@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from gdatalog.gpu_ops.driver import Driver, Kernel
-from gdatalog.gpu_ops.sources import whole
 from gdatalog.timers import spending
 
 THREADS = 256  # of a block, as in compact.cuh
@@ -44,3 +46,33 @@ class Kernels:
             self._resident[key] = kernel.resident(THREADS)
         blocks = max(1, min(-(-size // TILE), self._resident[key]))
         kernel.launch(blocks, THREADS, args)
+
+
+# The text of a kernel's source, with all that it includes put in its place.
+
+
+_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
+
+
+@cache
+def _file(name: str) -> str:
+    return (files("gdatalog.gpu_ops") / "kernels" / name).read_text(encoding="utf-8")
+
+
+def whole(text: str) -> str:
+    """A source with each file that it includes in its place, once."""
+    seen: set[str] = set()
+
+    def put(found: re.Match[str]) -> str:
+        name = found[1]
+        if name in seen:
+            return ""
+        seen.add(name)
+        return _INCLUDE.sub(put, _file(name).replace("#pragma once\n", ""))
+
+    return _INCLUDE.sub(put, text)
+
+
+def source_of(name: str) -> str:
+    """A file of `kernels/`, whole."""
+    return whole(f'#include "{name}"\n')

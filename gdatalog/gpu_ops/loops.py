@@ -6,10 +6,11 @@ The kernel is called `walk_plan`. Each tile of `LANES` lanes takes tasks until t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Final
 
-from gdatalog.gpu_ops.control import THREADS
+from gdatalog.gpu_ops.launching import whole
 from gdatalog.gpu_ops.loop_types import Type
-from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.translate import Translation
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import ARRAY, Counter
@@ -208,3 +209,48 @@ def _nothing_borrowed(buffers: Sequence[str]) -> list[str]:
 
 def _register(kind: str) -> str:
     return "double" if kind == "double" else "i64"
+
+
+# What depth-first launches share: the words of `kernels/control.cuh`, and a ring's size.
+
+
+class Word(IntEnum):
+    """Where a number stands in the array `control`, each on a line of its own."""
+
+    NEXT = 0
+    STOP = 16
+    STATUS = 32
+    BUSY = 48
+    HEAD = 64
+    TAIL = 80
+    POOL = 96
+    SPLITS = 112
+    IDLE = 128
+    QUEUED = 144
+    HELD = 160
+
+
+CONTROL_WORDS: Final = 176
+SLOT_WORDS: Final = 8
+EVERYTHING: Final = 1 << 62
+THREADS: Final = 128  # of a block
+
+
+class Reason(IntEnum):
+    """Why a launch ended; the greatest that a tile met."""
+
+    DONE = 0
+    FULL = 1
+    STOPPED = 2
+    FAILED = 3
+    OVERFLOWED = 4
+    ENOUGH = 5
+    OUTSIDE = 6
+
+
+def capacity(tiles: int) -> int:
+    """How many tasks a ring has room for: each tile's, and as many again that wait.
+
+    A ring is `capacity * SLOT_WORDS` zeros.
+    """
+    return 1 << max(1, (2 * tiles - 1).bit_length())

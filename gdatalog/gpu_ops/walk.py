@@ -16,17 +16,18 @@ import numpy as np
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.lftj import DTYPES, SHARED, GiveUp, Outside, room_of, scalar_of
 from gdatalog.executors.limits import Limits
-from gdatalog.gpu_ops.control import (
+from gdatalog.gpu_ops.driver import Driver, Kernel
+from gdatalog.gpu_ops.loops import (
     CONTROL_WORDS,
     EVERYTHING,
     SLOT_WORDS,
     THREADS,
+    LoopKernel,
     Reason,
     Word,
     capacity,
+    loops_of,
 )
-from gdatalog.gpu_ops.driver import Driver, Kernel
-from gdatalog.gpu_ops.loops import LoopKernel, loops_of
 from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import ARRAY

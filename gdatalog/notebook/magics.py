@@ -13,7 +13,8 @@ from gdatalog.errors import NameResolutionError, UsageError
 from gdatalog.notebook.answers import Answers, CellText, How, explained, forget, run
 from gdatalog.notebook.cells import NotebookCells
 from gdatalog.notebook.completion import Completer
-from gdatalog.notebook.lines import (
+from gdatalog.notebook.listing import Listing, list_relations
+from gdatalog.notebook.options import (
     DATALOG,
     DB,
     EXPLAIN,
@@ -23,12 +24,13 @@ from gdatalog.notebook.lines import (
     PROFILE,
     RELATIONS,
     RULES,
+    MagicOptions,
+    data_named,
+    database_named,
+    parameters,
 )
-from gdatalog.notebook.listing import Listing, list_relations
-from gdatalog.notebook.options import MagicOptions
 from gdatalog.notebook.progress import ProgressBar, bar_of, line_of
 from gdatalog.notebook.shown import short_errors, warnings_on_stderr
-from gdatalog.notebook.variables import data_named, database_named, parameters
 from gdatalog.opening import connect
 from gdatalog.planner.checked import Schema
 from gdatalog.present import count_line

@@ -24,11 +24,11 @@ from gdatalog.errors import Error
 from gdatalog.parser.syntax import Atom, Var
 from gdatalog.planner.adornments import BindingSource, Columns, adorned, plain, relevant
 from gdatalog.planner.checked import Checked, CheckedRule, Schema, Stratum
-from gdatalog.planner.constants import exported
 from gdatalog.planner.heads import aggregate_columns
 from gdatalog.planner.lattice import check_lattice
 from gdatalog.planner.magic_set_cost import World, Worth
 from gdatalog.planner.passing import literals
+from gdatalog.planner.rewriting import exported
 from gdatalog.planner.sideways import KnownBindings, SidewaysPassing
 from gdatalog.planner.specialised import Specialised
 from gdatalog.planner.strata import stratify

@@ -27,7 +27,6 @@ from gdatalog.parser.syntax import (
 )
 from gdatalog.planner.adornments import BindingSource, Columns, Constants, adorned, one_constant
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.planner.constants import exported, with_constants
 from gdatalog.planner.names import conjunction
 from gdatalog.planner.passing import (
     handed_on,
@@ -37,7 +36,7 @@ from gdatalog.planner.passing import (
     narrower,
     recursive_atoms,
 )
-from gdatalog.planner.rewriting import Rewriting
+from gdatalog.planner.rewriting import Rewriting, exported, with_constants
 from gdatalog.planner.sideways import KnownBindings, is_plain
 from gdatalog.records import replace
 

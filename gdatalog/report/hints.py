@@ -6,18 +6,18 @@ before what its joins did, for a rule that was compiled most of its time is not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gdatalog.engine.choose import unprintable
 from gdatalog.engine.metrics import Index
-from gdatalog.parser.syntax import Atom
+from gdatalog.parser import format_node
+from gdatalog.parser.syntax import Atom, Literal, Var
 from gdatalog.plan.nodes import Compact, Join, TrieRef
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.planner.walk import variables
+from gdatalog.planner.walk import rebuild, variables, walk
 from gdatalog.planner.words import conjuncts, either, own_name
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass
-from gdatalog.report.alike import shared_join
+from gdatalog.records import dataclass, replace
 from gdatalog.report.indexes import index_label
 from gdatalog.report.rule_runs import RuleRan
 from gdatalog.report.words import took
@@ -175,3 +175,56 @@ def _uncompiled(ran: RuleRan) -> str | None:
                     "own, could be"
                 )
     return None
+
+
+# Rules that join the same atoms, whatever their variables are called.
+
+
+def shared_join(rule: CheckedRule, other: CheckedRule) -> int:
+    """How many atoms two rules join in the same way, where the body of one is a part of the
+    other's; else 0."""
+    if rule.body is None or other.body is None:
+        return 0
+    few, more = sorted((list(conjuncts(rule.body)), list(conjuncts(other.body))), key=len)
+    atoms = sum(isinstance(item, Atom) for item in few)
+    return atoms if atoms and _stands_in(few, more) else 0
+
+
+def _stands_in(part: Sequence[Literal], whole: Sequence[Literal]) -> bool:
+    """Whether all of a part is in a whole, under other names of variables."""
+    shapes = [_shape(item) for item in whole]
+    wanted = [(_shape(item), _names(item)) for item in part]
+    offered = [(shape, _names(item)) for shape, item in zip(shapes, whole, strict=True)]
+    if not {shape for shape, _ in wanted} <= set(shapes):
+        return False
+
+    def search(at: int, taken: frozenset[int], named: dict[str, str]) -> bool:
+        if at == len(wanted):
+            return True
+        shape, names = wanted[at]
+        for number, (other, others) in enumerate(offered):
+            if number in taken or other != shape:
+                continue
+            both = dict(named)
+            same = all(both.setdefault(a, b) == b for a, b in zip(names, others, strict=True))
+            apart = len(set(both.values())) == len(both)
+            if same and apart and search(at + 1, taken | {number}, both):
+                return True
+        return False
+
+    return search(0, frozenset(), {})
+
+
+def _names(item: Literal) -> list[str]:
+    return [node.name for node in walk(item) if isinstance(node, Var)]
+
+
+def _shape(item: Literal) -> str:
+    """A literal with all of its variables alike."""
+    return format_node(_blank(item))
+
+
+def _blank(node: Literal) -> Literal:
+    if isinstance(node, Var):
+        return replace(node, name="v")
+    return rebuild(node, _blank)

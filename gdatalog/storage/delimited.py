@@ -20,7 +20,6 @@ from gdatalog.cancellation import watching
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.cutting import ColumnLayout, cut_large
-from gdatalog.storage.phases import CUTTING
 from gdatalog.storage.place import DataPlace
 from gdatalog.storage.text_set import TextSet, kernels_for
 from gdatalog.threads import Abandoned
@@ -292,3 +291,9 @@ def bad_utf8(name: str, data: bytes, first_line: int = 1) -> DataError | None:
             hint="save the file as UTF-8",
         )
     return None
+
+
+# Which share of loading a file is what, for a large CSV file of ints, the slowest to read.
+
+
+READING, CUTTING, TYPING = (0.0, 0.05), (0.05, 0.4), (0.4, 0.9)

@@ -17,13 +17,15 @@ from functools import cache
 
 import numpy as np
 
+from gdatalog.account import Account
 from gdatalog.cancellation import watching, working_space
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.rows import Columns, RowPacking, Span, firsts, sort_rows, spans_of
 from gdatalog.storage.selection import rows_among
 from gdatalog.storage.sorting import sort_values
+from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import in_ranges
+from gdatalog.storage.threads import cores, in_ranges, spread
 
 ROOM = 24  # bytes that looking for duplicates takes for each row, at the most
 _PIECE = 1 << 16  # rows that are compared with their neighbours before the next ones are
@@ -52,8 +54,6 @@ def distinct_rows(
     account = watching().account
     spill = account.spill_for(ROOM * count)
     if spill is not None:  # what needs less memory
-        from gdatalog.storage.differing import all_differ
-
         few = _sample(rows)
         if len(sort_rows(few)[0]) == len(few[0]) and all_differ(rows, account, spill):
             return rows, KnownRows.DISTINCT
@@ -237,3 +237,49 @@ def mix(numbers: Array) -> None:
     """Spreads what is in 64-bit numbers over all of their bits, in place."""
     numbers *= FACTOR
     numbers ^= numbers >> np.uint64(32)
+
+
+# Whether no two of many rows are equal, where memory has no room to sort them.
+
+
+STRETCH = 1 << 20  # rows that are hashed at a time, at the most
+HASHING, SORTING = 48, 24  # bytes that a row takes while it is hashed, and its hash while sorted
+SHARE = 4  # what is at hand takes such a part of the spare memory
+MOST_BITS = 12  # of a hash that tell its part
+
+
+def all_differ(rows: Columns, account: Account, spill: Spill) -> bool:
+    """Whether no two rows are equal; False also if two hashes are equal by chance, and if rows are
+    so many that their parts are too large."""
+    count, spare = len(rows[0]), account.spare() // SHARE
+    most = max(spill.run, spare // (SORTING * cores()))
+    bits = min(MOST_BITS, max(0, (count // most).bit_length()))
+    if count >> bits > most:
+        return False
+    stretch = max(spill.run, min(STRETCH, spare // HASHING))
+    hashes, bounds = spill.column(np.int64), []
+    for start in range(0, count, stretch):
+        watching().poll()
+        part = tuple(column[start : start + stretch] for column in rows)
+        with working_space("looking for duplicates", HASHING * len(part[0])):
+            numbers, ends = _divided(row_numbers(part), bits)
+            hashes.append(numbers)
+            bounds.append(start + ends)
+    column = hashes.finish()
+
+    def differ(number: int) -> bool:
+        mine = np.concatenate([column[ends[number] : ends[number + 1]] for ends in bounds])
+        mine.sort()
+        return bool(firsts(mine).all())
+
+    with working_space("looking for duplicates", cores() * SORTING * (count >> bits)):
+        return all(spread(differ, range(1 << bits), True))
+
+
+def _divided(numbers: Array, bits: int) -> tuple[Array, Array]:
+    """Numbers by their highest bits, and where those of each part begin, and the last ones end."""
+    if not bits:
+        return numbers, np.array([0, len(numbers)])
+    parts = (numbers.view(np.uint64) >> np.uint64(64 - bits)).astype(np.uint16)
+    counts = np.bincount(parts, minlength=1 << bits)
+    return numbers[np.argsort(parts, kind="stable")], np.append(0, np.cumsum(counts))

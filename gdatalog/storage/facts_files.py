@@ -36,8 +36,15 @@ from gdatalog.storage.readers import (
 )
 from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table
-from gdatalog.storage.text_blocks import PIECE, Block, blocks_of, bytes_of, lines_before
-from gdatalog.storage.text_files import UTF16, raw_of_text
+from gdatalog.storage.text_files import (
+    PIECE,
+    UTF16,
+    Block,
+    blocks_of,
+    bytes_of,
+    lines_before,
+    raw_of_text,
+)
 from gdatalog.storage.text_set import TextSet, TextSetFunctions
 
 # Gives the set that the texts of a file are added to.

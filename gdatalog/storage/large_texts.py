@@ -25,8 +25,16 @@ from gdatalog.storage.place import DataPlace
 from gdatalog.storage.raw import Declared, Raw
 from gdatalog.storage.readers import MARK, PACKED, of_names, typed
 from gdatalog.storage.table import Table
-from gdatalog.storage.text_blocks import Block, blocks_of, bytes_of
-from gdatalog.storage.text_files import SAMPLE, UTF16, check_width, sniffed, texts_among
+from gdatalog.storage.text_files import (
+    SAMPLE,
+    UTF16,
+    Block,
+    blocks_of,
+    bytes_of,
+    check_width,
+    sniffed,
+    texts_among,
+)
 from gdatalog.values import TypeName
 
 WHOLE = 4  # bytes that a file takes for each of its own, at the least, where it is read whole

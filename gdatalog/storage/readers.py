@@ -26,6 +26,7 @@ from typing import Any
 from gdatalog.cancellation import watching
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import replace
+from gdatalog.storage.delimited import READING, TYPING
 from gdatalog.storage.file_sets import File, files_of, is_set, joined, read_set
 from gdatalog.storage.frames import table_of
 from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines
@@ -34,13 +35,11 @@ from gdatalog.storage.load_options import (
     LoadOptions,
 )
 from gdatalog.storage.parquet import damaged, raws_of_parquet, with_keys
-from gdatalog.storage.phases import READING, TYPING
 from gdatalog.storage.place import FilePlace
 from gdatalog.storage.raw import Declared, Raw, raw_of_arrow
 from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table
-from gdatalog.storage.text_blocks import PIECE
-from gdatalog.storage.text_files import raw_of_text
+from gdatalog.storage.text_files import PIECE, raw_of_text
 
 FORMATS = {
     ".csv": "csv",

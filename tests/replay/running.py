@@ -22,7 +22,7 @@ from gdatalog import cancellation
 from gdatalog.cpu_ops import loose
 from gdatalog.engine import depth, session
 from gdatalog.engine.files import Folders
-from gdatalog.gpu_ops import sources
+from gdatalog.gpu_ops import launching
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner import rules
 from gdatalog.printer import lattice, module, worklist
@@ -103,7 +103,7 @@ def listening(recorder: Recorder) -> Iterator[None]:
         (depth.printed_once, _printed_anew),
         (cancellation.apart, lambda work, long=True: work()),  # a thread for each takes long
         (loose.loose_of, lambda relation, columns: None),  # it is compiled
-        (sources.whole, lambda text: text),  # the files that it includes are noted once
+        (launching.whole, lambda text: text),  # the files that it includes are noted once
         *((clock, _stopped) for clock in (time.perf_counter, time.process_time)),
     ]
     _put(stand_ins)

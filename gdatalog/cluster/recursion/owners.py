@@ -34,12 +34,12 @@ from gdatalog.cluster.replicated.harvest import stays_afar
 from gdatalog.cluster.rows.exchange import Exchange, parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
 from gdatalog.engine.choose import ExecutorChoice
-from gdatalog.engine.dead_variables import split_stratum, with_parts
 from gdatalog.engine.derived import Derived, DistinctBlocks, FarBlocks, in_order, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
 from gdatalog.engine.metrics import Mark, Round, RuleRound
 from gdatalog.engine.partitioned import PartitionedStratum
+from gdatalog.engine.rewrites import split_stratum, with_parts
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.variants import alone

@@ -1,5 +1,5 @@
 // The words that all tiles of a launch share, each on a line of its own, and why a launch ends.
-// `gpu_ops/control.py` has the same numbers. All are zero before the first launch.
+// `gpu_ops/loops.py` has the same numbers. All are zero before the first launch.
 #pragma once
 #include "prelude.cuh"
 
