@@ -12,7 +12,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.cluster.workers.roster import Worker
 from gdatalog.shell import cli, doctor
-from gdatalog.shell.commands.clusters import told
+from gdatalog.shell.commands.clusters import status
 from gdatalog.shell.editor.known import look
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
@@ -120,7 +120,7 @@ def test_workers_without_names_are_told_once() -> None:
     cluster = SimpleNamespace(
         again=lambda: None, workers=workers, address="tcp://a:1", dashboard=""
     )
-    shown = told(SimpleNamespace(cluster=cluster)).splitlines()[2:]  # type: ignore[arg-type]
+    shown = status(SimpleNamespace(cluster=cluster)).splitlines()[2:]  # type: ignore[arg-type]
     assert shown == [
         "worker                threads  memory",
         "tcp://10.0.0.7:40000  1        1.0 GiB",
