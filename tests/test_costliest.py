@@ -1,4 +1,4 @@
-"""The dearest rules at the head of a profile, and what would help them."""
+"""The costliest rules at the head of a profile, and what would help them."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def database() -> gd.Database:
     return db
 
 
-def dear(profile: Profile) -> list[ReportNode]:
-    return profile.tree.find("dear rule")
+def costly(profile: Profile) -> list[ReportNode]:
+    return profile.tree.find("costly rule")
 
 
 def test_a_profile_begins_with_its_dearest_rules() -> None:
     with database() as db:
         profile = db.profile(RULES + "?- far(x), near(x, _).", strategy="levelwise")
-    (node,) = profile.tree.find("dearest")
-    assert profile.tree.children[0] is node and str(profile).count("the dearest rules\n") == 1
+    (node,) = profile.tree.find("costliest")
+    assert profile.tree.children[0] is node and str(profile).count("the costliest rules\n") == 1
     seconds = [each.seconds or 0.0 for each in node.children]
     assert seconds == sorted(seconds, reverse=True) and len(seconds) == 4
     assert [each.share for each in node.children] == pytest.approx(
         [spent / profile.seconds for spent in seconds]
     )
-    (path,) = [each for each in dear(profile) if "path(x, y), E(y, z)" in each.label]
+    (path,) = [each for each in costly(profile) if "path(x, y), E(y, z)" in each.label]
     facts = dict(path.facts)
     told = profile.rounds[profile.rounds["rule"].str.contains("path(x, y), E", regex=False)]
     assert facts["came out"] == told["tried"].sum() and facts["new"] == told["new"].sum()
@@ -56,16 +56,16 @@ def test_a_profile_begins_with_its_dearest_rules() -> None:
     assert full.label.endswith("path(x, z) <- path(x, y), E(y, z).")
 
 
-def test_of_few_rules_none_is_the_dearest() -> None:
+def test_of_few_rules_none_is_the_costliest() -> None:
     with database() as db:
-        assert not dear(db.profile("p(x) <- E(x, _).", strategy="levelwise"))
+        assert not costly(db.profile("p(x) <- E(x, _).", strategy="levelwise"))
 
 
 def test_rules_that_run_in_the_same_loops_stand_together() -> None:
     text = RULES + "?- far(x), near(x, _)."
     with database() as db:
         db._workspace.force(split="always")
-        (node,) = [each for each in dear(db.profile(text)) if "together" in each.label]
+        (node,) = [each for each in costly(db.profile(text)) if "together" in each.label]
     assert re.fullmatch(r"rules \d\.1 to \d\.2, together: path", node.label)
     assert "rows came out; a fixpoint for each x of path: 40 values" in node.details[0]
 
@@ -170,12 +170,12 @@ def test_a_join_that_other_rules_have_too() -> None:
     )[:3]
     assert shared_join(first, second) == shared_join(second, first) == 3
     assert shared_join(first, third) == 0 and shared_join(third, second) == 0
-    dear = ran("p(x) <- E(x, y), E(y, z), F(z, x).", bindings=1_000_000)
-    told = hint(dear, rows=1_000_000, **{"2.1": second, "3.1": third})
+    costly = ran("p(x) <- E(x, y), E(y, z), F(z, x).", bindings=1_000_000)
+    told = hint(costly, rows=1_000_000, **{"2.1": second, "3.1": third})
     assert told.startswith("rule 2.1 joins the same 3 atoms: a rule of its own")
-    told = hint(dear, rows=1_000_000, **{"2.1": second, "2.2": second})
+    told = hint(costly, rows=1_000_000, **{"2.1": second, "2.2": second})
     assert told.startswith("rules 2.1 and 2.2 join the same 3 atoms")
-    assert hint(dear, rows=1_000_000, **{"3.1": third}) == ""
+    assert hint(costly, rows=1_000_000, **{"3.1": third}) == ""
 
 
 def test_what_cannot_be_compiled() -> None:

@@ -364,14 +364,14 @@ def test_a_large_plan_is_folded() -> None:
         text, whole = str(plan), str(plan.of("*"))
     strata = [line for line in text.splitlines() if line.startswith("stratum ")]
     assert len(text.splitlines()) < 30 < 200 < len(whole.splitlines())
-    assert "5 strata, 34 rules, folded: the dearest first" in text
+    assert "5 strata, 34 rules, folded: the costliest first" in text
     assert "a recursion is assumed to follow 100,000 rows of each relation" in text
     assert re.match(r"stratum \d: path \(recursive\): 30 rules, (semi-naive|a fixpoint)", strata[0])
     assert costs(text) == sorted(costs(text), reverse=True)
     assert len(costs(text)) == len(strata) - 1 == 4 and "?1: 1 rule, a copy of" in strata[-1]
     assert "expected" in text and "folded" not in whole
-    dear = [line for line in text.splitlines() if re.match(r"[├└] rule", line)]
-    assert len(dear) == 5 and "path(x, y), C(y, z)" in dear[0]
+    costly = [line for line in text.splitlines() if re.match(r"[├└] rule", line)]
+    assert len(costly) == 5 and "path(x, y), C(y, z)" in costly[0]
 
 
 def test_parts_of_a_plan_in_full() -> None:
@@ -405,7 +405,7 @@ def test_a_large_page_is_folded() -> None:
         few = db.explain("p(x) <- E(x, _).").to_html()
     made = plan.to_html()
     assert made.count('<details class="stratum">') == 5 and '<details open class="stratum">' in few
-    assert made.count('class="dear-rule"') == 5
+    assert made.count('class="costly-rule"') == 5
     # Programs are given all of it, in the order of evaluation.
     assert [node["label"] for node in plan.to_dict()["children"] if node["kind"] == "stratum"] == [
         node.label for node in plan.tree.find("stratum")
@@ -416,6 +416,6 @@ def test_a_large_profile_is_folded() -> None:
     with database() as db:
         profile = db.profile(large(), strategy="levelwise")
     text = str(profile)
-    assert "4 strata, 33 rules, folded: the dearest first, by time" in text
+    assert "4 strata, 33 rules, folded: the costliest first, by time" in text
     assert len(text.splitlines()) < 60 < len(str(profile.of("path")).splitlines())
     assert re.search(r"stratum \d: path \(recursive\): 30 rules, breadth-first, \d+ rounds, ", text)

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gdatalog.plan.nodes import GivenRows
-from gdatalog.printer.levels import last_loop, spreads
-from gdatalog.printer.scope import KnownPositions
-from gdatalog.printer.turns import begin_unit
-
-if TYPE_CHECKING:
-    from gdatalog.printer.leaves import Leaf
-    from gdatalog.printer.nest import NestPrinter
-
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
-from gdatalog.plan.nodes import Generate, Join, JoinPlan
+from gdatalog.plan.nodes import Generate, GivenRows, Join, JoinPlan
 from gdatalog.printer.arguments import Argument, LevelArgument
 from gdatalog.printer.counting import Counter, Counting
 from gdatalog.printer.expressions import ExpressionPrinter
 from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.leaves import GroupLeaf, Leaf
+from gdatalog.printer.levels import last_loop, spreads
 from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.remember import find_kept
+from gdatalog.printer.scope import KnownPositions
+from gdatalog.printer.turns import begin_unit
 from gdatalog.records import dataclass
 
 # Where the functions are that a printed text may call: codegen/helpers.

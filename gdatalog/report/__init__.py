@@ -1,4 +1,4 @@
-"""How a plan is seen: what will be done (`Explanation`) and what was done (`Profile`)."""
+"""`Explanation` shows how a program will be evaluated, `Profile` how it was evaluated."""
 
 from gdatalog.report.explanation import Explanation, explain
 from gdatalog.report.profile import Profile

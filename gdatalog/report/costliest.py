@@ -1,4 +1,4 @@
-"""The rules of an evaluation that took most: what was counted of them, and what would help."""
+"""The most expensive rules of an evaluation: their counters, and a hint for each."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from gdatalog.engine.metrics import Metrics
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.records import dataclass
-from gdatalog.report.folded import DEAREST, rule_number
+from gdatalog.report.folded import COSTLIEST, rule_number
 from gdatalog.report.hints import KnownIndexes, hint_of
 from gdatalog.report.plan_tree import rule_text
 from gdatalog.report.rule_runs import RuleRan, StratumRan
 from gdatalog.report.tree import Fact, ReportNode
 from gdatalog.report.words import many
 
-FEW = 3  # rules: of fewer nobody asks which are the dearest
+FEW = 3  # rules: smaller programs get no list of the most expensive ones
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A rule, or all of a stratum whose rules are run by the same loops."""
+    """A rule, or a whole stratum whose rules run in the same loops."""
 
     label: str
     seconds: float
@@ -28,10 +28,10 @@ class _Entry:
     hint: str | None
 
 
-def dearest(
+def costliest(
     strata: Sequence[StratumRan], metrics: Metrics, seconds: float
 ) -> tuple[ReportNode, ...]:
-    """The rules that took most of these seconds, as one node."""
+    """Returns one node with the rules that took most of these seconds."""
     readers: dict[TrieRef, int] = {}
     for stratum in strata:
         for rule in stratum.rules:
@@ -44,21 +44,21 @@ def dearest(
         for number, stratum in enumerate(strata, 1)
         for entry in _entries(number, stratum, known)
     ]
-    dear = sorted(entries, key=lambda entry: -entry.seconds)[:DEAREST]
-    if len(entries) < FEW and not any(entry.hint for entry in dear):
+    costly = sorted(entries, key=lambda entry: -entry.seconds)[:COSTLIEST]
+    if len(entries) < FEW and not any(entry.hint for entry in costly):
         return ()
     children = tuple(
         ReportNode(
-            "dear rule",
+            "costly rule",
             entry.label,
             (*entry.details, *(() if entry.hint is None else (f"hint: {entry.hint}",))),
             seconds=entry.seconds,
             share=entry.seconds / seconds if seconds else None,
             facts=(*entry.facts, ("hint", entry.hint)),
         )
-        for entry in dear
+        for entry in costly
     )
-    return (ReportNode("dearest", "the dearest rules", children=children),) if children else ()
+    return (ReportNode("costliest", "the costliest rules", children=children),) if children else ()
 
 
 def _entries(number: int, stratum: StratumRan, known: KnownIndexes) -> Iterator[_Entry]:
@@ -76,7 +76,7 @@ def _entries(number: int, stratum: StratumRan, known: KnownIndexes) -> Iterator[
 
 
 def _together(number: int, stratum: StratumRan, known: KnownIndexes) -> _Entry:
-    """The rules of a fixpoint whose loops walk all of them at once."""
+    """The rules of a fixpoint that one set of loops evaluates."""
     metrics, rules = stratum.metrics, stratum.rules
     seconds = 0.0 if metrics.way is None else metrics.way.seconds
     last = rule_number(number, max(1, len(rules)))
@@ -98,7 +98,7 @@ def _together(number: int, stratum: StratumRan, known: KnownIndexes) -> _Entry:
 
 
 def _counted(rule: RuleRan) -> tuple[tuple[str, ...], tuple[tuple[str, Fact], ...]]:
-    """What was counted of a rule: in words, and for programs."""
+    """A rule's counters, as text and as facts for programs."""
     looked, candidates, new, rounds = rule.looked_at, rule.candidates, rule.new, rule.rounds_run
     text = [f"{many(looked, 'value')} tried"] if looked else []
     text.append(f"{many(candidates, 'row')} came out")

@@ -27,8 +27,8 @@ from gdatalog.storage.relation import Relation
 class Explanation(Shown):
     """How a program will be evaluated: its strata, and a plan for each rule.
 
-    Beside each variable stands how many bindings are expected once it is bound. `tree` has all
-    of it as plain data; `to_html()`, `to_mermaid()`, `to_json()` and `save(path)` draw it.
+    Each variable shows how many bindings are expected once it is bound. `tree` has everything as
+    plain data; `to_html()`, `to_mermaid()`, `to_json()` and `save(path)` draw it.
 
     >>> import gdatalog as gd
     >>> db = gd.connect(device="cpu")
@@ -53,7 +53,7 @@ class Explanation(Shown):
 
     @property
     def strata(self) -> tuple[PlannedStratum, ...]:
-        """The strata in the order in which they are evaluated, with the plans of their rules."""
+        """The strata in evaluation order, with the plans of their rules."""
         return self.planned.strata
 
     def _tree(self) -> ReportNode:
@@ -61,14 +61,14 @@ class Explanation(Shown):
 
 
 def _at_hand(evaluation: Evaluation, name: str) -> Relation | None:
-    """A relation that need not be evaluated; those that rules are split into are in no schema."""
+    """A relation that is stored already. Split rules' parts are in no schema."""
     return evaluation.known(name) if name in evaluation.checked.schemas else None
 
 
 def _spread(
     stratum: Stratum, plan: RulePlan, inputs: StratumInputs, known: Callable[[str], Relation | None]
 ) -> Spread | None:
-    """Over which workers of a cluster a rule is run; a fixpoint is spread as a whole."""
+    """The workers of a cluster that run a rule. A fixpoint is spread as a whole."""
     context = inputs.context
     if context.cluster is None or stratum.recursive or not plan.joins:
         return None
@@ -82,7 +82,7 @@ def _rule(
     inputs: StratumInputs,
     known: Callable[[str], Relation | None],
 ) -> PlannedRule:
-    """A rule with its plan, and where it will run."""
+    """A rule with its plan and the device that runs it."""
     stratum = ready.stratum
     left, beyond = inputs.context.device.refuses(plan), PlannedPlacement()
     on_host = next((one for one in ready.plan.rewrites if isinstance(one, OnTheHost)), None)
@@ -97,7 +97,7 @@ def _rule(
 
 
 def explain(session: Session, names: Sequence[str], why: str = "asked for") -> Explanation:
-    """How the relations of these names would be evaluated; `why` on this device."""
+    """Plans the evaluation of these relations; `why` says why this device was chosen."""
     whole = session.whole_asks()
     context = session.context
     device = context.device

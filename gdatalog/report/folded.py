@@ -1,7 +1,6 @@
-"""A plan of many rules in few lines: its strata folded, the dearest first; and one of its parts.
+"""Large plans in few lines: strata are folded, the most expensive first.
 
-What is dear is told by the seconds that a profile measured, or else by the rows that a plan is
-expected to look at.
+Cost is measured seconds in a profile, and the rows that a plan expects to read in an explanation.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from gdatalog.records import dataclass, replace
 from gdatalog.report.tree import ReportNode
 from gdatalog.report.words import many
 
-LARGE = 24  # rules: a plan of more is folded
-DEAREST = 5  # rules that are named at its head
-RELATIONS = 4  # names that a folded stratum shows
-INDEXES = 5  # the largest, that are shown
+LARGE = 24  # rules: larger plans are folded
+COSTLIEST = 5  # rules listed at the top
+RELATIONS = 4  # names that a folded stratum lists
+INDEXES = 5  # indexes shown, largest first
 ALL = "*"
-WORK = "rows to look at"  # the fact of a rule that says what it is expected to cost
+WORK = "rows to look at"  # the fact with a rule's expected cost
 
 
 def is_large(root: ReportNode) -> bool:
-    """Whether a plan has more rules than are read at once.
+    """Whether a plan has too many rules to read at once.
 
     >>> rules = tuple(ReportNode("rule", f"p{n}(x) <- E(x).") for n in range(25))
     >>> stratum = ReportNode("stratum", "stratum 1", children=rules)
@@ -35,20 +34,20 @@ def is_large(root: ReportNode) -> bool:
 
 
 def folded(root: ReportNode, bare: bool = True) -> ReportNode:
-    """The plan with a line or two for each stratum, the dearest first, and its dearest rules.
+    """Returns the plan with a line or two for each stratum, and its most expensive rules.
 
-    `bare`: without what is folded; else it is still below, for pages that unfold it.
+    `bare` drops what is folded; otherwise it stays below, for pages that can unfold it.
     """
     strata = sorted(
         ((stratum, number) for number, stratum in enumerate(_strata(root), 1)),
         key=lambda each: -_cost(each[0]),
     )
     rules = sum(len(_rules(stratum)) for stratum, _ in strata)
-    head = [node for node in root.children if node.kind == "dearest"]
-    rest = [node for node in root.children if node.kind not in ("stratum", "dearest")]
+    head = [node for node in root.children if node.kind == "costliest"]
+    rest = [node for node in root.children if node.kind not in ("stratum", "costliest")]
     by = "time" if root.seconds is not None else "the rows that they are expected to look at"
     parts = f"{many(len(strata), 'stratum')}, {many(rules, 'rule')}, folded"
-    details = [*root.details, f"{parts}: the dearest first, by {by}"]
+    details = [*root.details, f"{parts}: the costliest first, by {by}"]
     if root.seconds is None and any(dict(stratum.facts).get("recursive") for stratum, _ in strata):
         details.append(f"a recursion is assumed to follow {UNKNOWN:,} rows of each relation")
     if bare:
@@ -61,7 +60,7 @@ def folded(root: ReportNode, bare: bool = True) -> ReportNode:
         root,
         details=tuple(details),
         children=(
-            *(head or _dearest(root)),
+            *(head or _costliest(root)),
             *(_stratum(stratum, bare) for stratum, _ in strata),
             *(_indexes(node) if bare and node.kind == "indexes" else node for node in rest),
         ),
@@ -69,8 +68,8 @@ def folded(root: ReportNode, bare: bool = True) -> ReportNode:
 
 
 def part_of(root: ReportNode, which: str) -> ReportNode:
-    """A plan with the rules of one relation only; with those of a stratum or a single rule by their
-    numbers ("3", "3.2"); "*": with all of them."""
+    """Returns a plan with only the rules of one relation, of a stratum or a single rule by number
+    ("3", "3.2"), or with all rules ("*")."""
     if which == ALL:
         return root
     found = tuple(_parts(root, which))
@@ -85,7 +84,7 @@ def part_of(root: ReportNode, which: str) -> ReportNode:
 
 
 def rule_number(stratum: int, rule: int) -> str:
-    """What a rule is called by: its stratum and its place in that."""
+    """A rule's number: its stratum and its position in the stratum."""
     return f"{stratum}.{rule}"
 
 
@@ -111,8 +110,8 @@ def _rules(stratum: ReportNode) -> list[ReportNode]:
 
 
 def _names(rule: ReportNode) -> set[str]:
-    """The relation that a rule makes, under its own name and as the user wrote it: `p` of the
-    parts `p~1` that it is split into, and of `p[bf]`, the rows of it that are asked for."""
+    """The names of a rule's relation, internal and as written: `p` for the parts `p~1` of a split
+    rule and for the magic set `p[bf]`."""
     name = dict(rule.facts).get("relation")
     if not isinstance(name, str):
         return set()
@@ -123,7 +122,7 @@ def _relations(stratum: ReportNode) -> set[str]:
     return {name for rule in _rules(stratum) for name in _names(rule)}
 
 
-# --------------------------------------------------------------------------------- what is dear
+# --------------------------------------------------------------------------------- what is costly
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,7 @@ class _Dear:
 
 
 def _cost(node: ReportNode) -> float:
-    """Seconds where they were measured, or else rows to look at."""
+    """Measured seconds, or else the rows that the plan expects to read."""
     if node.seconds is not None:
         return node.seconds
     work = dict(node.facts).get(WORK)
@@ -143,8 +142,8 @@ def _cost(node: ReportNode) -> float:
     return sum(map(_cost, node.children))
 
 
-def _dearest(root: ReportNode) -> tuple[ReportNode, ...]:
-    """The rules that are expected to look at most rows; a profile names its own."""
+def _costliest(root: ReportNode) -> tuple[ReportNode, ...]:
+    """The rules that expect to read most rows. A profile lists its own."""
     if root.seconds is not None:
         return ()
     rules = [
@@ -152,21 +151,21 @@ def _dearest(root: ReportNode) -> tuple[ReportNode, ...]:
         for number, stratum in enumerate(_strata(root), 1)
         for at, rule in enumerate(_rules(stratum), 1)
     ]
-    dear = sorted(rules, key=lambda each: -each.cost)[:DEAREST]
-    if not dear or not dear[0].cost:
+    costly = sorted(rules, key=lambda each: -each.cost)[:COSTLIEST]
+    if not costly or not costly[0].cost:
         return ()
     children = tuple(
-        ReportNode("dear rule", f"rule {each.number}: {each.node.label}", estimate=each.cost)
-        for each in dear
+        ReportNode("costly rule", f"rule {each.number}: {each.node.label}", estimate=each.cost)
+        for each in costly
     )
-    return (ReportNode("dearest", "the dearest rules", children=children),)
+    return (ReportNode("costliest", "the costliest rules", children=children),)
 
 
 # ------------------------------------------------------------------------------------- folding
 
 
 def _stratum(stratum: ReportNode, bare: bool) -> ReportNode:
-    """A stratum in a line: what it makes, of how many rules, and how they are run."""
+    """Summarises a stratum in one line: its relations, number of rules and executors."""
     facts = dict(stratum.facts)
     names = str(facts.get("relations", "")).split(", ")
     if len(names) > RELATIONS:
@@ -194,7 +193,7 @@ def _stratum(stratum: ReportNode, bare: bool) -> ReportNode:
 
 
 def _executors(stratum: ReportNode) -> list[str]:
-    """By which executors the rules of a stratum are run; by several, how many plans by each."""
+    """The executors of a stratum's rules; if there are several, the number of plans for each."""
     counts: dict[str, int] = {}
     for node in stratum.walk():
         executor = dict(node.facts).get("executor")
@@ -206,7 +205,7 @@ def _executors(stratum: ReportNode) -> list[str]:
 
 
 def _indexes(node: ReportNode) -> ReportNode:
-    """The indexes, of which the largest are shown."""
+    """The indexes; only the largest are shown."""
 
     def size(index: ReportNode) -> int:
         held = dict(index.facts).get("bytes")

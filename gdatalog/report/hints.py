@@ -1,7 +1,7 @@
-"""What would make a rule cheaper, by what was counted while it ran; nothing where that is not sure.
+"""Hints that would make a rule cheaper, based on its counters; none where that is uncertain.
 
-Each hint names what was counted first. The parts of a rule's time that are no work on rows come
-before what its joins did, for a rule that was compiled most of its time is not slow.
+Each hint starts with the counter behind it. Time outside the joins is checked first: a rule that
+mostly waited for compilation is not slow.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TIMES = 5  # as often a row is given before somebody should know
 
 @dataclass(frozen=True, slots=True)
 class KnownIndexes:
-    """What an evaluation knows of indexes: what was told of each, and how many rules read it.
-    `made`: the relations that it made."""
+    """The metrics of each index, and how many rules read it. `made`: the relations that this
+    evaluation computed."""
 
     indexes: Mapping[TrieRef, Index]
     readers: Mapping[TrieRef, int]
@@ -42,8 +42,8 @@ class KnownIndexes:
 def hint_of(
     ran: RuleRan, known: KnownIndexes, rows: Mapping[str, int], others: Mapping[str, CheckedRule]
 ) -> str | None:
-    """What would help a rule most; `rows`: of each relation that its stratum made; `others`: the
-    other rules there, by their numbers."""
+    """Returns the most useful hint for a rule. `rows`: row counts of its stratum's relations;
+    `others`: the stratum's other rules, by number."""
     return (
         _compiling(ran)
         or _moving(ran)
@@ -76,7 +76,7 @@ def _moving(ran: RuleRan) -> str | None:
 
 
 def _indexing(ran: RuleRan, known: KnownIndexes) -> str | None:
-    """An index that this rule alone reads, if it took much of the rule's time."""
+    """An index that only this rule reads and that took much of the rule's time."""
     own = [
         known.indexes[ref]
         for ref in ran.reads
@@ -101,7 +101,7 @@ def _indexing(ran: RuleRan, known: KnownIndexes) -> str | None:
 
 
 def _shared(ran: RuleRan, others: Mapping[str, CheckedRule]) -> str | None:
-    """The same join, done by several rules."""
+    """A join that several rules compute."""
     if ran.looked_at < max(MANY, 2 * ran.candidates):
         return None
     alike = {number: shared_join(ran.rule, rule) for number, rule in others.items()}
@@ -115,8 +115,8 @@ def _shared(ran: RuleRan, others: Mapping[str, CheckedRule]) -> str | None:
 
 
 def _repeated(ran: RuleRan, rows: Mapping[str, int]) -> str | None:
-    """A variable that the head leaves out and some of the atoms do not need: the rule gives each of
-    its rows for many of its values."""
+    """A variable that the head and some atoms do not use: the rule derives each row once for each
+    of its values."""
     own = rows.get(ran.rule.head.name, 0)
     given = max(ran.candidates, ran.bindings)
     if given < MANY or given < TIMES * max(1, own):
@@ -127,7 +127,7 @@ def _repeated(ran: RuleRan, rows: Mapping[str, int]) -> str | None:
         seen[id(step)].rows_in for step in steps if isinstance(step, Compact) and id(step) in seen
     )
     if compacted > given / TIMES:
-        return None  # what nothing needed any more was left out already
+        return None  # dead variables were projected away already
     bound = {step.variable for step in steps if isinstance(step, Join)}
     names = _separate(ran.rule, bound)
     if not names:
@@ -140,7 +140,7 @@ def _repeated(ran: RuleRan, rows: Mapping[str, int]) -> str | None:
 
 
 def _separate(rule: CheckedRule, bound: set[str]) -> list[str]:
-    """The variables that some of the atoms do without, and the head too."""
+    """The variables that the head and some of the atoms do not use."""
     if rule.body is None or rule.aggregated:
         return []
     atoms = [item for item in conjuncts(rule.body) if isinstance(item, Atom)]
@@ -153,7 +153,7 @@ def _separate(rule: CheckedRule, bound: set[str]) -> list[str]:
 
 
 def _needless(ran: RuleRan) -> str | None:
-    """A rule of whose rows other rules had given each before."""
+    """A rule whose rows other rules had derived before."""
     if ran.new != 0 or ran.candidates < MANY:
         return None
     return (
@@ -163,7 +163,7 @@ def _needless(ran: RuleRan) -> str | None:
 
 
 def _uncompiled(ran: RuleRan) -> str | None:
-    """What keeps a rule from being compiled."""
+    """The reason why a rule cannot be compiled."""
     if ran.looked_at < MUCH:
         return None
     for run in ran.runs:
@@ -181,8 +181,8 @@ def _uncompiled(ran: RuleRan) -> str | None:
 
 
 def shared_join(rule: CheckedRule, other: CheckedRule) -> int:
-    """How many atoms two rules join in the same way, where the body of one is a part of the
-    other's; else 0."""
+    """Counts the atoms that two rules join in the same way, if one body is a part of the other;
+    otherwise returns 0."""
     if rule.body is None or other.body is None:
         return 0
     few, more = sorted((list(conjuncts(rule.body)), list(conjuncts(other.body))), key=len)
@@ -191,7 +191,7 @@ def shared_join(rule: CheckedRule, other: CheckedRule) -> int:
 
 
 def _stands_in(part: Sequence[Literal], whole: Sequence[Literal]) -> bool:
-    """Whether all of a part is in a whole, under other names of variables."""
+    """Whether a conjunction contains another one, up to names of variables."""
     shapes = [_shape(item) for item in whole]
     wanted = [(_shape(item), _names(item)) for item in part]
     offered = [(shape, _names(item)) for shape, item in zip(shapes, whole, strict=True)]
@@ -220,7 +220,7 @@ def _names(item: Literal) -> list[str]:
 
 
 def _shape(item: Literal) -> str:
-    """A literal with all of its variables alike."""
+    """A literal with all variables replaced by one."""
     return format_node(_blank(item))
 
 

@@ -1,7 +1,6 @@
-"""A tree as HTML: nested lists that fold, numbers in columns, bars. No script, no other file.
+"""A tree as HTML: nested lists that fold, aligned numbers, bars; no script, no other file.
 
-A fragment brings its own style, which touches nothing outside of it; it is light or dark as the
-page is that it stands in: by the browser's wish, or by what notebooks say of their theme.
+A fragment has its own scoped style. It follows the browser's or the notebook's light or dark theme.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ WIDEST_SERIES = 120  # bars
 
 
 def page(root: ReportNode, title: str, folds: bool = False) -> str:
-    """A whole page, for a file; `folds`: strata are folded at first, the dearest come first."""
+    """Returns a whole page for a file. `folds`: strata start folded, the most expensive first."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -39,7 +38,7 @@ def page(root: ReportNode, title: str, folds: bool = False) -> str:
 
 
 def fragment(root: ReportNode, folds: bool = False) -> str:
-    """What a notebook shows."""
+    """Returns what a notebook shows."""
     drawn = _Drawn(folded(root, bare=False) if folds else root, folds)
     return f'<div class="gdatalog-plan"><style>{_style()}</style>{"".join(drawn.all())}</div>'
 
@@ -52,10 +51,10 @@ def _style() -> str:
 
 
 class _Drawn:
-    """A tree on its way to HTML: which columns it has, and how long bars are."""
+    """A tree that is being drawn: its columns and the scale of its bars."""
 
     def __init__(self, root: ReportNode, folds: bool = False) -> None:
-        """`folds`: strata and indexes are folded until somebody asks for them."""
+        """`folds`: strata and indexes start folded."""
         self.root = root
         self.closed = frozenset({"stratum", "indexes"}) if folds else frozenset()
         nodes = [node for node in root.walk() if node is not root]
@@ -79,7 +78,7 @@ class _Drawn:
         yield "</div>"
 
     def _widths(self) -> dict[str, int]:
-        """How many digits the columns of numbers have room for."""
+        """The width of each number column, in digits."""
         widths = {"estimate": 9, "actual": 9, "tried": 7, "seconds": 7}
         for node in self.root.walk():
             for name, text in self._texts(node).items():
@@ -87,7 +86,7 @@ class _Drawn:
         return widths
 
     def _texts(self, node: ReportNode) -> dict[str, str]:
-        """The numbers of a node, by their columns."""
+        """A node's numbers, by column."""
         return {
             "estimate": "" if node.estimate is None else about(node.estimate),
             "actual": "" if node.actual is None else f"{node.actual:,}",
@@ -135,7 +134,7 @@ class _Drawn:
             return ""
         cells: list[tuple[str, str]] = []
         if node.estimate is None and node.actual is None and not node.tried:
-            return _cells(self._times(node))  # the label has the room of what is not there
+            return _cells(self._times(node))  # the label spans empty columns
         texts = self._texts(node)
         names = (["estimate"] if self.guessed else []) + (["actual", "tried"] if self.came else [])
         cells += [(name, texts[name]) for name in names]
@@ -149,7 +148,7 @@ class _Drawn:
         return [("seconds", self._texts(node)["seconds"]), ("share", _share(node.share))]
 
     def _bar(self, kind: str, count: float | None) -> str:
-        """Lengths grow with the number of digits: bindings differ by millions."""
+        """A bar on a logarithmic scale, because bindings differ by millions."""
         if count is None:
             return ""
         share = log10(1 + count) / log10(1 + max(1.0, self.most))
@@ -172,7 +171,7 @@ def _cells(cells: list[tuple[str, str]]) -> str:
 
 
 def _words(label: str) -> str:
-    """A label whose lines do not end within brackets, if that can be."""
+    """A label that breaks outside brackets where possible."""
     words = (visible_html(word) for word in unbroken(label).split(" "))
     return " ".join(f'<span class="word">{w}</span>' if STAYS in w else w for w in words)
 
@@ -188,7 +187,7 @@ def _share(share: float | None) -> str:
 
 
 def _series(values: tuple[int, ...]) -> str:
-    """A bar for each value; where there are many, for the largest of several."""
+    """A bar for each value; long series show the maximum of neighbours."""
     step = -(-len(values) // WIDEST_SERIES)
     tops = [(at, max(values[at : at + step])) for at in range(0, len(values), step)]
     most = max(1, max(top for _, top in tops))

@@ -1,4 +1,4 @@
-"""Which indexes plans read, and about what memory those take that are to be made."""
+"""The indexes that plans read, and the estimated memory of those that must be built."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RelationOf = Callable[[str], Relation | None]
 
 @dataclass(frozen=True, slots=True)
 class NamedIndex:
-    """An index under the name that people read, and what is known of it."""
+    """An index, its display name, and what is known of it."""
 
     label: str
     asked: AskedIndex
@@ -49,7 +49,7 @@ class NamedIndex:
 def indexes_of(
     plans: Iterable[RulePlan], relation_of: RelationOf, device: Device, memory: int
 ) -> list[NamedIndex]:
-    """The indexes that joins read, each once; not those that are the first levels of another."""
+    """Returns the indexes that joins read, once each, without prefixes of other indexes."""
     found = []
     for plan in plans:
         asked = memory_asked(plan, relation_of, device, memory).indexes
@@ -62,7 +62,7 @@ def indexes_of(
 
 
 def index_label(ref: TrieRef, names: Sequence[str] | None = None) -> str:
-    """An index by its columns in their order, by name where these are known, and what else it is.
+    """Names an index by its columns in order, by column name where known.
 
     >>> index_label(TrieRef("E", "full", (1, 0)), ["src", "dst"])
     'E by dst, src'
@@ -84,7 +84,7 @@ def _column(column: int, names: Sequence[str] | None) -> str:
 
 
 def indexes_node(indexes: Sequence[NamedIndex], limit: int | None) -> ReportNode | None:
-    """All of them, and what they take together; `limit`: of memory, where that is worth a word."""
+    """A node with all indexes and their total size; `limit`: the memory limit, if shown."""
     if not indexes:
         return None
     missing = [index.asked for index in indexes if not index.asked.there]

@@ -8,7 +8,7 @@ from gdatalog.report.tree import Kind, ReportNode
 from gdatalog.report.words import about, took
 from gdatalog.widths import visible
 
-# Shapes by what a node is, as mermaid opens and closes them; others are boxes.
+# Mermaid's brackets for the shapes of nodes; other nodes are boxes.
 _SHAPES: dict[Kind, tuple[str, str]] = {
     "plan": ('(["', '"])'),
     "stratum": ('(["', '"])'),
@@ -24,7 +24,7 @@ _STYLES = (
 
 
 def mermaid(root: ReportNode) -> str:
-    """The tree as a flowchart from top to bottom.
+    """Returns the tree as a flowchart from top to bottom.
 
     >>> print(mermaid(ReportNode("plan", 'on "cpu"', children=(ReportNode("note", "x < 3"),))))
     flowchart TD
@@ -76,7 +76,6 @@ def _texts(node: ReportNode) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Entities of mermaid, whose names stand for what would end a label or be read as a tag, and
-    for `%%`, behind which it looks for settings wherever that stands."""
+    """Escapes what would end a label, start a tag, or (`%%`) start a mermaid directive."""
     names = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"}
     return "".join(names.get(ch, ch) for ch in visible(text)).replace("%%", "#37;#37;")

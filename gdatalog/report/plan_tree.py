@@ -1,4 +1,4 @@
-"""What a program will do, as a tree."""
+"""The plan of a program as a tree."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from gdatalog.report.indexes import NamedIndex, indexes_node
 from gdatalog.report.steps import Executor, order_of, plan_nodes, with_dedup
 from gdatalog.report.tree import ReportNode
 
-# How fixpoints follow new rows that have no rounds, by their strategy.
+# How fixpoints without rounds process new rows, by strategy.
 BY_PARTS = {Partitioned: "value by value", InPlaceLattice: "group by group"}
-# Of the memory limit: what is asked for is shown with it from here on.
+# Share of the memory limit above which the limit is shown.
 WORTH_A_WORD = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRule:
-    """A rule of the program with one of its plans: that of the first round, or of later ones.
+    """A rule with one of its plans: for the first round, or for later ones.
 
-    `left`: why the CPU runs it, where the device is another. `spread`: over which workers.
-    `in_cells` and `in_pages`: on a device that its indexes do not fit.
+    `left`: why the CPU runs it although the device is another. `spread`: the workers that run it.
+    `in_cells` and `in_pages`: how it reads indexes that do not fit the device.
     """
 
     rule: CheckedRule
@@ -42,7 +42,7 @@ class PlannedRule:
 
     @property
     def beyond(self) -> tuple[InCells | InPages, ...]:
-        """How indexes are read that do not fit the device."""
+        """How the rule reads indexes that do not fit the device."""
         return tuple(one for one in (self.in_cells, self.in_pages) if one is not None)
 
 
@@ -57,11 +57,11 @@ class PlannedStratum:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """All that is planned, and where it will run: `why` on this device.
+    """The whole plan and its device; `why` says why that device was chosen.
 
-    `asked`: values of which parts of relations are evaluated; `notes`: why magic sets were not used
-    where it might have been. `limit`: bytes, where a limit was given. `members`: the devices that
-    work together as `device`.
+    `asked`: the values that parts of relations are evaluated for. `notes`: why magic sets were not
+    used. `limit`: the memory limit in bytes, if one was set. `members`: the devices that work
+    together as `device`.
     """
 
     strata: tuple[PlannedStratum, ...]
@@ -76,7 +76,7 @@ class PlanReport:
     members: tuple[str, ...] = ("cpu",)
 
     def tree(self) -> ReportNode:
-        """All of it as a tree."""
+        """The whole plan as a tree."""
         if not self.strata:
             label = "nothing to evaluate: only stored relations are read"
             return ReportNode("plan", label, facts=(("device", self.device),))
@@ -179,8 +179,8 @@ class PlanReport:
 
 
 def expected_work(plan: RulePlan) -> float:
-    """Rows that running a plan is expected to look at. One that follows new rows is run for all
-    that its relation gets, of which nobody knows how many they are."""
+    """The rows that a plan expects to read. A plan for new rows reads all rows that its relation
+    will get; their number is unknown."""
     work = 0.0
     for join in plan.joins:
         given = None if join.scan is not None else join.given
@@ -189,7 +189,7 @@ def expected_work(plan: RulePlan) -> float:
 
 
 def _recursive(knobs: Knobs, by_parts: str | None) -> Executor:
-    """How what follows from new rows is found."""
+    """How a recursive rule processes new rows."""
     if knobs.strategy == "levelwise":
         return chosen(ExecutorChoice(True, "asked for"))
     if by_parts is not None:
@@ -206,7 +206,7 @@ def _recursive(knobs: Knobs, by_parts: str | None) -> Executor:
 
 
 def chosen(choice: ExecutorChoice, planned: bool = False) -> Executor:
-    """An executor that was chosen, and why; of one that is `planned`, until when."""
+    """An executor and why it was chosen. If it is only `planned`, also until when."""
     facts: list[tuple[str, str | int]] = [("executor", choice.kind), ("reason", choice.reason)]
     if choice.shared is not None:
         facts.append(("devices", ", ".join(choice.shared.devices)))
@@ -220,7 +220,7 @@ def where(device: str, why: str) -> str:
 
 
 def knobs_text(knobs: Knobs) -> str:
-    """What a user may force, as it is: threads matter to the depth-first executor only."""
+    """The settings that a user may force. Only the depth-first executor uses threads."""
     parts = [f"strategy {knobs.strategy}"]
     if knobs.strategy != "levelwise":
         count = knobs.threads
@@ -241,11 +241,11 @@ def stratum_facts(stratum: Stratum) -> tuple[tuple[str, str | bool], ...]:
 
 
 def plan_label(plan: RulePlan) -> str:
-    """Which of the plans of a recursive rule it is."""
+    """Names one of the plans of a recursive rule."""
     return "in each round" if plan.recursive_on else "before the rounds"
 
 
 def rule_text(rule: CheckedRule) -> str:
-    """A checked rule as a person would write it."""
+    """Formats a checked rule as a user would write it."""
     head = format_node(rule.head)
     return f"{head}." if rule.body is None else f"{head} <- {format_node(rule.body)}."

@@ -1,4 +1,4 @@
-"""`Profile`: what evaluating a program did."""
+"""`Profile`: how a program was evaluated."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Profile(Shown):
-    """What evaluating a program did: the tree that `explain` shows, with rows and time beside it.
+    """How a program was evaluated: the tree of `explain`, with actual rows and time.
 
-    Expected bindings stand beside those that came; where they are wrong by ten times or more a mark
-    says so. `result` is the answer itself, `rounds` a pandas DataFrame with what each rule did in
+    Expected bindings stand beside actual ones; a mark shows estimates that were wrong by a factor
+    of ten or more. `result` is the answer, `rounds` a pandas DataFrame with each rule's metrics in
     each round of each fixpoint.
 
     >>> import gdatalog as gd
@@ -46,7 +46,7 @@ class Profile(Shown):
         held: Mapping[str, int] | None = None,
         spilled: int = 0,
     ) -> None:
-        """`held`: what was held in the end, by name; `spilled`: bytes in temporary files."""
+        """`held`: final memory by owner; `spilled`: bytes written to temporary files."""
         self.runs = metrics.runs
         self.strata = metrics.strata
         self.device = device
@@ -60,13 +60,13 @@ class Profile(Shown):
 
     @property
     def rounds(self) -> pd.DataFrame:
-        """A pandas DataFrame: what each rule did in each round of each stratum.
+        """A pandas DataFrame with each rule's metrics in each round of each stratum.
 
-        Its columns are `stratum`, `relation` and `rule`; `round`, where 0 is what comes before
-        recursion; `tried`, the rows that came out of the rule's joins, `new`, those of them that
-        were not there before, and `duplicates`, the others; `seconds`; `bytes`, the most that was
-        held meanwhile; and `executor`. A fixpoint that has no rounds, for it is run for each value
-        or group by itself, is one line, whose `round` is missing and whose `rule` says how.
+        Columns: `stratum`, `relation` and `rule`; `round`, 0 for the rules before recursion;
+        `tried`, the rows that the rule's joins produced, `new`, those that were not known before,
+        and `duplicates`, the others; `seconds`; `bytes`, the peak memory; and `executor`. A
+        fixpoint without rounds, because it runs for each value or group separately, is one line:
+        its `round` is missing and its `rule` names the strategy.
         """
         import pandas as pd
 
@@ -75,7 +75,7 @@ class Profile(Shown):
         return frame.astype(dict.fromkeys(("round", "tried", "new", "duplicates"), "Int64"))
 
     def to_dict(self) -> dict[str, Any]:
-        """The tree as plain data, and beside it all rounds: what `rounds` has, line by line."""
+        """The tree as plain data, with the rows of `rounds`."""
         lines = (line for stratum in self.strata for line in round_lines(stratum))
         rounds = [dict(zip(COLUMNS, line, strict=True)) for line in lines]
         return {**super().to_dict(), "rounds": rounds}

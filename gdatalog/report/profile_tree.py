@@ -1,4 +1,4 @@
-"""What a program did, as the tree that says what it would do, with what came beside it."""
+"""The tree of a profile: the plan's tree with actual rows, time and memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gdatalog.engine.metrics import Index, Metrics, RuleRun
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, fields
-from gdatalog.report.costliest import dearest
+from gdatalog.report.costliest import costliest
 from gdatalog.report.indexes import index_label
 from gdatalog.report.plan_tree import (
     chosen,
@@ -26,25 +26,24 @@ from gdatalog.report.words import many, per_second, took
 from gdatalog.timers import Costs
 from gdatalog.values import shown_name
 
-LITTLE = 3e-5  # seconds: what is that quick only found what was there already
-MANY_WORDS = 1_000_000  # of partial matches: fewer are only told as data
-MOST_HELD = 8  # parts of what was held that are shown
+LITTLE = 3e-5  # seconds: anything faster was a cache hit
+MANY_WORDS = 1_000_000  # partial matches: smaller numbers are shown as facts only
+MOST_HELD = 8  # owners of memory that are shown
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What an evaluation did: its ledger, seconds, the most bytes that were held, and what was held
-    in the end by name."""
+    """A finished evaluation: its metrics, seconds, peak memory, and final memory by owner."""
 
     metrics: Metrics
     seconds: float
     peak: int
     device: str = "cpu"
     held: Mapping[str, int] = field(default_factory=dict)
-    spilled: int = 0  # bytes that were written to temporary files
+    spilled: int = 0  # bytes written to temporary files
 
     def tree(self) -> ReportNode:
-        """All of it as a tree."""
+        """The whole profile as a tree."""
         metrics = self.metrics
         did, left = ran(metrics)
         strata = [self._stratum(number, each) for number, each in enumerate(did, 1)]
@@ -70,7 +69,7 @@ class Evaluated:
                 *_cost_facts(costs),
             ),
             children=(
-                *dearest(did, metrics, self.seconds),
+                *costliest(did, metrics, self.seconds),
                 *strata,
                 *others,
                 *_indexes(metrics.indexes),
@@ -93,7 +92,7 @@ class Evaluated:
         rows = ", ".join(
             f"{many(count, 'row')} of {shown_name(name)}" for name, count in metrics.rows.items()
         )
-        # Each row of a fixpoint is followed once; a best value as often as it improves.
+        # A fixpoint processes each row once, but a best value after each improvement.
         in_place = metrics.way is not None and metrics.way.of == "groups"
         followed = {} if in_place else metrics.rows
         rounds = ""
@@ -142,7 +141,7 @@ class Evaluated:
         runs: Sequence[RuleRun],
         followed: Mapping[str, int],
     ) -> ReportNode:
-        """A rule by its plans and what they did; plans that were made again have runs only."""
+        """A rule with its plans and their runs. Plans made during the run have runs only."""
         by_plan = {id(run.plan): run for run in runs}
         every = [*plans, *(run.plan for run in runs if not any(run.plan is p for p in plans))]
         every = sorted((plan for plan in every if plan.joins), key=lambda p: bool(p.recursive_on))
@@ -156,7 +155,7 @@ class Evaluated:
             seen[name] = seen.get(name, 0) + 1
             again = f", planned again ({seen[name] - 1})" if seen[name] > 1 else ""
             run = by_plan.get(id(plan))
-            # Of the rows that were followed by each of several plans nothing is known.
+            # Rows are not counted separately for several plans.
             given = {} if again else followed
             parts.append(self._plan("plan of a rule", name + again, plan, run, given))
         return ReportNode(
@@ -235,7 +234,7 @@ class Evaluated:
     # ------------------------------------------------------------------------------- memory
 
     def _memory(self) -> tuple[ReportNode, ...]:
-        """What was held in the end, the largest first."""
+        """The final memory by owner, the largest first."""
         parts = sorted(((size, name) for name, size in self.held.items() if size), reverse=True)
         if not parts:
             return ()
@@ -248,7 +247,7 @@ class Evaluated:
 
 
 def _and_workers(metrics: Metrics) -> str:
-    """Those that have done a part of it."""
+    """The workers that took part."""
     workers = metrics.workers
     gpus = any(run.spread is not None and run.spread.on_gpus for run in metrics.runs)
     text = f" and {workers:,} worker{'s' * (workers != 1)}" if workers else ""
@@ -256,7 +255,7 @@ def _and_workers(metrics: Metrics) -> str:
 
 
 def _indexes(indexes: Sequence[Index]) -> tuple[ReportNode, ...]:
-    """The indexes that were read, and which of them had to be made."""
+    """The indexes that were read, and which of them were built."""
     indexes = [index for index in indexes if index.ref.columns]
     if not indexes:
         return ()
@@ -287,7 +286,7 @@ def _index(index: Index) -> ReportNode:
 
 
 def _apart(costs: Costs) -> list[str]:
-    """What went neither into rows nor into loops."""
+    """Time outside of joins and loops."""
     spent = {
         "loading": costs.loading,
         "planning": costs.planning,

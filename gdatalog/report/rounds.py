@@ -1,4 +1,4 @@
-"""The rounds of a fixpoint: what each rule did in each, as rows of a frame and as a table."""
+"""The rounds of a fixpoint: metrics by rule and round, as a data frame and as a table."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ COLUMNS = (
     "stratum", "relation", "rule", "round", "tried", "new", "duplicates", "seconds", "bytes",
     "executor",
 )  # fmt: skip
-ENDS = 3  # rounds that are shown of a long fixpoint's beginning and end; and its largest ones
+ENDS = 3  # rounds shown from the start and end of a long fixpoint; and its largest ones
 
 
 def round_lines(metrics: StratumMetrics) -> Iterator[tuple[Any, ...]]:
-    """A line of `Profile.rounds` for each rule and round, and for a fixpoint without rounds."""
+    """A line of `Profile.rounds` for each rule and round, or for a fixpoint without rounds."""
     names = ", ".join(metrics.stratum.relations)
     for stats in metrics.rules:
         yield (
@@ -37,7 +37,7 @@ def round_lines(metrics: StratumMetrics) -> Iterator[tuple[Any, ...]]:
         )  # fmt: skip
 
 
-# Two rules may read the same, and what a rule was split into stands at the same place.
+# Two rules may have the same text, and the parts of a split rule have the same place.
 RuleKey = tuple[int, str]
 
 
@@ -46,7 +46,7 @@ def rule_key(rule: CheckedRule) -> RuleKey:
 
 
 def rounds_node(metrics: StratumMetrics, numbers: Mapping[RuleKey, int]) -> ReportNode | None:
-    """What rules did in the rounds that matter; `numbers` are those that the rules have."""
+    """A table of the rounds that matter; `numbers` are the rules' numbers."""
     if not metrics.rounds:
         return None
     by_round: dict[int, list[RuleRound]] = {}
@@ -89,13 +89,13 @@ def _row(at: Cell, rule: int | None, done: Sequence[RuleRound]) -> tuple[Cell, .
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:
-    """Together; nothing where one of them is not known."""
+    """The sum; None if any value is unknown."""
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
 def _shown(by_round: dict[int, list[RuleRound]]) -> list[int]:
-    """All rounds of a short fixpoint; of a long one the first, the largest, and the last."""
+    """All rounds of a short fixpoint; the first, largest and last rounds of a long one."""
     rounds = sorted(by_round)
     if len(rounds) <= 3 * ENDS + 1:
         return rounds

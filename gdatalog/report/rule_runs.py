@@ -1,4 +1,4 @@
-"""What each rule of an evaluation did: its plans, their runs, and its part in rounds."""
+"""The metrics of each rule: its plans, their runs, and its rounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gdatalog.report.rounds import rule_key
 
 @dataclass(frozen=True, slots=True)
 class RuleRan:
-    """A rule with its plans and what they did. `rounds`: what it did in those of a fixpoint."""
+    """A rule with its plans and their runs. `rounds`: its metrics in each round of a fixpoint."""
 
     rule: CheckedRule
     plans: tuple[RulePlan, ...]
@@ -27,7 +27,7 @@ class RuleRan:
 
     @property
     def looked_at(self) -> int:
-        """Values that were tried for variables, as far as they were counted."""
+        """How many values were tried for variables, as far as they were counted."""
         return sum(
             max(saw.tried, saw.rows_out)
             for run in self.runs
@@ -38,7 +38,7 @@ class RuleRan:
 
     @property
     def bindings(self) -> int:
-        """Bindings of all of its variables that were found, as far as they were counted."""
+        """How many complete bindings were found, as far as they were counted."""
         found = 0
         for run in self.runs:
             for join in run.plan.joins:
@@ -48,15 +48,15 @@ class RuleRan:
 
     @property
     def candidates(self) -> int:
-        """Rows that came out of its joins, equal ones and known ones too where they are seen: of
-        loops that were begun again with more room, those that the last ones saw."""
+        """How many rows the joins produced, including duplicates and known rows where these are
+        counted. If loops ran again with a larger buffer, only the last run counts."""
         if self.rounds:
             return sum(max(stats.tried, stats.new or 0) for stats in self.rounds)
         return sum(run.rows for run in self.runs)
 
     @property
     def new(self) -> int | None:
-        """Those that no rule and no round before had, if that is known."""
+        """How many rows no rule and no earlier round had derived, if known."""
         if not self.rounds:
             return None
         counts = [stats.new for stats in self.rounds if stats.new is not None]
@@ -64,7 +64,7 @@ class RuleRan:
 
     @property
     def rounds_run(self) -> int:
-        """In how many rounds there was something to do for it."""
+        """In how many rounds the rule had work."""
         return len({stats.round for stats in self.rounds if stats.tried or stats.executors})
 
     @property
@@ -76,10 +76,10 @@ class RuleRan:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The partial matches of joins, of two variables and more, and what storing all of them takes.
+    """The partial matches of two or more variables, and the memory for storing all of them.
 
-    As rows, each takes a word for each of its variables; in cuTS' tree of prefixes, one for its
-    last variable and one for its parent.
+    As rows, each takes a word per variable; in cuTS' prefix tree, a word for its last variable and
+    one for its parent.
     """
 
     rows: int = 0
@@ -105,14 +105,14 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class StratumRan:
-    """A stratum and its rules that did something, or had a plan."""
+    """A stratum, and its rules that ran or had a plan."""
 
     metrics: StratumMetrics
     rules: tuple[RuleRan, ...]
 
 
 def ran(metrics: Metrics) -> tuple[list[StratumRan], list[RuleRun]]:
-    """The strata of an evaluation, and the runs that belong to none of them."""
+    """Returns the strata of an evaluation, and the runs that belong to none of them."""
     left = list(metrics.runs)
     return [StratumRan(each, tuple(_rules(each, left))) for each in metrics.strata], left
 

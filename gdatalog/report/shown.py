@@ -1,4 +1,4 @@
-"""What explanations and profiles have in common: a tree, and the ways to see it."""
+"""The common base of explanations and profiles: a tree, and the ways to view it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Shown:
     """A tree that prints, draws and saves itself."""
 
     title = "gdatalog"
-    folds = True  # where there are many rules
+    folds = True  # if there are many rules
 
     def _tree(self) -> ReportNode:
         raise NotImplementedError
 
     @cached_property
     def tree(self) -> ReportNode:
-        """The tree itself: nodes of plain data."""
+        """The tree: nodes of plain data."""
         return self._tree()
 
     def __str__(self) -> str:
@@ -37,10 +37,10 @@ class Shown:
         return self.to_text()
 
     def of(self, which: str | int) -> Self:
-        """The rules of one relation in full, by its name; those of a stratum by its number (3), a
-        rule by its own ("3.2"), or all of them ("*").
+        """Returns the rules of one relation in full, by its name; those of a stratum by its number
+        (3), one rule by its number ("3.2"), or all rules ("*").
 
-        A plan of many rules is folded where it is printed or drawn as a page.
+        Printing and drawing fold plans with many rules.
 
         >>> import gdatalog as gd
         >>> db = gd.connect(device="cpu")
@@ -63,13 +63,13 @@ class Shown:
         return self.folds and is_large(self.tree)
 
     def to_text(self, width: int = 100) -> str:
-        """The tree as lines, for a terminal of this width; folded where it has many rules."""
+        """The tree as lines for a terminal of this width; plans with many rules are folded."""
         from gdatalog.report.text import text
 
         return text(folded(self.tree) if self._folded else self.tree, width)
 
     def to_dict(self) -> dict[str, Any]:
-        """The tree as dicts, lists, texts and numbers."""
+        """The tree as dicts, lists, strings and numbers."""
         return self.tree.to_dict()
 
     def to_json(self) -> str:
@@ -85,7 +85,7 @@ class Shown:
         return mermaid(self.tree)
 
     def to_html(self) -> str:
-        """A page of its own, which needs no network and no other file."""
+        """A complete page, which needs no network and no other file."""
         from gdatalog.report.html import page
 
         return page(self.tree, self.title, self._folded)
@@ -109,7 +109,7 @@ class Shown:
         return made()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, whose ending says how: .html, .json, .mmd (mermaid) or .txt."""
+        """Writes the tree to a file, as its suffix says: .html, .json, .mmd (mermaid) or .txt."""
         form = _ENDINGS.get(Path(path).suffix.lower())
         if form is None:
             endings = ", ".join(_ENDINGS)

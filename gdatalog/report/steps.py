@@ -1,4 +1,4 @@
-"""The plan of a rule as nodes: its joins, step by step, with what was expected and what came."""
+"""A rule's plan as nodes: the steps of its joins, with expected and actual bindings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gdatalog.report.words import about, wrong_by
 
 
 class Saw(Protocol):
-    """What happened at a step."""
+    """The metrics of a step."""
 
     rows_in: int
     tried: int
@@ -33,10 +33,10 @@ class Saw(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """What happened at the steps of a plan, by their ids; of a `whole` evaluation in seconds.
+    """The metrics of a plan's steps, by their ids; `whole`: seconds of the whole evaluation.
 
-    `complete`: the joins, by their numbers, of which everything was seen: what is not there of
-    their steps was not reached. `followed`: how many rows of a relation were new in all rounds.
+    `complete`: the numbers of the joins whose steps were all counted: a step without metrics was
+    not reached. `followed`: how many rows of a relation were new in all rounds.
     """
 
     seen: Mapping[int, Saw]
@@ -47,7 +47,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """How a join is run: in words, and for programs."""
+    """How a join runs: as text, and as facts for programs."""
 
     details: tuple[str, ...] = ()
     facts: tuple[tuple[str, Fact], ...] = ()
@@ -59,7 +59,7 @@ _NONE = (Executor(),)
 def plan_nodes(
     plan: RulePlan, executors: Sequence[Executor], happened: Happened | None = None
 ) -> tuple[Executor, tuple[ReportNode, ...]]:
-    """The nodes of a plan. How its one join is run is told of the plan; of several, of each."""
+    """The nodes of a plan. The plan's node describes its only join; each of several has its own."""
     ending = tuple(ReportNode("end", label) for label in ending_labels(plan))
     nodes = [
         _Join(join, happened, happened is not None and number in happened.complete).nodes()
@@ -88,7 +88,7 @@ def plan_nodes(
 
 @dataclass(slots=True)
 class _Join:
-    """One join on its way to nodes. `scale`: how many more rows were given than expected."""
+    """A join that is being converted to nodes. `scale`: actual input rows over expected ones."""
 
     join: JoinPlan
     happened: Happened | None
@@ -106,15 +106,15 @@ class _Join:
         return (self._given(self.join.given), *orbit)
 
     def _given(self, given: GivenRows) -> ReportNode:
-        """New rows came in all rounds together; what follows from them is expected by their
-        number."""
+        """The new rows of all rounds together; their number scales the estimates of the later
+        steps."""
         expected: float | None = given.rows or None
         came: int | None = None
         if self.happened is not None:
             came = self.happened.followed.get(given.relation)
             first = self.happened.seen.get(id(self.join.steps[0])) if self.join.steps else None
             if came is None and self.complete and first is not None:
-                came = first.rows_in  # loops do not tell how many they were given
+                came = first.rows_in  # loops do not count their input
             self.scale = came / given.rows if came and given.rows else None
             expected = None
         return ReportNode(
@@ -126,7 +126,7 @@ class _Join:
         )
 
     def _steps(self, steps: Sequence[Step]) -> tuple[ReportNode, ...]:
-        """What follows a step that binds a variable to each of several values is below it."""
+        """Steps after a step that binds a variable to several values become its children."""
         found: list[ReportNode] = []
         for at, step in enumerate(steps):
             if isinstance(step, (Join, Generate)):
@@ -165,7 +165,9 @@ class _Join:
             details,
             estimate,
             saw.rows_out,
-            (saw.tried or None) if isinstance(step, Join) else None,  # loops do not always tell
+            (saw.tried or None)
+            if isinstance(step, Join)
+            else None,  # loops do not always count them
             seconds,
             seconds / self.happened.whole if seconds and self.happened.whole else None,
             () if wrong is None else (wrong,),
@@ -174,14 +176,14 @@ class _Join:
 
 
 def _which(branch: Branch, number: int) -> str:
-    """What an alternative is called."""
+    """The name of an alternative."""
     if branch.terms:
         return f"#{number + 1}"
     return "or" if number else "either"
 
 
 def with_dedup(executor: Executor, join: JoinPlan) -> Executor:
-    """An executor of a join, with how its loops tell equal rows apart, where they do."""
+    """An executor, with how its loops find duplicate rows, if they do."""
     groups = groups_of(join)
     if groups is None:
         return executor
@@ -192,6 +194,6 @@ def with_dedup(executor: Executor, join: JoinPlan) -> Executor:
 
 
 def order_of(plan: RulePlan) -> list[str]:
-    """The variables in the order in which they are bound."""
+    """The variables in binding order."""
     steps = (step for join in plan.joins for step in all_steps(join.steps))
     return [step.variable for step in steps if isinstance(step, (Join, Generate))]

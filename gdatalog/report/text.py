@@ -1,4 +1,4 @@
-"""A tree for a terminal: lines that guide the eye down, numbers in columns at the right."""
+"""A tree for a terminal: guide lines on the left, aligned numbers on the right."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gdatalog.widths import visible
 from gdatalog.widths import width as shown_width
 
 WIDTH = 100
-NARROWEST = 30  # what labels have of it at the least
+NARROWEST = 30  # columns that labels get at least
 GAP = 2  # between columns
 SHORT = 0.1  # seconds
 BARS = "▁▂▃▄▅▆▇█"
@@ -24,20 +24,20 @@ SHARE_WIDTH = 5
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line before it is laid out: guides before it, and before what of it goes on below.
+    """A line before layout: the guides before it, and before its continuation lines.
 
-    `cells` are numbers at the right, by column; without them a line may be as long as all.
+    `cells` are numbers by column; a line without them may use the whole width.
     """
 
     text: str
     first: str
     rest: str
     cells: dict[str, str]
-    whole: bool = False  # never broken: part of a table
+    whole: bool = False  # never wrapped: part of a table
 
 
 def text(root: ReportNode, width: int = WIDTH) -> str:
-    """The tree as lines of at most this width, where single words are not longer.
+    """Returns the tree as lines of at most this width, unless a single word is longer.
 
     >>> leaf = ReportNode("level", "y in E(x, [y])", estimate=1234.0)
     >>> rule = ReportNode("rule", "p(x) <- E(x, y).", children=(leaf,))
@@ -58,7 +58,7 @@ def text(root: ReportNode, width: int = WIDTH) -> str:
     for at, row in enumerate(rows):
         if at == 0:
             row = replace(row, cells={name: _TITLES[name] for name in names})
-        # A line may be as long as it likes before its own first number.
+        # A line may use all space before its first number.
         before = 0
         for name in names:
             if row.cells.get(name):
@@ -82,7 +82,7 @@ _TITLES = {
     "marks": "",
 }
 _LEFT = frozenset({"share", "marks"})
-# Nodes whose details are short: on the line of the label, behind this.
+# Nodes whose short details follow the label on its line, after this.
 _JOINED: dict[Kind, str] = {"index": ": ", "level": ", ", "step": ", ", "branch": ", "}
 
 
@@ -95,7 +95,7 @@ def _line(first: str, cells: dict[str, str], widths: dict[str, int], left: int) 
 
 
 def _cells(node: ReportNode, short: bool) -> dict[str, str]:
-    """`short`: all took so little time that hundredths of a millisecond matter."""
+    """`short`: times were so short that hundredths of a millisecond matter."""
     cells = {}
     if node.estimate is not None:
         cells["estimate"] = about(node.estimate)
@@ -113,7 +113,7 @@ def _cells(node: ReportNode, short: bool) -> dict[str, str]:
 
 
 def _rows(root: ReportNode) -> Iterator[Row]:
-    """The root, and what is below it at the same margin."""
+    """The root and its children at the same indentation."""
     short = root.seconds is not None and root.seconds < SHORT
     yield Row(root.label, "", "  ", {})
     yield from (Row(detail, "  ", "  ", {}) for detail in root.details)
@@ -124,7 +124,7 @@ def _rows(root: ReportNode) -> Iterator[Row]:
 def _below(
     node: ReportNode, first: str, rest: str, cells: Callable[[ReportNode], dict[str, str]]
 ) -> Iterator[Row]:
-    """A node with its guides: before its own line, and before all that comes after it."""
+    """A node with its guides: before its own line, and before its descendants."""
     beside = rest + ("│ " if node.children else "  ")
     label = f"{node.label}: {sparkline(node.series)}" if node.series else node.label
     joined = _JOINED.get(node.kind)
@@ -142,7 +142,7 @@ def _below(
 
 
 def _broken(row: Row, width: int) -> list[str]:
-    """A row in lines: between words, and not inside of brackets if that can be."""
+    """Wraps a row between words, outside brackets where possible."""
     if row.whole or shown_width(row.first + row.text) <= width:
         return [row.first + row.text.replace(STAYS, " ")]
     room = max(20, width - len(row.rest), width - len(row.first))
@@ -158,7 +158,7 @@ def _broken(row: Row, width: int) -> list[str]:
 
 
 def share_bar(share: float) -> str:
-    """A part of all as a bar of eighths.
+    """A share as a bar of eighths.
 
     >>> share_bar(0.5), share_bar(0.001), share_bar(1.0)
     ('██▌', '▏', '█████')
@@ -169,7 +169,7 @@ def share_bar(share: float) -> str:
 
 
 def sparkline(values: Sequence[int]) -> str:
-    """A bar for each value; where there are many, for the largest of several. 0 is a dot.
+    """A bar for each value; long series show the maximum of neighbours. 0 is a dot.
 
     >>> sparkline([1, 4, 8, 2, 0])
     '▁▄█▂·'
@@ -181,7 +181,7 @@ def sparkline(values: Sequence[int]) -> str:
 
 
 def table_lines(table: TextTable) -> list[str]:
-    """A table's columns and rows, aligned.
+    """Aligns a table's columns.
 
     >>> table_lines(TextTable(("round", "by"), ((1, "loops"), (10, "loops"))))
     ['round  by', '    1  loops', '   10  loops']

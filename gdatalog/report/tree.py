@@ -13,11 +13,11 @@ from gdatalog.records import dataclass, fields
 
 Kind = Literal[
     "plan",  # the root
-    "dearest",  # the rules that took most
-    "dear rule",
+    "costliest",  # the rules that took most
+    "costly rule",
     "stratum",
     "rule",
-    "plan of a rule",  # one of several: before recursion, in its rounds, planned again
+    "plan of a rule",  # one of several plans: before recursion, in its rounds, or replanned
     "alternative",
     "term",  # a join of a signed sum
     "given",  # for each new row of a relation
@@ -25,7 +25,7 @@ Kind = Literal[
     "step",  # any other step
     "branch",  # a negation, a witness, a count or an aggregate
     "or",  # one of several alternatives of a branch
-    "end",  # what becomes of the bindings
+    "end",  # what the plan does with complete bindings
     "indexes",
     "index",
     "memory",
@@ -38,7 +38,7 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """Rows under the names of columns; numbers are right-aligned."""
+    """Rows under column names; numbers are right-aligned."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -49,12 +49,12 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True)
 class ReportNode:
-    """One thing that a plan says, and what is below it.
+    """One item of a plan, and its children.
 
-    `details` say more, a line each. `estimate` and `actual` are bindings, expected and seen;
-    `tried` values looked at for them. `seconds` were spent here, a `share` of all. `marks` are what
-    to look at: an estimate that was wrong, a step that was not reached. `series` are numbers to be
-    drawn as a row of bars. `facts` have what details tell, by name, for programs.
+    `details` are more lines of text. `estimate` and `actual` are expected and actual bindings;
+    `tried` the values tried for them. `seconds` were spent here, a `share` of the total. `marks`
+    flag what to look at: a wrong estimate, a step that was not reached. `series` are numbers to
+    draw as bars. `facts` are the details by name, for programs.
     """
 
     kind: Kind
@@ -72,13 +72,13 @@ class ReportNode:
     children: tuple[ReportNode, ...] = ()
 
     def walk(self) -> Iterator[ReportNode]:
-        """This node and all below it, as they are read."""
+        """Iterates over this node and its descendants in reading order."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def find(self, kind: Kind) -> list[ReportNode]:
-        """All nodes of a kind.
+        """Returns all nodes of a kind.
 
         >>> tree = ReportNode("plan", "on cpu", children=(ReportNode("stratum", "stratum 1: p"),))
         >>> [node.label for node in tree.find("stratum")]
@@ -87,7 +87,7 @@ class ReportNode:
         return [node for node in self.walk() if node.kind == kind]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as dicts, lists, texts and numbers; what is empty is left out.
+        """The same as dicts, lists, strings and numbers, without empty fields.
 
         >>> ReportNode("level", "x in E([x], y)", estimate=3.0).to_dict()
         {'kind': 'level', 'label': 'x in E([x], y)', 'estimate': 3.0}

@@ -1,13 +1,13 @@
-"""Numbers as a report says them."""
+"""Numbers as reports show them."""
 
 from __future__ import annotations
 
 STAYS = "\N{NO-BREAK SPACE}"
-FAR = 10.0  # times: from here on an estimate was wrong
+FAR = 10.0  # factor from which an estimate counts as wrong
 
 
 def about(number: float) -> str:
-    """An expected number: its first two digits matter.
+    """An estimate, rounded to two digits.
 
     >>> about(2.84), about(1234.5), about(3e15), about(4e-6)
     ('~2.8', '~1,200', '~3e+15', '~0')
@@ -54,7 +54,7 @@ def per_second(rows: float, seconds: float) -> str:
 
 
 def wrong_by(estimate: float, actual: float) -> str | None:
-    """How an estimate was wrong, if it was wrong by ten times or more.
+    """By what factor an estimate was wrong, if by ten or more.
 
     >>> wrong_by(3.0, 400), wrong_by(5000.0, 20), wrong_by(3.0, 8), wrong_by(0.01, 0)
     ('▲ 130x', '▼ 250x', None, None)
@@ -69,10 +69,10 @@ def wrong_by(estimate: float, actual: float) -> str | None:
 
 
 def unbroken(text: str) -> str:
-    """A text whose spaces within brackets are such as do not end a line.
+    """Replaces spaces within brackets by no-break spaces.
 
     >>> unbroken("x in E([x], y) and F(x)").split(" ")
-    ['x', 'in', 'E([x],\xa0y)', 'and', 'F(x)']
+    ['x', 'in', 'E([x], y)', 'and', 'F(x)']
     """
     depth, out = 0, []
     for ch in text:
