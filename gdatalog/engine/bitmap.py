@@ -1,7 +1,7 @@
-"""A set of rows as one bit for each row that there could be, which threads may set at a time.
+"""A row set as a bitmap with one bit for each possible row.
 
-The loops test and set a bit by an atomic operation. Here whole columns are tested and set, by one
-thread, between the runs of the loops. Marks that memory has no room for lie in a mapped file.
+Compiled loops test and set bits atomically, from several threads; this module does it for whole
+columns in one thread, between runs of the loops. Large bitmaps lie in a mapped file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class RowBitmap:
     """Rows of a space; bit k & 63 of word k >> 6 is that of the row whose number is k."""
 
     def __init__(self, space: KeySpace, spill: Spill | None = None) -> None:
-        """`spill`: where the marks lie, if not in memory."""
+        """`spill`: where the bitmap lies if not in memory."""
         self.space = space
         length = (space.size + 63) >> 6
         # Pages that hold no mark are never touched, so they take no memory.
@@ -41,11 +41,11 @@ class RowBitmap:
         return held_bytes(self.words)
 
     def rows(self) -> Columns:
-        """All rows, sorted."""
+        """Returns all rows, sorted."""
         return self._rows_of(self.words, 0)
 
     def blocks(self) -> Iterator[Columns]:
-        """All rows, some at a time."""
+        """Yields all rows, block by block."""
         for start in range(0, len(self.words), AT_ONCE):
             yield self._rows_of(self.words[start : start + AT_ONCE], start)
 
@@ -56,7 +56,11 @@ class RowBitmap:
         return self.space.rows((filled[which] + start << 6) + bits)
 
     def news(self, rows: Columns) -> Array:
-        """Marks different rows of the space; which of them had no mark."""
+        """Sets the bits of distinct rows of the space; returns which were not set before.
+
+        Sets the bits of distinct rows of the space; returns which of them were not set before.
+
+        """
         numbers = self.space.numbers(rows)
         places = numbers >> 6
         bits = np.left_shift(np.int64(1), numbers & 63)

@@ -1,10 +1,9 @@
-"""A recursive stratum on a GPU, round after round, where a bit for each possible row has room.
+"""Evaluates a recursive stratum on a GPU in rounds, if a bitmap of all possible rows fits.
 
-The kernels of all rules test and set the marks while they run (`printer/fresh.py`): what comes out
-of them is new, so that nothing is sorted, no index is made, and a round of few rows takes little
-more than its launches. For rules that read nothing that grows but the new rows; all else, and what
-turns out not to fit, is for `rounds.py`. Rows that have been followed go to the host when memory is
-short.
+The kernels of all rules test and set bits while they run (`printer/fresh.py`). They output only new
+rows, so that nothing is sorted or indexed, and a round of few rows costs little more than its
+launches. This covers rules that read no growing relation except the delta; `rounds.py` runs the
+others, and whatever turns out not to fit. When memory is short, processed rows move to the host.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class RuleJoin:
 
 @dataclass(frozen=True, slots=True)
 class Follower(RuleJoin):
-    """The same, for the new rows of one atom."""
+    """A join of a rule that starts from the new rows of one atom."""
 
     @property
     def follows(self) -> str:
@@ -74,7 +73,7 @@ class Follower(RuleJoin):
 
 @dataclass(slots=True)
 class Marked:
-    """A relation: its marks, what is new of it, and all that it has."""
+    """A relation: its bitmap, its new rows, and all of its rows."""
 
     space: KeySpace
     beside: Mapping[str, Array]  # what kernels are given of it
@@ -86,23 +85,23 @@ class Marked:
 
     @property
     def nbytes(self) -> int:
-        """What is on the device."""
+        """The bytes that it takes on the device."""
         blocks = chain(self.followed, self.new, self.came)
         held = sum(c.nbytes for block in blocks if not is_on_host(block[0]) for c in block)
         return held + sum(array.nbytes for array in self.beside.values())
 
     @property
     def count(self) -> int:
-        """How many rows are new."""
+        """The number of new rows."""
         return sum(len(block[0]) for block in self.new)
 
 
 class MarkedRounds(StratumRun):
-    """Rounds whose rows are new when they come."""
+    """Semi-naive rounds whose kernels output new rows only."""
 
     def run(self, passing: Collection[str] = ()) -> dict[str, Relation] | None:
-        """The relations; None if this is not for them. `passing`: those that nobody asks for, whose
-        new rows have but to be followed."""
+        """Returns the relations, or None if this strategy does not apply. `passing`: relations that
+        no one asks for; their new rows only feed other rules."""
         followers = self.followers
         try:
             marked = self._begin(followers)
@@ -123,7 +122,7 @@ class MarkedRounds(StratumRun):
 
     @property
     def small(self) -> bool:
-        """Whether there is little to begin with, and nobody forces these rounds."""
+        """Whether the fixpoint starts with few rows, and no one forces this strategy."""
         knobs = self.context.knobs
         if knobs.strategy == "lftj" or knobs.dedup == "bitmap":
             return False
@@ -134,7 +133,7 @@ class MarkedRounds(StratumRun):
 
     @cached_property
     def followers(self) -> list[Follower]:
-        """The joins of all rules; none if these rounds are not for some rule."""
+        """The joins of all rules; none if this strategy does not apply to some rule."""
         knobs = self.context.knobs
         if knobs.strategy == "levelwise" or knobs.dedup not in ("auto", "bitmap"):
             return []
@@ -156,7 +155,7 @@ class MarkedRounds(StratumRun):
     # ---------------------------------------------------------------------------------- before
 
     def _begin(self, followers: Sequence[Follower]) -> dict[str, Marked] | None:
-        """What each relation has without recursion, marked; None if marks have no room."""
+        """The rows of each relation without recursion, marked; None if the bitmaps do not fit."""
         account, mark = self.context.limits.account, self.record.mark()
         rest: list[RuleJoin] = []
         marked: dict[str, Marked] | None = None
@@ -190,7 +189,7 @@ class MarkedRounds(StratumRun):
         return marked
 
     def _rest(self) -> list[RuleJoin]:
-        """The joins of the rules that are not recursive; none if some are not for marks."""
+        """The joins of the nonrecursive rules; none if some of them cannot use bitmaps."""
         found = []
         for rule in self.stratum.rules:
             plan = self.plan(rule, first=True)
@@ -213,7 +212,7 @@ class MarkedRounds(StratumRun):
     def _marked(
         self, first: Mapping[str, tuple[Columns, int]], joins: Sequence[RuleJoin]
     ) -> dict[str, Marked] | None:
-        """These rows, marked; None if marks of all that these joins may give have no room."""
+        """Marks these rows; None if a bitmap of all rows that the joins may derive does not fit."""
         device, limits, xp = self.context.device, self.context.limits, self.ops.xp
         spaces = expected_spaces(
             list({id(each.plan): each.plan for each in joins}.values()),
@@ -251,7 +250,7 @@ class MarkedRounds(StratumRun):
         return found
 
     def _mark(self, marks: Array, space: KeySpace, rows: Columns) -> None:
-        """Marks different rows: their bits, added up, are these bits together."""
+        """Sets the bits of distinct rows. The sum of distinct bits equals their union."""
         xp = self.ops.xp
         numbers = xp.zeros(len(rows[0]), dtype=xp.int64)
         for column, low, span in zip(rows, space.least, space.spans, strict=True):
@@ -269,7 +268,7 @@ class MarkedRounds(StratumRun):
         marked: Mapping[str, Marked],
         passing: Collection[str],
     ) -> bool:
-        """Goes on until nothing is new; False if the kernels cannot be printed."""
+        """Runs rounds until no row is new; returns False if the kernels cannot be printed."""
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:
             return self._rounds_of(followers, marked, passing, work)
 
@@ -304,7 +303,7 @@ class MarkedRounds(StratumRun):
         return True
 
     def _together(self, blocks: list[Columns]) -> list[Columns]:
-        """In one block, which is followed by one launch, where that has room."""
+        """Joins the blocks into one, which needs one launch, if that fits."""
         size = sum(column.nbytes for block in blocks for column in block)
         here = any(is_on_host(block[0]) for block in blocks)
         if len(blocks) < 2 or here or size > self.context.limits.spare():
@@ -312,8 +311,8 @@ class MarkedRounds(StratumRun):
         return [self.ops.concatenate(blocks)]
 
     def _make_room(self, marked: Mapping[str, Marked]) -> None:
-        """Charges what is on the device, after rows have gone to the host if the next launch needs
-        some of what they take: new ones only if it would have little."""
+        """Charges the device memory. First moves rows to the host if the next launch needs their
+        memory; moves new rows only if it would otherwise have little."""
         limits, tables = self.context.limits, list(marked.values())
         room = limits.spare() + sum(limits.held.get(name, 0) for name in marked)
         for share, lists in (
@@ -336,7 +335,7 @@ class MarkedRounds(StratumRun):
         return found
 
     def _pieces(self, blocks: Sequence[Columns]) -> Iterator[Columns]:
-        """Blocks on the device: those of the host a piece at a time, for which there is room."""
+        """Yields blocks on the device; blocks of the host come in pieces that fit."""
         limits = self.context.limits
         for block in blocks:
             if not is_on_host(block[0]):
@@ -353,8 +352,8 @@ class MarkedRounds(StratumRun):
                 start = end
 
     def _find(self, each: RuleJoin, marked: Mapping[str, Marked], new: Sequence[Columns]) -> bool:
-        """Adds the new rows that a join leads to, from these if it follows any; False if it cannot
-        be printed."""
+        """Adds the new rows that a join derives, from these rows if it follows any; returns False
+        if it cannot be printed."""
         context, relation = self.context, each.plan.relation
         stats, table = self.record.running(relation, each.rule), marked[relation]
         report = context.metrics.run_of(each.plan)
@@ -400,7 +399,7 @@ def _given(rows: Columns, _: JoinPlan) -> tuple[Columns, int]:
 
 
 def _tried(nest: JoinNest) -> int:
-    """How many rows a profile's run came to, those that were marked included."""
+    """How many rows a profiled run produced, including rows that were marked before."""
     steps = [step for step in nest.join.steps if not isinstance(step, Compact)]
     return nest.seen[id(steps[-1])].rows_out if steps else len(nest.given[0])
 

@@ -1,4 +1,4 @@
-"""The memory budget: what a limit says, and how large chunks may be within it."""
+"""The memory budget: the effective limit, and the size of chunks within it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SHARE = 8  # chunks take such a part of what may still be held, at the most
 
 
 def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:
-    """How many rows a level of this plan may have at once, if every level is full.
+    """How many rows each level of this plan may have at once, if every level is full.
 
-    `spare` are the bytes that may be taken; more than `largest` rows are no faster.
+    `spare`: free bytes; chunks of more than `largest` rows are no faster.
     """
     return max(SMALLEST_CHUNK, min(largest, spare // SHARE // (levels_of(plan) * BYTES_PER_ROW)))
 
 
 def levels_of(plan: RulePlan) -> int:
-    """How many levels hold a chunk of rows at the same time, at the most."""
+    """How many levels hold a chunk of rows at the same time, at most."""
     return 1 + max(
         (
             sum(isinstance(step, (Join, Generate, Branch)) for step in all_steps(join.steps))
@@ -39,9 +39,9 @@ def levels_of(plan: RulePlan) -> int:
 
 @contextmanager
 def accounted(limits: Limits, device: str) -> Iterator[None]:
-    """Within, whatever runs in this thread charges what it holds to these limits.
+    """Within this context, the thread charges the memory that it holds to these limits.
 
-    A relation that does not fit gives its charges back: the next may be small.
+    A relation that does not fit returns its charges, because the next one may be small.
     """
     watch, before = limits.watch, limits.watch.account
     watch.account = limits.account

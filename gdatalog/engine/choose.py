@@ -1,8 +1,8 @@
-"""Which executor runs a join.
+"""Chooses the executor of a join.
 
-Breadth-first needs no compilation, so small work is done before a compiler would have finished.
-How small it is is an estimate; so the breadth-first executor may look at so many rows, and where
-these are not enough the depth-first one does it all. Nothing here depends on a clock.
+The breadth-first executor needs no compilation, so it finishes small work before a compiler would.
+It may look at a limited number of rows, because the work is only estimated; if these are not
+enough, the depth-first executor runs the whole join. No choice depends on a clock.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _looked: dict[object, int] = {}  # rows, by join and what becomes of its rows
 
 @dataclass(frozen=True, slots=True)
 class ExecutorChoice:
-    """`allowed`: rows to look at after which it is chosen again; None: there is no other choice.
-    `scans`: the rows of a relation as they lie, chunk by chunk. `shared`: the devices that run it
-    together, if there are several."""
+    """`allowed`: rows to look at before choosing again; None: the choice is final. `scans`: the
+    rows of a relation in storage order, chunk by chunk. `shared`: the devices that run it together,
+    if there are several."""
 
     breadth_first: bool
     reason: str
@@ -55,10 +55,10 @@ class ExecutorChoice:
 
 
 class Candidate(Protocol):
-    """A join that is to be run, as far as the choice asks: a `Nest`, or what is foreseen of one.
+    """What the choice needs to know of a join: a `JoinNest`, or a `PlannedJoin`.
 
-    `reason`: why it cannot be printed; `worth`: from so many expected rows on compiling pays;
-    `shared`: the devices that run its loops together, if they do.
+    `reason`: why it cannot be printed; `worth`: the expected rows from which compiling pays;
+    `shared`: the devices that run its loops together.
     """
 
     @property
@@ -79,7 +79,7 @@ class Candidate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlannedJoin:
-    """A join before the indexes are there that its loops would be printed for."""
+    """A join whose indexes are not built yet."""
 
     join: JoinPlan
     form: Form
@@ -91,11 +91,11 @@ class PlannedJoin:
 
 
 class TooMany(Exception):
-    """More rows were looked at than were allowed."""
+    """More rows were looked at than allowed."""
 
 
 class FallbackMet(Exception):
-    """A condition on which another strategy takes over from the one that runs."""
+    """A condition for switching from the running strategy to another one."""
 
     def __init__(self, when: When) -> None:
         super().__init__(str(when))
@@ -103,11 +103,11 @@ class FallbackMet(Exception):
 
 
 class TooSlow(Exception):
-    """The time that was given is over."""
+    """The time limit was reached."""
 
 
 def remember(nest: Candidate, rows: int) -> None:
-    """A join has looked at so many rows breadth-first, perhaps not for the first time."""
+    """Remembers how many rows a join looked at breadth-first."""
     if rows >= nest.tuning.overrun_counted:
         if len(_looked) >= MOST_REMEMBERED:
             _looked.clear()
@@ -115,7 +115,7 @@ def remember(nest: Candidate, rows: int) -> None:
 
 
 def choose(nest: Candidate) -> ExecutorChoice:
-    """Which executor runs a join."""
+    """Returns the executor that runs a join."""
     if any(isinstance(step, Tally) for step in nest.join.steps):
         return ExecutorChoice(False, "its loops keep tables of counts")
     if nest.form.images:
@@ -152,8 +152,8 @@ def looked_at(cost: float) -> str:
 def planned_choice(
     plan: RulePlan, number: int, knobs: Knobs, tuning: Tuning, members: tuple[str, ...]
 ) -> ExecutorChoice:
-    """What will be chosen for a join, as far as that is known before its indexes are there, on a
-    device of these members."""
+    """Predicts the choice for a join, as far as it is known without its indexes, on a device of
+    these members."""
     join = plan.joins[number]
     form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
     if plan.terms and plan.terms[number].images:
@@ -163,7 +163,7 @@ def planned_choice(
 
 
 def unprintable(join: JoinPlan) -> str | None:
-    """Why a join cannot run depth-first, by what it computes."""
+    """Returns why a join cannot run depth-first, judging by what it computes."""
     from gdatalog.printer.expressions import printable
 
     computed = (expr for step in all_steps(join.steps) for expr in expressions(step))
@@ -174,7 +174,7 @@ def unprintable(join: JoinPlan) -> str | None:
 def allowing(
     limits: Limits, rows: int | None, error: Exception | type[Exception] = TooMany
 ) -> Iterator[None]:
-    """Within, the limits' poll raises an error once more rows have been looked at."""
+    """Within this context, polling raises an error once more rows have been looked at."""
     if rows is None:
         yield
         return
@@ -194,8 +194,8 @@ def allowing(
 
 @contextmanager
 def time_limit(limits: Limits, seconds: float | None) -> Iterator[None]:
-    """Within, the limits' poll raises `TooSlow` when the time is over: for a cluster's cells,
-    whose answers are the same however they are cut."""
+    """Within this context, polling raises `TooSlow` once the time is over. Only for cells of a
+    cluster, whose answers do not depend on how they are cut."""
     if seconds is None:
         yield
         return

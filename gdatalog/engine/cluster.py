@@ -1,6 +1,6 @@
-"""What an evaluation asks of other machines. `gdatalog/cluster` answers.
+"""The interface of an evaluation to other machines; `gdatalog/cluster` implements it.
 
-Each call may answer None: then the work is done here, as it is where there is no cluster.
+Each call may return None: then this process does the work, as it does without a cluster.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to become of some data: the relation `name`, of such columns and types if that is
-    said. `memory`: what may be held here. `forced`: however few the rows are."""
+    """The target of loaded data: the relation `name`, with these columns and types if they are
+    declared. `memory`: the limit on this machine. `forced`: spread it even if it has few rows."""
 
     name: str
     memory: int
@@ -37,15 +37,15 @@ class Wanted:
 
 
 class Cluster(Protocol):
-    """Workers that can be given parts of a rule's work."""
+    """Workers that can run parts of a rule."""
 
     @property
     def connection(self) -> Any:
-        """The client of Dask's, the workers, and where they are."""
+        """Dask's client, the workers, and their addresses."""
         ...
 
     def load(self, data: Any, wanted: Wanted, symbols: SymbolTable) -> Relation | None:
-        """The relation of data that workers read themselves, or have."""
+        """Loads data that workers read themselves, or already have, as a relation."""
         ...
 
     def rule(
@@ -57,35 +57,35 @@ class Cluster(Protocol):
         report: RuleRun | None,
         stats: RuleRound | None,
     ) -> Derived | None:
-        """The rows of a rule all of whose relations are finished."""
+        """Evaluates a rule whose relations are all complete."""
         ...
 
     def stays(self, plan: RulePlan, inputs: StratumInputs) -> str | None:
-        """The relation that a rule reads whose rows lie on workers, and are to stay there: they are
-        given to it some at a time, where they are, if it can be planned so."""
+        """The relation whose rows stay on the workers while a rule reads them there in parts, if
+        the rule can be planned so."""
         ...
 
     def plan_placement(
         self, plan: RulePlan, inputs: StratumInputs, known: Callable[[str], Relation | None]
     ) -> Spread | None:
-        """How the rows of a rule would be found; None if here, or if that is not known before its
-        relations are: `known` gives those that are."""
+        """Plans where a rule would run; None if on this machine, or if that is unknown before its
+        relations are: `known` returns those that are."""
         ...
 
     def placement(self, splits: PartitionedStratum) -> OnWorkers | None:
-        """Where a recursive stratum is evaluated; None if only here."""
+        """Where a recursive stratum runs; None if only on this machine."""
         ...
 
     def fixpoint(
         self, splits: PartitionedStratum, placement: OnWorkers
     ) -> dict[str, Relation] | None:
-        """The relations of a recursive stratum that is placed so, if it can be."""
+        """Evaluates a recursive stratum with this placement, if possible."""
         ...
 
     def counts(self, splits: PartitionedStratum) -> dict[str, tuple[Array, Array]] | None:
-        """Of a stratum that splits how many rows each of its relations has for each value."""
+        """For a partitioned stratum, how many rows each of its relations has for each value."""
         ...
 
     def close(self) -> None:
-        """Lets go of all that lies on the workers."""
+        """Frees all data on the workers."""
         ...

@@ -1,4 +1,4 @@
-"""What is the same for a whole execution, and what a stratum reads beside it."""
+"""The context of an execution, and the inputs of a stratum."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gdatalog.values import TypeName
 
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
-    """What is the same for a whole execution: for one call of a database, or one task of a worker.
+    """What stays the same for a whole execution: a call of a database, or a task of a worker.
 
-    It is made where the call begins, and handed on whole. `force_chunk`: how many rows a level has
-    at once; None: by the memory that is left. `limit_sizes`: the rows at which `.limitsize` stops a
-    relation.
+    It is made where the call begins and passed on as a whole. `force_chunk`: how many rows a level
+    has at once; None: as many as memory allows. `limit_sizes`: the rows at which `.limitsize` stops
+    a relation.
     """
 
     limits: Limits
@@ -48,9 +48,9 @@ class ExecutionContext:
 
 @dataclass(frozen=True, slots=True)
 class StratumInputs:
-    """What a stratum reads: the execution's context, schemas, and relations of strata below.
+    """What a stratum reads: the execution's context, schemas, and relations of lower strata.
 
-    `seeds`: the rows that its own relations have without any rule.
+    `seeds`: the rows that its own relations have without rules.
     """
 
     context: ExecutionContext

@@ -1,4 +1,4 @@
-"""Relations that are copies of others: `?1(x, y) <- path(x, y).` needs no evaluation."""
+"""Relations that are copies of others: `?1(x, y) <- path(x, y).` is not evaluated."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gdatalog.storage.relation import Relation
 
 
 def copy_of(stratum: Stratum) -> Copy | None:
-    """That the one relation of a stratum without data of its own is a copy of another: in the same
-    order, and but for columns that hold one constant, which is asked for."""
+    """Detects that a stratum's only relation is a copy of another one: without data of its own, in
+    the same order, and without columns except those that hold a requested constant."""
     if stratum.recursive or len(stratum.rules) != 1:
         return None
     (rule,) = stratum.rules
@@ -38,7 +38,11 @@ def copy_of(stratum: Stratum) -> Copy | None:
 def copied(
     copy: Copy, rule: CheckedRule, schema: Schema, relation: Relation, scope: Scope
 ) -> Relation | None:
-    """The copy of a relation; None if it has rows with other constants than the rule asks for."""
+    """Returns the copy; None if the relation has rows with other constants.
+
+    Returns the copy; None if the relation has rows with other constants than the rule requests.
+
+    """
     if copy.fallback is None:
         same = relation.columns == schema.columns
         return relation if same else relation.renamed(schema.columns)

@@ -1,9 +1,9 @@
-"""Counting a fixpoint's rows without storing them, where nobody asks for more.
+"""Counts a fixpoint's rows without storing them, if only the count is needed.
 
-The closure of a road network has more rows than memory has room for, and yet how many they are
-is soon known: a fixpoint that splits gives the numbers of its worklists' rows. Which rules may do
-with these is said in `planner/counting.py`; here it is found out what an evaluation asks of a
-stratum, and the strata that read it are evaluated with rules that read the numbers.
+The closure of a road network has more rows than fit into memory, yet counting them is fast: a
+partitioned fixpoint sums up the lengths of its worklists. `planner/counting.py` decides which rules
+need counts only; this module finds out what an evaluation asks of a stratum, and rewrites the
+strata that read it to rules that read the counts.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from gdatalog.storage.relation import Relation
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """`relations`: the numbers of rows, or the stratum's own where these were as quickly made.
+    """`relations`: the counts, or the stratum's own relations if computing these is as fast.
 
-    `readers`: the strata that read it, as they are to be evaluated.
+    `readers`: the strata that read it, rewritten.
     """
 
     relations: Mapping[str, Relation]
@@ -36,7 +36,7 @@ class Counted:
 def readers_of(
     stratum: Stratum, needed: Sequence[Stratum], reads: Callable[[Stratum], Sequence[str]]
 ) -> list[Stratum]:
-    """The strata that read a recursive one, if all of them may do with numbers of its rows."""
+    """The strata that read a recursive one, if all of them need only counts."""
     if not stratum.recursive:
         return []
     names = set(stratum.relations)
@@ -53,8 +53,8 @@ def count_stratum(
     readers: Collection[Stratum],
     before: Mapping[str, Relation] | None,
 ) -> Counted | None:
-    """The numbers of a stratum's rows, or what they were `before`; None if it does not split so
-    that they would do."""
+    """Counts a stratum's rows, or those that it had `before`; None unless it is partitioned and the
+    counts suffice."""
     ready = plan_stratum(stratum, inputs, counted=True)
     main = ready.plan.main
     if not isinstance(main, Partitioned):
@@ -75,6 +75,6 @@ def count_stratum(
 
 
 def _rewritten(rule: CheckedRule, columns: Mapping[str, int], plans: Plans) -> CheckedRule | None:
-    """The same rule each time, so that its plan is found again."""
+    """Returns the same rewritten rule each time, so that its plan is found again."""
     by = tuple(sorted(columns.items()))
     return plans.rewritten(("counted", by), [rule], lambda: counted_rule(rule, columns))

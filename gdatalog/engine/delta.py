@@ -1,6 +1,6 @@
-"""A relation while a fixpoint makes it: its rows, and which of those that come are new.
+"""A relation during a fixpoint: its rows, and which candidate rows are new.
 
-What tells new rows is chosen by how many there are, and changes as they grow:
+The dedup index depends on the number of rows and changes while they grow:
 
 - sorted runs (`sorted_rows.py`): for few rows, rows of any width, and any device;
 - a bit for each row that there could be (`bitmap.py`), where that has room, or in a file if rows
@@ -44,10 +44,10 @@ Known = SortedRows | RowBitmap | Hashed
 
 
 class DeltaRelation:
-    """A set of rows that only grows.
+    """A row set that only grows.
 
-    `dedup`: what tells new rows, if somebody forces it. `spare`: how many bytes may be taken.
-    `hold` is told how many bytes the relation holds while rows are added.
+    `dedup`: forces one kind of dedup index. `spare`: how many bytes it may take. `hold` is called
+    with the relation's bytes while rows are added.
     """
 
     def __init__(
@@ -91,14 +91,18 @@ class DeltaRelation:
 
     @property
     def _keeps(self) -> bool:
-        """Whether the rows are in the runs, all of them."""
+        """Whether the sorted runs hold all rows."""
         apart = not isinstance(self.known, SortedRows) and not self.passing
         return self.indexed or apart
 
     # ---------------------------------------------------------------------------------- adding
 
     def add(self, rows: Columns, count: int) -> Relation:
-        """Adds different rows; gives those that are new, and what loops found since."""
+        """Adds distinct rows; returns the new ones, and those that loops found since.
+
+        Adds distinct rows; returns the new ones, and those that loops found since the last call.
+
+        """
         if not self.types:
             new = int(count > 0 and not self.length)
             self.length += new
@@ -133,7 +137,7 @@ class DeltaRelation:
         return delta
 
     def _pieces(self, rows: Columns) -> Iterator[Columns]:
-        """Rows of which few are compared at a time, so that what that takes has room."""
+        """Splits rows into pieces whose comparison fits into memory."""
         start, count = 0, len(rows[0])
         while start < count:  # what came of the pieces before has taken some of the room
             most = min(PIECE, self.spare() // (2 * SEARCH)) if self.ops.xp is np else count
@@ -157,7 +161,7 @@ class DeltaRelation:
         return rows if fresh.all() else tuple(column[fresh] for column in rows)
 
     def expect(self, space: KeySpace) -> None:
-        """Rows of this space are to be expected."""
+        """Announces rows of this space."""
         if not self._scattered and self.ops.xp is np and isinstance(self.known, SortedRows):
             joined = space if self.space is None else self.space.joined(space)
             if joined is not None:
@@ -166,20 +170,20 @@ class DeltaRelation:
     # --------------------------------------------------------------------- for compiled loops
 
     def loops(self) -> RowBitmap | Hashed | None:
-        """What compiled loops can test and set; None where there is no such thing."""
+        """The dedup index that compiled loops can test and set; None if there is none."""
         if isinstance(self.known, SortedRows) and self.types and self.space is not None:
             self._switch(self._best(self.space, self.length, True), ())
         return None if isinstance(self.known, SortedRows) else self.known
 
     def loops_hash(self) -> bool | None:
-        """Whether `loops` would give a hash set; None if it would give nothing."""
+        """Whether `loops` would return a hash set; None if it would return nothing."""
         known = self.known
         if isinstance(known, SortedRows) and self.types and self.space is not None:
             known = self._best(self.space, self.length, True)
         return None if isinstance(known, SortedRows) else isinstance(known, Hashed)
 
     def take(self, blocks: Sequence[Columns]) -> None:
-        """Rows that loops have found to be new, and have added to what `loops` gave."""
+        """Takes rows that loops found to be new and added to the index from `loops`."""
         for block in blocks:
             if len(block[0]):
                 self._found.add(block)
@@ -187,12 +191,12 @@ class DeltaRelation:
             self.known.count += sum(len(block[0]) for block in blocks)
 
     def widen(self, rows: Columns) -> RowBitmap | Hashed | None:
-        """Loops have met these rows, which have no number."""
+        """Called when loops meet rows outside the numbered space."""
         self._widen(rows, list(self._found))
         return None if isinstance(self.known, SortedRows) else self.known
 
     def make_room(self) -> RowBitmap | Hashed | None:
-        """Loops have filled the hash set."""
+        """Called when loops have filled the hash set."""
         assert isinstance(self.known, Hashed)
         count = max(self.known.count, 1)
         ample = Hashed.bytes_for(4 * count) <= self.spare() // SHARE
@@ -200,21 +204,21 @@ class DeltaRelation:
         return None if isinstance(self.known, SortedRows) else self.known
 
     def hash_trie(self, columns: tuple[int, ...], behind: bool) -> HashTrie | None:
-        """An index to which rows are added in place; None if there can be none."""
+        """An index that grows in place; None if none is possible."""
         if not self.indexed or not self.types or not columns:
             return None
         runs = self.runs
         return self.hash_indexes.trie(columns, behind, runs.all(), runs.last, self.spare())
 
     def take_turn(self, behind: bool) -> None:
-        """Adds the rows that are new to indexes: those of which rules that follow these rows
-        read all, or (`behind`) those of which they read the old ones."""
+        """Adds the new rows to indexes: those of which the rules for these rows read all rows or,
+        if `behind`, only the old ones."""
         self.hash_indexes.take_turn(self.runs.last, behind, self.spare())
 
     # ------------------------------------------------------------------------------- choosing
 
     def _choose(self, rows: Columns) -> None:
-        """Whether marks serve better than sorted runs by now; or what is forced."""
+        """Switches to a bitmap or hash set once it beats sorted runs, or is forced."""
         count = self.length + len(rows[0])
         few = self.dedup == "auto" and count < self.tuning.new_rows_sorted
         if self.dedup == "sort" or few:
@@ -223,7 +227,7 @@ class DeltaRelation:
             self._switch(self._best(self.space, count, self.dedup == "hash"), ())
 
     def _meet(self, rows: Columns) -> None:
-        """Rows have come: where they are is where rows may be."""
+        """Extends the space by rows that have come."""
         if self.space is None or not self.space.holds(rows):
             found = None if self._scattered else KeySpace.of(rows)
             if found is not None and self.space is not None:
@@ -231,7 +235,7 @@ class DeltaRelation:
             self.space, self._scattered = found, found is None
 
     def _best(self, space: KeySpace, count: int, hashing: bool) -> Known:
-        """What tells new rows best, of so many; `hashing`: whether a hash set may."""
+        """The best dedup index for this many rows; `hashing`: whether a hash set is allowed."""
         spare, tuning = self.spare() // 2, self.tuning
         marks, slots = RowBitmap.bytes_for(space), Hashed.bytes_for(count)
         cheap = marks <= max(tuning.bitmap_bytes, tuning.bitmap_bytes_each * count, slots)
@@ -253,7 +257,7 @@ class DeltaRelation:
         return SortedRows(len(self.types), self.ops)
 
     def _blocks(self) -> Iterator[Columns]:
-        """All rows, in whatever order they are in."""
+        """All rows, in any order."""
         if self._keeps:
             yield from (block for run in self.runs.all() for block in run.blocks())
         elif isinstance(self.known, SortedRows):
@@ -262,7 +266,7 @@ class DeltaRelation:
             yield from self.known.blocks()
 
     def _switch(self, known: Known, found: Sequence[Columns]) -> None:
-        """Tells new rows by something else; `found` are rows that are known and not yet here."""
+        """Switches the dedup index; `found` are known rows that it does not hold yet."""
         if known is self.known:
             return
         for block in chain(self._blocks(), found):
@@ -283,7 +287,7 @@ class DeltaRelation:
         self._switch(known, found)
 
     def _grow(self, more: int, found: Sequence[Columns]) -> bool:
-        """Makes room for more in the hash set; False if something else tells new rows now."""
+        """Enlarges the hash set; returns False if another dedup index replaces it."""
         known = self.known
         assert isinstance(known, Hashed)
         if more <= known.room:
@@ -301,15 +305,15 @@ class DeltaRelation:
     # ------------------------------------------------------------------------------------ rows
 
     def blocks(self) -> Iterator[Columns]:
-        """All rows of at least one column, in any order, as they lie: nothing is merged, so that
-        indexes stay what they are, and little is copied at once."""
+        """All rows of at least one column, in storage order: nothing is merged, so that indexes
+        stay valid and little is copied at once."""
         if isinstance(self.known, SortedRows) and not self._keeps:
             yield from self.known.blocks(AT_ONCE)
         else:
             yield from self._blocks()
 
     def full(self) -> Relation:
-        """All rows, as a relation."""
+        """All rows as a relation."""
         if self._full is None:
             if not self.types:
                 self._full = Relation(self.columns, (), (), self.length)
