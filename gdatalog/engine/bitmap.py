@@ -56,11 +56,7 @@ class RowBitmap:
         return self.space.rows((filled[which] + start << 6) + bits)
 
     def news(self, rows: Columns) -> Array:
-        """Sets the bits of distinct rows of the space; returns which were not set before.
-
-        Sets the bits of distinct rows of the space; returns which of them were not set before.
-
-        """
+        """Sets the bits of distinct rows of the space; returns which were not set before."""
         numbers = self.space.numbers(rows)
         places = numbers >> 6
         bits = np.left_shift(np.int64(1), numbers & 63)

@@ -38,11 +38,7 @@ def copy_of(stratum: Stratum) -> Copy | None:
 def copied(
     copy: Copy, rule: CheckedRule, schema: Schema, relation: Relation, scope: Scope
 ) -> Relation | None:
-    """Returns the copy; None if the relation has rows with other constants.
-
-    Returns the copy; None if the relation has rows with other constants than the rule requests.
-
-    """
+    """Returns the copy; None if the relation has rows with other constants."""
     if copy.fallback is None:
         same = relation.columns == schema.columns
         return relation if same else relation.renamed(schema.columns)

@@ -98,11 +98,7 @@ class DeltaRelation:
     # ---------------------------------------------------------------------------------- adding
 
     def add(self, rows: Columns, count: int) -> Relation:
-        """Adds distinct rows; returns the new ones, and those that loops found since.
-
-        Adds distinct rows; returns the new ones, and those that loops found since the last call.
-
-        """
+        """Adds distinct rows; returns the new ones, and those that loops found since."""
         if not self.types:
             new = int(count > 0 and not self.length)
             self.length += new

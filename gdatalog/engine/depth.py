@@ -1,4 +1,4 @@
-"""A rule's joins run depth-first: printed, compiled, run by workers, and their rows gathered."""
+"""Runs a rule's joins depth-first: prints, compiles and runs their loops, and collects the rows."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from gdatalog.printer.module import PrintedPlan
 
 
-READ = 1 << 18  # rows of a block that are grouped at a time
-MOST_PRINTED = 512  # texts that are remembered
+READ = 1 << 18  # rows of a block that are grouped at once
+MOST_PRINTED = 512  # printed texts in the cache
 
 # Of a join: for the choice, and for a run that may count.
 Texts = tuple["PrintedPlan | str", "PrintedPlan"]
@@ -47,10 +47,10 @@ _lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What becomes of a join's rows: `keys` and `gathers` of an aggregate, or else rows; with
-    `fresh`, those that are not marked yet, or not in a hash set if `hashed`. With `grouped`, how
-    the rows of each group are told apart. With `images`, counts by vertex or by edge (`Term`).
-    `modular`: counts are taken modulo a number. `keeps`: lists may be kept."""
+    """The output of a join: `keys` and `gathers` of an aggregate, or else rows; with `fresh`, rows
+    not yet in a bitmap or, if `hashed`, in a hash set. `grouped`: how duplicates within each group
+    are found. `images`: counts by vertex or by edge (`Term`). `modular`: counts are modulo a
+    number. `keeps`: lists may be kept."""
 
     outputs: tuple[Any, ...] = ()
     keys: tuple[Slot, ...] = ()
@@ -87,7 +87,7 @@ def form_of_rows(join: JoinPlan) -> Form:
 
 
 def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
-    """Aggregates are kept in the loops where they can be; else rows with weights come out."""
+    """Aggregates accumulate in loops where possible; else loops output rows with weights."""
     from gdatalog.printer.accumulate import accumulable
 
     if all(accumulable(gather.kind) for gather in gathers):
@@ -98,7 +98,7 @@ def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
 
 
 class JoinNest:
-    """One join on its way to a function, which is printed when first asked for."""
+    """A join as a nest of loops, printed on first use."""
 
     def __init__(
         self,
@@ -110,10 +110,9 @@ class JoinNest:
         counted: bool = False,
         growing: Collection[int] = (),
     ) -> None:
-        """`marks`: of rows that have come before, with their `space`, if only fresh ones are asked
-        for. After a run that ended early they hold what has not come out. `counted`: the loops
-        count what they bind. `growing`: the numbers of the tries that there are others of later.
-        """
+        """`marks`: the bitmap and `space` of known rows, if only new rows are wanted. After a run
+        that ended early it holds the rows that were not output. `counted`: the loops count
+        bindings. `growing`: the numbers of the tries that have later versions."""
         self.join = join
         self.form = form
         self.sources = sources
@@ -138,7 +137,7 @@ class JoinNest:
 
     @cached_property
     def given(self) -> Columns:
-        """The columns of the rows that the plan is run for."""
+        """The columns of the rows that the plan starts from."""
         if self.join.given is None:
             return ()
         rows, _ = self.sources.rows_of(self.join)
@@ -150,12 +149,12 @@ class JoinNest:
         return self._printed(False)
 
     def forget(self) -> None:
-        """Prints it anew: the form has changed."""
+        """Prints it again, because the form has changed."""
         self.__dict__.pop("_text", None)
 
     @cached_property
     def grouped(self) -> GroupDedup | None:
-        """How the rows of each group are told apart; None if they are not."""
+        """How duplicates within each group are found; None if they are not."""
         form = self.form
         plain = form == Form(self.join.outputs) and not self.growing
         if not plain or self.context.device.lanes(self.tries, self.knobs):
@@ -182,8 +181,8 @@ class JoinNest:
 
     @property
     def _lean(self) -> JoinPlan:
-        """The join, of which no index has weights that are all 1: columns that it leaves out, and
-        that those it has determine, need not be counted."""
+        """The join without weights, because no index has weights other than 1: columns that it
+        omits, and those that determine them, need not be counted."""
         refs = zip(self.join.tries, self.tries, strict=True)
         lean = (
             replace(ref, weighted=ref.weighted and not (isinstance(trie, Trie) and trie.once))
@@ -198,20 +197,20 @@ class JoinNest:
 
     @property
     def plain(self) -> PrintedPlan:
-        """What queries run: a profile chooses as they do."""
+        """The form that queries run; a profile makes the same choices."""
         assert not isinstance(self._text, str), self._text
         return self._text
 
     @cached_property
     def printed(self) -> PrintedPlan:
-        """What is run here."""
+        """The printed loops of this form."""
         text = self._printed(True) if self.counted else self._text
         assert not isinstance(text, str), text
         return text
 
     @property
     def texts(self) -> Texts:
-        """What is printed, for others of the same join and form over slices of the same tries."""
+        """The printed loops, for joins of the same form over slices of the same tries."""
         return self._text, self.printed
 
     def take(self, texts: Texts) -> None:
@@ -219,20 +218,20 @@ class JoinNest:
 
     @property
     def worth(self) -> float:
-        """Compiling pays from so many expected rows on."""
+        """Compiling pays from this many expected rows."""
         return self.context.device.worth
 
     @cached_property
     def shared(self) -> Shared | None:
-        """The devices that run the loops together, if there are several and it is worth it: not
-        from given rows, nor where they mark the rows that they find."""
+        """The devices that run the loops together, if that pays. They do not for given rows, nor
+        for loops that mark the rows they find."""
         context = self.context
         if self.join.given is not None or self.marks:
             return None
         return shared_by(context.device.members, self.join.cost, context.tuning)
 
     def run(self, label: str, wanted: int | None = None) -> list[Block]:
-        """The blocks of rows; `label`: of what; `wanted`: how many rows are enough."""
+        """Returns blocks of rows; `label`: what is compiled; `wanted`: how many rows are enough."""
         context = self.context
         try:
             given = {f"new{at}": column for at, column in enumerate(self.given)}
@@ -260,7 +259,7 @@ class JoinNest:
 
 
 def counts_of(printed: PrintedPlan) -> dict[str, Any]:
-    """The argument for what is counted, if anything is."""
+    """The loops' argument for counters, if they count."""
     counters = printed.counters
     return {COUNTS: np.zeros(len(counters), dtype=np.int64)} if counters else {}
 
@@ -268,7 +267,7 @@ def counts_of(printed: PrintedPlan) -> dict[str, Any]:
 def counted(
     printed: PrintedPlan, joins: Sequence[JoinPlan], beside: Mapping[str, Any]
 ) -> dict[int, StepCounts]:
-    """What loops have counted, by id of the step of the joins that they run."""
+    """The loops' counters, by id of the step of the joins that they run."""
     if not printed.counters:
         return {}
     steps, counts = [step for join in joins for step in all_steps(join.steps)], beside[COUNTS]
@@ -295,7 +294,7 @@ def _print(
     given: tuple[str, ...],
     counted: bool,
 ) -> PrintedPlan | str:
-    """The text for a join over tries like these, or why there is none."""
+    """The printed loops for tries of this layout, or the reason why they cannot be printed."""
 
     def make() -> PrintedPlan | str:
         from gdatalog.printer.module import print_plan
@@ -312,7 +311,7 @@ def _print(
 
 
 def printed_once(key: object, make: Callable[[], PrintedPlan | str]) -> PrintedPlan | str:
-    """A text, or why there is none, as it was made under this key before."""
+    """A printed text, or the reason why there is none, cached under this key."""
     with _lock:
         found = _printed.get(key)
         if found is not None:
@@ -332,13 +331,13 @@ def printed_once(key: object, make: Callable[[], PrintedPlan | str]) -> PrintedP
 
 
 def _intersects(join: JoinPlan) -> bool:
-    """Whether some level has several lists to meet."""
+    """Whether some level intersects several lists."""
     levels = (step for step in all_steps(join.steps) if isinstance(step, Join))
     return any(sum(part.depth > 0 for part in step.participants) > 1 for step in levels)
 
 
 def give_bag(nest: JoinNest, gathering: Gathering, blocks: Sequence[Block]) -> None:
-    """Partial aggregates, or rows with weights, go to the gathering."""
+    """Passes partial aggregates, or rows with weights, to the sink."""
     keys, orbit = nest.form.keys, nest.join.orbit
     for block in blocks:
         if nest.form.gathers:

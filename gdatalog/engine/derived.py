@@ -1,7 +1,7 @@
-"""What rules give: rows as an executor leaves them, and the relation that they make.
+"""The output of rules: rows as an executor returns them, and the relation that they form.
 
-Columns are a device's arrays, or NumPy's; where rules of both kinds meet, all go to the device.
-What a cluster gives may lie there: a relation of it lies there too.
+Columns are arrays of a device or of NumPy; where both meet, all go to the device. Rows from a
+cluster may stay there, and so does a relation of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Rows = tuple[Columns, int]
 
 @dataclass(frozen=True, slots=True)
 class DistinctBlocks:
-    """Distinct rows in no order, as several threads give them: `count` together."""
+    """Unsorted distinct rows from several threads, `count` in all."""
 
     blocks: Sequence[Columns]
     count: int
@@ -43,7 +43,7 @@ Seeds = Mapping[str, Sequence[Derived]]
 
 
 class FarBlocks(Sequence[Columns]):
-    """Blocks of rows that lie afar, and are fetched when somebody looks at one."""
+    """Blocks of remote rows, fetched on first access."""
 
     def __init__(self, rows: RemoteRows) -> None:
         self.rows = rows
@@ -60,17 +60,17 @@ class FarBlocks(Sequence[Columns]):
 
 
 def remote_blocks(rows: RemoteRows) -> DistinctBlocks:
-    """Rows that a cluster has, as what a rule gives; they need not be distinct yet."""
+    """Wraps rows of a cluster as a rule's output; they may contain duplicates."""
     return DistinctBlocks(FarBlocks(rows), rows.at_most)
 
 
 def count_of(derived: Derived) -> int:
-    """How many rows something has, or more if it is not known yet which are the same."""
+    """The number of rows, or an upper bound while duplicates are not known."""
     return derived.count if isinstance(derived, DistinctBlocks) else derived[1]
 
 
 def nbytes_of(derived: Derived) -> int:
-    """The bytes of memory that its columns hold."""
+    """The bytes of memory that the columns hold."""
     if isinstance(derived, DistinctBlocks) and isinstance(derived.blocks, FarBlocks):
         return 0  # they lie afar
     blocks = derived.blocks if isinstance(derived, DistinctBlocks) else [derived[0]]
@@ -78,17 +78,17 @@ def nbytes_of(derived: Derived) -> int:
 
 
 def away(ops: Ops) -> DeviceOps | None:
-    """The operations that a relation of their arrays has to know; None if these are NumPy's."""
+    """The operations for the arrays' device; None for NumPy."""
     return None if ops.xp is np else cast(DeviceOps, ops)
 
 
 def laid(rows: Columns, ops: RowOps) -> Columns:
-    """Columns where the operations are."""
+    """Moves columns to where the operations are."""
     return tuple(map(ops.xp.asarray, rows))
 
 
 def in_order(derived: Derived, ops: Ops) -> Rows:
-    """The rows, sorted."""
+    """Returns the rows sorted."""
     if not isinstance(derived, DistinctBlocks):
         return derived
     filled = [laid(block, ops) for block in derived.blocks if block and len(block[0])]
@@ -99,9 +99,9 @@ def in_order(derived: Derived, ops: Ops) -> Rows:
 
 
 def one_after_another(blocks: Sequence[Columns], stretch: int) -> Rows | None:
-    """The rows of blocks of which each is sorted and has rows that no other one has, sorted: where
-    these stand in few stretches, as threads that take one piece of the work after the other leave
-    them. None where stretches have fewer than `stretch` rows on average."""
+    """Concatenates sorted blocks of disjoint rows in sorted order if they interleave in few runs,
+    as blocks of threads that take one piece of work after the other do. Returns None if runs have
+    fewer than `stretch` rows on average."""
     blocks = [block for block in blocks if len(block[0])]
     if not blocks:
         return None
@@ -142,7 +142,7 @@ def one_after_another(blocks: Sequence[Columns], stretch: int) -> Rows | None:
 
 
 def together(parts: Sequence[Derived]) -> Derived:
-    """Several sets of rows as one, in which a row may be there twice."""
+    """Concatenates row sets; the result may have duplicates."""
     if len(parts) == 1:
         return parts[0]
     blocks = [
@@ -154,7 +154,7 @@ def together(parts: Sequence[Derived]) -> Derived:
 
 
 def union_rows(parts: Sequence[Rows], ops: Ops) -> Rows:
-    """The distinct rows of several sets of rows, sorted."""
+    """The sorted distinct rows of several row sets."""
     filled = [rows for rows, count in parts if count]
     if not filled:
         return (parts[0][0], 0) if parts else ((), 0)
@@ -169,7 +169,7 @@ def union_rows(parts: Sequence[Rows], ops: Ops) -> Rows:
 def relation_of(
     columns: tuple[str, ...], types: tuple[TypeName, ...], parts: Sequence[Derived], ops: Ops
 ) -> Relation:
-    """The union of rows to which no more will be added; sorted when somebody needs that."""
+    """The union of complete row sets as a relation, which is sorted on demand."""
     filled = [part for part in parts if count_of(part)]
     far = next((store for part in filled if (store := _afar(part)) is not None), None)
     if far is not None:
@@ -202,8 +202,7 @@ def _afar(derived: Derived) -> RemoteRows | None:
 
 
 def _parts_of(derived: Derived) -> Sequence[RemotePart]:
-    """What a rule has given, for a relation that lies afar: what is here goes there when it is
-    worked on."""
+    """A rule's output for a remote relation; local rows are sent there when needed."""
     far = _afar(derived)
     if far is not None:
         return far.parts

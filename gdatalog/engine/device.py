@@ -1,6 +1,6 @@
-"""Where joins run: the operations that executors are handed, and the tries that they read.
+"""Devices: the operations and tries that executors use.
 
-A device is a value of a database. The one here is the CPU; `gpu_ops` has the other.
+A database has one device as a value. This module has the CPU; `gpu_ops` has the GPU.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ WORTH = 50_000.0
 
 
 class Device(Protocol):
-    """`ops` are the verbs of `executors`; `xp` among them makes and holds arrays."""
+    """`ops` are the verbs of `executors`; their `xp` creates and holds arrays."""
 
     @property
     def name(self) -> str:
-        """As users write it: "cpu", "cuda:0"."""
+        """The name that users write: "cpu", "cuda:0"."""
         ...
 
     @property
@@ -53,44 +53,44 @@ class Device(Protocol):
     def ops(self) -> Ops: ...
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
-        """The trie of a relation that a plan asks for, where the device's executors can read it."""
+        """Returns the trie that a plan reads, in memory that the device's executors can read."""
         ...
 
     def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
-        """The same, if it is there by now."""
+        """Returns the same trie if it is built already."""
         ...
 
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
-        """Says what the tries of a relation take there."""
+        """Charges the memory of a relation's tries on the device."""
         ...
 
     def hold(self, relation: Relation) -> None:
-        """Knows of a relation whose rows may lie there, and has them there if they are many."""
+        """Registers a relation, and copies its rows to the device if they are many."""
         ...
 
     def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
-        """How many lanes are to walk a subtree together; 0 where there are none, on a CPU."""
+        """How many lanes of a warp share a subtree; 0 on a CPU."""
         ...
 
     def tile(self, knobs: Knobs) -> int:
-        """The same for a fixpoint of its own, whose lanes share what they come to."""
+        """The same for a partitioned fixpoint, whose lanes share a worklist."""
         ...
 
     @property
     def worth(self) -> float:
-        """Compiling a join's loops pays from so many expected rows on."""
+        """Compiling a join's loops pays from this many expected rows."""
         ...
 
     def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
-        """Compiles printed loops, if need be, and runs them; `wanted`: how many rows are enough."""
+        """Compiles printed loops if necessary and runs them; `wanted`: how many rows are enough."""
         ...
 
     def follow(
         self, run: LoopRun, rooms: Sequence[ListRoom], first: int | None
     ) -> list[list[Block]]:
-        """The same for a fixpoint that splits: gives each relation's rows.
+        """The same for a partitioned fixpoint; returns each relation's rows.
 
-        `first`: how many rows a block has at first, for tests.
+        `first`: the initial number of rows of a block, for tests.
         """
         ...
 
@@ -101,25 +101,25 @@ class Device(Protocol):
         tries: Sequence[Trie],
         limits: Limits,
     ) -> list[list[Block]]:
-        """What all pieces of some work give, by number, each run on one of the members: with its
-        operations, and tries that it can read. The blocks come on the first member."""
+        """Runs all pieces of some work, each on one of the members with its operations and tries.
+        Returns their blocks on the first member, by piece."""
         ...
 
     def refuses(self, plan: RulePlan) -> str | None:
-        """Why a rule is run on the CPU instead, in words for a user; None if it is not."""
+        """Why the CPU runs a rule instead, for a user; None if the device runs it."""
         ...
 
     def room(self, spare: int) -> tuple[int, int]:
-        """The bytes that a query may take here, of which `spare` are left of the memory limit;
-        and the most rows that are of use at once."""
+        """The bytes that a query may use here, when `spare` bytes of the memory limit are left; and
+        the useful maximum of rows at once."""
         ...
 
     def index_room(self, limits: Limits) -> int | None:
-        """The bytes that indexes may take here; None where there is nowhere else to keep them."""
+        """The bytes that indexes may use here; None if they have no other place."""
         ...
 
     def make_room(self, limits: Limits) -> None:
-        """Lets go of the indexes that nobody uses, for a rule whose own do not fit."""
+        """Evicts indexes that are not in use, for a rule whose own do not fit."""
         ...
 
     def slices(
@@ -129,20 +129,20 @@ class Device(Protocol):
         sizes: Mapping[Hashable, Sizes],
         poll: Callable[[], None],
     ) -> Slices:
-        """Where slices of the host's tries lie here, of so many bytes at the most."""
+        """The place of slices of the host's tries on this device, of at most this many bytes."""
         ...
 
     def paged(self) -> Paged:
-        """Where the host's tries lie that are read in place."""
+        """The place of the host's tries that are read page by page."""
         ...
 
     def close(self) -> None:
-        """Lets go of all that is kept."""
+        """Frees everything that the device keeps."""
         ...
 
 
 class Cpu:
-    """NumPy's arrays in the machine's memory, compiled loops on its cores."""
+    """NumPy arrays in main memory, and compiled loops on all cores."""
 
     name = "cpu"
     members = ("cpu",)
@@ -164,7 +164,7 @@ class Cpu:
         limits.charge(f"index of {what}", relation.trie_nbytes)
 
     def hold(self, relation: Relation) -> None:
-        """Its rows are here."""
+        """Rows are in main memory already."""
 
     def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
         return 0
@@ -218,7 +218,7 @@ class Cpu:
         return None
 
     def make_room(self, limits: Limits) -> None:
-        """Nothing is kept here that could go."""
+        """The CPU keeps nothing that could be evicted."""
 
     def slices(
         self,
@@ -233,12 +233,12 @@ class Cpu:
         raise AssertionError("the host's tries are here")
 
     def close(self) -> None:
-        """A relation keeps its tries itself."""
+        """Relations keep their tries themselves."""
 
 
 def shared_by(members: tuple[str, ...], rows: float, tuning: Tuning) -> Shared | None:
-    """How the members of a device run a join or fixpoint together that is expected to look at so
-    many rows; None if the first of them runs it alone."""
+    """How a device's members share a join or fixpoint that expects to look at this many rows; None
+    if the first member runs it alone."""
     if len(members) < 2 or rows < tuning.shared_from:
         return None
     pieces = int(rows / tuning.shared_piece / len(members))
@@ -246,20 +246,20 @@ def shared_by(members: tuple[str, ...], rows: float, tuning: Tuning) -> Shared |
 
 
 class Host(Cpu):
-    """The host of a GPU: what it keeps for it is no part of the GPU's memory limit."""
+    """A GPU's host: data kept there does not count toward the GPU's memory limit."""
 
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
-        """It is the machine's memory that it has to fit."""
+        """The machine's own memory is the limit."""
 
 
 def row_tests(ref: TrieRef) -> tuple[tuple[int, str, int], ...]:
-    """The tests of an index's rows, as `storage` has them."""
+    """The tests of an index's rows, in the form that `storage` uses."""
     return tuple((test.left, test.op, test.right) for test in ref.tests) if ref.tests else ()
 
 
 def compiled_function(printed: PrintedPlan, limits: Limits, label: str, rows: float = 0.0) -> Any:
-    """A printed function, compiled if it is not yet; `label`: what of, for messages; `rows`: how
-    many it is expected to look at."""
+    """Returns a compiled function, compiling it if necessary; `label`: what is compiled; `rows`:
+    how many rows it is expected to look at."""
     from gdatalog.codegen import native
     from gdatalog.codegen.language import LoopError
 
@@ -277,7 +277,7 @@ def compiled_function(printed: PrintedPlan, limits: Limits, label: str, rows: fl
 
 
 def function_soon(printed: PrintedPlan, rows: float) -> Any:
-    """The same, if it is there by now; else None, and it is compiled meanwhile."""
+    """Returns the same function if it is compiled; otherwise None, and compiles it meanwhile."""
     from gdatalog.codegen import native
 
     return native.load_soon(native.named(printed.shape, printed.source), printed.source, rows)

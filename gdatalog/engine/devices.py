@@ -1,7 +1,7 @@
-"""A device by its name, and the one that "auto" takes: a GPU, if one is usable.
+"""Opens devices by name; "auto" is a usable GPU, else the CPU.
 
-Where there is plainly none, nothing of CUDA is imported or loaded: most machines have none, and a
-short answer must be quick.
+On a machine that plainly has no GPU, nothing of CUDA is imported, because short queries must be
+quick.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAME = re.compile(r"cuda(?::(?:\d+(?:,\d+)*|all))?")
 
 @dataclass(frozen=True, slots=True)
 class OpenDevice:
-    """A device, and why it is this one. `use()`: within, this thread works on it."""
+    """A device and why it was chosen. Within `use()`, this thread works on it."""
 
     device: Device
     why: str
@@ -40,7 +40,7 @@ class OpenDevice:
 
 
 def open_device(name: str, memory: int | None = None) -> OpenDevice:
-    """`memory`: the bytes that may be kept on a GPU between queries, if the user says so.
+    """`memory`: the bytes that a GPU may keep between queries, if the user sets them.
 
     >>> open_device("cpu").device.name
     'cpu'
@@ -60,7 +60,7 @@ def open_device(name: str, memory: int | None = None) -> OpenDevice:
 
 
 def numbers_of(name: str) -> tuple[int, ...]:
-    """The numbers of the GPUs that a name of "cuda" gives.
+    """The numbers of the GPUs in a name like "cuda".
 
     >>> numbers_of("cuda"), numbers_of("cuda:1"), numbers_of("cuda:0,2")
     ((0,), (1,), (0, 2))
@@ -76,20 +76,19 @@ def numbers_of(name: str) -> tuple[int, ...]:
 
 
 def _all() -> tuple[int, ...]:
-    """The numbers of all GPUs that this process sees; the first where there is none, which is then
-    said to be missing."""
+    """The numbers of all visible GPUs; the first if there is none, which then counts as missing."""
     from gdatalog.gpu_ops.probe import look_at_driver
 
     return tuple(range(max(1, len(look_at_driver().cards))))
 
 
 def plainly_cpu(name: str) -> bool:
-    """Whether a device is the CPU, where that is known without a look at what is there."""
+    """Whether a device is known to be the CPU without probing for GPUs."""
     return name == "cpu" or (name == "auto" and plainly_none())
 
 
 def kind_of(name: str) -> str:
-    """Whether a device is "cpu", "auto", or "cuda", which one ever.
+    """Whether a device is "cpu", "auto", or any "cuda".
 
     >>> kind_of("cuda:1")
     'cuda'
@@ -121,7 +120,7 @@ def _cpu(why: str) -> OpenDevice:
 
 
 def _usable(memory: int | None) -> OpenDevice:
-    """The first GPU, or the CPU if that cannot be used."""
+    """The first GPU, or the CPU if that GPU cannot be used."""
     if plainly_none():
         return _cpu(NO_GPU)
     problem = _trouble(0)
@@ -132,7 +131,7 @@ def _usable(memory: int | None) -> OpenDevice:
 
 @cache
 def _trouble(number: int) -> tuple[str, str | None] | None:
-    """Why a GPU cannot be used, and the cure; looked at once."""
+    """Why a GPU cannot be used, and a cure; probed once."""
     from gdatalog.gpu_ops.checks import trouble
     from gdatalog.gpu_ops.probe import look
 
@@ -170,8 +169,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class DeviceTurn:
-    """One call at a time, by whichever thread; within, the thread works on the device, and is
-    watched."""
+    """A lock for one call at a time; within it, the thread works on the device and is watched."""
 
     def __init__(self, use: Callable[[], AbstractContextManager[None]], watch: Watch) -> None:
         self._lock = RLock()
@@ -182,7 +180,7 @@ class DeviceTurn:
         _turns.add(self)
 
     def _forked(self) -> None:
-        """In a child that was forked: who had the turn there is not here to give it back."""
+        """In a forked child: the thread that held the lock does not exist here."""
         if self._lock.acquire(blocking=False):
             self._lock.release()
         else:
@@ -197,7 +195,7 @@ class DeviceTurn:
             )
 
     def hurried(self) -> DeviceTurn:
-        """The turn, for which the call of another thread that has it is stopped."""
+        """Acquires the lock; stops the call of another thread that holds it."""
         while not self._lock.acquire(timeout=PATIENCE):
             self._watch.stop.set()
         self._lock.release()
@@ -205,8 +203,8 @@ class DeviceTurn:
 
     @contextmanager
     def within(self, seconds: float | None) -> Iterator[None]:
-        """The turn, for so many seconds at the most; to wait for it counts too. None: as long as
-        it takes, or as the call allows within which this one is."""
+        """Acquires the lock for at most this many seconds, which include waiting. None: no limit,
+        or that of the enclosing call."""
         if seconds is None:
             with self:
                 yield

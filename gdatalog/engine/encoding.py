@@ -1,8 +1,8 @@
-"""Strata that run on the codes of a dictionary, where their keys lie far apart.
+"""Runs strata on dictionary codes if their keys are sparse.
 
-Of real ids of 64 bits every look-up is a search, and each takes eight bytes. Where rules only
-compare the keys of some columns (`planner/domains.py`), the columns are encoded once, the rules run
-on the codes, which are dense and fit 32 bits, and the answer is decoded where it is read.
+With real 64-bit ids, each look-up is a binary search, and each key takes eight bytes. Columns whose
+keys rules only compare (`planner/domains.py`) are encoded once. The rules run on codes, which are
+dense and fit 32 bits, and the answer is decoded when it is read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
 
-# Dictionaries and encodings that a relation keeps.
+# Cached dictionaries and encodings of a relation.
 KEPT = 4
 
 
@@ -60,7 +60,7 @@ class Encoded:
         return decoded
 
     def names(self) -> tuple[str, ...]:
-        """The columns of relations below the stratum that have codes."""
+        """The columns of lower relations that have codes."""
         schemas = self.inputs.schemas
         return tuple(
             f"{name}.{schemas[name].columns[at]}"
@@ -70,7 +70,7 @@ class Encoded:
 
 
 def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
-    """The stratum over codes; None where its keys are dense, or not only compared."""
+    """Returns the stratum over codes; None if its keys are dense or not only compared."""
     context = inputs.context
     if context.knobs.encode == "never" or context.device is not CPU or context.cluster is not None:
         return None
@@ -98,8 +98,8 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
 
 
 def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, inputs: StratumInputs) -> bool:
-    """Whether a stratum is less work than making any dictionary that it might need: then nobody
-    looks whether its keys are sparse."""
+    """Whether a stratum is less work than building any dictionary that it might need: then its keys
+    are not examined."""
     joined = [each for each in keys if each.domain.joined]
     least = inputs.context.tuning.coded_from
     large = [each for each in joined if any(r.at_most >= least for r, _ in each.large)]
@@ -110,7 +110,7 @@ def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, inputs: StratumInputs) ->
 
 
 def _is_less(stratum: Stratum, inputs: StratumInputs, rows: int) -> bool:
-    """Whether a stratum, all times that it was asked for, is less work than encoding some rows."""
+    """Whether a stratum is less work, over all evaluations, than encoding some rows."""
     before: list[float] = inputs.plans.rewritten("costs", stratum.rules, lambda: [0.0])
     cost = before[0] + _cost(stratum, inputs)
     if inputs.context.tuning.coded_reads * cost >= rows:
@@ -120,14 +120,14 @@ def _is_less(stratum: Stratum, inputs: StratumInputs, rows: int) -> bool:
 
 
 def _cost(stratum: Stratum, inputs: StratumInputs) -> float:
-    """The work expected of a stratum's rules as they are, in rows that are looked at."""
+    """The expected work of a stratum's rules without encoding, in rows."""
     run = StratumRun(stratum, inputs)
     plans = [run.plan(rule, first=True) for rule in stratum.rules]
     return sum(join.cost for plan in plans for join in plan.joins)
 
 
 class _Keys:
-    """The columns of a domain in the relations below a stratum."""
+    """The columns of a domain in the lower relations of a stratum."""
 
     def __init__(self, domain: KeyDomain, stratum: Stratum, inputs: StratumInputs) -> None:
         self.domain = domain
@@ -142,15 +142,15 @@ class _Keys:
 
     @property
     def coded(self) -> bool:
-        """Whether the rows are codes by now, and nobody has asked for their keys."""
+        """Whether the rows are codes already, and their keys are not needed."""
         stores = [relation.store for relation, _ in self.below]
         coded = all(isinstance(store, Coded) and store.codes is not None for store in stores)
         return self._forced or coded
 
     @property
     def pays(self) -> bool:
-        """Whether codes are worth it where another domain has them: a rule looks a key up, or
-        keys that occur often are made distinct and gathered faster."""
+        """Whether codes pay when another domain has them: a rule looks up keys, or deduplicates and
+        collects keys that occur often."""
         if self.domain.joined or self.coded:
             return True
         return any(
@@ -161,8 +161,8 @@ class _Keys:
 
     @property
     def sparse(self) -> bool:
-        """Whether the keys lie far apart: the root of an index would have to be searched. Where a
-        large relation has most keys of their range, codes would lie as far apart."""
+        """Whether the keys are sparse: the root of an index would be searched. If a large relation
+        has most keys of their range, codes would be as sparse."""
         if not self.large or any(not r.store.here or r.remote is not None for r, _ in self.below):
             return False
         if self._forced:
@@ -176,7 +176,7 @@ class _Keys:
 
     @property
     def known(self) -> Dictionary | None:
-        """A dictionary that has been made and has all keys; at least those of large relations."""
+        """A cached dictionary that has all keys, at least those of large relations."""
         return self._shared(self.below) or self._shared(self.large)
 
     def _shared(self, columns: Sequence[tuple[Relation, int]]) -> Dictionary | None:
@@ -188,7 +188,7 @@ class _Keys:
         return None
 
     def dictionary(self) -> Dictionary:
-        """The dictionary of all relations: kept, for it is the same for other rules."""
+        """The dictionary of all relations, cached for other rules."""
         found = self.known
         if found is None or not all(self._has(found, relation, at) for relation, at in self.below):
             found = Dictionary.of([relation.column(at) for relation, at in self.below])
@@ -197,7 +197,7 @@ class _Keys:
         return found
 
     def _has(self, dictionary: Dictionary, relation: Relation, at: int) -> bool:
-        """Whether a dictionary has all keys of a column, or takes them in."""
+        """Whether a dictionary has all keys of a column, or can add them."""
         if dictionary in relation.dictionaries.get(at, ()):
             return True
         column = relation.column(at)
@@ -218,7 +218,7 @@ def _sparse(relation: Relation, at: int, low: int, high: int) -> bool:
 
 
 def _covers(dictionary: Dictionary, relation: Relation, at: int) -> None:
-    """Notes that a dictionary has all keys of a column."""
+    """Records that a dictionary has all keys of a column."""
     kept = relation.dictionaries.setdefault(at, [])
     kept[:] = [*kept[1 - KEPT :], dictionary]
 
@@ -292,7 +292,7 @@ def _encoded(
 def _codes(
     uses: Sequence[ConstantUse], values: Mapping[str, int], dictionaries: Mapping[int, Dictionary]
 ) -> dict[str, int]:
-    """The codes of constants; of one that is no key, a code that nothing else has."""
+    """The codes of constants; a constant that is no key gets an unused code."""
     codes: dict[str, int] = {}
     absent: dict[int, int] = {}
     for use in uses:
@@ -305,7 +305,7 @@ def _codes(
 
 
 def _relation(plain: Relation, own: tuple[Dictionary | None, ...]) -> Relation:
-    """A relation with codes in the columns that have dictionaries; kept, for others to read it."""
+    """A relation with codes in encoded columns, cached for other readers."""
     if all(dictionary is None for dictionary in own):
         return plain
     found = plain.encoded.get(own)

@@ -1,8 +1,8 @@
-"""Evaluating a checked program: the strata that an answer needs, each once, in order.
+"""Evaluates a checked program: the strata that an answer needs, each once, in order.
 
-What a stratum gave is remembered by what it was made of (its rules and facts, the relations
-below it, the parameters), so that a view is made anew only when something it reads changed; and
-where something has only come, it goes on from there (`maintenance.py`).
+The result of a stratum is cached under its inputs: its rules and facts, the relations below it, and
+parameters. A view is recomputed only when its inputs change. If rows were only added, it is updated
+incrementally (`maintenance.py`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from gdatalog.storage.relation import Relation
 
 @dataclass(slots=True)
 class Evaluation:
-    """One program over stored relations; relations are evaluated when they are asked for."""
+    """A program over stored relations; relations are evaluated on demand."""
 
     context: ExecutionContext
     text: CheckedText
@@ -101,7 +101,7 @@ class Evaluation:
         return list(self.context.scope.cautions.values())
 
     def relation(self, name: str) -> Relation:
-        """A relation, after whatever it depends on."""
+        """Returns a relation, after evaluating what it depends on."""
         found = self._known.get(name)
         if found is None:
             with accounted(self.context.limits, self.context.device.name):
@@ -110,8 +110,8 @@ class Evaluation:
         return found
 
     def known(self, name: str) -> Relation | None:
-        """A relation, if it is there without evaluating a rule; of one that was evaluated, if
-        nothing has changed since that it was made of."""
+        """Returns a relation if no rule has to run for it; a derived one only if its inputs are
+        unchanged."""
         stratum = self._home.get(name)
         if name in self.checked.unbound:
             return None
@@ -125,7 +125,7 @@ class Evaluation:
         return None if found is None else found[name]
 
     def first(self, name: str, limit: int) -> Relation:
-        """At most `limit` rows of a relation, found without making all of it where possible."""
+        """Returns at most `limit` rows of a relation, without computing all of it if possible."""
         stratum = self._home.get(name)
         if (
             name in self._known
@@ -144,7 +144,7 @@ class Evaluation:
         return name in self._home
 
     def needed(self, wanted: Iterable[str]) -> set[str]:
-        """The relations that have to be evaluated for these."""
+        """The relations that must be evaluated for these."""
         needed: set[str] = set()
         todo = list(wanted)
         while todo:
@@ -159,12 +159,12 @@ class Evaluation:
         return needed
 
     def strata_of(self, wanted: Iterable[str]) -> list[Stratum]:
-        """The strata that have to be evaluated for these relations, in order."""
+        """The strata that must be evaluated for these relations, in order."""
         needed = self.needed(wanted)
         return [s for s in self.checked.strata if needed & set(s.relations)]
 
     def _evaluate(self, wanted: Iterable[str]) -> None:
-        """Evaluates what the wanted relations need, strata below first."""
+        """Evaluates what the wanted relations need, lower strata first."""
         if self.let_go is not None and self._last_use is None:
             self._last_use = LastUse(self.strata_of(self.asked), self._reads, self.asked)
         needed = self.needed(wanted)
@@ -187,7 +187,7 @@ class Evaluation:
             self._known[name] = self._given(name)
 
     def _let_go(self, stratum: Stratum, let_go: Callable[[str], None]) -> None:
-        """Lets go of the relations that nobody reads once a stratum has been evaluated."""
+        """Frees the relations that are not read again after a stratum."""
         assert self._last_use is not None
         freed = 0
         for name in stratum.relations:
@@ -205,7 +205,7 @@ class Evaluation:
             trim_if_much()
 
     def _given(self, name: str) -> Relation:
-        """A relation without rules: its data and its facts."""
+        """A relation without rules: its data and facts."""
         schema = self.checked.schemas[name]
         stored = self.stored.get(name)
         facts = self.facts(name)
@@ -242,7 +242,7 @@ class Evaluation:
         return relation
 
     def _named(self, name: str, stored: Relation, columns: tuple[str, ...]) -> Relation:
-        """A stored relation under its declared column names: the same one each time."""
+        """A stored relation under its declared column names, cached."""
         if stored.columns == columns:
             return stored
         found = self.remembered.get((name,))
@@ -257,7 +257,7 @@ class Evaluation:
     # ---------------------------------------------------------------------------------- strata
 
     def _reads(self, stratum: Stratum) -> list[str]:
-        """The relations outside of a stratum that its rules read, in a fixed order."""
+        """The relations outside a stratum that its rules read, in a fixed order."""
         found = self._read.get(stratum.relations)
         if found is not None:
             return found
@@ -288,7 +288,7 @@ class Evaluation:
         )
 
     def _values_of(self, params: Collection[str]) -> tuple[Any, ...]:
-        """With their types, for 1 = 1.0 = True in Python."""
+        """The values with their types, because 1 = 1.0 = True in Python."""
         types, given = self.checked.param_types, self.context.scope.params
         return tuple((name, types.get(name), given.get(name)) for name in sorted(params))
 
@@ -313,7 +313,7 @@ class Evaluation:
             )
 
     def _follow(self, stratum: Stratum) -> Mapping[str, Relation] | None:
-        """The stratum's relations, from what they were before and what is new since."""
+        """Updates the stratum's relations from their old rows and the new ones."""
         found = self.remembered.get(stratum.relations)
         here = self.context.device is CPU
         if found is None or not here or any(map(lies_away, found.relations.values())):
@@ -336,12 +336,12 @@ class Evaluation:
         return relations
 
     def _new_seeds(self, name: str, facts: Sequence[Atom], news: News) -> list[Rows]:
-        """The rows that have come to a relation without any rule: data, and facts."""
+        """The rows that were added to a relation without rules: data and facts."""
         data = [(part.keys, part.length) for part in news.rows.get((name, True), ())]
         return [*data, *(self._fact_rows(name, facts) if facts else ())]
 
     def inputs(self, stratum: Stratum | None = None) -> StratumInputs:
-        """What strata read; what one does, with the rows that its relations have already."""
+        """The inputs of strata, or of one stratum with the rows that its relations have."""
         schemas = self.checked.schemas
         own = () if stratum is None else stratum.relations
         return StratumInputs(
@@ -354,7 +354,7 @@ class Evaluation:
         )
 
     def planned(self, stratum: Stratum) -> Ready:
-        """How a stratum would be evaluated."""
+        """The plan of a stratum."""
         return plan_stratum(stratum, self.inputs(stratum))
 
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
@@ -376,8 +376,8 @@ class Evaluation:
         wanted: Iterable[str],
         counting: dict[tuple[str, ...], Stratum],
     ) -> Mapping[str, Relation] | None:
-        """How many rows a stratum has, if that is all that is asked of it; then `counting` says
-        how those that read it are evaluated."""
+        """The number of rows of a stratum, if nothing else is needed; `counting` rewrites the
+        strata that read it."""
         if {*wanted, *self.asked} & set(stratum.relations):
             return None
         readers = readers_of(stratum, needed, self._reads)
@@ -394,7 +394,7 @@ class Evaluation:
         return found.relations
 
     def _of_counts(self, reader: Stratum) -> Mapping[str, Relation]:
-        """What a stratum makes of how many rows others have. A few numbers are read on the CPU."""
+        """Evaluates a stratum over counts. The CPU reads the few numbers."""
         inputs, context = self.inputs(), self.context
         read = {
             atom.name for rule in reader.rules if rule.body is not None for atom in atoms_of(rule)
@@ -411,7 +411,7 @@ class Evaluation:
     # ----------------------------------------------------------------------------------- facts
 
     def _seeds(self, name: str) -> list[Derived]:
-        """The rows that a relation has without any rule: its data, and facts."""
+        """The rows that a relation has without rules: its data and facts."""
         seeds: list[Derived] = []
         stored = self.stored.get(name)
         if stored is not None and self.context.cluster is not None and lies_away(stored):
@@ -433,7 +433,7 @@ class Evaluation:
 
 
 def lies_away(relation: Relation) -> bool:
-    """Whether its rows lie afar, and nowhere else."""
+    """Whether its rows are remote only."""
     return relation.remote is not None and relation.remote.away
 
 

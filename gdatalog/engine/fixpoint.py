@@ -1,4 +1,4 @@
-"""Recursive strata: which strategies their plans name, and what runs each of them."""
+"""Recursive strata: the strategies that their plans name, and the code that runs each."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ Found = TypeVar("Found", Relations, Relations | None)
 
 
 def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = False) -> Ready:
-    """How a recursive stratum is evaluated: on the CPU, where it is not expected to fit the device,
-    or did not fit when it was evaluated before. `counted` as for `plan_stratum`."""
+    """Plans a recursive stratum: on the CPU if it is not expected to fit the device, or did not fit
+    before. `counted`: as for `plan_stratum`."""
     ready, context = _planned(stratum, inputs, counted), inputs.context
     if context.device is CPU or context.cluster is not None:
         return ready
@@ -126,7 +126,7 @@ def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
 
 def _here(splits: PartitionedStratum, strategy: Strategy) -> Local:
     """Where a recursive stratum runs on this machine: on several devices if it is partitioned, or
-    may come to be."""
+    may become so."""
     device = splits.context.device
     then = None if strategy.fallback is None else strategy.fallback.to
     shared = splits.shared if Partitioned in (type(strategy), type(then)) else None
@@ -134,7 +134,7 @@ def _here(splits: PartitionedStratum, strategy: Strategy) -> Local:
 
 
 def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, SplitStratum | None]:
-    """The first strategy, and the rules of its rounds where they are split."""
+    """The first strategy, and the rules of its rounds if they are split."""
     stratum, inputs, tuning = splits.stratum, splits.inputs, splits.context.tuning
     # What compiled loops do not suit is left to rounds; what is soon done is not worth compiling.
     unsuited: tuple[When, ...] = (Unsuited(),)
@@ -168,7 +168,7 @@ def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, Spli
 
 
 def _in_place(splits: PartitionedStratum) -> InPlace | None:
-    """A stratum of best values that are improved in place, if it is one."""
+    """The in-place lattice strategy, if it applies to the stratum."""
     if not any(isinstance(table, LatticeRounds) for table in splits.tables.values()):
         return None
     from gdatalog.engine.lattice_worklist import InPlace
@@ -178,8 +178,8 @@ def _in_place(splits: PartitionedStratum) -> InPlace | None:
 
 
 def _on_device(run: StratumRun, parts: SplitStratum | None) -> Strategy:
-    """Rounds on the CPU; on the device, once rules have enough to do at a time for launches: there
-    with a bit for each possible row, where the rules are such."""
+    """Rounds on the CPU first, and on the device once rules have enough rows for launches: there
+    with bitmaps, if they apply to the rules."""
     projections = () if parts is None else parts.notes
     rounds = SemiNaive(projections)
     bitmap = MarkedRounds(*over(parts, run.stratum, run.inputs))
@@ -224,7 +224,7 @@ def _projected(
     ready: Ready,
     run: Callable[[tuple[Stratum, StratumInputs], Collection[str]], Found],
 ) -> Found:
-    """What rounds give, over the rules that the strategy's projections make."""
+    """The output of rounds, for rules that dead-variable projection has split."""
     stratum, inputs = ready.stratum, ready.inputs
     parts = split_stratum(stratum, inputs) if strategy.projections else None
     passing = () if parts is None else parts.schemas
@@ -269,7 +269,7 @@ RUNNERS: dict[type[Strategy], Callable[[Any, Ready], Relations | None]] = {
 def counted_relations(
     splits: PartitionedStratum, counts: Mapping[str, tuple[Array, Array]]
 ) -> Relations:
-    """The relations of numbers of rows: of each relation for each value of its key."""
+    """The relations of counts: of each relation for each value of its key."""
     found = {}
     for name, rows in counts.items():
         schema = counts_of(splits.inputs.schemas[name], splits.columns[name])
@@ -279,7 +279,7 @@ def counted_relations(
 
 
 def run_on_workers(ready: Ready, placement: OnWorkers) -> Relations:
-    """The relations of a stratum that a cluster evaluates, if it does not end here before."""
+    """Evaluates a stratum on a cluster, unless this process finishes it first."""
     cluster = ready.inputs.context.cluster
     assert cluster is not None
     if placement.until:

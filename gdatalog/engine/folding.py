@@ -1,7 +1,7 @@
-"""Constant folding: expressions of constants are computed once, before rules are planned.
+"""Constant folding: computes constant expressions once, before rules are planned.
 
-`x < 3600 * 24` is then a comparison with a constant, of which the planner knows how many rows it
-leaves. What fails, warns or makes a text stays as it is, and is computed where the rule runs.
+`x < 3600 * 24` becomes a comparison with a constant, whose selectivity the planner can estimate.
+Expressions that fail, warn or create a string stay and are computed where the rule runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gdatalog.values import TypeName, Value
 
 
 def folded(checked: Checked) -> Checked:
-    """The program with constants in the place of expressions of constants."""
+    """Returns the program with constant expressions replaced by their values."""
     strata = tuple(replace(s, rules=tuple(map(_rule, s.rules))) for s in checked.strata)
     return replace(checked, strata=strata)
 
@@ -31,7 +31,7 @@ def folded(checked: Checked) -> Checked:
 def value_of(
     expr: Expr, params: Mapping[str, Value], types: Mapping[str, TypeName]
 ) -> Const | None:
-    """The value of an expression of constants and parameters; None if it stays as it is."""
+    """The value of an expression of constants and parameters; None if it is not folded."""
 
     def given(node: Any) -> Any:
         if isinstance(node, Param):
@@ -51,7 +51,7 @@ def _rule(rule: CheckedRule) -> CheckedRule:
 
 
 def _foldable(node: Any) -> bool:
-    """Whether a call has arguments that are all constants, or a chain begins with two of them."""
+    """Whether a call has only constant arguments, or a chain begins with two constants."""
     match node:
         case FunctionCall(_, args):
             return all(isinstance(arg, Const) for arg in args)
@@ -79,7 +79,7 @@ def _fold(node: Any) -> Any:
 
 
 def _computed(call: FunctionCall) -> Const | None:
-    """A call of constants as a constant."""
+    """Evaluates a call of constants."""
     if any(isinstance(arg, Const) and arg.type == "symbol" for arg in call.args):
         return None
     expr = Normaliser({}, {}, {}, {}).expression(call, [])

@@ -1,4 +1,4 @@
-"""How the rows of each group of a join are told apart: by how many bits their keys have."""
+"""How a join finds the duplicates within each group: by the number of bits of the keys."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ LOOKS, LOOKS_EACH = 16, 4  # at 64 words of a bitmap: for a group, and for each 
 
 @dataclass(frozen=True, slots=True)
 class GroupDedup:
-    """How the rows of a group are told apart: `hashed` by a hash set, else by a bitmap. `compacts`:
-    the variables of bitmaps on the way, by the number of the step."""
+    """How duplicates within a group are found: in a hash set if `hashed`, else in a bitmap.
+    `compacts`: the variables of earlier bitmaps, by the number of the step."""
 
     hashed: bool
     compacts: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
 def grouped_of(join: JoinPlan, tries: Sequence[Trie], tuning: Tuning) -> GroupDedup | None:
-    """How the rows of a join over these tries are told apart group by group; None if not so."""
+    """How a join over these tries deduplicates group by group; None if it does not."""
     groups = groups_of(join)
     if groups is None:
         return None
@@ -38,7 +38,7 @@ def grouped_of(join: JoinPlan, tries: Sequence[Trie], tuning: Tuning) -> GroupDe
     many = len(tries[first.trie].levels[first.depth])
     if bits(groups.keys) > MOST_KEY_BITS or many < tuning.groups_from:
         return None
-    # Bitmaps are looked through for each group, 64 words at a time.
+    # Bitmaps are scanned for each group, 64 words at a time.
     looks = max(LOOKS, LOOKS_EACH * groups.estimate / max(1, many))
     widest = int(looks).bit_length() + 11
     compacts = []

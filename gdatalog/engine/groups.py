@@ -1,7 +1,7 @@
-"""Groups of best values as numbers: which there may be, their codes, and the rows that they are.
+"""Groups of best values as numbers: the possible groups, their codes, and decoding.
 
-The code of a group is a number made of its columns' keys, of which it is known between which
-least and greatest keys they are: those of data, of seeds, and of what rules pass on.
+The code of a group is computed from its columns' keys. It needs the range of each column: that of
+data, of seeds, and of what rules pass on.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ Span = tuple[int, int]  # the least and the greatest key of a column
 
 
 class Uncoded(Exception):
-    """Why groups have no codes, in words for a user."""
+    """Why groups have no codes, for a user."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCodes:
-    """Of each relation where its codes begin, and the least key and the stride of each column."""
+    """For each relation its first code, and the least key and stride of each column."""
 
     kept: Sequence[BestRelation]
     places: Array
     total: int
 
     def of(self, number: int) -> tuple[int, int, Array]:
-        """A relation's codes, from the first to behind the last; its columns' strides."""
+        """A relation's codes as a range; its columns' strides."""
         at = sum(1 + 2 * len(each.columns) for each in self.kept[:number])
         width = 2 * len(self.kept[number].columns)
         pairs = self.places[at + 1 : at + 1 + width].reshape(-1, 2)
         return int(self.places[at]), int(self.places[at + 1 + width]), pairs
 
     def seeds(self, rows: Mapping[str, Rows]) -> tuple[Array, Array, Array]:
-        """The codes, the costs, and the values split by (0 without), of rows of all relations."""
+        """The codes, costs and partition values (0 if none) of all relations' rows."""
         parts = []
         for number, each in enumerate(self.kept):
             columns, count = rows[each.name]
@@ -67,7 +67,7 @@ class GroupCodes:
         return codes, costs, splits
 
     def rows(self, number: int, codes: Array, costs: Array, splits: Array | None) -> Columns:
-        """The rows of a relation's groups."""
+        """Decodes the groups of a relation."""
         each = self.kept[number]
         base, _, pairs = self.of(number)
         rest = codes.astype(np.int64) - base
@@ -83,7 +83,7 @@ class GroupCodes:
 
 
 class Spans:
-    """Between which keys each column of a group, and of data, is."""
+    """The range of keys of each column, of groups and of data."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Spans:
         self._data: dict[tuple[str, int], Span | None] = {}
 
     def find(self, rows: Mapping[str, Rows], follows: Sequence[Follow]) -> None:
-        """Those of groups: of the rows that they begin with, and of all that rules derive."""
+        """The ranges of groups: of their first rows, and of all rows that rules derive."""
         for each in self.kept.values():
             columns, count = rows[each.name]
             for at in range(each.arity):
@@ -132,7 +132,7 @@ class Spans:
         raise Uncoded("the groups that a rule derives are not known beforehand")
 
     def data(self, name: str, at: int) -> Span | None:
-        """Of a column of data."""
+        """The range of a column of data."""
         if (name, at) not in self._data:
             self._data[name, at] = span(self.relation(name).column(at))
         return self._data[name, at]
@@ -157,7 +157,7 @@ class Spans:
 def passed_on(
     kept: Sequence[BestRelation], follows: Sequence[Follow]
 ) -> Sequence[BestRelation] | None:
-    """The relations, split by a column that all rules pass on; None if there is no such column."""
+    """The relations, partitioned by a column that all rules pass on; None if there is none."""
     optima = {each.name: each.optimum for each in kept}
     for column in range(min(each.arity for each in kept)):
         if all(
@@ -171,7 +171,7 @@ def passed_on(
 
 
 def columns_of(variable: str, join: JoinPlan) -> list[tuple[str, int]]:
-    """The columns, of relations that are there, in which a variable's values stand."""
+    """The columns of known relations in which a variable's values stand."""
     return [
         (join.tries[part.trie].relation, join.tries[part.trie].columns[part.depth])
         for step in join.steps

@@ -1,8 +1,8 @@
-"""The hash tries of a relation that grows: those that compiled loops read (`storage/hash_trie.py`).
+"""The hash tries of a growing relation, which compiled loops read (`storage/hash_trie.py`).
 
-A round follows the new rows of one relation after the other. An index gets a relation's new rows
-when it is that relation's turn; a join that reads the relation's `old` rows while it follows its
-new ones has an index that gets them behind the turn.
+A round processes the deltas of the relations one after the other. An index gets a relation's new
+rows in that relation's turn. A join that reads the relation's `old` rows during its turn uses an
+index that gets the new rows after the turn.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ ROW_BYTES = 64  # that a row may take in an index
 
 
 class HashIndexes:
-    """By the order of columns, and whether they get new rows behind the turn of the relation.
+    """Indexes by column order, and by whether they get new rows after the relation's turn.
 
-    None: there cannot be such an index, for a column is wide or there is too little memory.
+    None: no index is possible, because a column is wide or memory is short.
     """
 
     def __init__(self, arity: int) -> None:
@@ -34,7 +34,7 @@ class HashIndexes:
         return sum(trie.nbytes for trie in self.tries.values() if trie is not None)
 
     def wait(self) -> None:
-        """There are new rows, whose turn has not come."""
+        """Records new rows, whose turn comes later."""
         self._complete = {False: False, True: False}
 
     def trie(
@@ -45,7 +45,7 @@ class HashIndexes:
         last: Relation | None,
         spare: int,
     ) -> HashTrie | None:
-        """An index, made of all runs if it is not there; `last`: the one that is new."""
+        """Returns an index, and builds it from all runs if necessary; `last`: the new run."""
         key = columns, behind
         if key not in self.tries:
             rows = [run for run in runs if run is not last or self._complete[behind]]
@@ -58,7 +58,7 @@ class HashIndexes:
         return self.tries[key]
 
     def take_turn(self, last: Relation | None, behind: bool, spare: int) -> None:
-        """The indexes get the rows that are new."""
+        """Adds the new rows to the indexes."""
         if last is not None and not self._complete[behind]:
             for key, trie in self.tries.items():
                 if key[1] == behind and trie is not None:
@@ -69,8 +69,8 @@ class HashIndexes:
         self._complete[behind] = True
 
     def _fit(self, more: int, spare: int) -> bool:
-        """Whether all indexes, with so many more rows, take half of the memory that is left at the
-        most: plans read sorted indexes in their place, which may lie in files."""
+        """Whether all indexes, with this many more rows, take at most half of the free memory. If
+        not, plans read sorted indexes, which may lie in files."""
         return 2 * ROW_BYTES * more + self.nbytes <= spare
 
     def _add(self, key: tuple[tuple[int, ...], bool], block: Columns) -> None:

@@ -1,7 +1,7 @@
-"""A set of rows as a hash set of their numbers, which threads may fill at a time.
+"""A row set as a hash set of row numbers, which several threads can fill.
 
-For rows that are few among those that there could be. It never fills up: `room` says how many
-may be added before it has to be grown. One that memory has no room for lies in a mapped file.
+It suits rows that are few among the possible ones. It never fills up: `room` is the number of rows
+that fit before it must grow. Large sets lie in a mapped file.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def _move() -> Any:
 
 
 class Hashed:
-    """Rows of a space. Two of three slots are taken at the most."""
+    """A hash set for rows of a space, with a load factor of at most two thirds."""
 
     def __init__(self, space: KeySpace, expected: int = 0, spill: Spill | None = None) -> None:
-        """`spill`: where the slots lie, if not in memory."""
+        """`spill`: where the slots lie if not in memory."""
         self.space = space
         self.count = 0
         self.spill = spill
@@ -67,16 +67,16 @@ class Hashed:
 
     @property
     def shift(self) -> int:
-        """By how many bits a product is shifted to give a slot."""
+        """The shift that turns a product into a slot."""
         return 64 - self._bits
 
     @property
     def room(self) -> int:
-        """How many rows may be added now."""
+        """How many rows can be added now."""
         return len(self.slots) * 2 // 3 - self.count
 
     def grow(self, more: int) -> None:
-        """Makes room for so many more."""
+        """Makes room for this many more rows."""
         bits = _bits_for(self.count + more)
         if bits <= self._bits:
             return
@@ -92,17 +92,17 @@ class Hashed:
         self.arguments = self._arguments()
 
     def rows(self) -> Columns:
-        """All rows, in no order."""
+        """Returns all rows, unsorted."""
         return self.space.rows(self.slots[self.slots != 0] - 1)
 
     def blocks(self) -> Iterator[Columns]:
-        """All rows, some at a time."""
+        """Yields all rows, block by block."""
         for start in range(0, len(self.slots), AT_ONCE):
             part = self.slots[start : start + AT_ONCE]
             yield self.space.rows(part[part != 0] - 1)
 
     def news(self, rows: Columns) -> Array:
-        """Adds rows of the space; which of them were not there."""
+        """Adds rows of the space; returns which were not in the set before."""
         numbers = self.space.numbers(rows)
         self.grow(len(numbers))
         fresh = np.empty(len(numbers), dtype=np.bool_)
@@ -111,5 +111,5 @@ class Hashed:
 
 
 def _bits_for(count: int) -> int:
-    """For so many rows in two of three slots at the most."""
+    """The size for this many rows at a load factor of at most two thirds."""
     return max(LEAST_BITS, (3 * count // 2).bit_length())

@@ -1,4 +1,4 @@
-"""The rows that an aggregated rule gives: its head, computed for each group."""
+"""The rows of an aggregated rule: its head, computed for each group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gdatalog.plan.nodes import RulePlan
 
 
 def rows_of_groups(plan: RulePlan, gathering: Gathering, ops: Ops, scope: Scope) -> Rows:
-    """What a rule's head says of each group."""
+    """Evaluates a rule's head for each group."""
     xp = ops.xp
     keys, values = gathering.finish(plan.keys)
     count = len(values[0])
@@ -33,7 +33,7 @@ def rows_of_groups(plan: RulePlan, gathering: Gathering, ops: Ops, scope: Scope)
 
 
 def _heads(plan: RulePlan, frontier: Frontier, ops: Ops, scope: Scope) -> Rows:
-    """The head's expressions of keys and gathered values."""
+    """The head's expressions over keys and aggregates."""
     heads = []
     for expr in plan.head:
         keys, failed = ops.evaluate(expr, frontier.column, frontier.size, scope)

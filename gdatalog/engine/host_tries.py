@@ -1,4 +1,4 @@
-"""The tries of a rule on the host of a device that they do not fit, and cells over their slices."""
+"""Host-resident tries of a rule that do not fit the device, and cells over their slices."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def too_large(
     device: Device,
     limits: Limits,
 ) -> bool:
-    """Whether the indexes that plans read together, and the rows that they are made of, are
-    expected to take more than the device has for them. What is not evaluated yet takes nothing."""
+    """Whether the indexes that plans read together, with the rows that they are built from, are
+    expected to exceed the device's room. Relations that are not evaluated yet count as empty."""
     if device is CPU:
         return False
     refs = {ref for plan in plans for join in plan.joins for ref in join.tries}
@@ -74,15 +74,15 @@ def too_large(
 def known_of(
     refs: Iterable[TrieRef], relation_of: Callable[[str], Relation | None]
 ) -> dict[str, Relation]:
-    """The relations of these references that are evaluated by now."""
+    """The referenced relations that are evaluated already."""
     found = {name: relation_of(name) for name in {ref.relation for ref in refs}}
     return {name: relation for name, relation in found.items() if relation is not None}
 
 
 @contextmanager
 def on_the_host(limits: Limits) -> Iterator[None]:
-    """Within, what is held is no part of the memory limit, which is the device's: it has the
-    machine's memory, and temporary files beyond that."""
+    """Within this context, memory is not charged to the device's limit: it is the machine's, with
+    temporary files beyond that."""
     watch, before = limits.watch, limits.watch.account
     watch.account = Account(default_limit(), limits.spill)
     try:
@@ -92,7 +92,7 @@ def on_the_host(limits: Limits) -> Iterator[None]:
 
 
 class HostTries:
-    """The tries of a rule on the host, by the references of its plan."""
+    """A rule's tries on the host, by the references of its plan."""
 
     def __init__(self, sources: Sources, limits: Limits) -> None:
         self.sources = sources
@@ -129,7 +129,7 @@ def room_for_slices(plan: RulePlan, device: Device, limits: Limits) -> int:
 def scheduled(
     join: JoinPlan, tries: HostTries, context: ExecutionContext, room: int
 ) -> Schedule | str:
-    """The cells of a join whose tries are on the host; in words, why there are none."""
+    """The cells of a join over host tries, or the reason why there are none."""
     if join.given is not None:
         return "it follows given rows, and its indexes do not fit"
     labels = sum(trie.labels.nbytes for trie in tries.by_index.values() if trie.labels is not None)
@@ -152,7 +152,7 @@ def _remembered(
     overhead: int,
     levels: tuple[Level, ...],
 ) -> Schedule | str:
-    """A schedule, found again for the same tries and as much room: the search for it takes
+    """A cached schedule for the same tries and similar room, because the search for one takes
     longer than some joins."""
     used = [trie for trie in tries.by_index.values() if trie.levels]
     if not used or room <= 0:
@@ -170,7 +170,7 @@ def _remembered(
 
 
 def levels_of(join: JoinPlan) -> tuple[Level, ...]:
-    """What each level is expected to find, and which variables are bound below it."""
+    """The expected results of each level, and the variables that are bound below it."""
     found: list[Level] = []
     deeper: frozenset[str] = frozenset()
     for step in reversed(join.steps):
@@ -193,7 +193,7 @@ def root_of(term: Expr | None, context: ExecutionContext) -> str | int | None:
 
 
 def labels_of(join: JoinPlan, found: Schedule) -> list[str]:
-    """What chooses the rows of each trie: a cut variable, a constant; else it is whole."""
+    """What selects rows of each trie: a cut variable, a constant, or nothing."""
     labels = []
     for ref, term in zip(join.tries, roots(join), strict=True):
         if isinstance(term, Slot):
@@ -211,8 +211,7 @@ def read(
     whole: Mapping[TrieRef, Trie],
     slice_of: Callable[[Slice, str], Trie],
 ) -> dict[TrieRef, Trie]:
-    """What the tries of a sliced join are in a cell; one of no columns is a count, and has no
-    slice."""
+    """The slices of a cell; a trie without columns is a count and has no slice."""
     mine = iter(turn.slices)
     return {
         ref: slice_of(next(mine), ref.sliced) if ref.columns else whole[ref] for ref in cut.tries

@@ -1,4 +1,4 @@
-"""The data of a program: relations that are stored, and files of `.input`s, read when needed."""
+"""A program's data: stored relations, and `.input` files, which are read on demand."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from gdatalog.timers import spending
 
 @dataclass(slots=True)
 class FilesRead:
-    """What has been read: the newest version of each file, by how it was read; and for each
-    relation of several parts the union of its newest ones, so that views stay fresh."""
+    """The files that were read: the newest version of each, by reading options; and for each
+    relation of several parts the union of the newest ones, so that views stay fresh."""
 
     files: dict[tuple[Any, ...], tuple[tuple[int, int], Relation]] = field(default_factory=dict)
     unions: dict[str, tuple[tuple[Version, ...], Relation]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ Source = tuple[Directive, Folders]
 
 
 class Inputs(Mapping[str, Relation]):
-    """Stored relations, with the files of `.input`s read when they are first asked for."""
+    """Stored relations, and the files of `.input`s, read when they are first requested."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Inputs(Mapping[str, Relation]):
         warn: Callable[[Caution], None] = lambda caution: None,
         lists: Mapping[str, Relation] = MappingProxyType({}),
     ) -> None:
-        """`remote`: the relation of a path that others read, if they do. `lists`: relations of the
+        """`remote`: returns the relation of a path if others read it. `lists`: relations of the
         values of lists."""
         self.stored = stored
         self.sources = sources
@@ -74,7 +74,7 @@ class Inputs(Mapping[str, Relation]):
         self.kept: Mapping[str, tuple[int, ...]] = {}
 
     def let_go(self, name: str) -> None:
-        """Nobody reads a relation any more: what was read for it alone goes."""
+        """Frees what was read only for a relation that is not read again."""
         self._joined.pop(name, None)
         self.read.unions.pop(name, None)
         for key in self._files.pop(name, ()):
@@ -122,14 +122,14 @@ class Inputs(Mapping[str, Relation]):
         return found
 
     def at_hand(self, name: str) -> bool:
-        """Whether a relation is there without reading a file."""
+        """Whether a relation is available without reading a file."""
         try:
             return all(self._find(each, name)[0] is not None for each in self.sources.get(name, ()))
         except Error:
             return False
 
     def file(self, source: Source, name: str) -> Relation:
-        """What one `.input` reads: once, as long as the file does not change."""
+        """Reads an `.input`, once while the file does not change."""
         directive, _ = source
         with placed(directive):
             found, path, schema, key, version = self._find(source, name)
@@ -152,7 +152,7 @@ class Inputs(Mapping[str, Relation]):
             return found
 
     def _made(self, source: Source, name: str, path: str, schema: Schema | None) -> FileContent:
-        """What a file holds."""
+        """The content of a file."""
         directive, folders = source
         findings = Findings()
         kept = self.kept.get(name)
@@ -164,8 +164,8 @@ class Inputs(Mapping[str, Relation]):
         return FileContent(relation, findings)
 
     def read_ahead(self, names: Iterable[str], spare: Callable[[], int]) -> ReadingAhead:
-        """Has a thread read the files of relations, in this order, from the first one on that this
-        thread reads. `spare`: how many more bytes may be held."""
+        """Starts a thread that reads the files of relations in this order, beginning with the first
+        one that this thread reads. `spare`: how many more bytes it may hold."""
         files = []
         for source, name in ((source, n) for n in names for source in self.sources.get(n, ())):
             try:
@@ -181,8 +181,8 @@ class Inputs(Mapping[str, Relation]):
     def _find(
         self, source: Source, name: str
     ) -> tuple[Relation | None, str, Schema | None, tuple[Any, ...], tuple[int, int]]:
-        """What has been read of a file, if it has not changed since; its path, what it is read as,
-        and under which key and version it is known."""
+        """What was read of an unchanged file; its path, its schema, and the key and version of the
+        cache."""
         directive, folders = source
         path = locate(directive, name, self.policy, folders)
         schema = self.schemas.get(name)
@@ -228,8 +228,8 @@ def union(relations: Sequence[Relation]) -> Relation:
 
 
 def extended(before: Relation, more: Relation) -> Relation:
-    """The rows of both, of one schema. Where few come to many, these stay as they lie, and what
-    has come is known; the very same relation if nothing has."""
+    """The rows of both relations. A few new rows do not move the old ones and are recorded as new;
+    without new rows it returns the same relation."""
     many = 2 * more.at_most > before.at_most and before.at_most > FEW
     if many or not (before.store.here and more.store.here):
         return union([before, more])

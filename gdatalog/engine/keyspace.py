@@ -1,7 +1,7 @@
-"""All rows that there could be, numbered: a number for each row within a box of values.
+"""Numbers all possible rows: a number for each row within a box of values.
 
-Marks are looked up by a row's number, and hash sets hold the numbers. A value outside of the box
-has no number; then the box is made wider.
+Bitmaps are indexed by row number, and hash sets store row numbers. A value outside the box has no
+number; then the box is widened.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ INT64 = np.dtype(np.int64)
 
 @dataclass(frozen=True, slots=True)
 class KeySpace:
-    """`least`: of each column the least value; `spans`: how many values from there on."""
+    """`least`: the least value of each column; `spans`: how many values follow it."""
 
     least: tuple[int, ...]
     spans: tuple[int, ...]
 
     @staticmethod
     def of(columns: Sequence[Array]) -> KeySpace | None:
-        """The least space for some rows, of which there is one at least."""
+        """The smallest space of some rows, at least one."""
         bounds = [(int(column.min()), int(column.max())) for column in columns]
         return KeySpace.within(bounds)
 
     @staticmethod
     def within(bounds: Sequence[tuple[int, int]]) -> KeySpace | None:
-        """The rows between some values, these included; None if they are too many."""
+        """The space between some values, inclusive; None if it is too large."""
         found = KeySpace(
             tuple(low for low, _ in bounds), tuple(high - low + 1 for low, high in bounds)
         )
@@ -43,12 +43,12 @@ class KeySpace:
 
     @property
     def size(self) -> int:
-        """How many rows there could be."""
+        """How many rows are possible."""
         return prod(self.spans)
 
     @property
     def bounds(self) -> list[int]:
-        """The least value of each column, and how many there are, one behind the other."""
+        """The least value of each column and the number of values, concatenated."""
         return [number for pair in zip(self.least, self.spans, strict=True) for number in pair]
 
     def holds(self, columns: Sequence[Array]) -> bool:
@@ -74,7 +74,7 @@ class KeySpace:
         return tuple(reversed(columns))
 
     def joined(self, other: KeySpace) -> KeySpace | None:
-        """The least space that holds both."""
+        """The smallest space that contains both."""
         return KeySpace.within(
             [
                 (min(a, b), max(a + m, b + n) - 1)
@@ -83,8 +83,8 @@ class KeySpace:
         )
 
     def widened(self, columns: Sequence[Array]) -> KeySpace | None:
-        """A space that holds these rows too; where they leave this one, with room beyond them, so
-        that values that grow do not leave it each time. None if there are too many rows."""
+        """A space that contains these rows too, with room beyond them where they leave this one, so
+        that growing values do not widen it each time. None if it is too large."""
         least = KeySpace.of(columns)
         joined = None if least is None else self.joined(least)
         if joined is None or joined == self:

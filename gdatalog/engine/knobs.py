@@ -1,4 +1,4 @@
-"""What a user may force on the executors, and what they are told otherwise."""
+"""Settings that a user may force on the executors, and their defaults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
@@ -80,7 +80,7 @@ def strategy_of(given: object) -> Strategy:
 
 
 def parse_threads(text: str | None) -> int | None:
-    """How many threads a text asks for; None: one for each core.
+    """Parses a number of threads; None: one for each core.
 
     >>> parse_threads("2"), parse_threads("auto"), parse_threads(None)
     (2, None, None)
@@ -91,7 +91,7 @@ def parse_threads(text: str | None) -> int | None:
 
 
 def threads_of(given: object) -> int:
-    """How many threads are meant; 0, which is one for each core, by None.
+    """The number of threads; 0 for None, which is one for each core.
 
     >>> threads_of(None), threads_of(2)
     (0, 2)
@@ -107,7 +107,7 @@ def threads_of(given: object) -> int:
 
 
 def seconds_of(given: object) -> float | None:
-    """How long a call may take, in seconds; None: as long as it takes.
+    """A time limit in seconds; None: no limit.
 
     >>> seconds_of(None), seconds_of(2)
     (None, 2.0)

@@ -1,7 +1,7 @@
-"""Which relations nobody reads any more, while a program runs to its end.
+"""The last reader of each relation, while a program runs to its end.
 
-What such a program asks for is known before it starts. So a relation that it does not ask for can
-go after the last stratum that reads it.
+The outputs of such a program are known before it starts. Other relations are freed after the last
+stratum that reads them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gdatalog.planner.checked import Stratum
 
 
 class LastUse:
-    """Counts, for each relation, the strata that are still to read it."""
+    """Counts, for each relation, the strata that will still read it."""
 
     def __init__(
         self,
@@ -21,13 +21,13 @@ class LastUse:
         reads: Callable[[Stratum], Sequence[str]],
         asked: Collection[str],
     ) -> None:
-        """`strata`: all that will be evaluated. `asked`: relations that stay."""
+        """`strata`: all that will be evaluated. `asked`: relations that are kept."""
         self._reads = {stratum.relations: reads(stratum) for stratum in strata}
         self._readers = Counter(name for names in self._reads.values() for name in names)
         self._asked = asked
 
     def after(self, stratum: Stratum) -> list[str]:
-        """The relations that nobody reads once this stratum has been evaluated."""
+        """The relations that are not read again after this stratum."""
         read = self._reads.pop(stratum.relations, None)
         if read is None:  # an error had it evaluated again
             return []

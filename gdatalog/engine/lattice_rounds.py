@@ -1,7 +1,6 @@
-"""Rows of which only the best value per group is kept: recursive `min` and `max`.
+"""Rows that keep only the best value of each group: recursive `min` and `max`.
 
-It holds arrays of the device whose operations it is given, and what comes from elsewhere is laid
-there.
+The arrays belong to the device whose operations it is given; rows from elsewhere are copied there.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ AT_ONCE = 1 << 20  # rows that are copied at once
 
 
 def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
-    """The columns of a relation of which only the best value per group is kept."""
+    """The columns of a relation that keep only the best value of each group."""
     kinds: dict[int, str] = {}
     for rule in rules:
         for at, arg in enumerate(rule.head.args):
@@ -54,7 +53,7 @@ def is_clamped(rule: CheckedRule) -> bool:
 def improves_for_ever(
     name: str, group: Sequence[tuple[str, int, Any]], symbols: SymbolTable, rule: CheckedRule
 ) -> EvaluationError:
-    """The error for a cycle that makes a group's value better each time around."""
+    """The error for a cycle that improves a group's value each time around."""
     examples = ", ".join(
         f"{column} = {decode_value(key, kind, symbols)!r}" for column, key, kind in group
     )
@@ -68,17 +67,17 @@ def improves_for_ever(
 
 @dataclass(slots=True)
 class _SortedRun:
-    """Groups, packed, ascending; and their values, column by column."""
+    """Packed groups in ascending order, and their values by column."""
 
     codes: Array
     values: list[Array]
 
 
 class LatticeRounds:
-    """Rows of which only the best value per group is kept: recursive min and max.
+    """Rows that keep only the best value of each group: recursive min and max.
 
-    They are kept as runs, sorted by group, that are merged geometrically: a round works on the
-    groups that have improved, not on all.
+    They are stored as runs sorted by group, which merge geometrically: a round touches only groups
+    that have improved.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class LatticeRounds:
         return held + (self._full.nbytes if self._full is not None else 0)
 
     def full(self) -> Relation:
-        """All rows, as a relation."""
+        """All rows as a relation."""
         if self._full is None:
             while len(self._runs) > 1:
                 self._merge()
@@ -122,7 +121,7 @@ class LatticeRounds:
         return self._full
 
     def blocks(self) -> Iterator[Columns]:
-        """All rows of at least one column, in any order, few of them copied at once."""
+        """All rows of at least one column, in any order, copied in small blocks."""
         if self._full is not None:
             yield self._full.rows
             return
@@ -132,7 +131,7 @@ class LatticeRounds:
                 yield self._made(run.codes[some], [value[some] for value in run.values]).rows
 
     def add(self, rows: Columns, count: int) -> Relation:
-        """Adds rows; gives those of the groups that are new or better now."""
+        """Adds rows; returns those of groups that are new or improved."""
         if count == 0:
             return Relation.empty(self.columns, self.types)
         rows = laid(rows, self.ops)
@@ -143,7 +142,7 @@ class LatticeRounds:
     # ---------------------------------------------------------------- groups that can be packed
 
     def _fit(self, groups: Columns | list[Array]) -> bool:
-        """Makes sure that the packing holds these groups; False if no packing does."""
+        """Adapts the packing to these groups; returns False if no packing fits."""
         if self._packing is not None and self.ops.holds(self._packing, groups):
             return True
         known = [self._unpack(run.codes) for run in self._runs]
@@ -161,7 +160,7 @@ class LatticeRounds:
         return columns
 
     def _add_packed(self, rows: Columns) -> Relation:
-        """Only what comes is sorted. Known groups are sought, and improved where they stand."""
+        """Sorts only the new rows; known groups are found by search and improved in place."""
         ops, xp = self.ops, self.ops.xp
         first, groups = ops.group_rows([rows[at] for at in self.by], len(rows[0]))
         codes = self._packing.pack([rows[at][first] for at in self.by])
@@ -200,7 +199,7 @@ class LatticeRounds:
         return better
 
     def _merge(self) -> None:
-        """Makes the last two runs one."""
+        """Merges the last two runs."""
         small, large = self._runs.pop(), self._runs.pop()
         (codes,) = self.ops.concatenate([(large.codes,), (small.codes,)])
         order = self.ops.order_rows((codes,))
@@ -208,7 +207,7 @@ class LatticeRounds:
         self._runs.append(_SortedRun(codes[order], [value[order] for value in both]))
 
     def _made(self, codes: Array, values: Sequence[Array]) -> Relation:
-        """The relation of groups, by ascending codes, and of their values."""
+        """The relation of groups in ascending order of their codes, with their values."""
         if not len(codes):
             return Relation.empty(self.columns, self.types)
         keys = dict(zip(self.by, self._unpack(codes), strict=True))
@@ -222,7 +221,7 @@ class LatticeRounds:
     # ------------------------------------------------------------------------------ others
 
     def _add_wide(self, rows: Columns) -> Relation:
-        """Known rows and new ones are sorted by their groups."""
+        """Sorts old and new rows together by their groups."""
         ops, before = self.ops, self.length
         both = rows
         if before:
@@ -247,7 +246,7 @@ class LatticeRounds:
         return self._relation(tuple(key[news] for key in self._wide), len(news))
 
     def settle(self, relation: Relation) -> None:
-        """Has these rows, one for each group, and takes no more."""
+        """Takes these rows, one for each group, as final."""
         self._full = relation
 
     def _relation(self, rows: Columns, count: int) -> Relation:
@@ -260,7 +259,7 @@ class LatticeRounds:
         return column.astype(self.ops.xp.int64)
 
     def group(self, relation: Relation, row: int) -> Sequence[tuple[str, int, Any]]:
-        """A row's group, as (column, key, type), for messages."""
+        """A row's group as (column, key, type), for messages."""
         return [
             (self.columns[at], int(relation.keys[at][row]), self.types[at])
             for at in range(len(self.types))
@@ -269,7 +268,7 @@ class LatticeRounds:
 
 
 def monotone(stratum: Stratum, changed: Collection[str]) -> bool:
-    """Whether more rows of some relations give more rows, or better ones, and nothing else."""
+    """Whether more rows of some relations only add rows or improve values."""
     for name in stratum.relations:
         rules = [rule for rule in stratum.rules if rule.head.name == name]
         if any(rule.aggregated for rule in rules) and not optimum_columns(rules):

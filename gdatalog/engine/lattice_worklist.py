@@ -1,8 +1,8 @@
 """Recursive min and max by compiled loops that improve the best values in place.
 
-There are no rounds: a group whose value has improved waits in a worklist, and what follows from it
-is compared with the best values at once (`printer/lattice.py`). This is for rules with one
-recursive atom each. Rounds serve what cannot be printed, may fail or overflow, and small work.
+There are no rounds: an improved group waits in a worklist, and the rows that follow from it are
+compared with the best values at once (`printer/lattice.py`). This covers rules with one recursive
+atom each. Rounds run what cannot be printed, may fail or overflow, and small work.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ SAFE_INT, SAFE_FLOAT = 2.0**62, 1e290
 
 
 class _Left(Exception):
-    """Why the work is left to the rounds, in words for a user."""
+    """Why rounds do the work instead, for a user."""
 
 
 class InPlace(StratumRun):
-    """The fixpoint of a stratum of nothing but recursive min and max."""
+    """The fixpoint of a stratum of recursive min and max only."""
 
     def __init__(self, stratum: Stratum, inputs: StratumInputs):
         super().__init__(stratum, inputs)
@@ -88,7 +88,7 @@ class InPlace(StratumRun):
 
     @cached_property
     def refusal(self) -> str | None:
-        """Why the rules are left to the rounds; None if they need not be."""
+        """Why rounds evaluate the rules instead; None if this strategy applies."""
         if self.context.knobs.strategy == "levelwise":
             return "asked for"
         try:
@@ -149,20 +149,20 @@ class InPlace(StratumRun):
 
     @property
     def size(self) -> int:
-        """How many rows the rules walk."""
+        """How many rows the rules scan."""
         names = {ref.relation for follow in self.follows for ref in follow.join.tries}
         return sum(self.inputs.relation(name).at_most for name in names)
 
     @property
     def small(self) -> bool:
-        """Whether rounds are tried first, which need no compilation."""
+        """Whether rounds are tried first, because they need no compilation."""
         forced = self.context.knobs.strategy == "lftj"
         return not forced and self.size < self.context.tuning.in_place_from
 
     # --------------------------------------------------------------------------------- running
 
     def run(self) -> dict[str, Relation] | None:
-        """The relations; None if they are left to the rounds after all."""
+        """Returns the relations; None if rounds have to do the work after all."""
         try:
             with self.context.limits.watch.work("joining", self.name, unit="values"):
                 return self._run_in_place()
@@ -202,7 +202,7 @@ class InPlace(StratumRun):
     def _as_whole(
         self, codes: GroupCodes, rows: Mapping[str, Rows], ordered: bool, numbered: bool
     ) -> None:
-        """All groups with one another."""
+        """Evaluates all groups together."""
         limits = self.context.limits
         seeds, costs, _ = codes.seeds(rows)
         if ordered and not _ascends(costs):
@@ -243,7 +243,7 @@ class InPlace(StratumRun):
         )
 
     def _by_units(self, codes: GroupCodes, rows: Mapping[str, Rows], ordered: bool) -> int:
-        """The groups of each value that rules pass on by themselves; gives how many threads."""
+        """Evaluates groups by partition value, separately; returns the number of threads."""
         limits = self.context.limits
         seeds, costs, splits = codes.seeds(rows)
         order = np.lexsort((costs, splits))
@@ -281,7 +281,7 @@ class InPlace(StratumRun):
     def _keep_all(
         self, codes: GroupCodes, parts: Callable[[], Iterator[Part]], in_order: bool
     ) -> None:
-        """The rows of all relations: of `parts`, each decoded by itself."""
+        """The rows of all relations: of `parts`, each decoded separately."""
         account = self.context.limits.account
         for number, each in enumerate(self.kept):
             base, end, _ = codes.of(number)
@@ -321,7 +321,7 @@ class InPlace(StratumRun):
         return printed, tries
 
     def _index(self, join: JoinPlan, number: int) -> Trie:
-        """A loose trie where the lists below a known value are only walked."""
+        """A loose trie, if the lists below a known value are only scanned."""
         ref = join.tries[number]
         relation = self.inputs.relation(ref.relation)
         size = 8 * len(ref.columns) * relation.at_most
@@ -338,7 +338,7 @@ class InPlace(StratumRun):
         return self.trie_of(ref)
 
     def _most_codes(self, rows: Mapping[str, Rows]) -> int:
-        """Up to how many codes they are the groups' numbers."""
+        """The limit up to which codes are used as the groups' numbers."""
         size = self.size + sum(count for _, count in rows.values())
         spare = self.context.limits.spare() // (2 * BYTES * self.context.knobs.workers)
         return min(self.context.tuning.direct_groups_most, 16 * size + 4096, spare)
@@ -346,7 +346,7 @@ class InPlace(StratumRun):
     # ------------------------------------------------------------------------------------ values
 
     def _motion(self, follow: Follow) -> Motion:
-        """How a rule moves the value that it starts from."""
+        """How a rule changes the value that it starts from."""
         join = follow.join
         assert join.given is not None
         source = next(each for each in self.kept if each.name == join.given.relation)
@@ -383,7 +383,7 @@ class InPlace(StratumRun):
         return Fixed(low, high)
 
     def _bounded(self, rows: Mapping[str, Rows], moves: Sequence[Motion], groups: float) -> None:
-        """Leaves it to the rounds where a value may leave its type: order matters then."""
+        """Leaves the work to rounds if a value may overflow, because order would matter then."""
         sizes = [0.0]
         for each in self.kept:
             columns, count = rows[each.name]
@@ -414,7 +414,7 @@ class InPlace(StratumRun):
                 raise improves_for_ever(each.name, group, self.context.scope.symbols, rule)
 
     def _saw(self, printed: PrintedPlan, workers: Sequence[JoinWorker]) -> None:
-        """Notes what the workers have counted."""
+        """Records the workers' counters."""
         if printed.counters:
             counts = {COUNTS: tallied(printed, [worker.arguments for worker in workers])}
             self.seen = counted(printed, [follow.join for follow in self.follows], counts)
@@ -422,7 +422,7 @@ class InPlace(StratumRun):
     def _tell(
         self, found: Mapping[str, Relation], threads: int, seconds: float, costs: Costs
     ) -> None:
-        """Tells a profile what was done."""
+        """Reports to a profile."""
         context = self.context
         rows = {name: relation.length for name, relation in found.items()}
         name = "best values in place"
@@ -440,7 +440,7 @@ class InPlace(StratumRun):
 
 
 def _stretches(blocks: Sequence[Columns], units: Array) -> Iterator[Part]:
-    """The rows of loops over `units`, some at a time."""
+    """The output rows of loops over `units`, block by block."""
     for unit, code, cost in blocks:
         for start in range(0, len(code), AT_ONCE):
             part = slice(start, start + AT_ONCE)
@@ -448,13 +448,13 @@ def _stretches(blocks: Sequence[Columns], units: Array) -> Iterator[Part]:
 
 
 def worsen(kept: Sequence[BestRelation], moves: Sequence[Motion]) -> bool:
-    """Whether no rule derives a value that is better than the one that it starts from."""
+    """Whether no rule derives a better value than the one that it starts from."""
     same = len({each.kind for each in kept}) == 1
     return same and all(isinstance(m, Moving) and m.worsens for m in moves)
 
 
 def _only_walked(join: JoinPlan, number: int) -> bool:
-    """Whether a trie's root is sought, and all below is walked as it lies."""
+    """Whether a trie's root is searched and all below is scanned."""
     ref: TrieRef = join.tries[number]
     if ref.tests or ref.weighted or ref.ranked or len(ref.columns) < 2:
         return False
@@ -477,7 +477,7 @@ def _only_walked(join: JoinPlan, number: int) -> bool:
 
 
 def _harmless(expr: Expr) -> bool:
-    """Whether an expression cannot fail, whatever the values are."""
+    """Whether an expression cannot fail for any values."""
     if not isinstance(expr, Apply):
         return True
     plain = expr.function in PLAIN | {"=", "!=", "<", "<=", ">", ">="}

@@ -1,4 +1,4 @@
-"""Relations of the values of long lists, made when they are first read and known by content."""
+"""Relations of the values of long lists, built on first use and cached by content."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from gdatalog.values import TypeName
 
 
 class ProgramLists(Mapping[str, Relation]):
-    """The lists of a program by the names of their relations; `made`: those that were made
-    lately."""
+    """A program's lists by the names of their relations; `made`: those built recently."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class ProgramLists(Mapping[str, Relation]):
         return found
 
     def _content(self, part: Values | Const | Param | ListParam) -> object:
-        """What a parameter holds, by which lists are told apart."""
+        """A parameter's content, which is the cache key of its list."""
         if not isinstance(part, Param | ListParam):
             return None
         value = self._params[part.name]

@@ -1,7 +1,7 @@
-"""Answers by magic sets: an evaluation of the rewritten program, where that pays.
+"""Answers by magic sets: evaluates the rewritten program where that pays.
 
-What has been evaluated before is used as it is, and so is what will be evaluated in full
-anyway. Relations that hold a part of others live for one call, and are not remembered.
+It reads results that are cached, or will be computed in full anyway. Relations that hold only a
+part of others live for one call and are not cached.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gdatalog.timers import spending
 
 @dataclass(frozen=True, slots=True)
 class Overlay(Mapping[str, Relation]):
-    """Stored relations, some of them under another name too."""
+    """Stored relations, some of them under a second name."""
 
     stored: Mapping[str, Relation]
     given: Mapping[str, str]
@@ -51,7 +51,7 @@ class Overlay(Mapping[str, Relation]):
 
 @dataclass(slots=True)
 class Rewritten:
-    """A rewritten program, and the relations whose statistics were looked at for it."""
+    """A rewritten program, and the relations whose statistics it depends on."""
 
     program: MagicProgram
     text: CheckedText | None
@@ -62,7 +62,7 @@ class Rewritten:
 def answer(
     evaluation: Evaluation, name: str, limit: int | None = None, whole: Collection[str] = ()
 ) -> Relation:
-    """A relation, or at most `limit` rows of it; relations of `whole` are evaluated anyway."""
+    """Returns a relation, or at most `limit` rows; relations of `whole` are evaluated anyway."""
     found = part_of(evaluation, name, whole)
     if found is None:
         return evaluation.relation(name) if limit is None else evaluation.first(name, limit)
@@ -75,7 +75,7 @@ def answer(
 
 
 def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> Evaluation | None:
-    """The evaluation of what a relation needs of others; None without magic sets."""
+    """The evaluation of the part of a relation that is needed; None without magic sets."""
     rewritten = rewritten_for(evaluation, name, whole)
     if rewritten.text is None:
         return None
@@ -108,13 +108,13 @@ def _facts(
     given: Mapping[str, str],
     name: str,
 ) -> FactList:
-    """The facts of a relation: what users said, or else the values that are asked for."""
+    """The facts of a relation: the user's, or the requested values of a magic set."""
     users = given.get(name, name)
     return evaluation.facts(users) if _is_users(users) else FactList(asked.get(name, ()))
 
 
 def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> Rewritten:
-    """The program as it is evaluated for a relation, rewritten or not, and why."""
+    """The program for a relation, rewritten or not, and why."""
     context, knobs = evaluation.context, evaluation.context.knobs
     # what is kept is evaluated in full, once
     if knobs.magic_sets == "never" or name in evaluation._known or evaluation.keep([name]):
@@ -158,7 +158,7 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
 
 
 def derived_below(evaluation: Evaluation, name: str) -> list[str]:
-    """The derived relations that one is made of, if it is no fixpoint."""
+    """The derived relations that a nonrecursive relation reads."""
     home = evaluation._home
     if name not in home or home[name].recursive:
         return []
@@ -174,8 +174,7 @@ def derived_below(evaluation: Evaluation, name: str) -> list[str]:
 
 
 def is_there(evaluation: Evaluation, name: str) -> bool:
-    """Whether a derived relation has been evaluated, and can go on from there if what it reads
-    has changed since."""
+    """Whether a derived relation is evaluated, and can be maintained if its inputs changed."""
     if name in evaluation._known:
         return True
     stratum = evaluation._home[name]
@@ -195,7 +194,7 @@ def is_there(evaluation: Evaluation, name: str) -> bool:
 
 @contextmanager
 def speaking_plainly() -> Iterator[None]:
-    """Errors within speak of the relations that the user knows."""
+    """Within this context, errors name the relations that the user knows."""
     try:
         yield
     except Error as error:

@@ -1,4 +1,4 @@
-"""A relation of a stratum that goes on from the rows that it had before."""
+"""A relation of a stratum that is maintained incrementally."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gdatalog.storage.table import Array
 
 
 def together(parts: Sequence[Relation]) -> Relation:
-    """The rows of sets that share none."""
+    """Concatenates disjoint row sets."""
     first, *others = parts
     return first.joined(*others) if others else first
 
 
 class MaintainedRelation:
-    """A relation that goes on from known rows.
+    """A relation that continues from known rows.
 
-    Bits that tell which rows there are belong to the latest version of a relation: who makes the
-    next one takes them along.
+    The bitmap of its rows belongs to the latest version of a relation; the next version takes it
+    over.
     """
 
     def __init__(self, known: Relation, ops: Ops) -> None:
@@ -53,7 +53,7 @@ class MaintainedRelation:
         return self._all
 
     def add(self, rows: Columns, count: int) -> Relation:
-        """Adds sorted distinct rows; gives those that are new."""
+        """Adds sorted distinct rows; returns those that are new."""
         known = self.known
         if known.types and count:
             news = self._news(rows)
@@ -69,7 +69,7 @@ class MaintainedRelation:
         return new
 
     def _news(self, rows: Columns) -> Array:
-        """The indices of the rows that are not there yet."""
+        """The positions of the rows that are new."""
         bits = self.bits()
         if bits is not None and not bits.fits(rows):
             bits = self._bits = RowBits.of(self.full(), rows)
@@ -78,7 +78,7 @@ class MaintainedRelation:
         return bits.add(rows)
 
     def bits(self) -> RowBits | None:
-        """The bits of all rows, if they are worth their room."""
+        """The bitmap of all rows, if it is worth its memory."""
         if self._bits is None:
             self._bits = RowBits.of(self.full())
         return self._bits
@@ -93,10 +93,10 @@ class MaintainedRelation:
 
 
 class MaintainedLattice(LatticeRounds):
-    """One of which the best values per group are kept, that goes on from known rows.
+    """A relation that keeps the best value of each group and continues from known rows.
 
-    Groups that are known stay where they are, in order, and their values are improved in place;
-    groups that are new are kept beside them.
+    Known groups stay in order where they are, and their values improve in place; new groups are
+    stored beside them.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class MaintainedLattice(LatticeRounds):
         return self.known.nbytes + self._more.nbytes
 
     def add(self, rows: Columns, count: int) -> Relation:
-        """Adds rows; gives those of the groups that are new or better now."""
+        """Adds rows; returns those of groups that are new or improved."""
         if not count:
             return Relation.empty(self.columns, self.types)
         best = LatticeRounds(self.columns, self.types, self.kinds, self.symbols, self.ops)
@@ -152,7 +152,7 @@ class MaintainedLattice(LatticeRounds):
         return delta
 
     def _improve(self, places: Array, rows: Sequence[Array]) -> Columns:
-        """Puts better values in their places; the rows of which any is better now."""
+        """Improves values in place; returns the rows that changed."""
         changed = np.zeros(len(places), dtype=np.bool_)
         for at, kind in self.kinds.items():
             old, new = self._keys[at][places], rows[at]

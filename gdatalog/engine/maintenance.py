@@ -1,12 +1,12 @@
-"""A stratum that goes on from what it gave before, when only something new has come.
+"""Incremental maintenance: a stratum continues from its old result when rows were added.
 
-Where a stratum is monotone in what is new (no negation and no aggregate looks at it, but for a
-min or max that the head takes), its relations keep all their rows, and what is to be added
-follows from what is new: each rule runs for the new rows of each of its atoms in turn, with all
-rows of the others, and then on to the fixpoint. New facts, and what new rules give, come first.
+If a stratum is monotone in what was added (no negation or aggregate reads it, except a min or max
+in the head), its relations keep all their rows. Each rule runs for the new rows of each of its
+atoms in turn, with all rows of the other atoms, and then the fixpoint continues. New facts, and the
+rows of new rules, come first.
 
-The rows of before are neither copied nor indexed again: a relation lies in parts, and a join is
-run for each way to choose one part of every relation that it reads.
+Old rows are neither copied nor indexed again: a relation has several parts, and a join runs for
+each combination of one part per relation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from gdatalog.storage.trie import Trie
 
 
 class Maintenance(Rounds):
-    """A stratum whose relations are known, and go on from there."""
+    """A stratum that continues from known relations."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Maintenance(Rounds):
         known: Mapping[str, Relation],
         news: Mapping[str, Relation],
     ) -> None:
-        """`news`: the rows that have come to relations from below, by their names."""
+        """`news`: the rows that were added to lower relations, by name."""
         super().__init__(stratum, inputs)
         self.known = known
         self.news = news
@@ -66,9 +66,9 @@ class Maintenance(Rounds):
         self.parts: dict[str, Relation] = {}  # of relations, by what a plan calls them
 
     def follow(self, rules: Sequence[CheckedRule], until: Sequence[When]) -> dict[str, Relation]:
-        """The relations with all that follows from what is new: from new rows of them, the inputs'
-        seeds, and from `rules` that are new. Where so much follows that a condition of `until` is
-        met, that is a `FallbackMet`."""
+        """Returns the relations with all rows that follow from new rows, from the inputs' seeds,
+        and from `rules` that are new. Raises `FallbackMet` when a condition of `until` is met,
+        because too many rows follow."""
         seeds = self.inputs.seeds
         derived: dict[str, list[Derived]] = {name: list(rows) for name, rows in seeds.items()}
         self.deltas = dict(self.news)
@@ -101,7 +101,7 @@ class Maintenance(Rounds):
         return {name: table.finished() for name, table in self.tables.items()}
 
     def _take(self, derived: Mapping[str, Sequence[Derived]]) -> bool:
-        """Adds what has been derived: what of it is new is the delta. Whether there is any."""
+        """Adds derived rows; the new ones are the delta. Returns whether there are any."""
         self.deltas = {}
         for name, table in self.tables.items():
             parts = derived.get(name, ())
@@ -122,7 +122,7 @@ class Maintenance(Rounds):
     # ----------------------------------------------------------------------------------- rules
 
     def _of_new_rule(self, rule: CheckedRule) -> Iterator[Derived]:
-        """All that a rule gives which was not there before."""
+        """All new rows of a rule."""
         inputs = self.inputs
         plan = plan_rule(
             rule, inputs.schemas, inputs.param_types, self._sizes_of,
@@ -132,7 +132,7 @@ class Maintenance(Rounds):
             yield from self._by_parts(_only(plan, join), True)
 
     def _of_new_rows(self, rule: CheckedRule) -> Iterator[Derived]:
-        """What a rule gives for the new rows of each of its atoms."""
+        """The rows that a rule derives from the new rows of each of its atoms."""
         plan, most = self._plan(rule), self.context.tuning.news_breadth_first
         for number, join in enumerate(plan.joins):
             assert join.given is not None
@@ -141,7 +141,7 @@ class Maintenance(Rounds):
                 yield from self._by_parts(_only(plan, number), delta.length > most)
 
     def _plan(self, rule: CheckedRule) -> RulePlan:
-        """One join for each atom that may have new rows, with all rows of all others."""
+        """One join for each atom that may have new rows, with all rows of the other atoms."""
         inputs, read = self.inputs, self.read
 
         def make(sizes: Statistics) -> RulePlan:
@@ -153,9 +153,9 @@ class Maintenance(Rounds):
         return inputs.plans.delta_plan(rule, read, self._sizes_of, make)
 
     def _by_parts(self, plan: RulePlan, large: bool) -> Iterator[Derived]:
-        """Runs a plan of one join for each way to choose a part of every relation that it reads.
+        """Runs a plan of one join for each combination of parts of the relations that it reads.
 
-        Not so where it asks what is not there, or how much there is: then all rows count.
+        Negations and counts need all rows at once and are not split.
         """
         (join,) = plan.joins
         whole, tuning = _asked_as_a_whole(join.steps), self.context.tuning
@@ -189,7 +189,7 @@ class Maintenance(Rounds):
         return self.tables[name].full() if name in self.tables else self.inputs.relation(name)
 
     def _bits(self, name: str) -> RowBits | None:
-        """The bits of a relation's rows, if it has any."""
+        """The bitmap of a relation's rows, if there is one."""
         table = self.tables.get(name)
         if table is None:
             return self.inputs.relation(name).bits
@@ -229,7 +229,7 @@ def _only(plan: RulePlan, number: int) -> RulePlan:
 
 
 def _asked_as_a_whole(steps: Sequence[Step], inside: bool = False) -> set[int]:
-    """The tries of which all rows count at once: those of negations and aggregates."""
+    """The tries that need all rows at once: those of negations and aggregates."""
     found: set[int] = set()
     for step in steps:
         if inside:
@@ -244,8 +244,8 @@ def _asked_as_a_whole(steps: Sequence[Step], inside: bool = False) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
-    """The statistics of a relation for a plan that will serve its later versions too: estimates,
-    and none of what holds of its rows now."""
+    """Statistics for a plan that later versions of a relation reuse: estimates only, nothing that
+    holds just for its current rows."""
 
     relation: Relation  # or what it goes on from
     rows: int

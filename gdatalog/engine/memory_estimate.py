@@ -1,4 +1,4 @@
-"""What memory a rule's plan will ask for, told before it runs: indexes, and chunks of rows."""
+"""The memory that a rule's plan will need, estimated before it runs: indexes and chunks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ AtHand = Callable[[str], Relation | None]
 
 @dataclass(frozen=True, slots=True)
 class AskedIndex:
-    """An index that a plan reads: a trie of a relation, its levels the `columns` in this order.
+    """An index that a plan reads: a trie of a relation with the levels `columns`.
 
-    `there`: it has been made, or is the first levels of one that has; else `bytes` is what making
-    it takes. `exact`: the bytes are known, not estimated. Of a relation that is not evaluated yet
-    nobody knows `rows` and `bytes` (None).
+    `there`: it exists, or is a prefix of one that does; otherwise `bytes` is the cost of building
+    it. `exact`: the bytes are known, not estimated. `rows` and `bytes` of a relation that is not
+    evaluated yet are None.
     """
 
     relation: str
@@ -36,8 +36,8 @@ class AskedIndex:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a plan asks for: indexes, and `chunk` rows at a time at each level, if it runs
-    breadth-first, which take `chunk_bytes` where all levels are full."""
+    """What a plan needs: indexes, and `chunk` rows at a time at each level if it runs
+    breadth-first, which take `chunk_bytes` when all levels are full."""
 
     indexes: tuple[AskedIndex, ...]
     chunk: int
@@ -45,14 +45,14 @@ class Asked:
 
     @property
     def to_make(self) -> int:
-        """The bytes of the indexes that are not there, as far as they are known."""
+        """The bytes of the missing indexes, as far as known."""
         return sum(index.bytes or 0 for index in self.indexes if not index.there)
 
 
 def memory_asked(plan: RulePlan, at_hand: AtHand, device: Device, memory: int) -> Asked:
-    """What running a plan would ask for; nothing is made or evaluated for it.
+    """Estimates what a plan needs, without building or evaluating anything.
 
-    `memory`: the bytes of the memory limit that are left.
+    `memory`: the bytes that are left of the memory limit.
     """
     indexes: dict[tuple[str, TrieRef], AskedIndex] = {}
     made: list[TrieRef] = []  # those that this plan makes before
@@ -77,7 +77,7 @@ def _index(ref: TrieRef, made: Sequence[TrieRef], at_hand: AtHand, device: Devic
 
 
 def _begins(whole: TrieRef, ref: TrieRef, relation: Relation) -> bool:
-    """Whether an index is the first levels of another, or that of a symmetric relation turned."""
+    """Whether an index is a prefix of another, or of a symmetric one with swapped columns."""
     if (whole.relation, whole.ranked) != (ref.relation, ref.ranked) or ref.weighted:
         return False
     if whole.version != ref.version or not ref.columns:
@@ -108,7 +108,7 @@ def _to_make(ref: TrieRef, relation: Relation) -> AskedIndex:
 
 
 def _lengths(ref: TrieRef, relation: Relation) -> list[int]:
-    """How many entries each level has."""
+    """The number of entries of each level."""
     statistics = relation.statistics
     rows = statistics.size(tuple((t.left, t.op, t.right) for t in ref.tests), ref.ranked)
     every = [frozenset(ref.columns[: depth + 1]) for depth in range(len(ref.columns))]

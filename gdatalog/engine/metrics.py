@@ -1,7 +1,7 @@
-"""What an evaluation did: each rule over all, each rule in each round, each stratum as a whole.
+"""The metrics of an evaluation: of rules, of rules by round, and of strata.
 
-Rounds are told of as they end, for the line that shows what a long query is at; only a profile
-keeps all of them, and asks which of several rules was first to give a row.
+The progress line reads the metrics of a round when it ends. Only a profile keeps all of them, and
+finds out which of several rules derived a row first.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ from gdatalog.timers import Costs, time_spent
 
 @dataclass(slots=True)
 class RuleRun:
-    """What running a rule did, for a profile: what each step saw, rows out, time, and by which
-    executor each join was run, with the reason.
+    """A profile's metrics of a rule: by step, rows out, time, and the executor of each join, with
+    the reason for it.
 
-    `seconds` is the whole; `compiling`, `indexing` and `moving` are parts of it: compiling loops
-    or loading them, building indexes, and copying `moved` bytes to and from a device. What is left
-    is work on rows. Loops that a profile runs are a form of their own, which counts and is compiled
-    by itself. What is copied from a device waits for the kernels that make it. `bytes`: the most
-    that the evaluation held meanwhile.
+    `seconds` is the total; `compiling`, `indexing` and `moving` are parts of it: compiling or
+    loading loops, building indexes, and copying `moved` bytes to and from a device. The rest is
+    work on rows. Loops of a profile have counters and are compiled separately. Copies from a device
+    wait for its kernels. `bytes`: the peak memory of the evaluation meanwhile.
 
-    `seen` has what happened at steps, by the id of each: of those that nobody counted, nothing.
-    Loops tell of no step's `seconds` alone, and `tried` only where one list is walked.
+    `seen`: the metrics of steps, by id, if they were counted. Loops do not measure a step's
+    `seconds`, and `tried` only where one list is scanned.
     """
 
     plan: RulePlan
@@ -62,14 +61,14 @@ class RuleRun:
     in_pages: InPages | None = None  # the same, where they are read in place
 
     def add_costs(self, costs: Costs) -> None:
-        """What running it has cost beside work on rows."""
+        """Adds time outside of work on rows."""
         self.compiling += costs.compiling
         self.indexing += costs.indexing
         self.moving += costs.moving
         self.moved += costs.moved
 
     def saw(self, seen: Mapping[int, StepCounts]) -> None:
-        """What happened at steps, by the id of each, beside what is known by now."""
+        """Adds metrics of steps, by id."""
         own = {id(step) for join in self.plan.joins for step in all_steps(join.steps)}
         for step, more in seen.items():
             if step not in own:
@@ -79,11 +78,11 @@ class RuleRun:
 
 @dataclass(slots=True)
 class RuleRound:
-    """What one rule did in one round of a fixpoint; round 0 is what comes before recursion.
+    """A rule's metrics in one round of a fixpoint; round 0 comes before recursion.
 
-    `tried`: rows that its joins gave, equal ones and known ones included, as far as the executor
-    sees them one by one. `new`: those that no round and no rule before had; None: nobody asked.
-    `bytes`: the most that the evaluation held meanwhile.
+    `tried`: rows that its joins produced, including duplicates and known rows if the executor sees
+    them one by one. `new`: rows that no earlier round or rule derived; None: not counted. `bytes`:
+    the peak memory of the evaluation meanwhile.
     """
 
     relation: str
@@ -106,11 +105,11 @@ class RuleRound:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What is told of a fixpoint that has no rounds.
+    """The metrics of a fixpoint without rounds.
 
-    `name` says how it was run ("split on x"), `parts` of how many independent or improved things
-    (`of`: "values", "groups"); `tried` how many rows were looked at, where that was counted; of a
-    GPU's threads nobody is told (0).
+    `name` describes the strategy ("split on x"), `parts` is the number of partitions or groups
+    (`of`: "values", "groups"), `tried` the rows looked at, if counted. Threads of a GPU are not
+    counted (0).
     """
 
     name: str
@@ -129,7 +128,7 @@ class Way:
 
 
 class Mark(NamedTuple):
-    """How far a record is: its rounds, its rules, those of the round that runs."""
+    """The position of a record: its rounds, its rules, and those of the current round."""
 
     rounds: int
     rules: int
@@ -138,9 +137,9 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class Round:
-    """What a round of a fixpoint did, for errors and for who looks on.
+    """A round of a fixpoint, for errors and progress.
 
-    `rules`: what each rule did that ran in it.
+    `rules`: the metrics of the rules that ran in it.
     """
 
     number: int
@@ -149,18 +148,18 @@ class Round:
     rules: Sequence[RuleRound] = ()
 
     def tell(self, work: WorkItem) -> None:
-        """Says that it has ended."""
+        """Reports the end of the round."""
         work.new_rows = sum(self.new.values())
         work.at(sum(self.total.values()))
 
 
 @dataclass(slots=True)
 class StratumMetrics:
-    """What evaluating one stratum did.
+    """The metrics of a stratum.
 
-    `lasting`: the rounds are all kept, and the first of several rules that gave a row is looked
-    for; without it each round is forgotten with the next. `plans` are those that its rules had;
-    `how` says how its rules became these.
+    `lasting`: keeps all rounds, and finds the first rule that derived each row; otherwise each
+    round replaces the one before. `plans` are the rules' plans; `how` says how the rules were
+    rewritten.
     """
 
     stratum: Stratum
@@ -179,7 +178,7 @@ class StratumMetrics:
     _began: float = field(default_factory=perf_counter)
 
     def running(self, relation: str, rule: CheckedRule) -> RuleRound:
-        """A rule that begins to run, in the round that runs."""
+        """Starts a rule in the current round."""
         self._most()
         stats = RuleRound(relation, rule, self.rounds)
         self._open.append(stats)
@@ -189,9 +188,9 @@ class StratumMetrics:
         stats.bytes = self._most()
 
     def derived(self, relation: str, parts: Sequence[Derived], new: Relation, ops: Ops) -> None:
-        """What was new of the parts that the rules of a relation gave, in their order.
+        """Counts the new rows of the parts that a relation's rules derived, in order.
 
-        There may be parts before them that no rule gave: data and facts.
+        Parts that no rule derived, data and facts, may come first.
         """
         ran = (*self._late, *self._open)
         todo = [stats for stats in ran if stats.relation == relation and stats.new is None]
@@ -205,7 +204,7 @@ class StratumMetrics:
                 stats.new = count
 
     def end_round(self) -> list[RuleRound]:
-        """The rules of the round that ends with this, and the next one begins."""
+        """Ends the round of these rules and starts the next one."""
         done, self._open = self._open, []
         self._late += [stats for stats in done if stats.new is None]
         self.rounds += 1
@@ -218,7 +217,7 @@ class StratumMetrics:
         return Mark(self.rounds, len(self.rules), tuple(self._open))
 
     def back_to(self, mark: Mark) -> None:
-        """What was told since is not so: it is done again."""
+        """Drops what was recorded after this mark, because it is done again."""
         self.rounds, self._open, self._late = mark.rounds, list(mark.open), []
         del self.rules[mark.rules :]
 
@@ -232,7 +231,7 @@ class StratumMetrics:
         self._most()
 
     def _most(self) -> int:
-        """The most bytes that were held since this was last asked."""
+        """The peak memory since the last call."""
         most = self.limits.highest()
         self.peak = max(self.peak, most)
         return most
@@ -242,9 +241,8 @@ class StratumMetrics:
 class Index:
     """A trie that rules read, of a relation whose columns have these `names`.
 
-    `built` says how often it was made: of what a recursion makes, there is another one for each of
-    its parts; 0: it was there already. `seconds`: what that took, None if nothing was made. `rows`
-    and `bytes` are those of the largest.
+    `built`: how often it was built, once for each part of a recursive relation; 0: it was cached.
+    `seconds`: the build time, None if cached. `rows` and `bytes` are those of the largest part.
     """
 
     ref: TrieRef
@@ -257,10 +255,10 @@ class Index:
 
 @dataclass(slots=True)
 class Metrics:
-    """What is told of an evaluation: of rules over all rounds, and of strata.
+    """The metrics of an evaluation: of rules over all rounds, and of strata.
 
-    `lasting`: for a profile, which tells of all that was; without it nothing is kept.
-    `costs`: what all of it has cost beside work on rows, checking and planning included.
+    `lasting`: keeps everything, for a profile. `costs`: all time outside of work on rows, checking
+    and planning included.
     """
 
     lasting: bool = True
@@ -273,12 +271,12 @@ class Metrics:
     workers: int = 0  # of that cluster
 
     def done_by(self, workers: int) -> None:
-        """Notes that a cluster has done a rule or a fixpoint."""
+        """Records that a cluster ran a rule or a fixpoint."""
         self.spread, self.workers = self.spread + 1, workers
 
     @property
     def seconds(self) -> float:
-        """How long ago this began, with checking the text."""
+        """Seconds since the start, including checks."""
         return perf_counter() - self.began
 
     @property
@@ -288,11 +286,11 @@ class Metrics:
 
     @property
     def compiling(self) -> float:
-        """Seconds of compiling loops, or of loading them."""
+        """Seconds of compiling or loading loops."""
         return self.costs.compiling
 
     def spending(self) -> AbstractContextManager[None]:
-        """Within, what this thread spends is told here, if all is told."""
+        """Within this context, a profile adds this thread's costs."""
         return self._adding_costs() if self.lasting else nullcontext()
 
     @contextmanager
@@ -306,7 +304,7 @@ class Metrics:
     def index(
         self, ref: TrieRef, names: tuple[str, ...], trie: Trie, seconds: float | None
     ) -> None:
-        """A trie that is read; `seconds`: what making it took, None if it was there."""
+        """Records a trie that is read; `seconds`: its build time, None if cached."""
         if not self.lasting:
             return
         found = next((one for one in self.indexes if one.ref == ref), None)
@@ -329,21 +327,21 @@ class Metrics:
         return found
 
     def begun(self, stratum: Stratum, limits: Limits) -> StratumMetrics:
-        """A stratum whose evaluation begins."""
+        """Starts the record of a stratum."""
         stated = StratumMetrics(stratum, limits, self.lasting)
         if self.lasting:
             self.strata.append(stated)
         return stated
 
     def forget(self, record: StratumMetrics, runs: int | None = None) -> None:
-        """What was begun in a way that was given up; `runs`: how many rules had run before it."""
+        """Drops an abandoned attempt; `runs`: how many rules had run before it."""
         self.strata = [other for other in self.strata if other is not record]
         if runs is not None:
             del self.runs[runs:]
 
 
 def _firsts(parts: Sequence[Derived], new: Relation, ops: Ops) -> list[int]:
-    """How many of the new rows were first given by each of the parts."""
+    """How many of the new rows each of the parts derived first."""
     rows = [in_order(part, ops) for part in parts]
     if not new.keys:
         first = next((at for at, (_, count) in enumerate(rows) if count), 0)
