@@ -1,8 +1,7 @@
-"""A join run breadth-first by several devices: each has stretches of the first variable's values.
+"""Runs a join breadth-first on several devices: each takes ranges of the first variable's values.
 
-The stretches are cut where as many rows of the next level lie in each; a join within a stretch is
-a join like any other (`plan/cells.py`). Each device has a sink of its own, and what came there is
-put together on the first.
+Each range leads to about as many rows of the next level, and the join of a range is an ordinary
+join (`plan/cells.py`). Each device has its own sink; the first device combines them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Found = list[list[Block]]
 
 
 def cut_at_first(join: JoinPlan) -> bool:
-    """Whether a join begins with the values of a variable, read off the roots of its tries."""
+    """Whether a join begins with the values of a variable, read from its tries' roots."""
     first = join.steps[0] if join.steps else None
     roots = isinstance(first, Join) and all(part.depth == 0 for part in first.participants)
     return roots and join.given is None
@@ -43,8 +42,8 @@ def run_together(
     context: ExecutionContext,
     seen: dict[int, StepCounts] | None,
 ) -> bool:
-    """Runs a join into a sink, by all members of the device; False where the sink or the join
-    cannot be cut. `seen`: what happened at each step, by its id."""
+    """Runs a join into a sink on all members of the device; returns False if the sink or the join
+    cannot be cut. `seen`: the metrics of each step, by id."""
     if not cut_at_first(join) or not sink.divisible or not isinstance(sink, (RowSet, Bag)):
         return False
     if isinstance(sink, RowSet) and not sink.outputs:
@@ -77,7 +76,7 @@ def run_together(
 
 
 def _ends(join: JoinPlan, tries: Sequence[Trie], pieces: int) -> list[int | None]:
-    """Where the first variable's values are cut; None: at no value."""
+    """The bounds of the ranges of the first variable; None: unbounded."""
     first = join.steps[0]
     assert isinstance(first, Join)
     own = [tries[part.trie].levels for part in first.participants]
@@ -102,8 +101,8 @@ def _within(join: JoinPlan, low: int | None, high: int | None) -> JoinPlan:
 
 
 def _as_whole(steps: dict[int, StepCounts], cut: JoinPlan, join: JoinPlan) -> None:
-    """What happened at the first step of a cut join happened at that of the whole; tests of its
-    ends, which follow it, are no steps of that."""
+    """Adds the metrics of a cut join's first step to the whole join's; tests of the range, which
+    follow it, are no steps of the whole join."""
     entry = steps.pop(id(cut.steps[0]), None)
     if entry is not None:
         tests = cut.steps[1 : 1 + len(cut.steps) - len(join.steps)]
@@ -117,7 +116,7 @@ def _as_whole(steps: dict[int, StepCounts], cut: JoinPlan, join: JoinPlan) -> No
 
 
 def _like(sink: RowSet | Bag, ops: Ops, limits: Limits) -> RowSet | Bag:
-    """A new sink of the same kind, on another device."""
+    """A new sink of the same kind on another device."""
     if isinstance(sink, RowSet):
         return RowSet(sink.outputs, ops, sink.scope, limits, None, sink.tuning)
     whole = sink.gathering
@@ -129,7 +128,7 @@ def _given(sink: RowSet | Bag) -> int:
 
 
 def _blocks(sink: RowSet | Bag) -> Found:
-    """What a sink has: rows; or groups, and for each aggregate its distinct values."""
+    """The content of a sink: rows; or groups, and the distinct values of each aggregate."""
     if isinstance(sink, RowSet):
         rows, count = sink.finish()
         sink.give_back()
@@ -140,7 +139,7 @@ def _blocks(sink: RowSet | Bag) -> Found:
 
 
 def _take(sink: RowSet | Bag, found: Found, given: int) -> None:
-    """Takes what all pieces have come to, on the first device."""
+    """Combines the results of all pieces on the first device."""
     if isinstance(sink, RowSet):
         given += sink.given
         for block in found[0]:

@@ -1,8 +1,8 @@
-"""The rows of long relations that given rows lead to, where no index leads there.
+"""The rows of long relations that given rows join with, if there is no index for them.
 
-New rows are few, and so are the rows that they meet in a relation of millions whose index by
-that column nobody has needed so far. Where the relation has bits, they are read off these; else
-a pass over the column finds them, once, and the index is made when they are asked for again.
+New rows are few, and so are their matches in a relation of millions of rows that has no index on
+the column. If the relation has a bitmap, the matches are read from it. Otherwise a pass over the
+column finds them, once; the second request builds the index.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gdatalog.storage.table import Array
 
 
 def led_to(join: JoinPlan, rows: Columns) -> dict[int, Array]:
-    """The tries that given rows lead into by their first level, and the values by which."""
+    """The tries that given rows search by their first level, and the values they search for."""
     assert join.given is not None
     columns: Mapping[str, Array] = dict(
         zip((slot.name for slot in join.given.slots), rows, strict=True)
@@ -39,8 +39,8 @@ def led_to(join: JoinPlan, rows: Columns) -> dict[int, Array]:
 def nearby(
     relation: Relation, ref: TrieRef, bits: RowBits | None, values: Array, tuning: Tuning
 ) -> Relation | None:
-    """The rows that hold one of the values in the first column of a trie; None if all rows are
-    better indexed by it, or have been."""
+    """The rows that hold one of the values in the first column of a trie; None if an index of all
+    rows is better, or exists."""
     if relation.at_most < tuning.narrowed_from or ref.ranked or ref.weighted:
         return None
     large = relation.parts[0]

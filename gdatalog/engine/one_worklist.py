@@ -1,4 +1,4 @@
-"""A linear recursion of many small rounds, by one compiled worklist (`planner/one_worklist.py`)."""
+"""Linear recursion of many small rounds as one worklist (`planner/one_worklist.py`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gdatalog.storage.rows import Columns
 
 
 class OneWorklist(PartitionedStratum):
-    """A stratum with a key in front of every row, and one value of the key."""
+    """A stratum whose rows have an additional key column with a single value."""
 
     def _relation(self, name: str, blocks: DistinctBlocks) -> Relation:
         schema = self.inputs.schemas[name]
@@ -32,7 +32,7 @@ class OneWorklist(PartitionedStratum):
 
 
 def one_worklist(stratum: Stratum, inputs: StratumInputs) -> OneWorklist | None:
-    """The same fixpoint by one worklist; None if it cannot be, or somebody counts the rows."""
+    """The same fixpoint as one worklist; None if that is impossible, or rows are only counted."""
     context = inputs.context
     forbidden = context.knobs.split == "never" or context.knobs.strategy == "levelwise"
     if forbidden or context.device is not CPU or context.cluster is not None:

@@ -1,8 +1,8 @@
-"""A rule's joins over indexes that stay on the host and are read in place, page by page.
+"""Runs a rule's joins over indexes that stay on the host and are read in place, page by page.
 
-The other way beside cells (`engine/cells.py`) where indexes do not fit the device. A join is run as
-it is, in one piece. What its reads are expected to move over the link decides which pages of its
-indexes lie on the device meanwhile, and whether cells would move less.
+This is the alternative to cells (`engine/cells.py`) for indexes that do not fit the device. A join
+runs in one piece. Its expected traffic over the link decides which index pages are copied to the
+device, and whether cells would move less.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WHOLE = 1 << 21  # bytes that are looked at together where no page can be placed
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """How a join reads indexes in place: where their arrays lie, and which pages on the device."""
+    """How a join reads indexes in place: their arrays, and the pages on the device."""
 
     join: JoinPlan
     tries: HostTries
@@ -51,7 +51,7 @@ class Paging:
         return InPages(held, min(there, held), int(self.placed.read))
 
     def made(self) -> dict[Hashable, PagedTrie] | None:
-        """The indexes in pages; None where there is no memory for them."""
+        """The paged indexes; None if there is no memory for them."""
         paged, by_index = self.context.device.paged(), self.tries.by_index
         try:
             return {i: paged.of(by_index[i], self.context.limits.poll) for i in self.layouts}
@@ -60,7 +60,7 @@ class Paging:
 
     @contextmanager
     def sources(self, made: Mapping[Hashable, PagedTrie]) -> Iterator[Sources]:
-        """Within, the pages lie where they are to, and this is what the join reads."""
+        """Within this context, the pages are in place, and the join reads these sources."""
         paged, by_index = self.context.device.paged(), self.tries.by_index
         xp = self.context.device.ops.xp
         there = {index: found.trie(by_index[index], xp) for index, found in made.items()}
@@ -77,7 +77,7 @@ class Paging:
         return there.get(id(whole), whole)  # one of no columns is only a count
 
     def read(self, report: RuleRun) -> int:
-        """The bytes that were read over the link, by how many lists the join has come to."""
+        """Estimates the bytes read over the link from the number of lists reached."""
 
         def counted(step: Step) -> float | None:
             seen = report.seen.get(id(step))
@@ -95,8 +95,8 @@ class Paging:
 def paging(
     join: JoinPlan, tries: HostTries, context: ExecutionContext, room: int, cells: Schedule | str
 ) -> Paging | None:
-    """How a join reads its indexes in place, if that is expected to take less of the link than
-    `cells` do, or there are none."""
+    """How a join reads its indexes in place, if that is expected to move less over the link than
+    `cells`, or there are none."""
     how = context.knobs.host_indexes
     if how == "cells" or join.given is not None:
         return None
@@ -116,7 +116,7 @@ def paging(
 
 
 def _fits_the_host(tries: Iterable[Trie], layouts: Iterable[TrieArrays]) -> bool:
-    """Whether the machine has memory for both. Its pages cannot go to temporary files."""
+    """Whether the machine has memory for both; pages cannot be spilled to files."""
     there = sum(trie.nbytes for trie in tries)
     return there + sum(layout.size for layout in layouts) <= default_limit()
 
@@ -131,7 +131,7 @@ def _heats(
     layouts: Mapping[Hashable, TrieArrays],
     rows_out: Callable[[Step], float | None],
 ) -> dict[Hashable, Heat]:
-    """What reads of the pages of each index move over the link."""
+    """How many bytes the reads of each index page move over the link."""
     page = context.device.paged().page or WHOLE
     heats = {
         index: Heat(page, max(1, -(-layout.size // page))) for index, layout in layouts.items()
@@ -149,8 +149,8 @@ def _heats(
 def _roots_read(
     join: JoinPlan, tries: HostTries, context: ExecutionContext, number: int
 ) -> Numbers:
-    """Places of a trie's root list, as often as joins come to them: a value is bound as often as
-    it stands in the lists of other indexes that bind the same variable."""
+    """Positions in a trie's root list, as often as joins reach them: a value is bound as often as
+    it occurs in the other indexes that bind the same variable."""
     root = tries.of[join.tries[number]].levels[0]
     known = root_of(roots(join)[number], context)
     if isinstance(known, int):
@@ -173,7 +173,7 @@ def _roots_read(
 
 
 def _add(heat: Heat, read: ListRead, trie: Trie, layout: TrieArrays, places: Numbers) -> None:
-    """What a read of lists below these places of the root moves."""
+    """Adds what reads of lists below these root positions move."""
     low, high = places, places + 1
 
     def add(name: tuple[str, int], first: Numbers, behind: Numbers, shares: Numbers) -> None:

@@ -1,8 +1,8 @@
-"""A recursive stratum that splits: for each value of a column a fixpoint of its own, compiled.
+"""Runs a partitioned recursive stratum: a separate, compiled fixpoint for each value of a column.
 
-One worker has one value at a time, with one array of stamps or one hash table and a worklist, so
-that there is no index to grow and nothing that threads share. What the function is, and when the
-rounds are quicker, is decided here; `planner/partitioned.py` says which strata split.
+A worker processes one value at a time, with one stamp array or hash table and a worklist; no index
+grows, and threads share nothing. This module chooses the function, and rounds where these are
+faster; `planner/partitioned.py` decides which strata can be partitioned.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ OFTEN = 2_000.0  # times that a fixpoint looks at a row, for the choice of the c
 
 @dataclass(frozen=True, slots=True)
 class PartitionedFixpoint:
-    """A fixpoint that splits, ready to run: its values, and what the function is given of them.
+    """A partitioned fixpoint that is ready to run: its values and the function's arguments.
 
-    `printed` is what a query runs, `run` what is run here.
+    Queries run `printed`; `run` is what runs here.
     """
 
     printed: PrintedPlan
@@ -74,7 +74,7 @@ Groups = Mapping[str, RowsByColumn | None]  # of each relation; None: there are 
 
 
 class PartitionedStratum(StratumRun):
-    """Each value of a column on its own."""
+    """A stratum with a separate fixpoint for each value of a column."""
 
     @cached_property
     def later(self) -> list[RulePlan]:
@@ -82,7 +82,7 @@ class PartitionedStratum(StratumRun):
 
     @cached_property
     def split(self) -> Partitioning | None:
-        """How the stratum splits, if it may be run so."""
+        """How the stratum is partitioned, if this strategy is allowed."""
         context, names = self.context, self.stratum.relations
         if context.knobs.split == "never" or context.knobs.strategy == "levelwise":
             return None
@@ -115,7 +115,7 @@ class PartitionedStratum(StratumRun):
 
     @property
     def small(self) -> bool:
-        """Whether rounds are tried first, which need no compilation."""
+        """Whether rounds are tried first, because they need no compilation."""
         return not self.forced and self.read_rows < self.context.tuning.partitioned_from
 
     @property
@@ -124,7 +124,7 @@ class PartitionedStratum(StratumRun):
 
     @property
     def read_rows(self) -> int:
-        """How many rows the rules and the data bring."""
+        """How many rows the rules and the data produce."""
         names = {atom.name for rule in self.stratum.rules if rule.body for atom in atoms(rule)}
         below = names - set(self.stratum.relations)
         own = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
@@ -132,7 +132,7 @@ class PartitionedStratum(StratumRun):
 
     @cached_property
     def shared(self) -> Shared | None:
-        """The devices that take parts of the values, if there are several and it is worth it."""
+        """The devices that share the values, if there are several and sharing pays."""
         context = self.context
         members, tuning = context.device.members, context.tuning
         if len(members) < 2 or self.read_rows < tuning.shared_inputs_from:
@@ -143,7 +143,7 @@ class PartitionedStratum(StratumRun):
 
     @property
     def _values_expected(self) -> float:
-        """How many values are expected to have rows before any recursion."""
+        """How many values are expected to have rows before recursion."""
         found = 0.0
         for name, column in self.columns.items():
             found += sum(count_of(part) for part in self.inputs.seeds.get(name, ()))
@@ -160,7 +160,7 @@ class PartitionedStratum(StratumRun):
 
     @cached_property
     def groups(self) -> Groups:
-        """What each relation has without recursion."""
+        """The rows that each relation has without recursion."""
         return {name: self._group(name) for name in self.stratum.relations}
 
     def _group(self, name: str) -> RowsByColumn | None:
@@ -176,7 +176,7 @@ class PartitionedStratum(StratumRun):
         return self.group_of(name, self.first(name))
 
     def group_of(self, name: str, parts: Sequence[Derived]) -> RowsByColumn | None:
-        """Rows of a relation, by the column that it is split by."""
+        """Rows of a relation, grouped by the partition column."""
         schema = self.inputs.schemas[name]
         relation = relation_of(schema.columns, schema.types, parts, self.ops)
         if not relation.length:
@@ -188,7 +188,7 @@ class PartitionedStratum(StratumRun):
         return grouped(self.context.device.trie(relation, TrieRef(name, "full", order)), order)
 
     def _unordered(self, name: str, parts: Sequence[Derived]) -> RowsByColumn | None:
-        """The same of rows of which nothing is known."""
+        """The same for rows in unknown order."""
         schema = self.inputs.schemas[name]
         blocks = [
             block
@@ -256,7 +256,7 @@ class PartitionedStratum(StratumRun):
         return PartitionedFixpoint(printed, run, tries, values, {**beside, **counts_of(run)}, rooms)
 
     def _enough(self, values: int, rooms: Sequence[ListRoom]) -> bool:
-        """Whether a GPU's tiles are busy with values; a few that lead far are slow, one by one."""
+        """Whether the values keep a GPU's tiles busy; long runs of few values would be slow."""
         context, tuning = self.context, self.context.tuning
         if context.device is CPU:
             return True
@@ -323,7 +323,7 @@ class PartitionedStratum(StratumRun):
     # --------------------------------------------------------------------------------- running
 
     def run(self) -> dict[str, Relation] | None:
-        """The relations; None where only rounds can tell what is right."""
+        """Returns the relations; None if only rounds can evaluate them correctly."""
         if all(group is None for group in self.groups.values()):
             return {
                 name: self._relation(name, DistinctBlocks([], 0)) for name in self.stratum.relations
@@ -339,10 +339,10 @@ class PartitionedStratum(StratumRun):
         return relations
 
     def more(self, seeds: Seeds, known: Mapping[str, Relation]) -> dict[str, DistinctBlocks] | None:
-        """What rows that have come new lead to, themselves included, but what is `known`.
+        """The rows that follow from new rows, including these, but without the `known` ones.
 
-        The new rows may be in any order, and twice. The known ones, which are all that follow from
-        each other, are stamped and not followed.
+        New rows may be unsorted and have duplicates. Known rows, which must be closed under the
+        rules, are stamped and not followed.
         """
         groups = {name: self._unordered(name, seeds.get(name, ())) for name in self.columns}
         if all(group is None for group in groups.values()):
@@ -356,8 +356,8 @@ class PartitionedStratum(StratumRun):
         return None if task is None else self._follow(task)
 
     def counts(self) -> dict[str, tuple[Array, Array]] | None:
-        """Of each relation how many rows there are for each value: the values, and how many. Where
-        these are few, they come to the host: what reads them is soon done there."""
+        """For each relation the number of rows for each value: values and counts. Few of them go to
+        the host, because the strata that read them are small."""
         if all(group is None for group in self.groups.values()):
             none = np.empty(0, dtype=np.int64)
             return dict.fromkeys(self.stratum.relations, (none, none))
@@ -381,7 +381,7 @@ class PartitionedStratum(StratumRun):
         context = self.context
         limits, names = context.limits, self.stratum.relations
         try:
-            # Of a single value nobody knows how far it is.
+            # The progress of a single value is unknown.
             total = len(task.values) if len(task.values) > 1 else None
             with limits.watch.work("joining", self.name, total, "values"):
                 run = LoopRun(
@@ -408,7 +408,7 @@ class PartitionedStratum(StratumRun):
         }
 
     def _relation(self, name: str, blocks: DistinctBlocks) -> Relation:
-        """A relation: on the host, if the device had no room for all of it."""
+        """A relation, on the host if the device had no room for all of it."""
         schema = self.inputs.schemas[name]
         relation = relation_of(schema.columns, schema.types, [self.at_one_place(blocks)], self.ops)
         self.context.limits.charge(name, self._held(relation))
@@ -421,7 +421,7 @@ class PartitionedStratum(StratumRun):
         task: PartitionedFixpoint,
         started: tuple[float, Costs],
     ) -> None:
-        """Tells a profile what was done. `started`: when, and what had been spent by then."""
+        """Reports to a profile. `started`: the start time, and the costs up to then."""
         context = self.context
         seconds = perf_counter() - started[0]
         name = self.description
@@ -449,14 +449,14 @@ class PartitionedStratum(StratumRun):
         return f"a fixpoint for each {self.split_by()}"
 
     def split_by(self) -> str:
-        """By what the stratum is split, in words."""
+        """Describes the partition columns."""
         return ", ".join(
             f"{self.inputs.schemas[name].columns[column]} of {name}"
             for name, column in sorted(self.columns.items())
         )
 
     def growth(self, error: MemoryLimitError) -> MemoryLimitError:
-        """The same error, with the rules that grow."""
+        """Adds the growing rules to the error."""
         rules = [rule for rule in self.stratum.rules if self.recursive(rule)]
         return MemoryLimitError(
             f"{error.message}, in the fixpoint of {' and '.join(self.stratum.relations)}",

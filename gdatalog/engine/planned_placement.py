@@ -1,4 +1,4 @@
-"""How a rule will run whose indexes do not fit the device: what is known before they are made."""
+"""Predicts how a rule runs whose indexes do not fit the device, before they are built."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ EVENLY = 1 << 12  # values that stand for those of an index that is not there
 
 @dataclass(frozen=True, slots=True)
 class PlannedPlacement:
-    """The cells of a rule's joins, the indexes that others read in place; in words, why the CPU
-    runs it (`left`)."""
+    """The cells of a rule's joins, and the indexes that are read in place; or the reason why the
+    CPU runs it (`left`)."""
 
     cells: InCells | None = None
     pages: InPages | None = None
@@ -48,7 +48,7 @@ def plan_placement(
     relation_of: Callable[[str], Relation | None],
     context: ExecutionContext,
 ) -> PlannedPlacement:
-    """Nothing of it, if a rule's indexes fit the device."""
+    """Returns an empty placement if a rule's indexes fit the device."""
     device, limits = context.device, context.limits
     if not too_large([plan], relation_of, device, limits):
         return PlannedPlacement()
@@ -93,7 +93,7 @@ def plan_placement(
 def _by_tries(
     plan: RulePlan, relations: Mapping[str, Relation], context: ExecutionContext
 ) -> PlannedPlacement | None:
-    """By the host's tries, if an earlier run has left them."""
+    """Plans by the host's tries, if an earlier run has left them."""
     there: dict[TrieRef, Trie] = {}
     for ref in (ref for join in plan.joins for ref in join.tries):
         trie = HOST.made(relations[ref.relation], ref)
@@ -140,8 +140,8 @@ def _in_pages(
     whole: Mapping[TrieRef, int],
     room: int,
 ) -> _Paged:
-    """What reading in place is expected to move, if any list is as likely on the device as
-    another."""
+    """The expected traffic of reading in place, if all lists are equally likely to be on the
+    device."""
     cold, bytes_, cost = max(0.0, 1 - room / max(1, size)), 0.0, float(size)
     for read in reads(join, lambda _: None):
         ref = join.tries[read.trie]
@@ -157,7 +157,7 @@ def _in_pages(
 
 
 def _met(ref: TrieRef, relation: Relation, depth: int) -> float:
-    """How long a list is that a binding leads to."""
+    """The expected length of a list that a binding leads to."""
     statistics = relation.statistics
     if depth == 1:
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
@@ -168,8 +168,8 @@ def _met(ref: TrieRef, relation: Relation, depth: int) -> float:
 
 
 def _evenly(relation: Relation, ref: TrieRef, size: int) -> Sizes:
-    """An index whose values lie evenly between the least and the greatest, each with as many
-    rows."""
+    """An index whose values are spread evenly between the least and the greatest, each with equally
+    many rows."""
     count = min(EVENLY, max(1, relation.statistics.distinct(frozenset(ref.columns[:1]))))
     low, high = (0, count) if ref.ranked else relation.spans[ref.columns[0]]
     keys = np.linspace(low, high, count, dtype=np.int64)

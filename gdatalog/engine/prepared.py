@@ -1,9 +1,9 @@
-"""What has been worked out of texts, kept for when they are asked again.
+"""A cache of parsed, checked and planned programs.
 
-A text that was parsed, checked and planned before reaches its executor without any of that, if
-nothing has changed that it was made of: the statements, the rules that the database keeps, the
-schemas of its data and the types of the parameters for the checks; the relations whose statistics
-the planner looked at for a plan: the very same, or, where they are small, others of the same rows.
+A cached text reaches its executor directly if its inputs are unchanged. The checks depend on the
+statements, the database's rules, the schemas of its data, and the types of parameters. A plan
+depends on the relations whose statistics the planner read: the same ones or, if they are small,
+others with the same rows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Held = tuple[tuple[str, ref[Relation], Fingerprint | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class PreparedPlan:
-    """A rule's plan, the relations that it was made of, and what its parameters left of them."""
+    """A rule's plan, its relations, and the selectivity of its parameters."""
 
     made_of: Held
     looked: tuple[Looked, ...]
@@ -57,10 +57,10 @@ class PreparedPlan:
 
 
 class Plans:
-    """The plans of a checked program's rules, as long as their relations are the same."""
+    """The plans of a checked program's rules, while their relations are the same."""
 
     def __init__(self, orders: Orders | None = None) -> None:
-        """`orders`: those of the database's plans."""
+        """`orders`: cached variable orders of the database."""
         self.orders = orders or Orders()
         # By identity, of rules and strata that are held here so that no other gets theirs.
         self._found: dict[tuple[int, bool, int | None], tuple[CheckedRule, list[PreparedPlan]]] = {}
@@ -73,7 +73,7 @@ class Plans:
     def rewritten(
         self, what: Hashable, rules: Sequence[CheckedRule], make: Callable[[], Value]
     ) -> Value:
-        """What `make` makes of these rules, the same each time, so that it is planned once."""
+        """Caches the rewritten rules that `make` returns, so that they are planned once."""
         key = (what, *map(id, rules))
         if key not in self._rewritten:
             self._rewritten[key] = tuple(rules), _planned(rules, make)
@@ -87,7 +87,7 @@ class Plans:
         relation: RelationOf,
         make: Callable[[RelationOf], SplitStratum | None],
     ) -> SplitStratum | None:
-        """A stratum's rules split, the same while they are equal; `make` asks for relations."""
+        """Caches a stratum's split rules while they are equal; `make` looks up relations."""
         known = self._parted.get((id(stratum), way))
         if known is not None and _same(known[1], relation):
             return known[2]
@@ -110,10 +110,10 @@ class Plans:
         values: Mapping[str, Any],
         scans: int | None = None,
     ) -> RulePlan:
-        """The plan of a rule in the first round or a later one; `make` asks for relations.
+        """The plan of a rule in the first round or a later one; `make` looks up relations.
 
-        `scans`: how many rows a relation has, at least, that the plan scans. A plan serves other
-        values of parameters, if these leave about as much of what is compared with them.
+        `scans`: the least number of rows of a relation that the plan scans. Parameters with other
+        values share a plan if their selectivity is similar.
         """
         _, plans = self._found.setdefault((id(rule), first, scans), (rule, []))
         plans[:] = [known for known in plans if _same(known.made_of, relation)]
@@ -133,8 +133,8 @@ class Plans:
         sizes: Statistics,
         make: Callable[[Statistics], RulePlan],
     ) -> RulePlan:
-        """The plan of a rule that follows new rows of the relations in `read`, and relies on
-        nothing but about how many rows there are."""
+        """The plan of a rule for the new rows of the relations in `read`; it depends only on
+        approximate numbers of rows."""
         counts, plan = self._delta_plans.get((id(rule), read), ({}, None))
         if plan is not None and all(
             rows / SHIFT <= sizes(name, "full").rows + 1 <= rows * SHIFT
@@ -154,12 +154,12 @@ class Plans:
         return plan
 
     def outgrown(self, stratum: Stratum, relation: RelationOf, room: Hashable) -> bool:
-        """Whether a recursion turned out not to fit a device; `room`: what else that depends on."""
+        """Whether a recursion turned out not to fit a device; `room`: the other inputs of that."""
         known = self._outgrown.get((id(stratum), room))
         return known is not None and _same(known[1], relation)
 
     def outgrew(self, stratum: Stratum, relations: Mapping[str, Relation], room: Hashable) -> None:
-        """It has: nobody need find out again."""
+        """Records that it did not fit."""
         self._outgrown.put((id(stratum), room), (stratum, _held(relations)))
 
 
@@ -168,8 +168,7 @@ def _held(relations: Mapping[str, Relation]) -> Held:
 
 
 def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Any]) -> bool:
-    """Whether values of parameters leave about as much of a column as those did that it was
-    looked at for."""
+    """Whether parameter values have a selectivity similar to those of the cached plan."""
     params = Params(values)
     bounds = [(op, params.value(bound)) for op, bound in looked.bounds]
     statistics = relation(looked.relation).statistics
@@ -179,8 +178,8 @@ def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Any]) -> b
 
 
 def _same(made_of: Held, relation: RelationOf) -> bool:
-    """Whether the relations are still the same, or have been made again with the same rows: those
-    of a text's own rules, and those that hold what is asked for, live for one call."""
+    """Whether the relations are the same, or have been computed again with the same rows, as a
+    text's own relations and magic sets are, which live for one call."""
     for name, held, fingerprint in made_of:
         found = relation(name)
         if held() is not found and (fingerprint is None or found.store.fingerprint != fingerprint):
@@ -208,8 +207,8 @@ def _looking(
 
 @dataclass(slots=True)
 class CheckedText:
-    """A checked program, and what else is known of it. `validity` is that of the statements that
-    the database keeps."""
+    """A checked program, and what else is known of it. `validity`: that of the statements that the
+    database keeps."""
 
     checked: Checked
     texts: Sequence[object] = ()  # what its key names by identity, so that they live on
@@ -219,7 +218,7 @@ class CheckedText:
     _interned: SymbolTable | None = None
 
     def intern(self, symbols: SymbolTable) -> None:
-        """Puts all symbols of the program into the table, for good."""
+        """Puts all symbols of the program into the symbol table."""
         if self._interned is symbols:
             return
         for stratum in self.checked.strata:
@@ -233,7 +232,7 @@ class CheckedText:
 
 @dataclass(slots=True)
 class Prepared:
-    """What a database knows of texts that were asked lately."""
+    """A database's cache of recent texts."""
 
     texts: Recent[tuple[Program, tuple[Caution, ...]]] = field(default_factory=Recent)
     programs: Recent[CheckedText] = field(default_factory=lambda: Recent(length=CHECKED))
@@ -249,7 +248,7 @@ class Prepared:
         self.orders.clear()
 
     def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
-        """A text's program, and what is worth a warning."""
+        """Parses a text; returns its program and warnings."""
         if len(text) > LONGEST:
             return parse_with_cautions(text, name, bare=bare)
         found = self.texts.get((text, name, bare))
@@ -268,11 +267,11 @@ class Prepared:
         whole: bool,
         unread: Mapping[int, Error],
     ) -> CheckedText:
-        """A text checked with the statements that the database keeps, those of `outlines`. Both are
-        known by their identity.
+        """Checks a text with the statements that the database keeps, those of `outlines`. The cache
+        identifies both by identity.
 
-        `said`: what the checks have to see of the text. `unread`: kept statements, by their id,
-        whose files cannot be read.
+        `said`: what the checks see of the text. `unread`: kept statements, by id, whose files
+        cannot be read.
         """
         over = (
             tuple(map(id, outlines)),

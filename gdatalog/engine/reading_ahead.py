@@ -1,8 +1,8 @@
-"""Files that a thread reads before a rule asks for them, in the order in which rules will.
+"""A thread that reads files before rules request them, in the order of these requests.
 
-What fails there is forgotten: who asks for the file reads it, and meets the error in its place.
-Files are read one after the other, in one order, so that a program's texts get numbers of the same
-ranges each time: plans and loops depend on these.
+Errors in the thread are dropped: the rule that requests the file reads it again and gets the error.
+Files are read one after the other, in a fixed order, so that a program's strings get codes of the
+same ranges each time: plans and loops depend on these.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Key = tuple[Any, ...]
 
 @dataclass(slots=True)
 class FileContent:
-    """What a file holds, and what is to be said of it."""
+    """The content of a file, and the notes about it."""
 
     relation: Relation
     findings: Findings
@@ -34,7 +34,7 @@ class FileContent:
 
 @dataclass(slots=True)
 class FileReading:
-    """A file that is to be read."""
+    """A file to read."""
 
     key: Key  # under which what has been read is known
     what: str  # as who looks on is told
@@ -45,7 +45,7 @@ class FileReading:
 
 
 class ReadingAhead:
-    """Reads files, one after the other, beside the evaluation."""
+    """Reads files, one after the other, during the evaluation."""
 
     def __init__(self, files: Sequence[FileReading], spare: Callable[[], int]) -> None:
         """`spare`: how many more bytes may be held."""
@@ -56,21 +56,21 @@ class ReadingAhead:
         self._watch: Watch | None = None
 
     def after(self, size: int) -> None:
-        """A file of so many bytes has been read by who asked for it. From the first long one on a
-        thread reads others: by then all that this takes has been imported."""
+        """Called after a file of this many bytes was read on request. After the first long file, a
+        thread reads the others: by then the modules that it needs are imported."""
         if self._watch is None and self._waiting and size >= LONG:
             self._watch = watching().beside()
             begun(self._run)
 
     def stop(self) -> None:
-        """Nobody asks for files any more: the thread ends at its next look."""
+        """Stops the thread at its next poll, because no one needs files any more."""
         with self._lock:
             self._waiting.clear()
         if self._watch is not None:
             self._watch.left = True
 
     def take(self, key: Key) -> FileContent | None:
-        """What a file holds, if the thread reads it."""
+        """The content of a file, if the thread reads it."""
         with self._lock:
             file = self._waiting.get(key)
         if file is not None and self._watch is not None:

@@ -1,4 +1,4 @@
-"""What was used last: values by key, as many as there is room for."""
+"""A cache of the most recently used values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Value]):
-    """Values by key, as many as were used last, and whose texts are no longer than `length`."""
+    """The values used most recently, by key; their texts have at most `length` characters."""
 
     def __init__(self, most: int = MOST, length: int = LENGTH) -> None:
         self.most = most
@@ -32,7 +32,7 @@ class Recent(Generic[Value]):
         return found[0]
 
     def put(self, key: Hashable, value: Value, length: int = 0) -> None:
-        """`length`: that of the text which it was made of."""
+        """`length`: that of the text from which the value was made."""
         _, before = self._found.pop(key, (None, 0))
         self._found[key] = value, length
         self._held += length - before

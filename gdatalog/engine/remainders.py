@@ -1,4 +1,4 @@
-"""Numbers of any size by their remainders modulo primes of 31 bits."""
+"""Large integers represented by their remainders modulo 31-bit primes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ FIRST_PRIME = (1 << 31) - 1  # products of two remainders have 62 bits
 
 
 def primes_below(count: int) -> list[int]:
-    """So many primes below 2^31, the greatest first."""
+    """Returns this many primes below 2^31, in descending order."""
     found: list[int] = []
     candidate = FIRST_PRIME
     while len(found) < count:
@@ -19,7 +19,7 @@ def primes_below(count: int) -> list[int]:
 
 
 def combined(remainders: list[int], primes: list[int]) -> int:
-    """The number below the product of the primes that leaves these remainders.
+    """The number below the product of the primes that has these remainders.
 
     >>> combined([2, 3], [5, 7])
     17

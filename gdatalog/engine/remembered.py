@@ -1,8 +1,6 @@
-"""What a stratum gave is remembered, with all that it was made of: then it can be told what has
-come since.
+"""The cached result of a stratum, with its inputs, so that changes of these can be found.
 
-Of the relations that it read only their versions are remembered, so that nobody's rows are held
-for its sake.
+Only the versions of the relations that it read are stored, so that the cache keeps no rows alive.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ SAMPLE = 64
 
 @dataclass(frozen=True, slots=True)
 class MadeOf:
-    """What a stratum is made of, but for the relations that it reads."""
+    """The inputs of a stratum, except for the relations that it reads."""
 
     schemas: tuple[Schema, ...]
     rules: tuple[CheckedRule, ...]
@@ -41,7 +39,7 @@ class MadeOf:
 
 @dataclass(slots=True)
 class Remembered:
-    """A stratum's relations, and all that they were made of."""
+    """A stratum's relations and their inputs."""
 
     made_of: MadeOf
     below: Mapping[Read, Version]
@@ -61,7 +59,7 @@ Memory = dict[tuple[str, ...], Remembered]
 
 @dataclass(slots=True)
 class News:
-    """What has come since: nothing else has changed."""
+    """The rows and rules that were added, if nothing else has changed."""
 
     rules: tuple[CheckedRule, ...]
     facts: tuple[Sequence[Atom], ...]  # of each relation
@@ -71,8 +69,8 @@ class News:
 def news_since(
     before: Remembered, made_of: MadeOf, below: Mapping[Read, Relation], tuning: Tuning
 ) -> News | None:
-    """What has come since a stratum was evaluated; None if it is not only that something came,
-    or if it is too much."""
+    """What was added since a stratum was evaluated; None if anything else has changed, or too much
+    was added."""
     old = before.made_of
     if old.schemas != made_of.schemas or any(limit is not None for limit in made_of.limits):
         return None
@@ -100,13 +98,13 @@ def news_since(
 
 
 def _new(before: FactList, now: FactList) -> Sequence[Atom] | None:
-    """The facts that have been added; None if one is there no more."""
+    """The facts that were added; None if any was removed."""
     since = now.since(before)
     return _added(tuple(before), tuple(now)) if since is None else since
 
 
 def _added(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """What has been added; None if something is there no more."""
+    """What was added; None if anything was removed."""
     if now[: len(before)] == before:
         return now[len(before) :]
     left = list(now)
@@ -118,8 +116,8 @@ def _added(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...] | N
 
 
 def settled(before: Relation, now: Relation) -> Relation:
-    """What has been made again, as it is to be known: the relation that was there, if its rows
-    are the same, so that nobody above sees a change; if it has those and more, told so."""
+    """Decides how a recomputed relation is known: as the old relation if the rows are the same, so
+    that its readers see no change; as its extension if rows were added."""
     if (before.columns, before.types) != (now.columns, now.types) or now is before:
         return now
     if not (before.store.here and now.store.here):

@@ -1,8 +1,8 @@
-"""Plans of recursive rules, made again when the relations that they read have other sizes.
+"""Replans recursive rules when the sizes of the relations that they read have changed.
 
-Before there are any rows a plan is made for what is assumed. Once its rounds have looked at some
-rows, and a relation or what is new of it is sixteen times as large as it was then, or as small, the
-order of a rule's atoms is looked for again, with the sizes as they are: three times at most.
+The first plan assumes sizes, because there are no rows yet. After its rounds have read some rows,
+and a relation or its delta has become sixteen times larger or smaller, the variable order is
+searched again with the current sizes: at most three times.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAMPLE = 2000  # rows, by which different values are counted
 
 
 class Replanning:
-    """For one rule: what its plan was made for, and when it is time for another."""
+    """For one rule: the sizes that its plan assumes, and when to plan again."""
 
     def __init__(self, run: StratumRun, rule: CheckedRule, variants: Sequence[Variant]) -> None:
         self.run = run
@@ -45,7 +45,7 @@ class Replanning:
         )
 
     def look(self) -> None:
-        """Plans the rule anew if that is worth it by now."""
+        """Replans the rule if that pays by now."""
         if not self.chooses or self.again >= self.tuning.replanned_times:
             return
         looked = sum(each.looked for each in self.variants)
@@ -98,12 +98,12 @@ def _shifted(now: int, before: int, times: float) -> bool:
 
 
 def _largest(table: DeltaRelation) -> Relation | None:
-    """Most of a relation's rows, where they are at hand."""
+    """A large part of a relation's rows, if available."""
     return max(table.runs.all(), key=lambda run: run.length, default=None)
 
 
 def _different(sample: Relation, rows: int) -> tuple[int, ...]:
-    """About how many values each column has, by some of its rows."""
+    """The approximate number of distinct values of each column, from some of its rows."""
     counts = []
     for column in sample.rows:
         some = column[:: max(1, len(column) // SAMPLE)]

@@ -1,4 +1,4 @@
-"""Strata that are evaluated as other strata: split where a variable dies, or made linear."""
+"""Strata evaluated as other strata: split at dead variables, or linearised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gdatalog.storage.relation import Relation
 
 
 def split_stratum(stratum: Stratum, inputs: StratumInputs) -> SplitStratum | None:
-    """The stratum whose rules are split, the same one each time; None if that gains nothing."""
+    """The stratum with split rules, cached; None if splitting gains nothing."""
     way = inputs.context.knobs.dead_variables
 
     def make(relation: Callable[[str], Relation]) -> SplitStratum | None:
@@ -26,14 +26,14 @@ def split_stratum(stratum: Stratum, inputs: StratumInputs) -> SplitStratum | Non
 
 
 def with_parts(parts: SplitStratum, inputs: StratumInputs) -> StratumInputs:
-    """The same inputs, which know the relations of the parts."""
+    """The same inputs, with the relations of the parts."""
     return replace(inputs, schemas={**inputs.schemas, **parts.schemas})
 
 
 def over(
     parts: SplitStratum | None, stratum: Stratum, inputs: StratumInputs
 ) -> tuple[Stratum, StratumInputs]:
-    """A stratum with its rules split, and what it reads."""
+    """A stratum with split rules, and its inputs."""
     return (stratum, inputs) if parts is None else (parts.stratum, with_parts(parts, inputs))
 
 
@@ -41,7 +41,7 @@ def over(
 
 
 def linearised(linear: LinearStratum, inputs: StratumInputs) -> StratumInputs:
-    """What the linear rule reads. The rows that it begins with are evaluated first."""
+    """The inputs of the linear rule. The rows that it starts from are evaluated first."""
     ((name, first),) = StratumRun(linear.first, inputs).once().items()
     schema = first_of(inputs.schemas[name])
     inputs.context.limits.account.rename(name, schema.name)
@@ -54,7 +54,7 @@ def linearised(linear: LinearStratum, inputs: StratumInputs) -> StratumInputs:
 
 
 def linear_of(stratum: Stratum, inputs: StratumInputs) -> LinearStratum | None:
-    """The strata that stand for a closure, the same ones each time, so that their plans are."""
+    """The strata that replace a closure, cached together with their plans."""
     never = inputs.context.knobs.split == "never"
     if never or not stratum.recursive or len(stratum.relations) != 1:
         return None

@@ -1,9 +1,9 @@
-"""A recursive stratum, evaluated semi-naively to a fixpoint.
+"""Semi-naive evaluation of a recursive stratum.
 
-In a round each relation has its turn: each rule that reads it runs once for the rows that have come
-to it since its last turn, the delta. Atoms of relations whose turn is earlier in a round read all
-rows (`full`), those of later ones the rows that have had their turn (`old`), so that no rows are
-joined twice. What a turn gives to a relation whose turn comes later is followed in the same round.
+In a round each relation has its turn: each rule that reads it runs once for its delta, the rows
+that were added since its last turn. Atoms of relations with earlier turns read all rows (`full`),
+those with later turns the rows that have had their turn (`old`), so that no rows are joined twice.
+Rows for a relation with a later turn are processed in the same round.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ NEW_ROWS = "new rows"  # who holds what the rules of a round have given
 
 @dataclass(slots=True)
 class Came:
-    """What came to a relation since its last turn: rows, of which some may be known, and how many
-    new ones loops have added to it. `both`: of rules that gave some of each, how many loops found.
-    """
+    """What was added to a relation since its last turn: candidate rows, and the number of new ones
+    that loops added. `both`: for rules that did both, how many rows loops found."""
 
     parts: list[Derived] = field(default_factory=list)
     found: int = 0
@@ -49,9 +48,9 @@ class Rounds(StratumRun):
     """Semi-naive rounds."""
 
     def run(self, passing: Collection[str] = (), until: Sequence[When] = ()) -> dict[str, Relation]:
-        """All relations but the `passing` ones, which nobody asks for in the end.
+        """Returns all relations except the `passing` ones, which no one asks for.
 
-        Where a condition of `until` is met, that is a `FallbackMet`.
+        Raises `FallbackMet` when a condition of `until` is met.
         """
         self.until = until
         self.turns = 0  # of rules
@@ -87,7 +86,7 @@ class Rounds(StratumRun):
         return self.finished(passing)
 
     def _variants(self, rule: CheckedRule) -> list[Variant]:
-        """The joins of a rule, each for the new rows of one of its atoms."""
+        """The joins of a rule, one for the new rows of each of its atoms."""
         if not self.recursive(rule):
             return []
         plan = self.plan(rule, first=False)
@@ -135,8 +134,7 @@ class Rounds(StratumRun):
             raise self.growth(error, news) from None
 
     def _round(self, number: int, variants: Sequence[Variant]) -> Round | None:
-        """Each relation has its turn: what came to it since the last one is followed. None if
-        nothing that came was new."""
+        """Runs the turn of each relation. Returns None if no new row was found."""
         first, *_ = self.tables
         new = dict.fromkeys(self.tables, 0)
         followed = False
@@ -174,7 +172,7 @@ class Rounds(StratumRun):
         )
 
     def _begin_turn(self, name: str) -> int:
-        """What came to a relation since its last turn is its delta: how many rows."""
+        """Makes the rows added since a relation's last turn its delta; returns their number."""
         table, came = self.tables[name], self.came[name]
         if not came:
             if self.deltas[name].length:
@@ -196,8 +194,8 @@ class Rounds(StratumRun):
         return ref.relation == follows and not before
 
     def _turn(self, name: str, variants: Sequence[Variant]) -> Iterator[Variant]:
-        """The variants that follow a relation's new rows. Those that read only its old rows come
-        before its indexes have what is new."""
+        """The variants for a relation's new rows. Those that read only its old rows run before its
+        indexes get the new ones."""
         table = self.tables[name]
         mine = [variant for variant in variants if variant.follows == name]
         yield from (variant for variant in mine if variant.before)
@@ -208,7 +206,7 @@ class Rounds(StratumRun):
             table.take_turn(True)
 
     def _check(self, number: int, ended: bool) -> None:
-        """Whether one of the conditions is met on which another strategy takes over."""
+        """Whether a condition for switching to another strategy is met."""
         if not self.until:
             return
         looked = sum(variant.looked for variant in self.variants)
@@ -239,10 +237,8 @@ class Rounds(StratumRun):
         return False
 
     def _check_improving(self, number: int) -> None:
-        """A derivation longer than there are groups repeats one: it improves itself for ever.
-
-        Not so where `min(...)` or `max(...)` of two values bounds what is derived.
-        """
+        """Raises an error for a derivation longer than the number of groups, which improves itself
+        forever, unless `min(...)` or `max(...)` of two values bounds what is derived."""
         if not any(isinstance(table, LatticeRounds) for table in self.tables.values()):
             return
         groups = sum(table.length for table in self.tables.values())
@@ -256,7 +252,7 @@ class Rounds(StratumRun):
                 raise improves_for_ever(name, table.group(delta, 0), symbols, rule)
 
     def growth(self, error: MemoryLimitError, news: Sequence[Round]) -> MemoryLimitError:
-        """The same error, with the rules that grow and by how much each round."""
+        """Adds the growing rules, and by how much they grow each round, to the error."""
         rounds = ", ".join(str(sum(n.new.values())) for n in news[-6:])
         names = " and ".join(self.stratum.relations)
         notes = [

@@ -1,4 +1,4 @@
-"""Running one rule's plan: its joins by an executor, then aggregates, then the head."""
+"""Runs one rule's plan: its joins in an executor, then aggregates, then the head."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PlanRun:
         return self.context.device.ops
 
     def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
-        """A set for rows of these expressions."""
+        """An empty row set for these expressions."""
         return RowSet(outputs, self.ops, self.scope, self.limits, limit, self.context.tuning)
 
     def rows(self, limit: int | None) -> Derived:
@@ -92,7 +92,7 @@ class PlanRun:
         return sink.finish()
 
     def _distinct(self, sink: RowSet) -> Derived:
-        """The rows of a join whose loops give none of them twice: they need not be compared."""
+        """The rows of a join whose loops output no duplicates: none are compared."""
         (join,) = self.plan.joins
         nest, once = self._nest(0, form_of_rows(join)), one_row_each(join)
         if once and join.scan is not None and not widens(join) and self.sources.once(join):
@@ -118,7 +118,7 @@ class PlanRun:
         return sink.finish()
 
     def _ordered(self, nest: JoinNest, blocks: list[Block]) -> Derived:
-        """The distinct rows of loops, sorted if that takes little."""
+        """The distinct rows of loops, sorted if that is cheap."""
         count = sum(len(block[0]) for block in blocks)
         hashed = nest.grouped is not None and nest.grouped.hashed
         tuning, here = self.context.tuning, self.context.device is CPU
@@ -151,7 +151,7 @@ class PlanRun:
         breadth_first: BreadthFirst,
         depth_first: Callable[[], None],
     ) -> None:
-        """Runs a join by one executor, and where that is too slow by the other."""
+        """Runs a join in one executor, and if that is too slow in the other."""
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
         while True:
             choice = self._choice(number, nest)
@@ -217,7 +217,7 @@ class PlanRun:
             self.report.saw(seen)
 
     def _first(self, join: JoinPlan) -> Iterator[Frontier]:
-        """The rows that a join starts from, a chunk at a time."""
+        """The rows that a join starts from, chunk by chunk."""
         if join.given is None:
             first = Frontier(1)
             if join.orbit != 1:
@@ -237,7 +237,7 @@ class PlanRun:
     # ------------------------------------------------------------------------------ gathering
 
     def into_set(self, number: int, sink: RowSet) -> None:
-        """A join's rows into a set."""
+        """Adds a join's rows to a set."""
         if sink.done:
             return
         join = self.plan.joins[number]
@@ -254,7 +254,7 @@ class PlanRun:
         self._run(number, nest, self._into(sink, join), depth_first)
 
     def _into(self, sink: RowSet, join: JoinPlan) -> BreadthFirst:
-        """Runs a join breadth-first, into a set that has its rows only if it comes to the end."""
+        """Runs a join breadth-first; the set gets its rows only if the join completes."""
 
         def breadth_first(allowed: int | None, shared: Shared | None) -> None:
             if allowed is None:
@@ -267,7 +267,7 @@ class PlanRun:
         return breadth_first
 
     def into_bag(self, number: int, gathering: Gathering) -> Gathering:
-        """A join's bindings into aggregates, which may be others than those given."""
+        """Aggregates a join's bindings, perhaps into other aggregates than those given."""
         plan = self.plan
         join = plan.joins[number]
         nest = self._nest(number, form_of_bag(plan.keys, plan.gathers))
@@ -327,8 +327,8 @@ def _whole(
     stats: RuleRound | None,
     resident: Sources | None,
 ) -> Derived | None:
-    """The rows of a rule over whole tries; None where these, or the rows, do not fit the device,
-    and the rule may run in cells."""
+    """The rows of a rule over whole tries; None if these or the rows do not fit the device, and the
+    rule may run in cells."""
     try:
         with context.limits.account.restoring(MemoryError):
             return PlanRun(plan, sources, context, report, lasting, stats).rows(limit)
@@ -350,12 +350,11 @@ def run_rule(
     resident: Sources | None = None,
     in_cells: bool = False,
 ) -> Derived:
-    """The distinct rows that a rule gives.
+    """Returns the distinct rows that a rule derives.
 
-    `lasting` is what the rounds of a fixpoint remember of rows that have been followed. `on_host`
-    is read on the CPU, where a rule runs that its device leaves to it. `resident` has the tries of
-    the host, for a rule that runs in cells: because it is expected not to fit (`in_cells`), or
-    because it has not fitted.
+    `lasting`: what the rounds of a fixpoint remember of processed rows. `on_host`: the sources for
+    the CPU, which runs what the device refuses. `resident`: the host's tries for a rule that runs
+    in cells, because it is not expected to fit (`in_cells`) or did not fit.
     """
     started = perf_counter()
     before = Costs() if report is None else time_spent()

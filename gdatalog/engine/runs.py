@@ -1,9 +1,8 @@
-"""The rows of a relation that grows, in a few relations: what its indexes are made of.
+"""The rows of a growing relation as a few sorted runs, which are indexed separately.
 
-Each round adds what is new. A plan that reads an index of the relation is run for each of the
-relations here, so that nothing is indexed again only because something was added; and they are
-merged geometrically, so that they stay few and no row is indexed more often than they are many.
-An index is made when a plan asks for it, in the order of columns that it asks for.
+Each round adds a run. A plan that reads an index of the relation runs once for each run, so that
+additions do not rebuild indexes. Runs merge geometrically: they stay few, and a row is indexed a
+logarithmic number of times. An index is built when a plan requests it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ FEW = 4096  # rows, up to which a run is worth no other beside it
 
 
 class Runs:
-    """`last`: what was added last, apart from all before it."""
+    """`last`: the run that was added last, separate from all earlier rows."""
 
     def __init__(self, columns: tuple[str, ...], types: tuple[TypeName, ...], ops: Ops) -> None:
         self.columns = columns
@@ -58,7 +57,7 @@ class Runs:
         return self._trie_nbytes
 
     def fresh(self) -> Runs:
-        """The same without any row."""
+        """An empty copy."""
         runs = Runs(self.columns, self.types, self.ops)
         runs._dtypes = self._dtypes
         return runs
@@ -66,8 +65,7 @@ class Runs:
     def relation(
         self, blocks: Sequence[Columns], in_order: bool = False, spill: Spill | None = None
     ) -> Relation:
-        """A relation of different rows, which are sorted if `in_order`; in files if `spill` says
-        where."""
+        """A relation of distinct rows, sorted if `in_order`; in files if `spill` says where."""
         count = sum(len(block[0]) for block in blocks)
         if len(blocks) > 1 and spill is None and (count < LONG or away(self.ops) is not None):
             blocks = [self.ops.concatenate(blocks)]
@@ -88,7 +86,7 @@ class Runs:
         return self._relation(laid, count, True)
 
     def add(self, rows: Relation) -> None:
-        """Adds rows, of which none is there: they are the last now."""
+        """Adds rows, all of them new; they become the last run."""
         self.settle()
         self.last = rows
         self._ones.clear()
@@ -96,12 +94,12 @@ class Runs:
         self._spilled += rows.length if rows.store.spilled else 0
 
     def add_proposition(self) -> Relation:
-        """Of no columns: it is true now."""
+        """Adds the row without columns: the proposition is true."""
         self.last = Relation(self.columns, (), (), 1)
         return self.last
 
     def settle(self) -> None:
-        """What was the last is one of those before."""
+        """Makes the last run one of the earlier ones."""
         if self.last is not None:
             self._before.append(self.last)
             self.last = None
@@ -109,11 +107,11 @@ class Runs:
                 self._many = MANY + 2 * len(self.before())
 
     def all(self) -> list[Relation]:
-        """All that there is, as it came."""
+        """All rows in order of arrival."""
         return self._before if self.last is None else [*self._before, self.last]
 
     def before(self) -> list[Relation]:
-        """All but the last, in a few relations."""
+        """All rows but those of the last run, in a few relations."""
         self._read = True
         if self._few == len(self._before):
             return self._before
@@ -131,7 +129,7 @@ class Runs:
         return self._before
 
     def whole(self) -> Relation:
-        """All rows, in one relation."""
+        """All rows in one relation."""
         self.settle()
         whole = self.merged(self._before)
         self._before, self._few = [whole], 1
@@ -140,7 +138,7 @@ class Runs:
         return whole
 
     def one(self, runs: Sequence[Relation]) -> Relation:
-        """Some of the runs as one relation, the same one until rows are added."""
+        """Some of the runs as one relation, cached until rows are added."""
         for some, one in self._ones:
             if len(some) == len(runs) and all(map(is_, some, runs)):
                 return one
@@ -149,7 +147,7 @@ class Runs:
         return one
 
     def merged(self, runs: Sequence[Relation]) -> Relation:
-        """Some of the runs as one relation."""
+        """Some of the runs merged into one relation."""
         if len(runs) == 1:
             return runs[0]
         blocks = [block for run in runs for block in run.blocks()]

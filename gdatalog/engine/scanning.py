@@ -1,8 +1,8 @@
-"""Whether a rule of one atom scans its relation, or reads an index of it.
+"""Whether a rule of one atom scans its relation or reads an index.
 
-A scan looks at every row, an index at those that are asked for; but an index has to be built
-first. So a scan is chosen unless an index is there that serves the query, or the same constants'
-columns have been searched so often that an index would have paid for itself.
+A scan reads every row, and an index only matching ones, but it has to be built first. A rule scans
+unless a suitable index exists, or the same columns have been compared with constants so often that
+an index would have paid.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from gdatalog.storage.row_store import FEW
 
 
 def least_scanned(knobs: Knobs) -> int | None:
-    """How many rows a relation has, at least, that is scanned: fewer are kept sorted, and an index
-    of them costs next to nothing. None if nothing is scanned."""
+    """The least number of rows of a relation that is scanned: smaller ones are kept sorted, and
+    indexing them costs almost nothing. None: no scans."""
     if knobs.strategy != "auto" or knobs.scans == "never":
         return None
     return 0 if knobs.scans == "always" else FEW
 
 
 def indexed(plan: RulePlan, relation_of: Callable[[str], Relation], scans: int) -> bool:
-    """Whether indexes serve a rule better than the scans of its plan. After so many `scans` of the
-    same columns they do."""
+    """Whether a rule should use indexes instead of its plan's scans, as after this many `scans` of
+    the same columns."""
     return any(
         _serves(join, relation_of(join.scan.relation), scans)
         for join in plan.joins
@@ -34,15 +34,15 @@ def indexed(plan: RulePlan, relation_of: Callable[[str], Relation], scans: int) 
 
 
 def scanned(join: JoinPlan, relation: Relation) -> None:
-    """Notes that a relation is scanned."""
+    """Counts a scan of a relation."""
     fixed, _ = _compared(join)
     if fixed:
         relation.scans[fixed] = relation.scans.get(fixed, 0) + 1
 
 
 def _serves(join: JoinPlan, relation: Relation, scans: int) -> bool:
-    """Whether an index of the relation is there that leads to the rows that a scan looks for, or
-    has all that it asks; or whether one should be built."""
+    """Whether the relation has an index that finds the rows of a scan, or answers it alone; or
+    whether to build one."""
     assert join.scan is not None
     used = frozenset(join.scan.columns)
     fixed, bounded = _compared(join)
@@ -61,7 +61,7 @@ def _serves(join: JoinPlan, relation: Relation, scans: int) -> bool:
 
 
 def _compared(join: JoinPlan) -> tuple[frozenset[int], frozenset[int]]:
-    """The columns that have to be equal to constants, and those that these bound."""
+    """The columns that must equal constants, and those with bounds."""
     assert join.scan is not None
     columns: dict[Expr, int] = dict(zip(join.scan.slots, join.scan.columns, strict=True))
     fixed: set[int] = set()

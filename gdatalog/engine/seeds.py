@@ -1,4 +1,4 @@
-"""The rows that a fixpoint which splits begins with, grouped by the column that it is split by."""
+"""The initial rows of a partitioned fixpoint, grouped by the partition column."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Span = tuple[int, int]  # the least and the greatest value
 
 @dataclass(frozen=True, slots=True)
 class RowsByColumn:
-    """Rows by one of their columns: `values` are its values, ascending; the rows of the k-th
-    stand in `columns`, the others, from `starts[k]` to `starts[k + 1]`. `xp` has the functions on
-    these arrays."""
+    """Rows grouped by a column: its distinct `values` in ascending order; the rows of the k-th
+    value have the other columns in `columns`, from `starts[k]` to `starts[k + 1]`. `xp`: the array
+    module."""
 
     values: Array
     starts: Array
@@ -27,7 +27,7 @@ class RowsByColumn:
     xp: Any = np
 
     def among(self, values: Array) -> Array:
-        """The starts of the rows of these values, which are all that there are of, and others."""
+        """The starts of the rows of these values, a superset of its own."""
         if len(values) == len(self.values):
             return self.starts
         xp = self.xp
@@ -37,7 +37,7 @@ class RowsByColumn:
         return found
 
     def only(self, values: Array) -> RowsByColumn:
-        """The rows of those of its values that are among these."""
+        """The rows whose value is one of these."""
         xp = self.xp
         inside = xp.isin(self.values, values)
         counts = xp.diff(self.starts)
@@ -53,7 +53,7 @@ class RowsByColumn:
 
 
 def repeated(values: Array, counts: Array, xp: Any) -> Array:
-    """Each value as often as its count says: CuPy's `repeat` takes no counts of its own arrays."""
+    """Repeats each value as its count says: CuPy's `repeat` takes no array of counts."""
     if xp is np:
         return np.repeat(values, counts)
     ends = xp.cumsum(counts)
@@ -63,7 +63,7 @@ def repeated(values: Array, counts: Array, xp: Any) -> Array:
 
 
 def order_by(split: int, arity: int) -> tuple[int, ...]:
-    """The columns, the one that splits first."""
+    """The columns, the partition column first."""
     return (split, *(column for column in range(arity) if column != split))
 
 
@@ -83,8 +83,8 @@ def grouped(trie: Trie, order: Sequence[int]) -> RowsByColumn:
 
 
 def copied(plan: RulePlan, split: int) -> TrieRef | None:
-    """The trie that holds just what a rule gives, by the column that splits first; None if the
-    rule does more than to copy rows."""
+    """The trie that holds exactly a rule's output, by the partition column; None if the rule does
+    more than copying rows."""
     if len(plan.joins) != 1 or plan.gathers:
         return None
     (join,) = plan.joins

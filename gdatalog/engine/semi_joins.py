@@ -1,10 +1,9 @@
-"""Before long relations are indexed for a join: only the rows that its constants leave.
+"""Semi-join reduction: indexes only the rows of long relations that a query's constants leave.
 
-A first query with constants need not wait for an index of everything. The rows that hold a
-constant, or whose values a comparison with a constant lets through, leave some values for the other
-variables of their atom; those leave some rows of the next relation, and so on (semi-joins): passes
-over columns, which take a small part of the time of a sort. Indexes are then made of what is left.
-Where the same index is asked for a second time it is made of all rows, and kept.
+A first query with constants should not wait for full indexes. The rows that match a constant or a
+comparison leave few values for the other variables of their atom; these leave few rows of the next
+relation, and so on. Such passes over columns are much cheaper than a sort. Indexes are then built
+from what is left. If an index is requested a second time, it is built from all rows and cached.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ Term = str | int  # a variable, or the key of a constant
 
 @dataclass(slots=True)
 class _Atom:
-    """An atom of the join, and which of its rows are left so far."""
+    """An atom of the join, and its remaining rows."""
 
     ref: TrieRef
     relation: Relation
@@ -71,7 +70,7 @@ class _Atom:
         return column if self.rows is None else column[self.rows]
 
     def sample(self, level: int) -> Array:
-        """Some of the values that are left at a level."""
+        """Some of the remaining values of a level."""
         column, step = self.relation.column(self.ref.columns[level]), max(1, len(self) // SAMPLE)
         return column[::step] if self.rows is None else column[self.rows[::step]]
 
@@ -80,7 +79,7 @@ class _Atom:
 
     @property
     def compared(self) -> bool:
-        """Whether constants leave out some of its rows."""
+        """Whether constants exclude some of its rows."""
         return bool(self.bounds) or any(isinstance(term, int) for term in self.terms)
 
     @property
@@ -95,10 +94,9 @@ def semi_joined(
     context: ExecutionContext,
     tell: Callable[[TrieRef, Trie, float | None], None],
 ) -> TrieOf:
-    """`trie_of`, but for tries of long relations that are not there yet: those of the rows that
-    can matter to this join. `relation_of` knows the relations that do not change meanwhile; `tell`
-    is told of each trie that is made, and what that took.
-    """
+    """`trie_of`, but tries of long relations that are not built yet hold only the rows that matter
+    to this join. `relation_of` returns the relations that do not change meanwhile; `tell` is called
+    with each new trie and its build time."""
     if may_fail(join.steps):
         return trie_of  # what fails is told of by running a part of the join
     atoms, tuning = _atoms(join, relation_of, context.scope), context.tuning
@@ -165,7 +163,7 @@ def _atoms(
 
 
 def _flat(steps: Sequence[Step], needed: bool = True) -> Iterator[tuple[Step, bool]]:
-    """All steps, those within branches too; whether a binding needs what each looks up."""
+    """All steps, including those in branches; and whether every binding needs their look-ups."""
     for step in steps:
         yield step, needed
         if isinstance(step, Branch):
@@ -210,8 +208,8 @@ def _bounds(step: Step, scope: Scope) -> Iterator[tuple[str, str, int]]:
 
 
 def _reduce(atoms: Sequence[_Atom], most: float) -> None:
-    """Leaves out rows that hold another value than a constant or what other atoms leave, where a
-    pass is expected to leave such a share at most."""
+    """Removes rows that do not match constants or the values that other atoms leave, where a pass
+    is expected to leave at most this share."""
     allowed: dict[str, Array] = {}
     for atom in atoms:
         keys = [(at, term) for at, term in enumerate(atom.terms) if isinstance(term, int)]
@@ -245,7 +243,7 @@ def _worthwhile(
     idle: set[tuple[int, str, int, int]],
     most: float,
 ) -> tuple[int, str] | None:
-    """The level and the variable by which to pass over an atom's rows, if by any."""
+    """The level and the variable for a pass over an atom's rows, if one pays."""
     shares: list[tuple[float, int, str]] = []
     for at, name in atom.variables:
         if name not in allowed or (name, len(allowed[name])) in atom.used:
@@ -261,7 +259,7 @@ def _worthwhile(
 
 
 def _allow(atom: _Atom, allowed: dict[str, Array]) -> None:
-    """The values that an atom's rows leave for its variables, where that are fewer now."""
+    """Restricts an atom's variables to the values that its rows leave."""
     for at, name in atom.variables:
         known = allowed.get(name)
         if known is None or len(atom) < len(known):
@@ -270,7 +268,7 @@ def _allow(atom: _Atom, allowed: dict[str, Array]) -> None:
 
 
 def _share(atom: _Atom, at: int, values: Array) -> float:
-    """Which part of an atom's rows some values leave, by a sample."""
+    """Estimates by a sample which share of an atom's rows some values leave."""
     if len(atom) == 0:
         return 1.0
     sample = atom.sample(at)

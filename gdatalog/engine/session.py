@@ -1,7 +1,7 @@
-"""A program on its way to answers: views and data of a database, a text, its inputs.
+"""Evaluates a text: with the database's views and data, and its own inputs.
 
-A `Session` lives for one call. It puts the text behind the rules that the database keeps,
-reads what inputs the text needs, checks all of it together, and evaluates what is asked for.
+A `Session` lives for one call. It adds the text to the database's rules, reads the input files that
+it needs, checks everything together, and evaluates the requested relations.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from gdatalog.values import INT_MAX, INT_MIN, ParamType, Value, is_unicode
 
 @dataclass(slots=True)
 class Settings:
-    """How a session runs: how it executes, what files it may use, who is told of cautions.
+    """How a session runs: its context, the files that it may use, the receiver of cautions.
 
-    The context knows no parameters and no `.limitsize`s yet.
+    The context has no parameters and no `.limitsize`s yet.
     """
 
     context: ExecutionContext
@@ -65,7 +65,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class TextParts:
-    """A text's statements: what the database would keep of it, and what it asks for."""
+    """A text's statements: those that the database would keep, and its queries and outputs."""
 
     rules: tuple[Statement, ...]
     queries: tuple[Query, ...]
@@ -86,7 +86,7 @@ class TextParts:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One thing that a program asks for: an output or printsize, or else a query."""
+    """One request of a program: an output, a printsize or a query."""
 
     name: str
     directive: Directive | None
@@ -94,7 +94,7 @@ class Ask:
 
 @dataclass(slots=True)
 class Session:
-    """One text over what a database has."""
+    """One text over the content of a database."""
 
     stored: Mapping[str, Relation]
     texts: ProgramTexts
@@ -195,12 +195,12 @@ class Session:
             raise
 
     def kept_params(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters as a database keeps them: lists as they were read, for they may change."""
+        """Parameters as a database keeps them: lists are copied, because they may change."""
         read = self.params
         return {n: read[n] if isinstance(read[n], GivenList) else v for n, v in given.items()}
 
     def _params(self) -> Iterator[Param | ListParam]:
-        """The parameters of the text, in its order."""
+        """The text's parameters, in order."""
         for statement in self.program.statements:
             if isinstance(statement, Rule | Query):
                 heads = statement.heads if isinstance(statement, Rule) else ()
@@ -210,7 +210,7 @@ class Session:
                             yield part
 
     def _context(self) -> ExecutionContext:
-        """How the text is executed, with what it says of it itself."""
+        """The execution context, with the text's own settings."""
         context = self.settings.context
         params = {
             name: self._coerce(name, value)
@@ -249,8 +249,7 @@ class Session:
         )
 
     def _read_by_rules(self, inputs: Inputs, asked: Collection[str]) -> set[str]:
-        """The relations that are declared and nothing but what `.input`s read, which only rules
-        ask for."""
+        """The declared relations that only have `.input`s and are read only by rules."""
         derived = {name for stratum in self.checked.strata for name in stratum.relations}
         limited = self.context.limit_sizes
         return {
@@ -271,11 +270,11 @@ class Session:
         return self.text.validity
 
     def kept_outline(self) -> Outline:
-        """What the checks see of that part of the text which the database would keep."""
+        """What the checks see of the statements that the database would keep."""
         return self.outline.without([*self.parts.queries, *self.parts.directives])
 
     def _coerce(self, name: str, value: Value) -> Value:
-        """An int that stands for a float is one."""
+        """Converts an int to a float parameter."""
         return float(value) if self.checked.param_types.get(name) == "float" else value
 
     def _limit_sizes(self) -> dict[str, int]:
@@ -294,18 +293,18 @@ class Session:
 
     @property
     def cautions(self) -> list[Caution]:
-        """Those of this text (not of views that were told of before), and of its evaluation."""
+        """The cautions of this text and its evaluation, without those reported before."""
         sources = {s.span.source for s in (*self.parts.rules, *self.parts.queries)}
         found = [c for c in self.checked.cautions if c.span is None or c.span.source in sources]
         return found + self.evaluation.cautions
 
     def own_queries(self) -> list[CheckedQuery]:
-        """The text's queries, in its order."""
+        """The text's queries, in order."""
         own = {query.span for query in self.parts.queries}
         return [query for query in self.checked.queries if query.span in own]
 
     def asks(self) -> list[Ask]:
-        """What the text asks for, in its order."""
+        """The text's requests, in order."""
         queries = {query.span: query.relation for query in self.own_queries()}
         found: list[Ask] = []
         for statement in self.program.statements:
@@ -321,7 +320,7 @@ class Session:
         return found
 
     def asked(self) -> str:
-        """The one relation that a query's text asks for."""
+        """The only relation that a query's text requests."""
         queries = self.own_queries()
         if len(queries) > 1:
             raise UsageError(
@@ -344,8 +343,8 @@ class Session:
     def relation(
         self, name: str, limit: int | None = None, most_rows: int | None = None
     ) -> Relation:
-        """A relation, or at most `limit` rows of it; an error if that is more than `most_rows`,
-        as soon as it is known."""
+        """A relation, or at most `limit` rows; an error as soon as it is known to have more than
+        `most_rows`."""
         cause = self.validity.broken.get(name)
         if cause is not None:
             raise cause.error_for(name)
@@ -361,15 +360,15 @@ class Session:
             return found
 
     def said(self, name: str) -> int | None:
-        """How many rows a relation has that is nothing but facts which are kept."""
+        """The number of rows of a relation that has only kept facts."""
         if name in self.inputs or self.evaluation.derived(name) or self.stated.own is not None:
             return None
         return self.stated.texts.rows(name, self.checked.schemas[name].types)
 
     @contextmanager
     def reading_ahead(self) -> Iterator[None]:
-        """Within, files that the text's outputs need are read while rules run, if nothing else is
-        asked for."""
+        """Within this context, a thread reads the files that the text's outputs need, if it
+        requests nothing else."""
         evaluation = self.evaluation
         if evaluation.let_go is None or self.context.cluster is not None:
             yield
@@ -383,22 +382,21 @@ class Session:
             ahead.stop()
 
     def done_by(self, before: int) -> str:
-        """What has done the work since the ledger told of so much that was spread: a device, or
-        the workers of a cluster."""
+        """The device or the cluster's workers that ran the work after this many spread rules."""
         metrics = self.context.metrics
         if metrics.spread == before:
             return self.context.device.name
         return f"cluster, {metrics.workers:,} worker{'s' * (metrics.workers != 1)}"
 
     def whole_asks(self) -> set[str]:
-        """The relations that the text's outputs need: they are evaluated in full anyway."""
+        """The relations that the text's outputs need, which are evaluated in full."""
         asked = [ask.name for ask in self.asks() if not ask.name.startswith("?")]
         return self.evaluation.needed(asked) if asked else set()
 
 
 def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
-    """A parameter's type and value, from Python's, NumPy's or pandas' scalars, or from what holds
-    many of these."""
+    """A parameter's type and value, from scalars of Python, NumPy or pandas, or from a collection
+    of them."""
     if isinstance(value, GivenList):
         return value.type, value
     if isinstance(value, (bool, np.bool_)):
@@ -433,7 +431,7 @@ def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
 
 
 def _nanoseconds(value: date | np.datetime64) -> int:
-    """A time as nanoseconds since 1970; what has no time zone is UTC."""
+    """A time as nanoseconds since 1970; times without a zone are UTC."""
     if isinstance(value, np.datetime64):
         seconds = int(value.astype("datetime64[s]").astype(np.int64))
         near = abs(seconds) < INT_MAX // 10**9

@@ -1,7 +1,7 @@
-"""A set of rows as sorted runs, merged geometrically: for rows of any width, on any device.
+"""A row set as sorted runs that merge geometrically: for rows of any width, on any device.
 
-Rows that fit are packed into integers, so that a thousand tiny additions cost no thousand passes.
-It holds arrays of the device whose operations it is given.
+Rows that fit are packed into integers, so that a thousand small additions do not cost a thousand
+passes. The arrays belong to the device whose operations it is given.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEARCH = 40  # bytes for each row that is sought among those that are known
 
 
 class SortedRows:
-    """The rows themselves, and so all that is held of them."""
+    """The rows themselves; a caller needs no other copy."""
 
     def __init__(self, width: int, ops: Ops) -> None:
         self.width = width
@@ -40,7 +40,7 @@ class SortedRows:
         return sum(map(held_bytes, self._runs))
 
     def news(self, rows: Columns) -> Columns:
-        """Adds different rows in any order; gives those that are new."""
+        """Adds distinct rows in any order; returns those that are new."""
         if not len(rows[0]):
             return rows
         if self._wide is None and self._fit(rows):
@@ -49,7 +49,7 @@ class SortedRows:
         return self._add_wide(rows)
 
     def rows(self) -> Columns:
-        """All rows, sorted."""
+        """Returns all rows, sorted."""
         if self._wide is not None:
             return self._wide
         if not self._runs:
@@ -69,7 +69,7 @@ class SortedRows:
             return self._unpack(run)
 
     def blocks(self, most: int) -> Iterator[Columns]:
-        """All rows in any order, no more than so many at once: nothing is merged."""
+        """Yields all rows in any order and blocks of limited size, without merging."""
         if self._wide is not None:
             yield self._wide
         for run in self._runs:
@@ -77,7 +77,7 @@ class SortedRows:
                 yield self._unpack(run[start : start + most])
 
     def _fit(self, rows: Columns) -> bool:
-        """Makes sure that the packing holds these rows; False if no packing does."""
+        """Adapts the packing to these rows; returns False if no packing fits."""
         ops, xp = self.ops, self.ops.xp
         if self._packing is not None and ops.holds(self._packing, rows):
             return True
@@ -102,7 +102,7 @@ class SortedRows:
         return True
 
     def _packed_anew(self, run: Array, packing: Any) -> Array:
-        """A run that lies in a file, by another packing."""
+        """Repacks a run that lies in a file."""
         spill = watching().account.spill
         assert spill is not None
         column = spill.column(run.dtype)
@@ -111,11 +111,11 @@ class SortedRows:
         return column.finish()
 
     def _spill_for(self, count: int) -> Spill | None:
-        """Where so many bytes go, if memory has no room for them."""
+        """Where this many bytes go if they do not fit into memory."""
         return watching().account.spill_for(count) if self.ops.xp is np else None
 
     def _dtypes(self) -> list[Any]:
-        """The types of the columns that rows are unpacked into."""
+        """The types of unpacked columns."""
         ends = zip(self._packing.least, self._packing.bits, strict=True)
         fit = [low >= INT32_MIN and low + (1 << bits) <= INT32_MAX for low, bits in ends]
         return [self.ops.xp.dtype("int32" if fits else "int64") for fits in fit]
@@ -140,7 +140,7 @@ class SortedRows:
         return self._unpack(packed)
 
     def _kept(self, packed: Array) -> Array:
-        """A run as it is kept: in a file, if half of the memory limit is held."""
+        """Stores a run, in a file once half of the memory limit is in use."""
         here = self.ops.xp is np
         spill = watching().account.spill_half(self.nbytes + packed.nbytes) if here else None
         if spill is None:
@@ -150,7 +150,7 @@ class SortedRows:
         return column.finish()
 
     def _merge(self) -> None:
-        """Makes the last two runs one."""
+        """Merges the last two runs."""
         small, large = self._runs[-1], self._runs[-2]
         spill = self._spill_for(2 * int(small.nbytes) + int(large.nbytes))
         if spill is not None:
@@ -183,7 +183,7 @@ class SortedRows:
             return new
 
     def _add_wide_in(self, spill: Spill, rows: Columns) -> Columns:
-        """The same, with all rows in files: ranges of both are joined in memory."""
+        """The same with all rows in files: joins ranges of both in memory."""
         from gdatalog.storage.external import divided, rows_at_once, sort_spilled
 
         account, dtypes = watching().account, [np.dtype(np.int64)] * self.width
@@ -202,7 +202,7 @@ class SortedRows:
         return news.finish()
 
     def _joined(self, known: Columns, rows: Columns) -> tuple[Columns, Columns]:
-        """Known rows and others together, sorted; and those that were not known."""
+        """Known and other rows together, sorted; and the rows that were new."""
         ops = self.ops
         both = ops.concatenate([known, rows])
         before = ops.xp.zeros(len(both[0]), dtype=bool)

@@ -1,4 +1,4 @@
-"""What a plan reads while it runs: tries, and the rows that it is given."""
+"""The inputs of a running plan: tries, and given rows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def no_rows(join: JoinPlan) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """`rows_of`: the rows that a join is given, on the device, in any order: what is new of a
-    relation, or all rows of one that it scans. `once`: whether no row of a scan is given twice,
-    as the scan sees it."""
+    """`rows_of`: the rows that a join starts from, on the device, in any order: a delta, or all
+    rows of a scanned relation. `once`: whether a scan outputs no duplicates of the columns that it
+    reads."""
 
     trie_of: TrieOf
     rows_of: RowsOf = no_rows

@@ -1,8 +1,8 @@
-"""Where the rows of recursive relations can be, before there are any: by what the rules read.
+"""Predicts the space of rows of recursive relations from the rules that derive them.
 
-A head's variable that stands in a finished relation has that column's values at the most; one
-that only recursive atoms have, those of their columns. What a rule computes is not foreseen: rows
-outside of what is expected make a space wider when they come.
+A head variable that occurs in a finished relation takes at most that column's values; one that
+occurs only in recursive atoms, the values of their columns. Computed values are not predicted: rows
+outside the space widen it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def expected_spaces(
     known: Mapping[str, KeySpace | None],
     finished: Mapping[str, Relation],
 ) -> dict[str, KeySpace]:
-    """A space for each of the relations whose columns can all be foreseen.
+    """A space for each relation whose columns can all be predicted.
 
-    `known`: the growing relations, with where rows of theirs are by now.
+    `known`: growing relations, with the space of their current rows.
     """
     bounds: dict[Column, Bounds] = {}
     for name, space in known.items():
@@ -61,7 +61,7 @@ def expected_spaces(
 
 
 def _flows(plan: RulePlan, join: JoinPlan) -> Iterator[tuple[Column, list[Column]]]:
-    """For each column of a head, the columns whose values it has."""
+    """For each column of a head, the columns that its values come from."""
     stands: dict[str, list[Column]] = {}
     if join.given is not None:
         for at, slot in enumerate(join.given.slots):
@@ -87,7 +87,7 @@ def _narrowest(
     finished: Mapping[str, Relation],
     memory: dict[Column, Bounds | None],
 ) -> Bounds | None:
-    """Bounds of values that stand in all of these columns."""
+    """The bounds of values that occur in all of these columns."""
     found: Bounds | None = None
     for column in sources:
         name, at = column

@@ -1,7 +1,7 @@
-"""Within which values the columns of a fixpoint's relations stay, as far as that can be known.
+"""Value ranges of the columns of a fixpoint's relations, as far as they can be known.
 
-Values come from the rows to begin with, from other columns of recursive atoms, and from the lists
-that bind a head's variables. Where a head computes a value nobody knows how far it goes.
+Values come from the initial rows, from columns of recursive atoms, and from the lists that bind a
+head's variables. The range of computed values is unknown.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def spans_of(
     tries: Sequence[Trie],
     scope: Scope,
 ) -> Spans:
-    """The spans of the relations' columns, of which `columns` split, given the rows that are held
-    to begin with. `tries` are those of all rules, one rule's behind the other's."""
+    """The ranges of the relations' columns, which `columns` partition, for these initial rows.
+    `tries`: those of all rules, concatenated."""
     values = [
         (int(g.values[0]), int(g.values[-1]))
         for groups in held.values()
@@ -83,7 +83,7 @@ def spans_of(
 
 
 def _pass_on(spans: Spans, passed: Sequence[tuple[Place, Place]], unknown: set[Place]) -> bool:
-    """What is known of recursive atoms' columns holds for the heads' too; whether that is news."""
+    """Passes ranges of recursive atoms' columns on to heads; returns whether any changed."""
     changed = False
     for source, target in passed:
         if source in unknown and target not in unknown:
@@ -100,7 +100,7 @@ def _pass_on(spans: Spans, passed: Sequence[tuple[Place, Place]], unknown: set[P
 def _span_of(
     output: Expr, steps: Sequence[Step], tries: Sequence[Trie], scope: Scope
 ) -> Span | None:
-    """Within which values a head's expression stays."""
+    """The range of a head's expression."""
     if isinstance(output, Constant | Parameter):
         keys, _ = evaluate(output, _no_column, 1, scope)
         return int(keys[0]), int(keys[0])
@@ -129,7 +129,7 @@ def narrow(span: Span | None) -> bool:
 
 
 def stamps_for(spans: Sequence[Span | None], most: int) -> int:
-    """How many rows there could be of one value; 0 if more than `most`: too many for stamps."""
+    """The number of possible rows of one value; 0 if more than `most`: too many for stamps."""
     count = 1
     for span in spans:
         if span is None:
@@ -139,7 +139,7 @@ def stamps_for(spans: Sequence[Span | None], most: int) -> int:
 
 
 def limits_of(spans: Mapping[int, Span | None]) -> Array:
-    """Column by column the least value, and how many there are from there on."""
+    """For each column the least value, and the number of values."""
     found = np.zeros(2 * len(spans), dtype=np.int64)
     for column, span in spans.items():
         if span is not None and span[1] - span[0] < 1 << 62:

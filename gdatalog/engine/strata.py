@@ -1,8 +1,8 @@
-"""How a stratum is evaluated: its plan, and the run of its plan.
+"""Plans a stratum, and runs the plan.
 
-`plan_stratum` decides by the rules, by sizes, by what the user forces, and by the device. The plan
-is run as it stands: its strategy, and where a condition of its fallback is met, the next one.
-Strategies of recursive strata are imported for a recursive stratum.
+`plan_stratum` decides by the rules, sizes, forced settings and the device. The plan runs as it is:
+its strategy, and when a condition of its fallback is met, the next one. Modules of recursive
+strategies are imported only for recursive strata.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Relations = Mapping[str, Relation]
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """What the relations of a stratum were; the rows that have come to others since, and the rules
-    that have. The new rows of its own are the `seeds` of its inputs."""
+    """A stratum's old relations, the rows that were added to others since, and the rules that were
+    added. Its own new rows are the `seeds` of its inputs."""
 
     known: Relations
     rows: Relations
@@ -53,13 +53,12 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A stratum with its plan, ready to run.
+    """A planned stratum that is ready to run.
 
-    `stratum` and `inputs` are as the plan's rewrites have left them. `rules` are those of
-    the plan's `before` and `rules`, in this order. `limit`: how many rows are asked for at most.
-    `encoded`: the dictionaries of the codes that it runs on. `since`: what its relations were, and
-    what has come since. `anew` plans it without either. `on_host` plans it for the CPU, should it
-    not fit the device.
+    `stratum` and `inputs` have the plan's rewrites applied. `rules` are those of the plan's
+    `before` and `rules`, in this order. `limit`: at most this many rows are needed. `encoded`: the
+    dictionaries of the codes that it runs on. `since`: its old relations and what was added. `anew`
+    plans it without either. `on_host` plans it for the CPU, in case it does not fit the device.
     """
 
     plan: StratumPlan
@@ -87,10 +86,10 @@ def plan_stratum(
     limit: int | None = None,
     counted: bool = False,
 ) -> Ready:
-    """How a stratum is evaluated.
+    """Plans a stratum.
 
-    `limit`: at most so many rows of its one relation are asked for. `counted`: how many rows there
-    are of each value suffices, where it is partitioned by values.
+    `limit`: at most this many rows of its one relation are needed. `counted`: if it is partitioned,
+    only the number of rows of each value is needed.
     """
     context = inputs.context
     copy = None if limit is not None or any(inputs.seeds.values()) else copy_of(stratum)
@@ -125,7 +124,7 @@ def _planned(stratum: Stratum, inputs: StratumInputs, limit: int | None, counted
 def plan_incremental(
     stratum: Stratum, inputs: StratumInputs, since: Since, anew: Callable[[], Ready]
 ) -> Ready:
-    """How a stratum goes on from what it was. `anew` plans it with all rows."""
+    """Plans the incremental maintenance of a stratum. `anew` plans it with all rows."""
     grown = Grown(inputs.context.tuning.news_derived_most)
     strategy = Incremental(tuple(sorted(since.rows)), Fallback((grown,), Again()))
     here = Local(inputs.context.device.name)
@@ -134,7 +133,7 @@ def plan_incremental(
 
 
 def rule_plans(run: StratumRun) -> list[tuple[CheckedRule, RulePlan]]:
-    """The plans of a stratum's rules: for all rows, and for new ones where they are recursive."""
+    """The plans of a stratum's rules: for all rows and, if recursive, for new ones."""
     return [
         (rule, plan)
         for rule in run.stratum.rules
@@ -147,12 +146,12 @@ def rule_plans(run: StratumRun) -> list[tuple[CheckedRule, RulePlan]]:
 
 
 def run_stratum(stratum: Stratum, inputs: StratumInputs, limit: int | None = None) -> Relations:
-    """The stratum's relations; at most `limit` rows of the one there is, if given."""
+    """The stratum's relations; at most `limit` rows of the only one, if given."""
     return run(plan_stratum(stratum, inputs, limit))
 
 
 def run(ready: Ready) -> Relations:
-    """The relations that a planned stratum has, or how many rows they have where it counts them."""
+    """Runs a planned stratum; returns its relations, or their sizes if it only counts."""
     if ready.encoded is None:
         return _run(ready)
     try:
@@ -172,7 +171,7 @@ def _run(ready: Ready) -> Relations:
 
 
 def run_here(ready: Ready) -> Relations:
-    """A stratum's relations; by the CPU, where they turn out not to fit the device."""
+    """Runs a stratum; on the CPU if it turns out not to fit the device."""
     context = ready.inputs.context
     metrics, account = context.metrics, context.limits.account
     if ready.on_host is not None:
@@ -192,9 +191,9 @@ def run_here(ready: Ready) -> Relations:
 
 
 def _by_strategies(ready: Ready) -> Relations:
-    """What the first strategy gives that meets no condition of its fallback.
+    """Runs the strategies in order until one meets no condition of its fallback.
 
-    A profile is told of that one alone, and of what the others met.
+    A profile shows only that one, and the conditions that the others met.
     """
     metrics, plan = ready.inputs.context.metrics, ready.plan
     began, runs = len(metrics.strata), len(metrics.runs)
@@ -217,8 +216,8 @@ def _by_strategies(ready: Ready) -> Relations:
 def attempt(
     run: Callable[[], Relations | None], until: tuple[When, ...], context: ExecutionContext
 ) -> Relations | When:
-    """What `run` gives, or the first of these conditions that it meets; then what it has charged is
-    given back, and what it has told a profile is forgotten. It gives None where it is unsuited."""
+    """Returns the result of `run`, or the first of these conditions that it meets: then its memory
+    charges and profile records are undone. Returns None if the strategy does not apply."""
     limits, metrics = context.limits, context.metrics
     runs, strata = len(metrics.runs), len(metrics.strata)
     rows = next((each for each in until if isinstance(each, TooManyRows)), None)
@@ -247,7 +246,7 @@ def attempt(
 
 
 def _runner(strategy: Strategy) -> Callable[[Any, Ready], Relations | None]:
-    """What runs a strategy, by its class."""
+    """The function that runs a strategy, by its class."""
     if isinstance(strategy, Once):
         return _once
     if isinstance(strategy, Copy):
@@ -278,7 +277,7 @@ def _incremental(strategy: Incremental, ready: Ready) -> Relations:
 
 
 def _again(_: Again, ready: Ready) -> Relations:
-    """Relations whose rows turn out to be the same are those that were there."""
+    """Replaces recomputed relations by the old ones if the rows are the same."""
     assert ready.since is not None and ready.anew is not None
     return {
         name: settled(ready.since.known[name], relation)

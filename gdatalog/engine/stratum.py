@@ -1,7 +1,6 @@
-"""The evaluation of one stratum: what all ways to do it share.
+"""The evaluation of one stratum: the common base of all strategies.
 
-A stratum whose relations are not recursive is evaluated once, here. What recursion takes stands
-in `rounds.py`.
+A nonrecursive stratum is evaluated here, once; `rounds.py` and others add recursion.
 """
 
 from __future__ import annotations
@@ -97,18 +96,18 @@ class StratumRun:
 
     @cached_property
     def name(self) -> str:
-        """The relations as users call them, for who looks on."""
+        """The relations as users call them, for progress reports."""
         return ", ".join(dict.fromkeys(map(as_called, self.stratum.relations)))
 
     @cached_property
     def record(self) -> StratumMetrics:
-        """What is told of it, from its first rule on."""
+        """Its metrics, from the first rule on."""
         metrics = self.context.metrics.begun(self.stratum, self.context.limits)
         metrics.plans = self.planned
         return metrics
 
     def once(self, limit: int | None = None) -> dict[str, Relation]:
-        """The one relation of a stratum that is not recursive; at most `limit` of its rows."""
+        """The only relation of a nonrecursive stratum; at most `limit` of its rows."""
         ((name, table),) = self.tables.items()
         parts = self.first(name, limit)
         if isinstance(table, LatticeRounds):
@@ -123,18 +122,18 @@ class StratumRun:
         return {name: relation}
 
     def _held(self, relation: Relation) -> int:
-        """The bytes of its rows, but of those that a device had no room for."""
+        """The bytes of its rows, except for those that a device had no room for."""
         spilled = self.context.device is not CPU and relation.types and relation.store.here
         return 0 if spilled else relation.nbytes
 
     def at_one_place(self, blocks: DistinctBlocks) -> DistinctBlocks:
-        """Blocks of which some may have left the device: then all of them are on the host."""
+        """Moves all blocks to the host if some have left the device."""
         if not any(is_on_host(column) for block in blocks.blocks for column in block):
             return blocks
         return DistinctBlocks([tuple(map(brought, block)) for block in blocks.blocks], blocks.count)
 
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
-        """What a relation has without any recursive atom: its data, facts, and rules."""
+        """A relation's rows without recursive atoms: its data, facts, and rules."""
         parts: list[Derived] = [*self.inputs.seeds.get(name, ())]
         for rule in self.rules[name]:
             plan = self.given.get(id(rule)) or self.plan(rule, first=True)
@@ -144,7 +143,7 @@ class StratumRun:
         return parts
 
     def finished(self, passing: Collection[str] = ()) -> dict[str, Relation]:
-        """All relations but the `passing` ones."""
+        """All relations except the `passing` ones."""
         tables = {name: table for name, table in self.tables.items() if name not in passing}
         for name, table in tables.items():
             self.context.limits.charge(name, table.nbytes)
@@ -153,7 +152,7 @@ class StratumRun:
         return {name: table.full() for name, table in tables.items()}
 
     def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
-        """Adds what rules have given; gives what of it is new, behind the rows that loops found."""
+        """Adds the rows that rules derived; returns the new ones, after those that loops found."""
         table, ops = self.tables[name], self.ops
 
         def added() -> Relation:
@@ -166,17 +165,17 @@ class StratumRun:
         return new
 
     def behind(self, ref: TrieRef, follows: str, before: bool) -> bool:
-        """Whether an index of old rows gets new ones when all rules have followed these: so it is
-        where rules follow the new rows of all relations at a time. `before`: who asks runs before
-        the indexes of the relation that it follows get them."""
+        """Whether an index of old rows gets new ones after all rules have processed them, as it
+        does if rules process the new rows of all relations at once. `before`: the caller runs
+        before the indexes of the relation that it follows get them."""
         return True
 
     def rule_of(self, plan: RulePlan) -> CheckedRule:
-        """The rule that a plan was made of: where it stands says which."""
+        """The rule of a plan, found by its place in the text."""
         return next(rule for rule in self.rules[plan.relation] if rule.span is plan.span)
 
     def called(self, rule: CheckedRule) -> str:
-        """A rule's relation, and which of several rules it is, for who looks on."""
+        """A rule's relation and number, for progress reports."""
         name, rules = as_called(rule.head.name), self.stratum.rules
         number = next((at for at, own in enumerate(rules, 1) if own is rule), 0)
         return f"{name} (rule {number} of {len(rules)})" if number and len(rules) > 1 else name
@@ -190,7 +189,7 @@ class StratumRun:
     # ----------------------------------------------------------------------------------- rules
 
     def plan(self, rule: CheckedRule, first: bool) -> RulePlan:
-        """What a rule gives in the first round, or in the later ones."""
+        """The plan of a rule in the first round, or in later ones."""
         inputs, context = self.inputs, self.context
         recursive = self.stratum.relations if self.stratum.recursive else ()
 
@@ -232,21 +231,21 @@ class StratumRun:
         return plan
 
     def _algebra(self) -> Algebra:
-        """Whether counts may be signed sums: these are run as a whole, by one machine."""
+        """Whether counts may be signed sums, which one machine runs as a whole."""
         context = self.context
         if self.stratum.recursive or context.cluster is not None:
             return NEVER
         return algebra_of(context.knobs, context.device is CPU, context.limits)
 
     def _least_scanned(self) -> int | None:
-        """How many rows a relation has, at least, that is scanned; None where nothing is."""
+        """The least number of rows of a relation that is scanned; None: no scans."""
         context = self.context
         if self.stratum.recursive or context.device is not CPU or context.cluster is not None:
             return None
         return least_scanned(context.knobs)
 
     def _where_it_lies(self, rule: CheckedRule, plan: RulePlan) -> RulePlan | None:
-        """The same for the rows of one relation where these lie, if that is worth it."""
+        """The same for the rows of one relation on their own device, if that pays."""
         inputs, context = self.inputs, self.context
         assert context.cluster is not None
         name = context.cluster.stays(plan, inputs)
@@ -261,7 +260,7 @@ class StratumRun:
         return plan_over(rule, schemas, types, sizes, name, plan, params, tuning)
 
     def _rows_read(self, rule: CheckedRule) -> int:
-        """The rows of the largest relation that planning a rule on the CPU looks at."""
+        """The rows of the largest relation that planning a rule reads on the CPU."""
         if self.context.device is not CPU:
             return 0
         names = {atom.name for atom in atoms(rule)} - self.tables.keys()
@@ -289,7 +288,7 @@ class StratumRun:
         stats: RuleRound | None = None,
         strategy: Strategy | None = None,
     ) -> Derived:
-        """Runs a rule; `parts`: the relations that tries are made of, where these are others."""
+        """Runs a rule; `parts`: the relations to build tries from, if these are others."""
         inputs, context = self.inputs, self.context
         limits = context.limits
         room = context.device.room(max(0, context.memory - limits.account.total))
@@ -336,8 +335,8 @@ class StratumRun:
         return found
 
     def _resident(self, plan: RulePlan, parts: Parts) -> tuple[Sources | None, bool]:
-        """The tries of the host for a rule that may run in cells on a device, and whether it is
-        expected that it has to."""
+        """The host's tries for a rule that may run in cells on a device, and whether it is expected
+        to need them."""
         device, limits = self.context.device, self.context.limits
         if device is CPU or self.stratum.recursive or plan.terms or not self._all_finished(plan):
             return None, False
@@ -347,7 +346,7 @@ class StratumRun:
         return sources, too_large([plan], self.inputs.relation, device, limits)
 
     def _all_finished(self, plan: RulePlan) -> bool:
-        """Whether a rule reads nothing that grows."""
+        """Whether a rule reads no growing relation."""
         refs = (ref for join in plan.joins for ref in join.tries)
         return not plan.recursive_on and not any(ref.relation in self.tables for ref in refs)
 
@@ -355,8 +354,8 @@ class StratumRun:
         return None if ref.relation in self.tables else self.inputs.relation(ref.relation)
 
     def rows_of(self, join: JoinPlan, device: Device | None = None) -> Rows:
-        """The rows that a join is given, in any order: what is new of a relation, or the columns
-        that it scans of one; where rows are counted none of these is there twice."""
+        """The rows that a join starts from, in any order: the delta of a relation, or the columns
+        of one that it scans; without duplicates where rows are counted."""
         assert join.given is not None
         if join.scan is not None:
             whole = self.inputs.relation(join.scan.relation)
@@ -374,7 +373,7 @@ class StratumRun:
         return tuple(map(brought, columns)) if here else laid(columns, self.ops), delta.length
 
     def _once(self, join: JoinPlan) -> bool:
-        """Whether no two rows are the same in the columns that a join scans."""
+        """Whether the columns that a join scans have no duplicate rows."""
         assert join.scan is not None
         whole = self.inputs.relation(join.scan.relation)
         return (
@@ -402,7 +401,7 @@ class StratumRun:
         return trie
 
     def _trie(self, device: Device, relation: Relation, ref: TrieRef) -> Trie:
-        """A device's trie; what it takes to make it is told."""
+        """A device's trie; its build time goes to the metrics."""
         metrics = self.context.metrics
         if not metrics.lasting:
             return device.trie(relation, ref)
@@ -414,7 +413,7 @@ class StratumRun:
         return trie
 
     def _record_index(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
-        """Tells a profile of an index that is read."""
+        """Records an index that is read in a profile."""
         metrics = self.context.metrics
         if metrics.lasting:  # else the relation may be a part of one, which has no schema
             metrics.index(ref, self.inputs.schemas[ref.relation].columns, trie, seconds)
@@ -422,7 +421,7 @@ class StratumRun:
 
 @contextmanager
 def placed(rule: CheckedRule) -> Iterator[None]:
-    """Within, a memory limit that is met has the place of this rule."""
+    """Within this context, memory limit errors name the place of this rule."""
     try:
         yield
     except MemoryLimitError as error:

@@ -1,9 +1,9 @@
-"""The texts whose rules stay, in order; and of their facts, those that the checks have to see.
+"""The texts whose rules a database keeps, in order, and those of their facts that checks need.
 
-Facts come one by one, many of them, and to look at all earlier ones each time would take longer
-and longer. So of all facts of one shape (relation, and types of its arguments) the checks see the
-first, which stands for the others: they say nothing else of any relation. Where a text is added,
-what is there is not copied either: `ProgramTexts` are the first few of a log that only grows.
+Facts come one by one, and checking all earlier ones each time would take quadratic time. So of all
+facts of one shape (relation and argument types) the checks see only the first, because the others
+add nothing. Adding a text does not copy the others: `ProgramTexts` are a prefix of a log that only
+grows.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from gdatalog.records import dataclass, field, replace
 
 
 class FactList(Sequence[Atom]):
-    """The first facts of a list, to which others may be added: told from a longer one at once."""
+    """A prefix of a list of facts that may grow; a longer prefix is recognised at once."""
 
     __slots__ = ("_atoms", "_end", "params")
 
     def __init__(
         self, atoms: Sequence[Atom], params: Collection[str] = (), end: int | None = None
     ) -> None:
-        """`params`: the names of those that stand in them, and perhaps of others."""
+        """`params`: the names of parameters in them, and perhaps of others."""
         self._atoms = atoms
         self._end = len(atoms) if end is None else end
         self.params = params
@@ -57,7 +57,7 @@ class FactList(Sequence[Atom]):
     __hash__ = None  # type: ignore[assignment]
 
     def since(self, before: FactList) -> Sequence[Atom] | None:
-        """Those that came behind `before`; None if these do not begin with them."""
+        """The facts added after `before`; None if that is no prefix."""
         if self._end < before._end:
             return None
         if self._atoms is not before._atoms and not all(map(Atom.__eq__, before, self)):
@@ -70,7 +70,7 @@ NO_FACTS = FactList(())
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What the checks see of a text: all of it, but for facts that an earlier one stands for."""
+    """What the checks see of a text: all of it except facts that an earlier one stands for."""
 
     statements: tuple[Statement, ...]
     facts: Mapping[str, Sequence[Atom]]  # all of them
@@ -102,7 +102,7 @@ class Outline:
         return Outline(tuple(statements), facts, shapes, plain)
 
     def without(self, statements: Sequence[Statement]) -> Outline:
-        """That of the text without these, which are no facts."""
+        """The outline of the text without these statements, which are no facts."""
         if not statements:
             return self
         gone = set(map(id, statements))
@@ -122,7 +122,7 @@ class Outline:
 
 
 def _shapes(statement: Statement) -> set[tuple[str, Shape]] | None:
-    """The shapes of a plain fact's heads; None of any other statement."""
+    """The shapes of a plain fact's heads; None for any other statement."""
     if type(statement) is not Rule or statement.body is not None:
         return None
     found = set()
@@ -136,7 +136,7 @@ def _shapes(statement: Statement) -> set[tuple[str, Shape]] | None:
 
 @dataclass(frozen=True, slots=True)
 class KeptRules:
-    """The rules of a text that stay, and the folders that its inputs are read from."""
+    """The rules that the database keeps of a text, and the folders of its inputs."""
 
     statements: tuple[Statement, ...]
     folders: Folders
@@ -149,7 +149,7 @@ class KeptRules:
         return KeptRules(tuple(statements), folders, outline or Outline.of(statements))
 
     def less(self, statements: Sequence[Statement]) -> KeptRules:
-        """It with these of its statements, or what is left of them."""
+        """The text with these statements, or what is left of them."""
         same = len(statements) == len(self.statements) and all(
             map(is_, statements, self.statements)
         )
@@ -158,7 +158,7 @@ class KeptRules:
 
 @dataclass(slots=True)
 class Log:
-    """Texts that were kept one after the other."""
+    """Texts in the order in which they were kept."""
 
     keys: list[str] = field(default_factory=list)
     kept: list[KeptRules] = field(default_factory=list)
@@ -196,7 +196,7 @@ class Log:
 
     @property
     def first(self) -> Mapping[Atom, int]:
-        """The text in which each fact stands first."""
+        """The text with the first occurrence of each fact."""
         if self._first is None:
             self._first = {}
             for name, atoms in self.facts.items():
@@ -204,7 +204,7 @@ class Log:
         return self._first
 
     def new(self, name: str) -> Sequence[int]:
-        """The texts in which a relation's facts stand first, ascending."""
+        """The texts with the first occurrences of a relation's facts, ascending."""
         return self._new.get(name, ()) if self.first else ()
 
     def _note(
@@ -218,7 +218,7 @@ class Log:
 
 
 class ProgramTexts(Mapping[str, KeptRules]):
-    """Texts by their keys, which never change: with another one they are another."""
+    """Texts by their keys. A key's text never changes."""
 
     __slots__ = ("_length", "log")
 
@@ -244,7 +244,7 @@ class ProgramTexts(Mapping[str, KeptRules]):
         return self.log.kept[at]
 
     def with_more(self, more: Mapping[str, KeptRules]) -> ProgramTexts:
-        """These and others behind them, whose keys are none of these."""
+        """These texts and others after them, with new keys."""
         found = self if self._length == len(self.log.keys) else ProgramTexts(self)
         for key, kept in more.items():
             found.log.add(key, kept)
@@ -258,14 +258,14 @@ class ProgramTexts(Mapping[str, KeptRules]):
         return ProgramTexts({key: kept for key, kept in self.items() if key not in keys})
 
     def revised(self, change: Callable[[Sequence[Statement]], Sequence[Statement]]) -> ProgramTexts:
-        """The texts with other statements each; those that are left with none go."""
+        """The texts with replaced statements; texts without statements are dropped."""
         found = {key: kept.less(change(kept.statements)) for key, kept in self.items()}
         if all(kept is self[key] for key, kept in found.items()):
             return self
         return ProgramTexts({key: kept for key, kept in found.items() if kept.statements})
 
     def less(self, names: Collection[str], part: Part = "all") -> ProgramTexts:
-        """The texts without what they say of some relations."""
+        """The texts without their statements about some relations."""
         if not any(self.speaks_of(name) for name in names):
             return self
         return self.revised(lambda statements: without(statements, names, part))
@@ -275,7 +275,7 @@ class ProgramTexts(Mapping[str, KeptRules]):
         return self.log.names.get(name, self._length) < self._length
 
     def repeats(self, key: str, text: Sequence[Statement]) -> bool:
-        """Whether a text of facts alone is there already."""
+        """Whether a text of facts only is there already."""
         if key not in self:
             return False
         kept = self[key]
@@ -287,7 +287,7 @@ class ProgramTexts(Mapping[str, KeptRules]):
         return [s for kept in self.log.kept[: self._length] for s in kept.statements]
 
     def seen(self) -> list[KeptRules]:
-        """The texts that the checks see: not those whose facts others stand for."""
+        """The texts that the checks see: those with more than redundant facts."""
         seen = self.log.seen
         return [self.log.kept[at] for at in seen[: bisect_left(seen, self._length)]]
 
@@ -296,7 +296,7 @@ class ProgramTexts(Mapping[str, KeptRules]):
         return (statement for kept in self.seen() for statement in kept.outline.statements)
 
     def says_all(self, outline: Outline) -> bool:
-        """Whether a text has nothing but facts that facts of these stand for."""
+        """Whether the facts of these texts cover all of a text."""
         shapes = self.log.shapes
         return outline.plain and all(
             shapes.get(shape, self._length) < self._length for shape in outline.shapes
@@ -316,14 +316,14 @@ class ProgramTexts(Mapping[str, KeptRules]):
 
     @property
     def number_of_facts(self) -> int:
-        """How many facts there are, of all relations."""
+        """The number of facts of all relations."""
         return sum(len(self.facts(name)) for name in self.log.facts)
 
     def has_fact(self, fact: Atom) -> bool:
         return self.log.first.get(fact, self._length) < self._length
 
     def rows(self, name: str, types: Shape) -> int | None:
-        """How many rows the facts of a relation are, if facts that differ are rows that do."""
+        """The number of rows of a relation's facts, if distinct facts are distinct rows."""
         if self.log.kinds.get(name) != [types]:
             return None
         return bisect_left(self.log.new(name), self._length)
@@ -331,13 +331,13 @@ class ProgramTexts(Mapping[str, KeptRules]):
 
 @dataclass(slots=True)
 class Stated:
-    """The facts that one program sees: of texts that stay, and its own, until they stay too."""
+    """The facts that a program sees: those of kept texts, and its own until they are kept too."""
 
     texts: ProgramTexts
     own: Outline | None
 
     def keep(self, texts: ProgramTexts) -> None:
-        """Notes that its own text stays: it is one of these."""
+        """Records that its own text is kept: it is one of these."""
         self.texts, self.own = texts, None
 
     def facts(self, name: str) -> FactList:

@@ -1,9 +1,9 @@
-"""What a text may do that nobody vouches for: `connect(untrusted=True)`, `gdatalog --untrusted`.
+"""Limits for untrusted texts: `connect(untrusted=True)`, `gdatalog --untrusted`.
 
-Memory and time have limits, and all that is charged to neither has a bound here: what parsing and
-planning hold grows with the size of a program, and nothing that is compiled can be interrupted. So
-rules run breadth-first, on the CPU of this process. `match` and the length of texts are bounded
-where they are computed (`cpu_ops/texts.py`).
+Memory and time have limits, and this module bounds everything that these do not cover: the memory
+of parsing and planning grows with the size of a program, and compilation cannot be interrupted. So
+rules run breadth-first, on the CPU of this process. `cpu_ops/texts.py` bounds `match` and the
+length of strings.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ SCANNED = 1_000_000  # characters of a statement, times its lines
 def without_idle_texts(
     symbols: SymbolTable, memory: int, relations: Iterable[Relation]
 ) -> SymbolTable | None:
-    """A table of the texts that some relations hold; None as long as what programs made is
-    little."""
+    """A symbol table with only the strings that some relations hold; None while programs have
+    created few strings."""
     if symbols.made * TEXTS < memory:
         return None
     used = np.zeros(len(symbols), dtype=np.bool_)
@@ -66,7 +66,7 @@ def without_idle_texts(
 
 
 def check_length(text: str, name: str) -> None:
-    """Refuses a text that is too long to be parsed."""
+    """Rejects a text that is too long to parse."""
     if len(text) > CHARACTERS:
         raise _refused(
             f"a program of {len(text):,} characters",
@@ -76,12 +76,12 @@ def check_length(text: str, name: str) -> None:
 
 
 def waits_too_long(text: str) -> bool:
-    """Whether a statement that was begun at the prompt has to end here."""
+    """Whether an unfinished statement at the prompt has become too long."""
     return len(text) * (1 + text.count("\n")) > SCANNED
 
 
 def check_program(program: Program, texts: ProgramTexts, folders: Folders) -> None:
-    """Refuses a program that names a file or is too large, beside the `texts` that are kept."""
+    """Rejects a program that names a file or is too large, given the `texts` that are kept."""
     errors: list[Error] = []
     own = Outline.of(program.statements)
     count = sum(map(_weight, texts.outline()))
@@ -159,7 +159,7 @@ def _wrong_in_nodes(statement: Rule | Query, nodes: Sequence[Node]) -> Iterator[
 
 
 def _alternatives(node: Node) -> int:
-    """How many a body has, or the negation or aggregate inside that has the most."""
+    """The number of alternatives of a body, or of the negation or aggregate inside with most."""
     match node:
         case Or():
             return sum(map(_alternatives, node.items))

@@ -1,10 +1,10 @@
-"""One join of a recursive rule, which follows the new rows of a relation round after round.
+"""One join of a recursive rule, which processes a relation's new rows round after round.
 
-It runs breadth-first until that has looked at more rows than compiled loops are worth; from then on
-by loops, whose rows are new when they come out: they test and set what tells new rows. They are
-compiled on another thread meanwhile, and run as soon as they are there. Loops
-read relations that grow from hash tries, to which rows are added in place. A plan that reads other
-indexes of such relations is run for each combination of their runs (`runs.py`).
+It runs breadth-first until that has looked at more rows than compiling costs, and then in compiled
+loops, which test and set the dedup index and output only new rows. Another thread compiles them
+meanwhile; they run as soon as they are ready. Loops read growing relations from hash tries, which
+grow in place. A plan that reads other indexes of them runs for each combination of their runs
+(`runs.py`).
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ AT_ONCE = 1 << 18  # rows that loops are run for, if there are so many
 
 
 class LoopsPay(Exception):
-    """Breadth-first has looked at as many rows as loops are worth. (Not `TooMany`, which ends a
-    join's own allowance within.)"""
+    """Breadth-first has looked at as many rows as compiling costs. (Not `TooMany`, which ends a
+    join's own allowance.)"""
 
 
 @dataclass(slots=True)
 class Variant:
-    """`plan`: that of the `rule` with this join alone, which has a `number` in the `whole` one."""
+    """`plan`: the plan of `rule` with this join only, which has a `number` in the `whole` plan."""
 
     run: StratumRun
     rule: CheckedRule
@@ -108,12 +108,12 @@ class Variant:
 
     @property
     def new_rows(self) -> int:
-        """How many rows there are to follow."""
+        """The number of rows to process."""
         return self.run.deltas[self.follows].length
 
     def follow(self) -> tuple[list[Derived], RuleRound]:
-        """Follows what is new; rows of which it is not known yet whether they are new, and what it
-        did. Rows of loops are the relation's already, and `new`, if there are no others."""
+        """Processes the new rows; returns candidate rows and the metrics. Loops have already added
+        their rows to the relation; they are `new` if there are no others."""
         with self.run.context.limits.watch.work("joining", self.called):
             return self._follow()
 
@@ -135,7 +135,7 @@ class Variant:
         return derived, stats
 
     def change(self, plan: RulePlan, whole: RulePlan, expected: float) -> None:
-        """Follows by another plan of the same rule and atom, from now on."""
+        """Switches to another plan of the same rule and atom."""
         self.expected, self.whole = expected, whole
         if plan.joins[0] is not self.join:
             self.unprintable = False
@@ -150,7 +150,7 @@ class Variant:
     # ------------------------------------------------------------------------ what it is run on
 
     def _hash_tries(self) -> dict[TrieRef, HashTrie]:
-        """The indexes of relations that grow to which rows are added in place."""
+        """The indexes of growing relations that grow in place."""
         found: dict[TrieRef, HashTrie] = {}
         for ref in self.growing:
             table = self.run.tables[ref.relation]
@@ -162,7 +162,7 @@ class Variant:
         return found
 
     def _combinations(self, growing: Sequence[TrieRef]) -> Iterator[Parts]:
-        """The relations that stand for those that grow, each combination of their runs once."""
+        """Each combination of the growing relations' runs."""
         if not growing:
             yield NO_PARTS
             return
@@ -185,7 +185,7 @@ class Variant:
             yield dict(zip(refs, chosen, strict=True))
 
     def _runs(self, ref: TrieRef, together: bool) -> list[Relation]:
-        """`together`: in one relation, for several atoms are read from it."""
+        """`together`: as one relation, because several atoms read it."""
         table = self.run.tables[ref.relation]
         if not isinstance(table, DeltaRelation) or not table.indexed:
             found = table.full() if ref.version == "full" else self.run.olds.get(ref.relation)
@@ -196,7 +196,7 @@ class Variant:
         return [table.runs.merged(runs)] if together and runs else list(runs)
 
     def _blocks(self) -> list[Columns]:
-        """The new rows as they lie."""
+        """The new rows in storage order."""
         delta = self.run.deltas[self.follows]
         return delta.blocks(distinct=False) if delta.types else [()]
 
@@ -214,7 +214,7 @@ class Variant:
         return derived
 
     def _in_time(self, parts: Parts, stats: RuleRound) -> Derived | None:
-        """Breadth-first, as long as that is worth it; None if it has not come to the end."""
+        """Runs breadth-first while that pays; returns None if it has not completed."""
         if not self._may_loop() or self.unprintable:
             return self._in_levels(parts, stats)
         limits, tuning = self.run.context.limits, self.tuning
@@ -265,7 +265,7 @@ class Variant:
         )
 
     def _worth(self) -> bool:
-        """Whether what is to be done is worth loops, or they may be there by now."""
+        """Whether the remaining work is worth loops, or they may be compiled by now."""
         if not self._may_loop() or self.unprintable:
             return False
         if self.loops or self.run.context.knobs.strategy == "lftj":
@@ -282,11 +282,11 @@ class Variant:
         return table.loops_hash() is not None
 
     def _expected_looked(self) -> float:
-        """How many rows breadth-first will have looked at when it has followed these too."""
+        """How many rows breadth-first will have looked at after these."""
         return self.looked + self.new_rows * self._each()
 
     def _each(self) -> float:
-        """About how many rows are looked at for each that is followed."""
+        """The average number of rows looked at for each input row."""
         if self.followed:
             return self.looked / self.followed
         return self._expected_each()
@@ -362,7 +362,7 @@ class Variant:
         return compiled_function(printed, self.run.context.limits, self.plan.relation, rows)
 
     def _by_loops(self, stats: RuleRound) -> bool:
-        """By loops, whose rows go to the relation at once; False if they have not done all."""
+        """Runs loops, which add their rows to the relation; returns whether they completed."""
         table = self.run.tables[self.plan.relation]
         if not self._may_loop() or self.unprintable or not isinstance(table, DeltaRelation):
             return False
@@ -440,7 +440,7 @@ class Variant:
 
 
 def pieces(blocks: Sequence[Columns]) -> Iterator[Columns]:
-    """Blocks of rows, short ones together: each run of loops takes a moment to begin and to end."""
+    """Joins short blocks of rows, because each run of loops has fixed costs."""
     if len(blocks) == 1:
         yield tuple(map(np.ascontiguousarray, blocks[0]))
         return
