@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -233,6 +234,41 @@ def test_hot_pages_are_those_that_are_read_most() -> None:
         profile = dict(db.profile(text).tree.find("rule")[0].facts)
         # Of the lists below 500, of 128 bytes, each was read 400 times: not over the link.
         assert profile["bytes read, by lists"] < 400 * 128
+
+
+CLIQUES = "n(count()) <- E(a,b), E(a,c), E(a,d), E(b,c), E(b,d), E(c,d), a < b < c < d."
+
+
+def skewed() -> list[tuple[int, int]]:
+    """Edges both ways, of which a few vertices have most."""
+    random = np.random.default_rng(5)
+    ends = (400 * random.random((2500, 2)) ** 2).astype(int).tolist()
+    return sorted({pair for x, y in ends if x != y for pair in ((x, y), (y, x))})
+
+
+def test_lists_that_rows_of_bits_are_made_of_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each edge one list is looked through, and not one for each triangle."""
+    read = []
+    for bits in (in_place.in_bits, lambda *_: set()):
+        monkeypatch.setattr(in_place, "in_bits", bits)
+        with forced(4000), in_pages(paged(HostDriver(), 128), "lftj") as db:
+            db["E"] = skewed()
+            profile = dict(db.profile(CLIQUES).tree.find("rule")[0].facts)
+            read.append(profile["bytes read, by lists"])
+    assert 0 < read[0] < read[1]
+
+
+def test_cells_that_would_go_without_rows_of_bits_are_not_taken() -> None:
+    """... though they cost next to nothing."""
+    driver, limits = paged(HostDriver(), 128), {"memory": 12_000, "cell_bytes": 1}
+    with opened(driver, "lftj", host_indexes="auto", **limits) as db:
+        db["E"] = skewed()
+        rule = db.explain(CLIQUES).strata[0].rules[0]
+        found, (report,) = asked(db, CLIQUES, "lftj")
+        assert rule.in_pages is not None and way(report) == "pages"
+    with gd.connect(device="cpu") as db:
+        db["E"] = skewed()
+        assert found == set(db.query(CLIQUES).fetchall())
 
 
 # -------------------------------------------------------------------------------------- faults

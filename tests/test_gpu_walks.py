@@ -46,7 +46,7 @@ def borrowed(monkeypatch: pytest.MonkeyPatch) -> list[scratch.Scratch]:
     def short(needs: Sequence[scratch.Need], tiles: int, room: int) -> scratch.Scratch:
         least = sum(need.width if need.buffer else need.nbytes for need in needs)
         most = 4 * sum(need.nbytes for need in needs)
-        found.append(scratch.laid_out(needs, tiles, max(2 * tiles * least, most)))
+        found.append(scratch.laid_out(needs, tiles, max(8 * tiles * least, most)))
         alone = tuple(replace(parts, count=1) for parts in found[-1].classes)
         found[-1] = replace(found[-1], classes=alone)
         return found[-1]

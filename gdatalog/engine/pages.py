@@ -20,9 +20,20 @@ from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.sources import Sources
 from gdatalog.plan.cells import roles, roots
 from gdatalog.plan.nodes import JoinPlan, Step, TrieRef
-from gdatalog.plan.paging import Heat, ListRead, Numbers, PagePlacement, placed, reads
+from gdatalog.plan.paging import (
+    Heat,
+    ListRead,
+    Numbers,
+    PagePlacement,
+    in_bits,
+    placed,
+    reads,
+    room_for_pages,
+    takes_pages,
+)
 from gdatalog.plan.placement import InPages
 from gdatalog.plan.slicing import Schedule
+from gdatalog.printer.layouts import MOST_TILE_ROWS
 from gdatalog.records import dataclass
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_arrays import TrieArrays, layout_of
@@ -43,6 +54,7 @@ class Paging:
     context: ExecutionContext
     layouts: Mapping[Hashable, TrieArrays]
     placed: PagePlacement
+    bits: set[str]
 
     @property
     def placement(self) -> InPages:
@@ -83,7 +95,7 @@ class Paging:
             seen = report.seen.get(id(step))
             return None if seen is None else float(seen.rows_out)
 
-        heats = _heats(self.join, self.tries, self.context, self.layouts, counted)
+        heats = _heats(self.join, self.tries, self.context, self.layouts, counted, self.bits)
         total = 0.0
         for index, heat in heats.items():
             cold = np.ones(heat.count, dtype=bool)
@@ -95,8 +107,7 @@ class Paging:
 def paging(
     join: JoinPlan, tries: HostTries, context: ExecutionContext, room: int, cells: Schedule | str
 ) -> Paging | None:
-    """How a join reads its indexes in place, if that is expected to move less over the link than
-    `cells`, or there are none."""
+    """How a join reads its indexes in place, if that is expected to cost less than `cells`."""
     how = context.knobs.host_indexes
     if how == "cells" or join.given is not None:
         return None
@@ -105,14 +116,15 @@ def paging(
     layouts: dict[Hashable, TrieArrays] = {index: layout_of(trie) for index, trie in own.items()}
     if not _fits_the_host(own.values(), layouts.values()):
         return None
-    heats = _heats(join, tries, context, layouts, lambda _: None)
-    found = placed(heats, room if made.page else 0)
-    paged = Paging(join, tries, context, layouts, found)
-    if how == "pages" or isinstance(cells, str):
+    bits = in_bits(join, lambda ref, at: tries.of[ref].levels[at].longest, MOST_TILE_ROWS)
+    heats = _heats(join, tries, context, layouts, lambda _: None, bits)
+    found = placed(heats, room_for_pages(bits, room) if made.page else 0)
+    paged = Paging(join, tries, context, layouts, found, bits)
+    if how == "pages":
         return paged
     written = sum(layouts[index].size for index, trie in own.items() if made.made(trie) is None)
     cost = found.cost + written + paged.placement.placed
-    return paged if cost < cells.cost(context.tuning.cell_bytes) else None
+    return paged if takes_pages(bits, cells, cost, context.tuning.cell_bytes) else None
 
 
 def _fits_the_host(tries: Iterable[Trie], layouts: Iterable[TrieArrays]) -> bool:
@@ -130,6 +142,7 @@ def _heats(
     context: ExecutionContext,
     layouts: Mapping[Hashable, TrieArrays],
     rows_out: Callable[[Step], float | None],
+    bits: set[str],
 ) -> dict[Hashable, Heat]:
     """How many bytes the reads of each index page move over the link."""
     page = context.device.paged().page or WHOLE
@@ -137,7 +150,7 @@ def _heats(
         index: Heat(page, max(1, -(-layout.size // page))) for index, layout in layouts.items()
     }
     sampled: dict[int, Numbers] = {}
-    for read in reads(join, rows_out):
+    for read in reads(join, rows_out, bits):
         whole = tries.of[join.tries[read.trie]]
         if id(whole) in heats:
             if read.trie not in sampled:
@@ -195,6 +208,6 @@ def _add(heat: Heat, read: ListRead, trie: Trie, layout: TrieArrays, places: Num
             add(("offsets", depth), low, high + 1, nodes)
         low, high = offsets[low].astype(np.int64), offsets[high].astype(np.int64)
         if depth == read.depth and not read.counted:
-            add(("values", depth), low, high, nodes)
+            add(("values", depth), low, high, np.maximum(high - low, 1) if read.searched else nodes)
     if read.depth == len(trie.levels) - 1:
         add(("sums", 0), low, high + 1, nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -22,10 +23,11 @@ from gdatalog.engine.pages import paging
 from gdatalog.engine.sources import Sources
 from gdatalog.plan.cells import needed, orders, roots
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
-from gdatalog.plan.paging import READ_COSTS, SECTOR, reads
+from gdatalog.plan.paging import READ_COSTS, SECTOR, in_bits, reads, room_for_pages, takes_pages
 from gdatalog.plan.placement import InCells, InPages
 from gdatalog.plan.schedule import schedule
 from gdatalog.plan.slicing import IndexUse, Schedule, Sizes
+from gdatalog.printer.layouts import MOST_TILE_ROWS
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
@@ -80,8 +82,10 @@ def plan_placement(
         ]
         overhead = context.tuning.cell_bytes
         found = schedule(uses, sizes, orders(join), room, overhead, levels_of(join))
-        paged = _in_pages(join, relations, sum(bytes_of.values()), whole, room)
-        if _by_pages(found, paged, context):
+        bits = in_bits(join, partial(_longest, relations), MOST_TILE_ROWS)
+        size, own = sum(bytes_of.values()), room_for_pages(bits, room)
+        paged = _in_pages(join, relations, size, whole, own, bits)
+        if _by_pages(bits, found, paged, context):
             pages = (pages or InPages()).with_join(paged.placement)
         elif isinstance(found, str):
             return PlannedPlacement(left=found)
@@ -124,13 +128,22 @@ class _Paged:
     cost: float  # as bytes over the link
 
 
-def _by_pages(cells: Schedule | str, paged: _Paged, context: ExecutionContext) -> bool:
+def _longest(relations: Mapping[str, Relation], ref: TrieRef, depth: int) -> int:
+    """The longest list of a level of an index, at the most."""
+    relation = relations[ref.relation]
+    if depth != 1:
+        return relation.at_most
+    tests = tuple((test.left, test.op, test.right) for test in ref.tests)
+    return relation.statistics.degrees(ref.columns[0], tests, ref.ranked).most
+
+
+def _by_pages(
+    bits: set[str], cells: Schedule | str, paged: _Paged, context: ExecutionContext
+) -> bool:
     how = context.knobs.host_indexes
     if how != "auto":
         return how == "pages"
-    if isinstance(cells, str):
-        return True
-    return paged.cost < cells.cost(context.tuning.cell_bytes)
+    return takes_pages(bits, cells, paged.cost, context.tuning.cell_bytes)
 
 
 def _in_pages(
@@ -139,16 +152,17 @@ def _in_pages(
     size: int,
     whole: Mapping[TrieRef, int],
     room: int,
+    bits: set[str],
 ) -> _Paged:
     """The expected traffic of reading in place, if all lists are equally likely to be on the
     device."""
     cold, bytes_, cost = max(0.0, 1 - room / max(1, size)), 0.0, float(size)
-    for read in reads(join, lambda _: None):
+    for read in reads(join, lambda _: None, bits):
         ref = join.tries[read.trie]
         if not ref.columns or not read.depth:
             continue
         length = SECTOR
-        if not read.counted:
+        if not read.counted and not read.searched:
             rows = max(1, relations[ref.relation].at_most)
             length = int(whole[ref] / rows * _met(ref, relations[ref.relation], read.depth))
         bytes_ += cold * read.times * max(SECTOR, length)

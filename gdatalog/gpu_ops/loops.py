@@ -99,7 +99,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     buffers = tuple(
         argument.name
         for argument in scratch
-        if argument.kind == "buffer" and f"{argument.name})" not in first and inside
+        if argument.kind in ("buffer", "rows") and f"{argument.name})" not in first and inside
     )
     translation = Translation(
         inputs | results | own, columns, lanes, buffers, counters=counters, undone=kept

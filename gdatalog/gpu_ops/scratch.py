@@ -2,7 +2,8 @@
 
 A buffer of a tile would have to be as long as any list may be, and almost no list is. Where there
 is no room for as many such buffers as tiles can run, each tile has a short one of its own, and
-borrows a longer one for what does not fit there (`kernels/borrow.cuh`).
+borrows a longer one for what does not fit there (`kernels/borrow.cuh`). Each class has as many
+parts: few lists are long, but they are at work for longer, and take much of the time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy.typing as npt
 from gdatalog.records import dataclass
 
 LEAST = 64  # elements of a buffer of a tile's own; there are fewer tiles before it is shorter
-LONGER = 4  # times as long as the last: a class of buffers
+LONGER = 1.5  # times as long as the last: a class of buffers
+OWN = 8  # one part in so many of the room is the tiles' own, if these are not too short then
 BITS = 32  # parts of a word of those that are lent: LENT_BITS
 
 
@@ -75,25 +77,25 @@ def laid_out(needs: Sequence[Need], tiles: int, room: int) -> Scratch:
     buffers = [need for need in needs if need.buffer]
     if tiles * each <= room or not buffers:
         return plain
-    # Half for what tiles have, half for what they borrow: as many bytes for each class.
-    half, widths = room // 2, sum(need.width for need in buffers)
     fixed = each - sum(need.nbytes for need in buffers)
-    longest = max(need.length for need in buffers)
-    tiles = max(1, min(tiles, half // (fixed + widths * min(LEAST, longest))))
-    own = min(longest, max(LEAST, (half // tiles - fixed) // widths))
-    lengths: list[dict[str, int]] = []
-    while not lengths or 2 * own < longest:
-        lengths.append({need.name: min(need.length, own) for need in buffers})
-        own *= LONGER
-    lengths.append({need.name: need.length for need in buffers})
-    sizes = [sum(longer[need.name] * need.width for need in buffers) for longer in lengths[1:]]
-    spare = half - sum(sizes)  # beside one of each class
-    classes = tuple(
-        BufferClass(longer, min(tiles, 1 + max(0, spare // len(sizes) // size)))
-        for longer, size in zip(lengths[1:], sizes, strict=True)
-    )
-    if spare < 0:
-        tiles = (room - sum(sizes)) // (fixed + sum(n.width * lengths[0][n.name] for n in buffers))
-    found = Scratch(tiles, whole | lengths[0], classes)
-    held = sum(found.length(need.name) * need.width for need in needs)
-    return found if tiles >= plain.tiles and held <= room else plain
+    lengths = [{need.name: need.length for need in buffers}]
+    while tiles * (fixed + _size(buffers, lengths[-1])) > room // OWN:
+        shorter = {name: _shorter(length) for name, length in lengths[-1].items()}
+        if shorter == lengths[-1]:
+            break
+        lengths.append(shorter)
+    own, longer = lengths[-1], lengths[-2::-1]
+    mine, sizes = fixed + _size(buffers, own), [_size(buffers, each) for each in longer]
+    tiles = max(1, min(tiles, room // 2 // mine, (room - sum(sizes)) // mine))
+    count = min(tiles, (room - tiles * mine) // sum(sizes)) if longer else 0
+    if count < 1 or tiles < plain.tiles:
+        return plain
+    return Scratch(tiles, whole | own, tuple(BufferClass(length, count) for length in longer))
+
+
+def _shorter(length: int) -> int:
+    return max(min(length, LEAST), int(length / LONGER))
+
+
+def _size(buffers: Sequence[Need], lengths: Mapping[str, int]) -> int:
+    return sum(need.width * lengths[need.name] for need in buffers)

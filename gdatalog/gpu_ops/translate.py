@@ -113,6 +113,13 @@ class Translation(Spoken):
                 self._emit(args, fresh=False)
             case ast.Expr(value=ast.Call(func=ast.Name(id="emit_fresh"), args=args)):
                 self._emit(args, fresh=True)
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Name(id="recode_rows"), args=[_, low, high, *_, ast.Name(id=rows)]
+                )
+            ) if rows in self.buffers:
+                self._room_for_rows(rows, self._expr(low), self._expr(high))
+                self._line(self._expr(node.value) + ";")
             case ast.Expr(value=value):
                 self._line(self._expr(value) + ";")
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
@@ -166,15 +173,35 @@ class Translation(Spoken):
         number = self._buffer(args)
         assert number is not None
         name, common = self.buffers[number], self._expr(call)
-        self._line(f"return_rooms(t, lent, borrowed, {number});")
-        self._line(f"{name} = {name}_own;")
+        self._own(name)
         self._line(f"{length} = {common[:-1]}, {name}_n);")
+        with self._longer(name, length):
+            self._line(f"{length} = {common};")
+
+    def _room_for_rows(self, name: str, low: str, high: str) -> None:
+        """Rows of bits lie in the tile's own part of a buffer, or in a longer part that it
+        borrows."""
+        self._own(name)
+        with self._braces(""):
+            self._line(f"const i64 needed = ({high} - {low}) * (({high} - {low} + 63) >> 6);")
+            with self._longer(name, "needed"):
+                pass
+
+    def _own(self, name: str) -> None:
+        """A tile gives back what it borrowed of a buffer, and uses its own part."""
+        self._line(f"return_rooms(t, lent, borrowed, {self.buffers.index(name)});")
+        self._line(f"{name} = {name}_own;")
+
+    @contextmanager
+    def _longer(self, name: str, length: str) -> Iterator[None]:
+        """Where a buffer's own part is too short, a tile borrows a longer one."""
         with self._braces(f"if ({length} > {name}_n)"):
+            number = self.buffers.index(name)
             given = f"t, run, rooms, classes, lent, borrowed, {number}, {length}"
             self._line(f"const i64 place = borrow({given});")
             self._line("if (place < 0) goto finish;")
             self._line(f"{name} = slice({name}_all, place, {length});")
-            self._line(f"{length} = {common};")
+            yield
 
     def _several(self, names: Sequence[ast.expr], values: Sequence[ast.expr]) -> None:
         """Assignments that are meant at once."""

@@ -220,7 +220,8 @@ class _Launch:
             for a in loops.scratch
         ]
         spare = min(self.walks.driver.free_memory(), self.limits.spare())
-        return laid_out(needs, tiles, spare // 2 if loops.outputs else spare - spare // 8)
+        rows = loops.outputs and not loops.printed.single
+        return laid_out(needs, tiles, spare // 2 if rows else spare - spare // 8)
 
     # ------------------------------------------------------------------------------ launches
 

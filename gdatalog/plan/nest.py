@@ -7,7 +7,7 @@ found here holds on any device; printers turn it into loops.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nodes import (
@@ -189,15 +189,21 @@ def recoding(
     return best
 
 
-def recoded(steps: Sequence[Step], paths: Paths, cut: Collection[str]) -> set[str]:
+def recoded(
+    steps: Sequence[Step],
+    paths: Paths,
+    cut: Collection[str] = (),
+    fits: Callable[[TrieNode], bool] = lambda _: True,
+) -> set[str]:
     """The variables whose levels may be recoded; not those of the `cut` variables, which are going
-    to be cut by what no level binds, nor levels that these part from the rest."""
+    to be cut by what no level binds, nor levels that these part from the rest. `fits`: whether
+    there is room for the rows of the longest list."""
     parted = [None if isinstance(s, Join) and s.variable in cut else s for s in steps]
     found = set[str]()
     for at in range(len(steps)):
         end = parted.index(None, at) if None in parted[at:] else len(steps)
         group = recoding(steps[:end], paths, at) if at < end else None
-        if group is not None:
+        if group is not None and fits(group.within):
             found |= {level.variable for level in group.joins(steps, paths)}
     return found
 

@@ -6,46 +6,69 @@ All of this is arithmetic on estimates and on samples of lists; nothing here tou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from gdatalog.plan.cells import roles
 from gdatalog.plan.effects import participants
-from gdatalog.plan.nodes import Branch, Join, JoinPlan, Step
+from gdatalog.plan.nest import Paths, TrieNode, recoded
+from gdatalog.plan.nodes import Branch, Join, JoinPlan, Participant, Seek, Step, TrieRef
+from gdatalog.plan.slicing import Schedule
 from gdatalog.records import dataclass
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 
 SECTOR = 32  # bytes that a read moves at the least
+PROBES = 8  # reads of a search in a list
 # What a read over the link costs at the least, as bytes that could be copied meanwhile: lists of
 # 8, 32 and 128 keys come at 3.5, 14 and 46 GB/s, which is one list in 9 to 11 ns.
 READ_COSTS = 1 << 9
+
+# Of the room for indexes, where tiles make rows of bits: there are thousands of tiles, and the link
+# waits for those that have no room.
+BESIDE_BITS = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class ListRead:
     """A join reads a list of level `depth` of one of its tries so many `times`; where `counted`,
-    it only asks how long the list is."""
+    it only asks how long the list is; where `searched`, it reads one place of it."""
 
     trie: int
     depth: int
     times: float
     counted: bool = False
+    searched: bool = False
 
 
-def reads(join: JoinPlan, rows_out: Callable[[Step], float | None]) -> list[ListRead]:
+def reads(
+    join: JoinPlan, rows_out: Callable[[Step], float | None], bits: Collection[str] = ()
+) -> list[ListRead]:
     """The lists that a join reads. `rows_out`: how many bindings a step gives, if that is known
-    better than by the plan.
+    better than by the plan. `bits`: variables whose values become bits.
 
     A list that deeper levels read again and again is in the device's caches meanwhile: it counts
-    once for each time that it is chosen.
+    once for each time that it is chosen. Searches go to one place after another of it, and each
+    waits for the last. Of variables whose values become bits, those behind the first one read only
+    the lists that rows of bits are made of, once for each value of the first.
     """
     found: list[ListRead] = []
     chosen: dict[tuple[int, int], float] = {}
+    names = roles(join)
+
+    def rows_of_bits(parts: Sequence[Participant], times: float, made: set[TrieRef]) -> None:
+        for part in parts:
+            ref = join.tries[part.trie]
+            if part.depth and names[part.trie][0] in bits and ref not in made:
+                made.add(ref)
+                found.append(ListRead(part.trie, part.depth, times))
 
     def walk(steps: Sequence[Step], rows: float) -> None:
+        first: float | None = None  # bindings of the first variable whose values become bits
+        made: set[TrieRef] = set()
         for at, step in enumerate(steps):
             parts, joins = participants(step), isinstance(step, Join)
             before, seen = rows, rows_out(step)
@@ -53,12 +76,21 @@ def reads(join: JoinPlan, rows_out: Callable[[Step], float | None]) -> list[List
                 rows = seen
             elif isinstance(step, Join):
                 rows = max(step.estimate, 1.0)
+            in_bits = isinstance(step, Join) and step.variable in bits
+            if first is not None and (in_bits or not (joins or any(p.depth for p in parts))):
+                rows_of_bits(parts, first, made)
+                continue
+            first = rows if in_bits else None
             last = join.bag and len(parts) == 1 and at == len(steps) - 1
             counted = last and isinstance(step, Join) and not step.cuts
             for part in parts:
                 if part.depth:
                     times = chosen.get((part.trie, part.depth - 1), before)
                     found.append(ListRead(part.trie, part.depth, times, counted))
+                    if isinstance(step, Seek):
+                        found.append(
+                            ListRead(part.trie, part.depth, PROBES * before, searched=True)
+                        )
                 elif not joins or len(parts) > 1:  # looked up: those that are found, at the least
                     found.append(ListRead(part.trie, 0, rows if joins else before))
             chosen.update({(part.trie, part.depth): rows for part in parts})
@@ -112,6 +144,33 @@ class PagePlacement:
     pages: Mapping[Hashable, tuple[int, ...]]
     read: float
     cost: float
+
+
+def room_for_pages(bits: Collection[str], room: int) -> int:
+    """The bytes of pages on the device, of those that indexes may take there."""
+    return int(BESIDE_BITS * room) if bits else room
+
+
+def takes_pages(bits: Collection[str], cells: Schedule | str, cost: float, overhead: int) -> bool:
+    """Whether reading in place at this cost, as bytes, is expected to be cheaper than cells, each
+    of which costs an `overhead`; or whether there are none.
+
+    Cells that cut a variable whose values become bits go without the rows of bits, which is several
+    times the work.
+    """
+    if isinstance(cells, str) or not cells.ranges.keys().isdisjoint(bits):
+        return True
+    return cost < cells.cost(overhead)
+
+
+def in_bits(join: JoinPlan, longest: Callable[[TrieRef, int], int], most: int) -> set[str]:
+    """The variables whose values become bits, as far as the rows of no list take more than `most`
+    bytes. `longest`: the longest list of a level of an index."""
+
+    def fits(within: TrieNode) -> bool:
+        return longest(within.trie, within.depth) ** 2 // 8 <= most
+
+    return recoded(join.steps, Paths.of(join), fits=fits)
 
 
 def placed(heats: Mapping[Hashable, Heat], room: int) -> PagePlacement:

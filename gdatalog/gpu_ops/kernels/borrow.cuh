@@ -1,4 +1,4 @@
-// Longer room for lists, which tiles borrow for those that their own buffers are too short for.
+// Longer room for lists and rows of bits, which tiles borrow where their own buffers are too short.
 //
 // A buffer is an array that each tile has a short part of. Behind these lie classes of longer
 // parts, the last as long as any list may be. Of each buffer a tile has one longer part at a time.
@@ -48,24 +48,28 @@ DEVICE i64 claim(L lent, i64 word, i64 count, i64 begin) {
     return -1;
 }
 
-// Where a part of buffer `number` begins that has `wanted` elements; negative if the launch ends.
+// Where a part of buffer `number` begins that has `wanted` elements: of the first class that is long
+// enough and has a part left. Negative if the launch ends.
 template <int N, int BUFFERS, class R, class L>
 DEVICE i64 borrow(Tile<N> t, const Run& run, R rooms, i64 classes, L lent,
                   i64 (&borrowed)[BUFFERS], int number, i64 wanted) {
-    const i64 first = number * classes * ROOM_WORDS;
-    i64 kind = first;
-    while (kind < first + (classes - 1) * ROOM_WORDS && +rooms[kind + ROOM_LENGTH] < wanted)
-        kind += ROOM_WORDS;
-    const i64 word = rooms[kind + ROOM_WORD], count = rooms[kind + ROOM_COUNT];
-    i64 part = -1;
+    const i64 first = number * classes * ROOM_WORDS, last = first + (classes - 1) * ROOM_WORDS;
+    i64 shortest = first;
+    while (shortest < last && +rooms[shortest + ROOM_LENGTH] < wanted) shortest += ROOM_WORDS;
+    i64 part = -1, kind = shortest;
     while (true) {
-        if (t.rank == 0) part = claim(lent, word, count, tile_of_grid<N>());
+        if (t.rank == 0) {
+            const i64 word = rooms[kind + ROOM_WORD];
+            part = claim(lent, word, rooms[kind + ROOM_COUNT], tile_of_grid<N>());
+        }
         part = from_rank(t, part, 0);
-        if (part >= 0 || leaves(t, run)) break;
+        if (part >= 0) break;
+        kind = kind < last ? kind + ROOM_WORDS : shortest;
+        if (kind > shortest) continue;
+        if (leaves(t, run)) return -1;
         pause(SHORTEST_PAUSE);
     }
-    if (part < 0) return -1;
     sync(t);
-    borrowed[number] = word * LENT_BITS + part;
+    borrowed[number] = rooms[kind + ROOM_WORD] * LENT_BITS + part;
     return rooms[kind + ROOM_BEGIN] + part * rooms[kind + ROOM_LENGTH];
 }
