@@ -8,7 +8,7 @@ Each database has one `Watch`. Whatever may take long says so:
             work.at(read)  # so much is done; here the call may be stopped
 
 Work lies within work: a join in a round of a fixpoint. The innermost is what is told of. The
-storage, which is handed no watch, asks for the one of the call in which it runs: `watching()`.
+storage, which is handed no watch, asks for the one of the call in which it runs: `current_watch()`.
 
 A long call of NumPy or Arrow can neither be stopped nor tell anything: it runs `aside`, in a
 thread of its own, while the calling thread looks after who listens.
@@ -47,7 +47,7 @@ Made = TypeVar("Made")
 _here = local()
 
 
-def watching() -> Watch:
+def current_watch() -> Watch:
     """The watch of the call that runs in this thread; one of its own where none does."""
     found: Watch | None = getattr(_here, "watch", None)
     if found is None:
@@ -57,7 +57,7 @@ def watching() -> Watch:
 
 def working_space(what: str, count: int) -> AbstractContextManager[None]:
     """For `with`: so many bytes are charged to the evaluation that runs in this thread."""
-    return watching().account.working(what, count) if count >= SMALL else nullcontext()
+    return current_watch().account.working(what, count) if count >= SMALL else nullcontext()
 
 
 def interrupt_message(error: KeyboardInterrupt) -> str:
@@ -82,7 +82,7 @@ def cancellable(rows: int, work: Callable[[], Made], stage: Stage | None = "sort
     """
     if rows < LATE:
         return work()
-    watch = watching()
+    watch = current_watch()
     if watch.behind:
         watch.poll()
         return work()
@@ -100,7 +100,7 @@ def apart(work: Callable[[], Made], long: bool = True) -> Made:
     If it may be `long`, it runs in a thread of its own, which is ended wherever it is if the call
     is stopped. So no pass over a program needs to poll.
     """
-    watch = watching()
+    watch = current_watch()
     watch.poll()
     if not long or watch.behind:
         return work()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.storage.table import Column, TextColumn
 from gdatalog.values import TypeName, timestamp_to_text
 from gdatalog.widths import cut, visible, visible_html, width
@@ -45,7 +45,7 @@ def _rows(result: Result) -> list[list[str]]:
 def text_rows(result: Result) -> Iterator[list[str]]:
     """The rows as texts, few of which are made at once; the call may be stopped between them."""
     for start in range(0, len(result), AT_ONCE):
-        watching().poll()
+        current_watch().poll()
         whole = len(result) <= AT_ONCE
         yield from _rows(result if whole else result._part(start, start + AT_ONCE))
 

@@ -193,7 +193,7 @@ class Result:
         from gdatalog.storage.export import numpy_column
 
         kind, (blocks, device) = self._relation.types[at], self._lying()
-        if device is None or self._away is None or self._away.here is not None:
+        if device is None or self._away is None or self._away.host_blocks is not None:
             rows: Sequence[Columns] = [(block[at],) for block in self._rows()]
         else:
             rows = device.brought([(block[at],) for block in blocks])
@@ -241,7 +241,7 @@ class Result:
     def _far(self) -> RemoteRows | None:
         """The rows, if they are all that a relation has that lies afar."""
         far = self._relation.remote if self._whole else None
-        return far if far is not None and far.away else None
+        return far if far is not None and far.unfetched else None
 
     @property
     def _shape(self) -> RemoteSchema:

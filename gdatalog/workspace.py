@@ -17,7 +17,7 @@ from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import accounted
 from gdatalog.engine.cluster import Cluster, Wanted
 from gdatalog.engine.context import ExecutionContext
-from gdatalog.engine.derived import away
+from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.files import FilePolicy, Folders
 from gdatalog.engine.inputs import FilesRead, extended
@@ -156,7 +156,7 @@ class Workspace:
         found = self._afar(name, data, options, declared)
         if found is not None:
             return found
-        there = away(self.device.ops)
+        there = device_ops(self.device.ops)
         xp = None if there is None else there.xp
 
         def made() -> Relation:
@@ -175,7 +175,7 @@ class Workspace:
             else:
                 looked_at = at_hand(data) * OBJECT if there is None else 0
                 relation = cancellable(looked_at, made, None)
-        if not relation.store.here:
+        if not relation.store.on_host:
             self.device.hold(relation)
         return relation
 

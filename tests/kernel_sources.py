@@ -252,8 +252,10 @@ def fused() -> Iterator[Source]:
             [Lookup(dense, None, True), Lookup(sparse, parents, False)],
             [Lookup(sparse, None, False), Lookup(sparse, parents, True)],
         ):
-            ops.meet(dense.values, starts, lengths, 5, 0, others, bool(others))
-        ops.meet(dense.values, starts, lengths, 5, 0, [], True, [("!=", starts), ("<", parents)])
+            ops.intersect_lists(dense.values, starts, lengths, 5, 0, others, bool(others))
+        ops.intersect_lists(
+            dense.values, starts, lengths, 5, 0, [], True, [("!=", starts), ("<", parents)]
+        )
         ops.ranges(sparse, parents, [("<", starts), (">=", dense.values[:2])])
         ops.count_met(lengths, dense.values, starts, lengths, 5, 0, others, [("=", parents)])
         ops.shortest([lengths, starts])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.cluster.partitioned import fragments, shelves
 from gdatalog.cluster.pool import here
 from gdatalog.cluster.replicated.tasks import Found
@@ -79,7 +79,7 @@ def endless(folder: str, name: str) -> None:
     Path(folder, f"{name}.runs").touch()
     try:
         while True:
-            watching().poll()
+            current_watch().poll()
             sleep(0.005)
     except Interrupted:
         Path(folder, f"{name}.stopped").touch()

@@ -91,13 +91,13 @@ def test_blocks_are_worked_on_where_they_lie(db: gd.Database, near: gd.Database,
     assert "each of which reads the rows of E that it has" in str(told), told
     assert "each of which reads the rows of E that it has" in str(db.explain(text))
     assert db.query(text).sorted().fetchall() == near.query(text).sorted().fetchall()
-    assert rows_of(db).away
+    assert rows_of(db).unfetched
 
 
 def test_how_many_rows_there_are_is_asked_of_no_row(db: gd.Database, near: gd.Database) -> None:
     text = "r(count()) <- E(_, _, _, _)."
     assert db.query(text).fetchall() == near.query(text).fetchall()
-    assert rows_of(db).away
+    assert rows_of(db).unfetched
 
 
 def test_only_the_columns_that_are_asked_for_are_read(
@@ -158,7 +158,7 @@ def test_data_of_a_relation_that_has_rules_stay_where_they_are(
 ) -> None:
     asked = text + " r(x, y, w, t) <- E(x, y, w, t), x > 1."
     assert db.query(asked).sorted().fetchall() == near.query(asked).sorted().fetchall()
-    assert rows_of(db).away
+    assert rows_of(db).unfetched
 
 
 def test_closures_begin_with_data_that_lie_on_workers(
@@ -178,7 +178,7 @@ def test_closures_begin_with_data_that_lie_on_workers(
         "D(y, min(d)) <- D(x, e), P(x, y), d = e + 1. r(x, d) <- D(x, d).",
     ):
         assert db.query(text).sorted().fetchall() == near.query(text).sorted().fetchall(), text
-        assert all(db._workspace.stored[name].remote.away for name in ("P", "D")), text
+        assert all(db._workspace.stored[name].remote.unfetched for name in ("P", "D")), text
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_files_are_read_by_workers(db: gd.Database, monkeypatch: pytest.MonkeyPa
     assert far.remote is not None and len(far.remote.parts) == 6
     assert far.at_most == 900 and far.statistics.rows == 900
     assert far.spans == [(0, 39), (0, 39)] and not far.symmetric
-    assert len(db["E"]) == len(rows) and far.remote.away
+    assert len(db["E"]) == len(rows) and far.remote.unfetched
     assert set(db["E"].fetchall()) == rows
 
 

@@ -157,7 +157,7 @@ def test_rows_that_workers_read(cluster: Workers, tmp_path: Path) -> None:
         there.load("E", tmp_path)
         assert there._workspace.stored["E"].remote is not None
         assert triangles(there) == triangles(here) != []
-        assert there._workspace.stored["E"].remote.away
+        assert there._workspace.stored["E"].remote.unfetched
 
 
 def given(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:

@@ -53,7 +53,7 @@ def test_rows_that_are_there_twice_are_counted_once(keeping: Keeping, wide: int)
     found = spread_out(keeping, rows)
     assert found.at_most == 3000
     assert found.length == len(pairs(rows))
-    assert found.nbytes == 0 and found.remote is not None and found.remote.away
+    assert found.nbytes == 0 and found.remote is not None and found.remote.unfetched
     assert pairs(found.keys) == pairs(rows) and len(found.keys[0]) == found.length
     once = spread_out(keeping, tuple(np.unique(np.stack(rows), axis=1)))
     assert once.length == once.at_most == found.length
@@ -106,7 +106,7 @@ def test_a_graph_is_ranked_where_it_lies(keeping: Keeping, how: Any) -> None:
     for column, tests in ((0, ()), (1, ((0, "<", 1),)), (0, ((0, ">=", 1),))):
         mine = far.statistics.degrees(column, tests, ranked=True)
         assert mine == near.statistics.degrees(column, tests, ranked=True)
-    assert far.remote is not None and far.remote.away
+    assert far.remote is not None and far.remote.unfetched
 
 
 def test_one_row_that_is_not_there_the_other_way(keeping: Keeping) -> None:
@@ -122,7 +122,7 @@ def test_rows_that_do_not_fit_here_stay_there(keeping: Keeping) -> None:
     first.blocks()
     with pytest.raises(MemoryLimitError, match=r"400 rows lie on the workers, and take 3.1 KiB"):
         second.blocks()
-    assert second.remote is not None and second.remote.away and second.length == 400
+    assert second.remote is not None and second.remote.unfetched and second.length == 400
     del first
     assert len(second.keys[0]) == 400
 
@@ -133,4 +133,4 @@ def test_some_rows_of_many(keeping: Keeping) -> None:
     assert found.remote is not None
     blocks = found.remote.stretch(240, 510)
     assert np.concatenate([block[0] for block in blocks]).tolist() == list(range(240, 510))
-    assert found.remote.away
+    assert found.remote.unfetched

@@ -346,7 +346,7 @@ def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
             patch.setattr(Keeping, "fetch", fetch)
             rows = db.query(CLOSURE)
         store = db._workspace.stored["E"].store
-        assert isinstance(store, RemoteRows) and store.away
+        assert isinstance(store, RemoteRows) and store.unfetched
         assert sorted(rows.fetchall()) == expected
         assert not fetched
         db._workspace.force(spread="auto")

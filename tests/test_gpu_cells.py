@@ -353,7 +353,7 @@ def test_rows_with_no_room_to_be_counted_stay_on_the_host(monkeypatch: pytest.Mo
     for memory, there in ((1 << 20, True), (5000, False)):
         with forced(None), loaded(opened(HostDriver(), memory=memory)) as db:
             db.explain(QUERIES["triangles"])
-            assert (db._workspace.stored["E"].store.elsewhere is not None) == there
+            assert (db._workspace.stored["E"].store.on_device is not None) == there
 
 
 def test_what_fits_runs_whole(expected: dict[str, set[Any]]) -> None:
@@ -389,7 +389,7 @@ def test_rows_of_kernels_go_to_the_host(
         rows = db.query(QUERIES[query])
         assert set(rows.fetchall()) == expected[query] and len(rows) == len(expected[query])
         if query == "paths":
-            assert rows._relation.store.here and rows._relation.store.elsewhere is None
+            assert rows._relation.store.on_host and rows._relation.store.on_device is None
 
 
 def test_what_cannot_be_cut_is_the_cpus(expected: dict[str, set[Any]]) -> None:

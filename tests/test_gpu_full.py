@@ -88,7 +88,7 @@ def test_rows_of_rounds_with_marks_have_the_machines_memory(
         db._workspace.force(strategy="lftj", split="never", dedup="bitmap")
         found = db.query(text)
         assert set(found.fetchall()) == on_cpu(text) and len(found) == len(on_cpu(text))
-        assert found._relation.store.here == (memory < 1 << 30)
+        assert found._relation.store.on_host == (memory < 1 << 30)
         if hasattr(driver, "launches"):
             assert driver.launches <= launches and len(again) == (memory < 1 << 30)
             profile = db.profile(text)
@@ -132,7 +132,7 @@ def test_a_recursion_that_does_not_fit_is_the_cpus(
         if hasattr(driver, "launches"):
             assert (driver.launches == 0) == foreseen
         answer = db.query(text)
-        assert answer._relation.store.here and answer._relation.store.elsewhere is None
+        assert answer._relation.store.on_host and answer._relation.store.on_device is None
         assert set(answer.fetchall()) == on_cpu(text)
         assert db._workspace.device.kept.nbytes == 0
         assert set(db.query("t(x, z) <- E(x, y), E(y, z), x < 3.").fetchall())
@@ -169,7 +169,7 @@ def test_rows_of_partitioned_fixpoints_leave_a_device_that_is_full(
         db._workspace.device = device
         found = db.query(CLOSURE)
         assert set(found.fetchall()) == expected and len(found) == len(expected)
-        assert found._relation.store.here == (memory < 1 << 30)
+        assert found._relation.store.on_host == (memory < 1 << 30)
         if hasattr(device.driver, "launches"):
             profile = str(db.profile(CLOSURE))
             assert "a fixpoint for each" in profile and LEFT not in profile
@@ -189,7 +189,7 @@ def test_rows_of_marked_rounds_leave_a_device_that_is_full(
         db["E"] = [(at, at + 1) for at in range(60)]
         found = db.query(CLOSURE)
         assert set(found.fetchall()) == {(x, y) for x in range(61) for y in range(x + 1, 61)}
-        assert found._relation.store.here == (memory < 1 << 30)
+        assert found._relation.store.on_host == (memory < 1 << 30)
         if hasattr(driver, "launches"):
             assert LEFT not in str(db.profile(CLOSURE))
 

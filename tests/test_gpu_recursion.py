@@ -34,13 +34,13 @@ def test_growing_sets(batches: Batches, uploaded: bool) -> None:
         rows = relation(batch)
         keys = tuple(map(OPS.xp.asarray, rows.keys)) if uploaded else rows.keys
         new = grown.add(keys, rows.length)
-        assert not len(new) or not new.store.here
+        assert not len(new) or not new.store.on_host
         assert len(new) == len(set(batch) - known)
         assert tuples(new.keys) == sorted(set(batch) - known)
         known |= set(batch)
         assert grown.length == len(known)
     full = grown.full()
-    assert grown.full() is full and full.store.here == (not known)
+    assert grown.full() is full and full.store.on_host == (not known)
     assert tuples(full.keys) == sorted(known)
     assert (grown.nbytes > 0) == bool(known)
 

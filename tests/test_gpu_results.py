@@ -188,7 +188,7 @@ def test_closing_lets_go_of_everything_but_answers() -> None:
     assert device.kept.nbytes == 0
     for found in (answers, ordered, first):
         store = found._relation.store
-        assert store.here and store.elsewhere is None
+        assert store.on_host and store.on_device is None
         assert found._lying()[1] is None
     assert answers.format(4) == shown and len(answers) == len(triangles())
     assert set(answers.fetchall()) == triangles()
@@ -390,7 +390,7 @@ def test_frames_of_the_device_stay_there(db: gd.Database, fetched: list[int]) ->
     db["R"] = Frame(frame)
     found = db["R"]
     assert found.dtypes == ("int", "float", "bool", "timestamp", "int")
-    assert not found._relation.store.here and fetched == []
+    assert not found._relation.store.on_host and fetched == []
     expected = frame.assign(t=TYPED["t"])
     assert set(found.fetchall()) == set(expected.itertuples(index=False, name=None))
     db["S"] = Series([2.5, -0.0], "x")

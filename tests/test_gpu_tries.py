@@ -184,7 +184,7 @@ def test_what_was_used_longest_ago_goes_first() -> None:
         before = held.nbytes_of(first), held.nbytes_of(second)
         held.shrink(held.nbytes - 1)
         gone.append(int(held.nbytes_of(first) == before[0]))
-        rows = [store.store.elsewhere is None for store in (first, second)]
+        rows = [store.store.on_device is None for store in (first, second)]
     assert gone == [0, 1, 1, 0] and rows == [True, True]
 
 
@@ -204,7 +204,7 @@ def test_what_somebody_holds_stays_within_a_budget_of_nothing() -> None:
     assert held.trie(rows, (0, 1)) is trie
     del trie, other
     held.shrink(0)
-    assert held.nbytes == 0 and rows.store.elsewhere is None
+    assert held.nbytes == 0 and rows.store.on_device is None
     same_tries(held.trie(rows, (0, 1)), rows.trie((0, 1)))
 
 
@@ -234,10 +234,10 @@ def test_closing_lets_go_and_brings_home_what_is_nowhere_else() -> None:
     columns = tuple(map(held.ops.xp.asarray, (np.array([3, 1]), np.array([4, 2]))))
     made = Relation.of_blocks(("x", "y"), ("int", "int"), [columns], 2, True, held.ops)
     held.hold(made)
-    assert len(made) == 2 and not made.store.here
+    assert len(made) == 2 and not made.store.on_host
     held.close()
-    assert held.nbytes == 0 and rows.store.elsewhere is None
-    assert made.store.here and made.store.elsewhere is None
+    assert held.nbytes == 0 and rows.store.on_device is None
+    assert made.store.on_host and made.store.on_device is None
     assert [key.tolist() for key in made.keys] == [[1, 3], [2, 4]]
 
 
@@ -275,7 +275,7 @@ def test_statistics_of_rows_on_a_device(rows: Relation, data: st.DataObject) -> 
         if width == 2:
             assert mine.degrees(0, (), True) == other.degrees(0, (), True)
         assert mine.lists(0) is None and mine.set() is None
-        assert not there.store.here
+        assert not there.store.on_host
         if width == 2:
             held = DeviceTries(ops.driver, ops)
             for order in ((0, 1), (1, 0)):

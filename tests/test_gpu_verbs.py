@@ -119,7 +119,7 @@ def test_meet(seed: int, dtype: Any, count: int) -> None:
     size = None if random.random() < 0.5 else int(lengths.sum())
     operators = random.choice([*OPERATORS, "=", "!="], int(random.integers(0, 3))).tolist()
     tests = [(op, random.integers(0, 80, before + rows)) for op in operators]
-    wanted = cpu_ops.meet(own.values, starts, lengths, size, which, others, True, tests)
+    wanted = cpu_ops.intersect_lists(own.values, starts, lengths, size, which, others, True, tests)
     if isinstance(which, int):
         counts, counted = np.zeros(before + rows, np.int64), xp.zeros(before + rows, np.int64)
         cpu_ops.count_met(counts, own.values, starts, lengths, wanted.tried, before, others, tests)
@@ -137,7 +137,7 @@ def test_meet(seed: int, dtype: Any, count: int) -> None:
         same(counted, counts)
         assert counts.tolist() == np.bincount(wanted.rows, minlength=before + rows).tolist()
     with Taking(seed):
-        found = OPS.meet(
+        found = OPS.intersect_lists(
             there(own.values),
             there(starts),
             there(lengths),

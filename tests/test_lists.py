@@ -192,9 +192,9 @@ def test_marks(width: type[Any], data: st.DataObject) -> None:
     assert lists.keep_marked(b, 0, len(b), marks, base, out) == len(wanted)
     assert out[: len(wanted)].tolist() == wanted
     out[:] = 0
-    assert lists.meet_marked(a, 0, len(a), b, 0, len(b), marks, base, out) == len(wanted)
+    assert lists.intersect_marked(a, 0, len(a), b, 0, len(b), marks, base, out) == len(wanted)
     assert out[: len(wanted)].tolist() == wanted
-    assert lists.count_meet_marked(a, 0, len(a), b, 0, len(b), marks, base) == len(wanted)
+    assert lists.count_intersect_marked(a, 0, len(a), b, 0, len(b), marks, base) == len(wanted)
     weights = np.arange(1, len(b) + 1)
     sum_of = int(weights[np.isin(b, a)].sum())
     assert lists.weigh_marked(b, 0, len(b), marks, base, weights) == sum_of

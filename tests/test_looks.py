@@ -192,7 +192,7 @@ def test_arrays_are_sorted_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     def counted(name: str, function: Any) -> Any:
         def call(array: Any, *given: Any, **named: Any) -> Any:
             size = len(array[0]) if isinstance(array, tuple | list) else np.size(array)
-            if size >= LATE and not cancellation.watching().behind:
+            if size >= LATE and not cancellation.current_watch().behind:
                 held.append(f"{name} of {size:,}")
             return function(array, *given, **named)
 

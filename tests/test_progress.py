@@ -314,7 +314,7 @@ def test_work_aside_ends_when_nobody_waits() -> None:
     seen: list[bool] = []
 
     def work() -> None:
-        own = cancellation.watching()
+        own = cancellation.current_watch()
         begun.set()
         try:
             while True:
@@ -435,7 +435,7 @@ def test_who_listens_may_ask_while_something_runs_aside() -> None:
     now: list[Progress | None] = []
 
     def long() -> None:
-        with cancellation.watching().work("sorting", "F"):
+        with cancellation.current_watch().work("sorting", "F"):
             begun.set()
             go_on.wait(30)
 

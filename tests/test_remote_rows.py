@@ -32,7 +32,7 @@ class Nearby:
         return [tuple(column[start:stop] for column in part.value) for part, start, stop in pieces]
 
     def fetched(self, rows: RemoteRows) -> None:
-        assert not rows.away
+        assert not rows.unfetched
 
     def distinct(self, rows: RemoteRows) -> Sequence[RemotePart]:
         return [part_of(*sort_rows(all_of(rows)))]
@@ -127,7 +127,7 @@ def test_some_rows_are_fetched_and_no_others() -> None:
     assert edges.remote is not None
     blocks = edges.remote.stretch(2, 4)
     assert [block[0].tolist() for block in blocks] == [[3], [4]]
-    assert keeper.copied == 2 and edges.remote.away
+    assert keeper.copied == 2 and edges.remote.unfetched
 
 
 def test_what_does_not_fit_stays_where_it_is() -> None:
@@ -135,7 +135,7 @@ def test_what_does_not_fit_stays_where_it_is() -> None:
     edges = relation(keeper, part_of([1, 2, 3], [1, 1, 1]))
     with pytest.raises(MemoryLimitError):
         edges.blocks()
-    assert edges.remote is not None and edges.remote.away
+    assert edges.remote is not None and edges.remote.unfetched
     keeper.room = 3
     assert len(edges.blocks()[0][0]) == 3
 

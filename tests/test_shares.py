@@ -61,7 +61,7 @@ def databases(draw: st.DrawFn) -> dict[str, Array]:
 
 
 @dataclass
-class Met:
+class LevelLists:
     """A join that was run, the rows of its sources, by columns, and its bindings: the values of
     the layout's variables."""
 
@@ -71,11 +71,11 @@ class Met:
     bindings: Array
 
 
-def joins_of(query: str, data: Mapping[str, Array]) -> list[Met]:
+def joins_of(query: str, data: Mapping[str, Array]) -> list[LevelLists]:
     db = gd.connect(device="cpu")
     for name, rows in data.items():
         db[name] = rows
-    found: list[Met] = []
+    found: list[LevelLists] = []
 
     def looked_at(plan: RulePlan, sources: Sources, *args: Any, **more: Any) -> Any:
         for join in plan.joins:
@@ -87,7 +87,7 @@ def joins_of(query: str, data: Mapping[str, Array]) -> list[Met]:
             alone = RulePlan(plan.relation, (told,), slots)
             given = run_rule(alone, sources, *args)
             columns = _columns(given, len(slots))
-            found.append(Met(join, layout, rows, np.stack(columns, axis=1)))
+            found.append(LevelLists(join, layout, rows, np.stack(columns, axis=1)))
         return run_rule(plan, sources, *args, **more)
 
     with pytest.MonkeyPatch.context() as patched:
@@ -130,7 +130,7 @@ def _passing(rows: Mapping[int, Array], tests: Sequence[RowTest]) -> Array:
     return mask
 
 
-def census_of(met: Met, whole: Collection[int] = ()) -> Census:
+def census_of(met: LevelLists, whole: Collection[int] = ()) -> Census:
     layout = met.layout.whole(whole)
     samples = [
         [rows[dim.column] for dim in dims] for rows, dims in zip(met.rows, layout.dims, strict=True)
@@ -140,7 +140,7 @@ def census_of(met: Met, whole: Collection[int] = ()) -> Census:
     return Census(layout, domains, tuple(counts), tuple(8 for _ in counts))
 
 
-def check(met: Met, shares: Shares) -> None:
+def check(met: LevelLists, shares: Shares) -> None:
     """The blocks of shares have each binding once, and their bundles all rows that it needs."""
     layout = shares.layout
     cells = {block: shares.cell(block) for block in shares.blocks}

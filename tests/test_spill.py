@@ -14,7 +14,7 @@ from hypothesis import given, settings
 import gdatalog
 from gdatalog import cpu_ops
 from gdatalog.account import Account
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.codegen.helpers.lattice import KNOWN
 from gdatalog.codegen.native import Bound
 from gdatalog.cpu_ops.best_values import BestValues
@@ -294,7 +294,7 @@ def test_graphs_in_files(seed: int) -> None:
     columns = tuple(narrow(np.ascontiguousarray(column)) for column in edges.T)
 
     def told(spill: Spill | None) -> list[Any]:
-        watch = watching()
+        watch = current_watch()
         before, watch.account = watch.account, Account(1 << 30, spill)
         try:
             relation = Relation.of_blocks(("a", "b"), ("int", "int"), [columns], len(edges))
@@ -317,7 +317,7 @@ def test_graphs_in_files(seed: int) -> None:
 def test_new_rows_among_those_in_files(seed: int) -> None:
     """Rows that pack, and wide ones, also where wide ones come later."""
     draw = np.random.default_rng(seed)
-    watch = watching()
+    watch = current_watch()
     before, watch.account = watch.account, Account(1 << 30, always())
     try:
         rows, known = SortedRows(3, cpu_ops), set[tuple[int, ...]]()
@@ -339,7 +339,7 @@ def test_new_rows_among_those_in_files(seed: int) -> None:
 
 def test_marks_lie_in_a_file_where_memory_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     spill = Spill(least=0, short=0)
-    monkeypatch.setattr(watching(), "account", Account(1 << 10, spill))
+    monkeypatch.setattr(current_watch(), "account", Account(1 << 10, spill))
     made = DeltaRelation(("a", "b"), ("int", "int"), cpu_ops, spare=lambda: 1 << 10)
     rows = np.stack(np.divmod(np.arange(0, 40_000, 2), 200))
     assert made.add((rows[0], rows[1]), 20_000).length == 20_000
@@ -437,7 +437,7 @@ def test_a_hash_set_lies_in_a_file_where_marks_would_be_many(
 ) -> None:
     """Also one that was in memory, until it grew."""
     spill = Spill(least=0, short=0)
-    monkeypatch.setattr(watching(), "account", Account(1 << 10, spill))
+    monkeypatch.setattr(current_watch(), "account", Account(1 << 10, spill))
     spare = [1 << 20]
     made = DeltaRelation(("a", "b"), ("int", "int"), cpu_ops, spare=lambda: spare[0])
     rows = np.stack([np.arange(20_000) * 10_007, np.arange(20_000) * 9973])

@@ -108,7 +108,7 @@ def works(setting: Setting) -> Iterator[Work]:
 
     yield Work(
         "expand",
-        lambda: ops.meet(graph.v, starts, lengths, size, 0, (), False),
+        lambda: ops.intersect_lists(graph.v, starts, lengths, size, 0, (), False),
         lambda found: bool((found.values == values).all() & (found.rows == row).all()),
         expanded,
     )

@@ -29,11 +29,12 @@ def part_of(name: str, source: str) -> str:
     """
     >>> part_of("survivors", ""), part_of("other", "")
     ('compact', 'other')
-    >>> part_of("meet", "KERNEL(meet)() { find_within(values0, offsets0[p], offsets0[p + 1], k) }")
+    >>> kernel = "KERNEL(intersect_lists)() { find_within(values0, offsets0[p], offsets0[p + 1]) }"
+    >>> part_of("intersect_lists", kernel)
     'expand, case 3, compact: fused'
     """
-    if name != "meet":
+    if name != "intersect_lists":
         return _NAMES.get(name, name)
-    text = source.partition("KERNEL(meet)")[2]
+    text = source.partition("KERNEL(intersect_lists)")[2]
     cases = [case for case, pattern in _CASES.items() if re.search(pattern, text)]
     return f"{', '.join(['expand', *cases, 'compact'])}: fused" if cases else "expand"

@@ -230,7 +230,7 @@ def largest_afar(plan: RulePlan, inputs: StratumInputs) -> str | None:
     sizes = {
         name: rows.remote_bytes
         for name in sorted(relations_of(plan))
-        if (rows := inputs.relation(name).remote) is not None and rows.away
+        if (rows := inputs.relation(name).remote) is not None and rows.unfetched
     }
     return max(sizes, key=sizes.__getitem__, default=None)
 
@@ -242,7 +242,7 @@ def fits_nowhere(plan: RulePlan, inputs: StratumInputs, but: str | None = None) 
     remote = [rows for name in asked if (rows := inputs.relation(name).remote) is not None]
     context = inputs.context
     most = min(context.tuning.fetched_bytes, context.limits.spare() * PART)
-    return sum(rows.remote_bytes for rows in remote if rows.away) > most
+    return sum(rows.remote_bytes for rows in remote if rows.unfetched) > most
 
 
 def fits_workers(
@@ -254,6 +254,6 @@ def fits_workers(
     for ref in {ref for join in plan.joins for ref in join.tries if ref.relation != but}:
         relation = inputs.relation(ref.relation)
         rows = relation.remote
-        whole = rows.remote_bytes if rows is not None and rows.away else relation.nbytes
+        whole = rows.remote_bytes if rows is not None and rows.unfetched else relation.nbytes
         size += whole * len(ref.columns) // max(1, len(relation.types))
     return size <= stock.room()[0]

@@ -33,9 +33,9 @@ from gdatalog.cpu_ops.intersection import (
     count_met,
     find,
     find_in,
+    intersect_lists,
     level_of,
     marked_rows,
-    meet,
     ranges,
 )
 from gdatalog.cpu_ops.sorter import sorter_for
@@ -72,11 +72,11 @@ __all__ = [
     "holds",
     "in_sorted",
     "intersect",
+    "intersect_lists",
     "key_to_float",
     "level_of",
     "marked_rows",
     "means",
-    "meet",
     "merge_rows",
     "merged",
     "narrowed",

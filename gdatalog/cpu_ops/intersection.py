@@ -14,7 +14,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
 
 
-def meet(
+def intersect_lists(
     values: Array,
     starts: Array,
     lengths: Array,
@@ -69,9 +69,9 @@ def count_met(
     others: Sequence[Lookup],
     tests: Sequence[tuple[str, Array]],
 ) -> None:
-    """Adds to `counts`, from row `base` on, how many entries `meet` would find of each list."""
+    """Adds to `counts`, from row `base` on, how many entries each list would keep."""
     others = [lookup._replace(wanted=False) for lookup in others]
-    rows = meet(values, starts, lengths, size, base, others, False, tests).rows
+    rows = intersect_lists(values, starts, lengths, size, base, others, False, tests).rows
     if base:
         rows -= base
     counts[base : base + len(lengths)] += np.bincount(rows, minlength=len(lengths))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.account import TEXTS
-from gdatalog.cancellation import watching, working_space
+from gdatalog.cancellation import current_watch, working_space
 from gdatalog.errors import EvaluationError
 from gdatalog.storage.grouping import group_rows
 from gdatalog.storage.keys import float_to_key
@@ -68,7 +68,7 @@ def _matches(
         if isinstance(found, re.Pattern):
             matches: list[bool] = []
             for at in range(0, len(texts), POLLED):
-                watching().poll()
+                current_watch().poll()
                 matches += [found.fullmatch(t) is not None for t in texts[at : at + POLLED]]
             return matches
         wrong = found
@@ -211,7 +211,7 @@ def _matching(
     order = np.argsort(patterns, kind="stable")
     ends = np.flatnonzero(np.diff(patterns[order])) + 1
     for rows in np.split(order, ends):
-        watching().poll()
+        current_watch().poll()
         pattern = symbols.text(int(patterns[rows[0]]))
         for part in _parts(rows):
             texts = symbols.texts_of(codes[part])
@@ -229,7 +229,7 @@ def _arguments(
     columns: Sequence[Array], is_text: Sequence[bool], symbols: SymbolTable
 ) -> Iterator[tuple[Any, ...]]:
     """The values of a function's arguments, row by row; the call may be stopped between them."""
-    poll = watching().poll
+    poll = current_watch().poll
     for parts in zip(*map(_parts, columns), strict=True):
         values = [
             symbols.texts_of(part) if text else part.tolist()

@@ -49,7 +49,7 @@ def copied(
 def _without_constants(
     whole: Relation, args: tuple[Expr, ...], schema: Schema, scope: Scope
 ) -> Relation | None:
-    if not whole.store.here:
+    if not whole.store.on_host:
         return None
     columns = whole.store.as_they_are()
     kept = []

@@ -17,7 +17,7 @@ from itertools import chain
 
 import numpy as np
 
-from gdatalog.cancellation import watching, working_space
+from gdatalog.cancellation import current_watch, working_space
 from gdatalog.engine.bitmap import RowBitmap
 from gdatalog.engine.derived import laid
 from gdatalog.engine.hash_indexes import HashIndexes
@@ -77,7 +77,7 @@ class DeltaRelation:
         # too scattered.
         self.space: KeySpace | None = None
         self._scattered = False
-        self._found = Blocks(watching().account)  # what loops found to be new since `add`
+        self._found = Blocks(current_watch().account)  # what loops found to be new since `add`
         self._full: Relation | None = None
         self._last = 0  # bytes of the rows that were new last
 
@@ -122,7 +122,7 @@ class DeltaRelation:
         self._full = None
         self.length += sum(len(block[0]) for block in blocks)
         size = sum(column.nbytes for block in blocks for column in block)
-        account, here = watching().account, self.ops.xp is np
+        account, here = current_watch().account, self.ops.xp is np
         spill = (account.spill_for(2 * size) or account.spill_half(size)) if here else None
         with working_space("new rows", 2 * size if spill is None else 0):
             delta = self.runs.relation(blocks, spill=spill)
@@ -236,7 +236,7 @@ class DeltaRelation:
         marks, slots = RowBitmap.bytes_for(space), Hashed.bytes_for(count)
         cheap = marks <= max(tuning.bitmap_bytes, tuning.bitmap_bytes_each * count, slots)
         wanted = cheap if self.dedup == "auto" else self.dedup == "bitmap"
-        spill = watching().account.spill
+        spill = current_watch().account.spill
         always = spill if spill is not None and spill.always else None
         if self.dedup != "sort" and marks <= spare and wanted:
             return RowBitmap(space, always)
@@ -294,7 +294,7 @@ class DeltaRelation:
         if fits and (self.dedup == "hash" or marks > slots):
             known.grow(more)
             return True
-        in_a_file = watching().account.spill is not None
+        in_a_file = current_watch().account.spill is not None
         self._switch(self._best(known.space, count, in_a_file), found)
         return False
 

@@ -77,7 +77,7 @@ def nbytes_of(derived: Derived) -> int:
     return sum(held_bytes(column) for block in blocks for column in block)
 
 
-def away(ops: Ops) -> DeviceOps | None:
+def device_ops(ops: Ops) -> DeviceOps | None:
     """The operations for the arrays' device; None for NumPy."""
     return None if ops.xp is np else cast(DeviceOps, ops)
 
@@ -182,7 +182,7 @@ def relation_of(
         more = part if isinstance(part, DistinctBlocks) else DistinctBlocks([part[0]], part[1])
         blocks += more.blocks
         count += more.count
-    there = away(ops)
+    there = device_ops(ops)
     here = [is_on_host(column) for block in blocks for column in block]
     if there is not None and any(here):
         size = sum(column.nbytes for block in blocks for column in block)

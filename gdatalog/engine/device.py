@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog import cpu_ops
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.engine.budget import LARGEST_CHUNK
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.lftj import Block, GiveUp, run_nest
@@ -154,7 +154,7 @@ class Cpu:
         found = relation.asked.get(asked)
         if found is not None:
             return found
-        with watching().work("sorting", as_called(ref.relation)):
+        with current_watch().work("sorting", as_called(ref.relation)):
             return relation.trie(*asked)
 
     def made(self, relation: Relation, ref: TrieRef) -> Trie | None:

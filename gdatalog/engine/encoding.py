@@ -163,7 +163,9 @@ class _Keys:
     def sparse(self) -> bool:
         """Whether the keys are sparse: the root of an index would be searched. If a large relation
         has most keys of their range, codes would be as sparse."""
-        if not self.large or any(not r.store.here or r.remote is not None for r, _ in self.below):
+        if not self.large or any(
+            not r.store.on_host or r.remote is not None for r, _ in self.below
+        ):
             return False
         if self._forced:
             return True

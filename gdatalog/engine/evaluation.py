@@ -221,7 +221,7 @@ class Evaluation:
         before = None if found is None else found.relations.get(name)
         tuning = self.context.tuning
         news = None if found is None else news_since(found, made_of, below, tuning)
-        if before is not None and news is not None and before.store.here:
+        if before is not None and news is not None and before.store.on_host:
             relation = before
             for keys, count in self._new_seeds(name, news.facts[0], news):
                 more = Relation.from_rows(schema.columns, schema.types, keys, count)
@@ -434,7 +434,7 @@ class Evaluation:
 
 def lies_away(relation: Relation) -> bool:
     """Whether its rows are remote only."""
-    return relation.remote is not None and relation.remote.away
+    return relation.remote is not None and relation.remote.unfetched
 
 
 def _nodes(stratum: Stratum) -> list[Node]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.engine.files import FilePolicy, Folders, locate, placed, read_relation
 from gdatalog.engine.reading_ahead import FileContent, FileReading, ReadingAhead
 from gdatalog.errors import Caution, Error
@@ -135,7 +135,7 @@ class Inputs(Mapping[str, Relation]):
             found, path, schema, key, version = self._find(source, name)
             self._files.setdefault(name, []).append(key)
             if found is None:
-                watch, made = watching(), None
+                watch, made = current_watch(), None
                 with watch.work("loading", f"{name} from {path}"), spending("loading"):
                     if directive.path is not None:
                         found = self.remote(path, name, schema)
@@ -209,14 +209,14 @@ class Inputs(Mapping[str, Relation]):
 def union(relations: Sequence[Relation]) -> Relation:
     """The rows of relations of one schema."""
     first = relations[0]
-    far = [r.remote for r in relations if r.remote is not None and r.remote.away]
+    far = [r.remote for r in relations if r.remote is not None and r.remote.unfetched]
     if far:  # the others come to it
-        near = [r for r in relations if r.remote is None or not r.remote.away]
+        near = [r for r in relations if r.remote is None or not r.remote.unfetched]
         blocks = [block for r in near if r.at_most for block in r.blocks(distinct=False)]
         parts = [part for each in far for part in each.parts]
         keeper = far[0].keeper
         return Relation.of_parts(first.columns, first.types, [*parts, *keeper.put(blocks)], keeper)
-    lying = next((r.store.elsewhere for r in relations if not r.store.here), None)
+    lying = next((r.store.on_device for r in relations if not r.store.on_host), None)
     if lying is not None:  # and nowhere else: the others come to it
         there = [relation.store.lay(lying.ops) for relation in relations]
         rows = [part.as_they_are() for part in there if part.count]
@@ -231,7 +231,7 @@ def extended(before: Relation, more: Relation) -> Relation:
     """The rows of both relations. A few new rows do not move the old ones and are recorded as new;
     without new rows it returns the same relation."""
     many = 2 * more.at_most > before.at_most and before.at_most > FEW
-    if many or not (before.store.here and more.store.here):
+    if many or not (before.store.on_host and more.store.on_host):
         return union([before, more])
     if not before.types:
         return before.grown(more) if before.length < more.length else before

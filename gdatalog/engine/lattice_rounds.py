@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gdatalog.engine.derived import away, laid
+from gdatalog.engine.derived import device_ops, laid
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.ops import Ops
 from gdatalog.parser.syntax import FunctionCall, HeadAggregate
@@ -250,7 +250,7 @@ class LatticeRounds:
         self._full = relation
 
     def _relation(self, rows: Columns, count: int) -> Relation:
-        return Relation(self.columns, self.types, rows, count, away(self.ops))
+        return Relation(self.columns, self.types, rows, count, device_ops(self.ops))
 
     def _ranked(self, column: Array, at: int) -> Array:
         if self.types[at] == "symbol":

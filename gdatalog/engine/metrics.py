@@ -198,7 +198,7 @@ class StratumMetrics:
         if not todo or new.length == 0 or len(parts) == 1:
             for stats in todo:
                 stats.new = new.length
-        elif self.lasting and (new.remote is None or not new.remote.away):
+        elif self.lasting and (new.remote is None or not new.remote.unfetched):
             counts = _firsts(parts, new, ops)[-len(todo) :]
             for stats, count in zip(todo, counts, strict=True):
                 stats.new = count

@@ -20,8 +20,8 @@ from gdatalog.engine.derived import (
     Derived,
     DistinctBlocks,
     Seeds,
-    away,
     count_of,
+    device_ops,
     laid,
     relation_of,
 )
@@ -200,7 +200,7 @@ class PartitionedStratum(StratumRun):
         if not blocks:
             return None
         blocks = [laid(block, self.ops) for block in blocks]
-        ops = away(self.ops)
+        ops = device_ops(self.ops)
         relation = Relation.of_blocks(schema.columns, schema.types, blocks, count, ops=ops)
         return self._grouped(name, relation)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from threading import Event, Lock
 from typing import Any
 
-from gdatalog.cancellation import PATIENCE, Watch, watching, working_for
+from gdatalog.cancellation import PATIENCE, Watch, current_watch, working_for
 from gdatalog.records import dataclass, field
 from gdatalog.storage.load_options import Findings
 from gdatalog.storage.relation import Relation
@@ -59,7 +59,7 @@ class ReadingAhead:
         """Called after a file of this many bytes was read on request. After the first long file, a
         thread reads the others: by then the modules that it needs are imported."""
         if self._watch is None and self._waiting and size >= LONG:
-            self._watch = watching().beside()
+            self._watch = current_watch().beside()
             begun(self._run)
 
     def stop(self) -> None:
@@ -74,7 +74,7 @@ class ReadingAhead:
         with self._lock:
             file = self._waiting.get(key)
         if file is not None and self._watch is not None:
-            watch = watching()
+            watch = current_watch()
             while not file.done.wait(PATIENCE):
                 watch.poll()
         with self._lock:

@@ -120,7 +120,7 @@ def settled(before: Relation, now: Relation) -> Relation:
     that its readers see no change; as its extension if rows were added."""
     if (before.columns, before.types) != (now.columns, now.types) or now is before:
         return now
-    if not (before.store.here and now.store.here):
+    if not (before.store.on_host and now.store.on_host):
         return now
     if not now.types:
         return before if now.length == before.length else now

@@ -12,7 +12,7 @@ from functools import reduce
 from operator import is_
 from typing import Any
 
-from gdatalog.engine.derived import away
+from gdatalog.engine.derived import device_ops
 from gdatalog.executors.ops import Ops
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
@@ -67,7 +67,7 @@ class Runs:
     ) -> Relation:
         """A relation of distinct rows, sorted if `in_order`; in files if `spill` says where."""
         count = sum(len(block[0]) for block in blocks)
-        if len(blocks) > 1 and spill is None and (count < LONG or away(self.ops) is not None):
+        if len(blocks) > 1 and spill is None and (count < LONG or device_ops(self.ops) is not None):
             blocks = [self.ops.concatenate(blocks)]
         fitting = [self.ops.narrowed(block) for block in blocks]
         # A column that was wide stays so: compiled loops are for columns of certain widths.
@@ -82,7 +82,7 @@ class Runs:
         if spill is not None:
             laid = [spill.rows(laid)]
         if in_order:
-            return Relation(self.columns, self.types, laid[0], count, away(self.ops))
+            return Relation(self.columns, self.types, laid[0], count, device_ops(self.ops))
         return self._relation(laid, count, True)
 
     def add(self, rows: Relation) -> None:
@@ -133,7 +133,7 @@ class Runs:
         self.settle()
         whole = self.merged(self._before)
         self._before, self._few = [whole], 1
-        if whole.length < FEW and away(self.ops) is None:
+        if whole.length < FEW and device_ops(self.ops) is None:
             _ = whole.keys  # few rows are sorted, for people to see them in order
         return whole
 
@@ -152,12 +152,12 @@ class Runs:
             return runs[0]
         blocks = [block for run in runs for block in run.blocks()]
         relation = self._relation(blocks, sum(run.length for run in runs), False)
-        if len(blocks) > MANY and away(self.ops) is None:
+        if len(blocks) > MANY and device_ops(self.ops) is None:
             _ = relation.rows  # many small arrays become one
         return relation
 
     def _relation(self, blocks: list[Columns], count: int, as_it_is: bool) -> Relation:
-        there = away(self.ops)
+        there = device_ops(self.ops)
         return Relation.of_blocks(self.columns, self.types, blocks, count, True, there, as_it_is)
 
 

@@ -100,7 +100,7 @@ def semi_joined(
     if may_fail(join.steps):
         return trie_of  # what fails is told of by running a part of the join
     atoms, tuning = _atoms(join, relation_of, context.scope), context.tuning
-    if any(atom.relation.remote is not None and atom.relation.remote.away for atom in atoms):
+    if any(atom.relation.remote is not None and atom.relation.remote.unfetched for atom in atoms):
         return trie_of  # rows are not fetched for the sake of a few
     # An index that two atoms share would be narrowed by what only one of them needs.
     times = Counter(join.tries)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import watching, working_space
+from gdatalog.cancellation import current_watch, working_space
 from gdatalog.executors.ops import Ops
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.spill import Spill, held_bytes, is_spilled
@@ -103,7 +103,7 @@ class SortedRows:
 
     def _packed_anew(self, run: Array, packing: Any) -> Array:
         """Repacks a run that lies in a file."""
-        spill = watching().account.spill
+        spill = current_watch().account.spill
         assert spill is not None
         column = spill.column(run.dtype)
         for start in range(0, len(run), STRETCH):
@@ -112,7 +112,7 @@ class SortedRows:
 
     def _spill_for(self, count: int) -> Spill | None:
         """Where this many bytes go if they do not fit into memory."""
-        return watching().account.spill_for(count) if self.ops.xp is np else None
+        return current_watch().account.spill_for(count) if self.ops.xp is np else None
 
     def _dtypes(self) -> list[Any]:
         """The types of unpacked columns."""
@@ -134,7 +134,7 @@ class SortedRows:
             self._runs.append(self._kept(packed))
         while len(self._runs) > 1 and 2 * len(self._runs[-1]) > len(self._runs[-2]):
             need = 2 * int(self._runs[-1].nbytes) + int(self._runs[-2].nbytes)
-            if ops.xp is np and need > watching().account.spare() and len(self._runs) < MANY:
+            if ops.xp is np and need > current_watch().account.spare() and len(self._runs) < MANY:
                 break  # a search in more runs takes longer, and no memory
             self._merge()
         return self._unpack(packed)
@@ -142,7 +142,7 @@ class SortedRows:
     def _kept(self, packed: Array) -> Array:
         """Stores a run, in a file once half of the memory limit is in use."""
         here = self.ops.xp is np
-        spill = watching().account.spill_half(self.nbytes + packed.nbytes) if here else None
+        spill = current_watch().account.spill_half(self.nbytes + packed.nbytes) if here else None
         if spill is None:
             return packed
         column = spill.column(packed.dtype)
@@ -157,7 +157,7 @@ class SortedRows:
             from gdatalog.storage.external import merged_runs, rows_at_once
 
             column = spill.column(large.dtype)
-            most = rows_at_once(watching().account, spill, large.itemsize)
+            most = rows_at_once(current_watch().account, spill, large.itemsize)
             for (piece,) in merged_runs([(large,), (small,)], most):
                 column.append(piece)
             self._runs[-2:] = [column.finish()]
@@ -186,7 +186,7 @@ class SortedRows:
         """The same with all rows in files: joins ranges of both in memory."""
         from gdatalog.storage.external import divided, rows_at_once, sort_spilled
 
-        account, dtypes = watching().account, [np.dtype(np.int64)] * self.width
+        account, dtypes = current_watch().account, [np.dtype(np.int64)] * self.width
         if self._wide is None:
             blocks = list(self.blocks(STRETCH))
             self._wide = sort_spilled(blocks, account, spill) if blocks else None

@@ -123,7 +123,7 @@ class StratumRun:
 
     def _held(self, relation: Relation) -> int:
         """The bytes of its rows, except for those that a device had no room for."""
-        spilled = self.context.device is not CPU and relation.types and relation.store.here
+        spilled = self.context.device is not CPU and relation.types and relation.store.on_host
         return 0 if spilled else relation.nbytes
 
     def at_one_place(self, blocks: DistinctBlocks) -> DistinctBlocks:

@@ -265,7 +265,9 @@ class FrontierExpansion:
                 if wanted is not None:
                     which = low + ops.survivors(wanted[low:high])
                     starts, lengths, count = starts[which - low], lengths[which - low], None
-            found = ops.meet(lists.values, starts, lengths, count, which, sought, placed, tested)
+            found = ops.intersect_lists(
+                lists.values, starts, lengths, count, which, sought, placed, tested
+            )
             self.tried += found.tried
             places = dict(zip(names, found.places, strict=True))
             child = self._child(step, frontier, found, places, lists.met)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.failure import values_of
 from gdatalog.executors.limits import Limits
@@ -69,7 +69,7 @@ class DistinctRows:
             return self.settle()
         if self.blocks:
             self.runs.add(self.settle())
-        rows, self.runs = self.runs.merged(watching().account), None
+        rows, self.runs = self.runs.merged(current_watch().account), None
         self.blocks = [rows]
         return rows
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gdatalog.account import Account
-from gdatalog.cancellation import Watch, watching
+from gdatalog.cancellation import Watch, current_watch
 from gdatalog.errors import RowLimitError
 from gdatalog.records import dataclass, field
 
@@ -29,7 +29,7 @@ class Limits:
     chunk: int = 1 << 19
     memory: int | None = None
     spill: Spill | None = None
-    watch: Watch = field(default_factory=watching)
+    watch: Watch = field(default_factory=current_watch)
     most_rows: tuple[str, int] | None = None  # a relation, and how many rows it may have
     to_host: bool = False  # whether rows that a device has no room for go to the host
     # Rows that breadth-first executors have looked at, and what costs as much; those that compiled

@@ -60,7 +60,7 @@ class Ops(RowOps, Protocol):
         """Where each parent's list starts and how long it is, cut by (operator, bounds)."""
         ...
 
-    def meet(
+    def intersect_lists(
         self,
         values: Array,
         starts: Array,
@@ -87,7 +87,7 @@ class Ops(RowOps, Protocol):
         tests: Sequence[tuple[str, Array]],
         /,
     ) -> None:
-        """Adds to `counts`, from row `base` on, how many entries `meet` would find."""
+        """Adds to `counts`, from row `base` on, how many entries `intersect_lists` would find."""
         ...
 
     def shortest(self, lists: Sequence[Array], /) -> tuple[list[int], int, Array | None]:

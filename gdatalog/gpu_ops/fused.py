@@ -142,7 +142,7 @@ class FusedText:
             to = "for (int i = 0; i < EACH; i++) to[i] = first + i * THREADS;"
         lines = [
             '#include "expand.cuh"',
-            f"KERNEL(meet)({', '.join(params)}) {{",
+            f"KERNEL(intersect_lists)({', '.join(params)}) {{",
             "    const i64 tiles = (size + TILE - 1) / TILE;",
             f"    for (i64 tile = {first}; tile < tiles; tile {then}) {{",
             "        const i64 first = tile * TILE + thread_of_block();",

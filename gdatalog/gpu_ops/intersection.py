@@ -75,10 +75,10 @@ class Searches(ExpressionOperations):
         return found
 
 
-class Meetings(Searches):
+class Intersections(Searches):
     """The verbs that widen a level."""
 
-    def meet(
+    def intersect_lists(
         self,
         values: Array,
         starts: Array,
@@ -91,8 +91,8 @@ class Meetings(Searches):
     ) -> Meeting:
         """The entries of lists in `values` that are in every other list of their row.
 
-        As `cpu_ops.meet`. Waits for how many entries are left; for how many there are too, if
-        `size` does not tell.
+        As `cpu_ops.intersect_lists`. Waits for how many entries are left; for how many there are
+        too, if `size` does not tell.
         """
         xp = self.xp
         ends = xp.cumsum(lengths)
@@ -109,7 +109,9 @@ class Meetings(Searches):
             state = self.state_of(size if others or tests else 0)
             base = which if isinstance(which, int) else 0
             args += [*kept, state, len(lengths), size, base]
-            self.kernels.launch(kernel.text(bool(others or tests)), "meet", {}, size, args)
+            self.kernels.launch(
+                kernel.text(bool(others or tests)), "intersect_lists", {}, size, args
+            )
             if others or tests:
                 kept = self.kept(kept[0], state, *kept[1:])
         rows = kept[0] if isinstance(which, int) else which[kept[0]]
@@ -126,7 +128,7 @@ class Meetings(Searches):
         others: Sequence[Lookup],
         tests: Sequence[tuple[str, Array]],
     ) -> None:
-        """Adds to `counts`, from row `base` on, how many entries `meet` would find of each list."""
+        """Adds to `counts`, from row `base` on, how many entries each list would keep."""
         kernel = FusedText(values, False)
         args = self._entries(self.xp.cumsum(lengths), starts, values, size)
         others = [lookup._replace(wanted=False) for lookup in others]
@@ -218,6 +220,8 @@ class Meetings(Searches):
             for at, other in enumerate(lists)
             if at != shortest
         ]
-        met = self.meet(own, xp.zeros(1, dtype=xp.int64), xp.full(1, size), size, 0, others, True)
+        met = self.intersect_lists(
+            own, xp.zeros(1, dtype=xp.int64), xp.full(1, size), size, 0, others, True
+        )
         first, *rest = met.places
         return met.values, [*rest[:shortest], first, *rest[shortest:]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gdatalog.executors.failure import NotOnDevice
 from gdatalog.gpu_ops.arrays import Array
-from gdatalog.gpu_ops.intersection import Meetings
+from gdatalog.gpu_ops.intersection import Intersections
 from gdatalog.gpu_ops.launching import type_of
 from gdatalog.values import INT_MAX
 
@@ -17,7 +17,7 @@ _TOO_LARGE = "counts or sums may leave 62 bits"
 _EACH = 16  # rows that a thread adds up before it adds to a group's total
 
 
-class Sums(Meetings):
+class Sums(Intersections):
     """The verbs on groups."""
 
     def sums_by(self, groups: Array, count: int, amounts: Array | None) -> Array:

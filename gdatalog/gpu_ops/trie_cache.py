@@ -72,10 +72,10 @@ class DeviceTries:
         for trie in held.tries.values():
             size += 0 if trie.weights is None else int(trie.weights.nbytes)
         rows = self._rows_there(store)
-        return size + (rows.nbytes if rows is not None and store.here else 0)
+        return size + (rows.nbytes if rows is not None and store.on_host else 0)
 
     def _rows_there(self, store: RowStore) -> DeviceStore | None:
-        rows = store.elsewhere
+        rows = store.on_device
         return rows if rows is not None and rows.ops is self.ops else None
 
     def budget(self) -> int:
@@ -91,7 +91,7 @@ class DeviceTries:
 
         For it counts them, for the planner, sooner than the CPU does.
         """
-        if relation.remote is not None and relation.remote.away:
+        if relation.remote is not None and relation.remote.unfetched:
             return
         if not relation.types:
             return
@@ -201,7 +201,7 @@ class DeviceTries:
         )  # fmt: skip
         for _, known, name in ages:
             store = known()
-            if store is None or (name is None and not (store.here or everything)):
+            if store is None or (name is None and not (store.on_host or everything)):
                 continue
             if self._let_go(store, name) and not everything and self.nbytes <= most:
                 return

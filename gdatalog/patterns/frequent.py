@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.patterns.growing import grown, parts, turns
 from gdatalog.patterns.shapes import Shape, restrictions
 from gdatalog.records import dataclass
@@ -70,7 +70,7 @@ class _Program:
             here = grown(size, self.directed)
             before = number - len(smaller)
             for at, shape in enumerate(here, number):
-                watching().poll()
+                current_watch().poll()
                 yield self._candidates(at, shape, smaller, before)
                 yield from self._counted(at, shape)
                 if size < k_edges:

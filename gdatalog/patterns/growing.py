@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.patterns.shapes import Mapping, Shape, embeddings
 
 
@@ -16,7 +16,7 @@ def grown(size: int, directed: bool) -> tuple[Shape, ...]:
         return (Shape.of(2, [(0, 1)], directed=directed),)
     found: dict[tuple[object, ...], list[Shape]] = {}
     for shape in grown(size - 1, directed):
-        watching().poll()
+        current_watch().poll()
         old = range(shape.size)
         pairs = [(u, v) for u in old for v in (*old, shape.size) if u != v]
         pairs += [(shape.size, v) for v in old]

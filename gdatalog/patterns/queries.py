@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError, RowLimitError, UsageError
 from gdatalog.patterns.drawing import drawn
 from gdatalog.patterns.frequent import NAMES, Measure, frequent_rules
@@ -180,7 +180,7 @@ def frequent_patterns(
     edge = _shaped(grown(1, directed)[0], (), directed)
     (name,), rules = _edges_of(db, [edge], graph)
     head = _unused(db, "frequent", graph)
-    with watching().work("planning", "frequent patterns"):
+    with current_watch().work("planning", "frequent patterns"):
         rules.append(frequent_rules(k_edges, support, measure, name, labels, directed, head))
     found = db.query("\n".join(rules))
     shapes = [shape for size in range(1, k_edges + 1) for shape in grown(size, directed)]

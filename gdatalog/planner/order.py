@@ -16,7 +16,7 @@ from functools import reduce
 from math import inf
 from operator import or_
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.beam import FEWEST, TURNS, extend
 from gdatalog.planner.cost import Estimates, Made
@@ -42,7 +42,7 @@ class Search:
         self.variables = (pattern.everything & ~pattern.outer).bit_count()
         self.exact = self.variables <= tuning.ordered_exactly
         self.estimates = Estimates(pattern, sampler, self.exact)
-        self.watch = watching()
+        self.watch = current_watch()
         self._found: dict[SearchState, VariableChoice] = {}
         self._sketched: dict[SearchState, VariableChoice] = {}
         self._turns: dict[tuple[int, SearchState], Extension] = {}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import TrieNode, measurable, recoding
 from gdatalog.plan.nodes import Join, Seek, Slot, Step
-from gdatalog.printer.lists import Met, Walk, fill, marks_of
+from gdatalog.printer.lists import LevelLists, Walk, fill, marks_of
 from gdatalog.printer.pairs import both, last_pair
 from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import replace
@@ -38,10 +38,10 @@ def look_ahead(
     """Prepares the loop of the level at `at`; gives the lists that it has marked."""
     own = steps[at]
     assert isinstance(own, Join)
-    mine = Met.of(nest, own).nodes
+    mine = LevelLists.of(nest, own).nodes
     for inside in all_steps(tuple(steps[at + 1 :])):
         if isinstance(inside, Join):
-            for node in Met.of(nest, inside).lists:
+            for node in LevelLists.of(nest, inside).lists:
                 if known.has(node):
                     nest.range_of(node, known)
     marked: list[TrieNode | frozenset[TrieNode]] = []
@@ -63,7 +63,7 @@ def look_ahead(
             if group is not None and nest.recodable(group):
                 recoded.update(group.levels)
                 continue
-        met = Met.of(nest, later)
+        met = LevelLists.of(nest, later)
         pair = last_pair(nest, steps, place) if counts else None
         if pair is not None:
             met = both(nest, pair)
@@ -111,7 +111,7 @@ def _mark(nest: NestPrinter, node: TrieNode, known: KnownPositions, walk: Walk, 
     known.marks[node] = flag
 
 
-def _mark_buffer(nest: NestPrinter, met: Met, known: KnownPositions) -> frozenset[TrieNode]:
+def _mark_buffer(nest: NestPrinter, met: LevelLists, known: KnownPositions) -> frozenset[TrieNode]:
     """Marks an intersection that single values will be looked up in."""
     buffer = known.buffers[met.nodes]
     marks = marks_of(nest, min(met.lists, key=repr), buffer.array)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gdatalog.plan.nest import TrieNode, recoding
 from gdatalog.plan.nodes import Generate, Join, Slot, Step, Tally
 from gdatalog.printer.hoisting import close_marks, fetch_ahead, look_ahead
-from gdatalog.printer.lists import Met, Walk, walk_of
+from gdatalog.printer.lists import LevelLists, Walk, walk_of
 from gdatalog.printer.measure import measurable_here, measure, summable, summed, weigh, weighable
 from gdatalog.printer.pairs import last_pair, measure_pair
 from gdatalog.printer.recode import print_bits, print_recoded
@@ -39,7 +39,7 @@ def print_join(
         if group is not None and nest.recodable(group):
             print_recoded(nest, steps, group, known, leaf)
             return
-    met = Met.of(nest, step)
+    met = LevelLists.of(nest, step)
     recall(nest, step, known)
     if nest.split and leaf.counts and measurable_here(nest, steps, at, met):
         amount, share = measure(nest, steps, at, met, known)
@@ -86,7 +86,7 @@ def _tasks(
     text, step = nest.text, steps[at]
     assert isinstance(step, Join)
     nest.tasks = True
-    met = Met.of(nest, step)
+    met = LevelLists.of(nest, step)
     child = None
     leads = walk.node is not None and not walk.node.last and not nest.hashed(walk.node)
     whole = leaf.whole_turns(steps, at) or any(isinstance(later, Tally) for later in steps)
@@ -146,7 +146,7 @@ def _loop(
     steps: Sequence[Step],
     at: int,
     walk: Walk,
-    met: Met,
+    met: LevelLists,
     known: KnownPositions,
     leaf: Leaf,
     task: str | None,
@@ -244,7 +244,7 @@ def last_loop(nest: NestPrinter, steps: Sequence[Step], at: int, leaf: Leaf) -> 
     step = steps[left[0]]
     if not leaf.counts or not isinstance(step, Join) or len(left) > 1:
         return False
-    met = Met.of(nest, step)
+    met = LevelLists.of(nest, step)
     return len(met.lists) < 2 and measurable_here(nest, steps, left[0], met)
 
 
@@ -254,7 +254,9 @@ def spreads(nest: NestPrinter, steps: Sequence[Step], leaf: Leaf) -> bool:
     if nest.tile < 2 or not leaf.by_lanes or leaf.counts:
         return False
     levels = [step for step in steps if isinstance(step, (Join, Generate))]
-    return all(isinstance(step, Join) and len(Met.of(nest, step).lists) < 2 for step in levels)
+    return all(
+        isinstance(step, Join) and len(LevelLists.of(nest, step).lists) < 2 for step in levels
+    )
 
 
 def print_generate(

@@ -27,7 +27,7 @@ LEADING = 4
 
 
 @dataclass(slots=True)
-class Met:
+class LevelLists:
     """The lists that a level meets, each once, with the cuts (by place) each is within anyway.
 
     `roots` are those that values are looked up in, where there is a list: the roots of tries, and
@@ -38,8 +38,8 @@ class Met:
     roots: dict[TrieNode, set[int]]
 
     @staticmethod
-    def of(nest: NestPrinter, step: Join) -> Met:
-        met = Met({}, {})
+    def of(nest: NestPrinter, step: Join) -> LevelLists:
+        met = LevelLists({}, {})
         for place, part in enumerate(step.participants):
             node = nest.paths.node(part)
             if nest.above_tally(node):
@@ -85,7 +85,11 @@ class Walk:
 
 
 def walk_of(
-    nest: NestPrinter, step: Join, met: Met, known: KnownPositions, below: Collection[TrieNode] = ()
+    nest: NestPrinter,
+    step: Join,
+    met: LevelLists,
+    known: KnownPositions,
+    below: Collection[TrieNode] = (),
 ) -> Walk:
     """Where the values that all lists of a level have can be walked.
 
@@ -119,7 +123,9 @@ def walk_of(
     return walk if known.clip is None else _clipped(nest, walk, known)
 
 
-def ranges_of(nest: NestPrinter, step: Join, met: Met, known: KnownPositions) -> list[Sought]:
+def ranges_of(
+    nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions
+) -> list[Sought]:
     """The ranges whose common values a level has: a buffer that is there, and the lists left."""
     found = start_of(nest, step, met, known)
     ranges: list[Sought] = []
@@ -139,7 +145,7 @@ def ranges_of(nest: NestPrinter, step: Join, met: Met, known: KnownPositions) ->
     return ranges
 
 
-def leaps(nest: NestPrinter, step: Join, met: Met, known: KnownPositions) -> Walk:
+def leaps(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions) -> Walk:
     """A walk over one list, that leaps over what another does not have."""
     first, *others = ranges_of(nest, step, met, known)
     return Walk(first.array, first.low, first.high, first.node, others)
@@ -207,7 +213,7 @@ def cut_range(
 
 
 def start_of(
-    nest: NestPrinter, step: Join, met: Met, known: KnownPositions
+    nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions
 ) -> tuple[frozenset[TrieNode], Buffer, Range] | None:
     """The intersection already made that covers most of a level's lists, within its cuts."""
 
@@ -225,7 +231,7 @@ def start_of(
     return nodes, buffer, cut_range(nest, buffer.array, (buffer.low, buffer.end), left, known)
 
 
-def intersection(nest: NestPrinter, step: Join, met: Met, known: KnownPositions) -> Walk:
+def intersection(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions) -> Walk:
     """What several lists have in common, in a buffer."""
     found = start_of(nest, step, met, known)
     if found is None:
@@ -248,7 +254,11 @@ def intersection(nest: NestPrinter, step: Join, met: Met, known: KnownPositions)
 
 
 def fill(
-    nest: NestPrinter, met: Met, cuts: tuple[RangeBound, ...], known: KnownPositions, variable: str
+    nest: NestPrinter,
+    met: LevelLists,
+    cuts: tuple[RangeBound, ...],
+    known: KnownPositions,
+    variable: str,
 ) -> Buffer:
     """Intersects lists into a new buffer, which deeper levels may start from."""
     text = nest.text
@@ -263,7 +273,7 @@ def fill(
         plain = f"{length} = {nest.call(meeting(nest, marked), *args, into)}"
         if marked:
             with text.block(f"if {known.marks[first]}"):
-                meet = nest.call("meet_marked", *args, *marks_of(nest, first), into)
+                meet = nest.call("intersect_marked", *args, *marks_of(nest, first), into)
                 text.line(f"{length} = {meet}")
             with text.block("else"):
                 text.line(plain)

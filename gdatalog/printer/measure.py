@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gdatalog.plan.nest import measurable, unequal
 from gdatalog.plan.nodes import Join, Slot, Step
 from gdatalog.printer.lists import (
-    Met,
+    LevelLists,
     Walk,
     fill,
     in_order,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gdatalog.printer.nest import NestPrinter
 
 
-def measurable_here(nest: NestPrinter, steps: Sequence[Step], at: int, met: Met) -> bool:
+def measurable_here(nest: NestPrinter, steps: Sequence[Step], at: int, met: LevelLists) -> bool:
     """Whether the level's values can be counted by the ends of ranges."""
     if not measurable(steps, at) or (met.roots and len(met.roots) + len(met.lists) > 1):
         return False
@@ -43,7 +43,7 @@ def measurable_here(nest: NestPrinter, steps: Sequence[Step], at: int, met: Met)
 
 
 def weighable(
-    nest: NestPrinter, steps: Sequence[Step], at: int, met: Met, known: KnownPositions
+    nest: NestPrinter, steps: Sequence[Step], at: int, met: LevelLists, known: KnownPositions
 ) -> bool:
     """Whether the level's values can be counted by the weights that one of two lists has."""
     step = steps[at]
@@ -59,7 +59,7 @@ def weighable(
     )
 
 
-def weigh(nest: NestPrinter, step: Join, met: Met, known: KnownPositions) -> str:
+def weigh(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions) -> str:
     """The sum of the weights of what two lists have in common, of which the second has them."""
     text, total = nest.text, nest.text.name("m")
     first, second = sorted(met.lists, key=lambda node: node.trie.weighted)
@@ -80,7 +80,7 @@ def weigh(nest: NestPrinter, step: Join, met: Met, known: KnownPositions) -> str
 
 
 def summable(
-    nest: NestPrinter, steps: Sequence[Step], at: int, met: Met, known: KnownPositions
+    nest: NestPrinter, steps: Sequence[Step], at: int, met: LevelLists, known: KnownPositions
 ) -> bool:
     """Whether the level's values are those of lists, and each counts as a table says."""
     step = steps[at]
@@ -97,11 +97,11 @@ def summable(
     )
 
 
-def summed(nest: NestPrinter, step: Join, met: Met, known: KnownPositions) -> str:
+def summed(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions) -> str:
     """The sum of what a table says of the values that lists have."""
     text, total = nest.text, nest.text.name("m")
     (root,) = met.roots
-    walk = walk_of(nest, step, Met(met.lists, {}), known)
+    walk = walk_of(nest, step, LevelLists(met.lists, {}), known)
     table = nest.tables[root.trie.relation]
     ends = walk.array, walk.low, walk.high
     text.line(f"{total} = {nest.call('sum_tally', table.counts, table.low, *ends)}")
@@ -111,7 +111,7 @@ def summed(nest: NestPrinter, step: Join, met: Met, known: KnownPositions) -> st
 
 
 def measure(
-    nest: NestPrinter, steps: Sequence[Step], at: int, met: Met, known: KnownPositions
+    nest: NestPrinter, steps: Sequence[Step], at: int, met: LevelLists, known: KnownPositions
 ) -> tuple[str, bool]:
     """The name of how many values the level has, those of `!=` tests left out; and whether each
     lane has its share of it only."""
@@ -147,7 +147,7 @@ def measured(
     nest: NestPrinter,
     step: Join,
     others: Sequence[Slot],
-    met: Met,
+    met: LevelLists,
     known: KnownPositions,
     tell: Tell = unmeasured,
 ) -> tuple[str, bool]:
@@ -179,7 +179,7 @@ def measured(
 
 
 def _leapt(
-    nest: NestPrinter, step: Join, met: Met, known: KnownPositions, count: str
+    nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions, count: str
 ) -> list[tuple[str, Range]]:
     """The same by one lane alone, which has no buffer to write to."""
     text = nest.text
@@ -209,7 +209,7 @@ def _others(steps: Sequence[Step], at: int) -> list[Slot]:
 
 
 def _common(
-    nest: NestPrinter, step: Join, met: Met, known: KnownPositions, count: str
+    nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions, count: str
 ) -> tuple[list[tuple[str, Range]], bool]:
     """Counts what lists have in common; gives the ranges that a member must be found in."""
     text = nest.text
@@ -217,7 +217,7 @@ def _common(
     if found is None:
         nodes = in_order(nest, met.nodes, known)
         if len(nodes) > 2:
-            first = Met({node: met.lists[node] for node in nodes[:-1]}, {})
+            first = LevelLists({node: met.lists[node] for node in nodes[:-1]}, {})
             buffer = fill(nest, first, step.cuts, known, "")
             array, ends = buffer.array, (buffer.low, buffer.end)
             marked = None
@@ -234,7 +234,7 @@ def _common(
             text.line(f"{count} = np.int64({ends[1]}) - np.int64({ends[0]})")
             return [(array, ends)], False
         if len(rest) > 1:
-            some = Met({node: met.lists[node] for node in (*covered, *rest[:-1])}, {})
+            some = LevelLists({node: met.lists[node] for node in (*covered, *rest[:-1])}, {})
             walk = intersection(nest, step, some, known)
             array, ends, rest = walk.array, (walk.low, walk.high), rest[-1:]
     (last,) = rest
@@ -245,7 +245,7 @@ def _common(
         text.line(plain)
     else:
         with text.block(f"if {known.marks[marked]}"):
-            meet = nest.call("count_meet_marked", *args, *marks_of(nest, marked))
+            meet = nest.call("count_intersect_marked", *args, *marks_of(nest, marked))
             text.line(f"{count} = {meet}")
         with text.block("else"):
             text.line(plain)
@@ -255,7 +255,7 @@ def _common(
 def _leave_out(
     nest: NestPrinter,
     step: Join,
-    met: Met,
+    met: LevelLists,
     known: KnownPositions,
     count: str,
     places: Sequence[tuple[str, Range]],

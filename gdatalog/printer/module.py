@@ -33,9 +33,9 @@ HOMES = {
     "hashing": ("add_key", "slot_of"),
     "hash_tries": ("find_child", "has_child"),
     "lists": (
-        "children", "count_common", "count_leapfrog", "count_meet_marked", "count_merge",
+        "children", "count_common", "count_leapfrog", "count_intersect_marked", "count_merge",
         "fetch_children", "fetch_sought", "find", "find_indexed", "find_root", "has", "intersect",
-        "is_marked", "leapfrog", "lower", "mark", "meet_marked", "merge", "parent_of", "seek",
+        "is_marked", "leapfrog", "lower", "mark", "intersect_marked", "merge", "parent_of", "seek",
         "unmark", "upper", "weigh_common", "weigh_marked",
     ),
     "bits": (

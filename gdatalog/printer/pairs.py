@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import unequal
 from gdatalog.plan.nodes import Join, Slot, Step
-from gdatalog.printer.lists import Met
+from gdatalog.printer.lists import LevelLists
 from gdatalog.printer.measure import first_of, measured, unmeasured
 from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import dataclass
@@ -60,10 +60,10 @@ def last_pair(nest: NestPrinter, steps: Sequence[Step], at: int) -> Pair | None:
     return Pair(first, last, (tuple(dict.fromkeys(others[0])), tuple(dict.fromkeys(others[1]))))
 
 
-def both(nest: NestPrinter, pair: Pair) -> Met:
+def both(nest: NestPrinter, pair: Pair) -> LevelLists:
     """The lists of both levels of a pair."""
-    lists = (*Met.of(nest, pair.first).lists, *Met.of(nest, pair.last).lists)
-    return Met({node: set() for node in lists}, {})
+    lists = (*LevelLists.of(nest, pair.first).lists, *LevelLists.of(nest, pair.last).lists)
+    return LevelLists({node: set() for node in lists}, {})
 
 
 def measure_pair(
@@ -78,8 +78,8 @@ def measure_pair(
     one, other, common = (
         nest.whole(*measured(nest, step, others, met, known, tell))
         for step, others, met, tell in (
-            (pair.first, pair.others[0], Met.of(nest, pair.first), both_levels.first),
-            (pair.last, pair.others[1], Met.of(nest, pair.last), both_levels.last),
+            (pair.first, pair.others[0], LevelLists.of(nest, pair.first), both_levels.first),
+            (pair.last, pair.others[1], LevelLists.of(nest, pair.last), both_levels.last),
             (pair.first, either, both(nest, pair), unmeasured),
         )
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import TrieNode, entries, recoding
 from gdatalog.plan.nodes import Join, Slot, Step, Tally
-from gdatalog.printer.lists import Met, fill, marks_of
+from gdatalog.printer.lists import LevelLists, fill, marks_of
 from gdatalog.printer.scope import Buffer, KnownPositions
 from gdatalog.records import dataclass
 
@@ -82,7 +82,7 @@ def recall(nest: NestPrinter, step: Step, known: KnownPositions) -> None:
     with text.block(f"if {low} == 0"):
         inner = known.inner()  # ranges that are printed here are not known behind it
         _mark(nest, kept, inner)
-        met = Met({node: set() for node in kept.nodes}, {})
+        met = LevelLists({node: set() for node in kept.nodes}, {})
         buffer = fill(nest, met, (), inner, "")
         call = nest.call("keep_list", buffer.array, buffer.end, starts, place, array, top)
         text.line(f"{top} = {call}")

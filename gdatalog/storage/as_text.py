@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import TypeVar
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.load_options import check_delimiter
 from gdatalog.storage.place import shown
@@ -169,7 +169,7 @@ def _batches(table: Table) -> Iterator[list[list[str]]]:
 
 def starts(table: Table, rows: int | None = None) -> Iterator[int]:
     """Where each batch of so many rows begins; those before it have been written."""
-    watch, size = watching(), rows or _BATCH
+    watch, size = current_watch(), rows or _BATCH
     for start in range(0, table.length, size):
         watch.poll()
         yield start

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.cancellation import watching, working_space
+from gdatalog.cancellation import current_watch, working_space
 from gdatalog.records import replace
 from gdatalog.storage.rows import Columns, RowPacking
 from gdatalog.storage.table import Array
@@ -102,7 +102,7 @@ class MarkedRows:
         """The marked rows, sorted."""
         assert self._packing is not None
         count = self.count()
-        spill = watching().account.spill_for(count * sum(dtype.itemsize for dtype in dtypes))
+        spill = current_watch().account.spill_for(count * sum(dtype.itemsize for dtype in dtypes))
         spilled = None if spill is None else spill.columns(dtypes)
         columns = tuple(np.empty(count if spilled is None else 0, dtype=dtype) for dtype in dtypes)
         at = 0

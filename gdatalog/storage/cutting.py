@@ -18,7 +18,7 @@ from typing import IO
 
 import numpy as np
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.storage.text_set import NOT_ASCII, PADDING, TextSet, TextSetFunctions, kernels_for
@@ -125,7 +125,7 @@ class _Cutting:
         self._lock = Lock()
         self._left, self._tail, self._pieces = length, b"", 0
         self._found: dict[tuple[int, int], list[Array]] = {}  # by piece and place in it
-        self._progress = watching().innermost
+        self._progress = current_watch().innermost
 
     def columns(self) -> list[Column]:
         """The columns of all pieces, in their order."""
@@ -142,7 +142,7 @@ class _Cutting:
         room = bytearray(PIECE + 1 + PADDING)
         try:
             while True:
-                watching().poll()
+                current_watch().poll()
                 with self._lock:
                     number, stop = self._pieces, self._next(room)
                     self._pieces += 1

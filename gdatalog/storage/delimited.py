@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.cutting import ColumnLayout, cut_large
@@ -143,7 +143,7 @@ class Delimited:
             layout = ColumnLayout(self.delimiter, tuple(kinds), self.quoted, self.blank_is_row)
             file = io.BytesIO(self.data)
             file.seek(self.start)
-            with watching().innermost.within(*CUTTING):
+            with current_watch().innermost.within(*CUTTING):
                 cut = cut_large(file, length, layout, TextSet(kernels))
             if cut is not None:
                 found = dict(zip(sorted(texts), cut[0], strict=True))
@@ -185,7 +185,7 @@ class Delimited:
         for block_size in (1 << 20, 1 << 26, min(len(data) + 1, (1 << 31) - 1)):
             read = arrow_csv.ReadOptions(column_names=names, block_size=block_size)
             try:
-                with watching().innermost.within(*CUTTING):
+                with current_watch().innermost.within(*CUTTING):
                     file = pa.PythonFile(_Slowly(data), "r") if len(data) > LONG else data
                     table = arrow_csv.read_csv(pa.input_stream(file), read, parse, convert)
                 return list(table.columns)
@@ -240,7 +240,8 @@ class _Slowly(io.RawIOBase):
     def __init__(self, data: Any) -> None:
         self._data = memoryview(data)
         self._at = 0
-        self._watch, self._work = watching(), watching().innermost  # Arrow has threads of its own
+        self._watch = current_watch()
+        self._work = self._watch.innermost  # Arrow has threads of its own
 
     def readable(self) -> bool:
         return True

@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 
 from gdatalog.account import Account
-from gdatalog.cancellation import watching, working_space
+from gdatalog.cancellation import current_watch, working_space
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.rows import Columns, RowPacking, Span, firsts, sort_rows, spans_of
 from gdatalog.storage.selection import rows_among
@@ -51,7 +51,7 @@ def distinct_rows(
     marks = _in_order(rows)
     if marks is not None and marks.all():
         return rows, KnownRows.SORTED
-    account = watching().account
+    account = current_watch().account
     spill = account.spill_for(ROOM * count)
     if spill is not None:  # what needs less memory
         few = _sample(rows)
@@ -259,7 +259,7 @@ def all_differ(rows: Columns, account: Account, spill: Spill) -> bool:
     stretch = max(spill.run, min(STRETCH, spare // HASHING))
     hashes, bounds = spill.column(np.int64), []
     for start in range(0, count, stretch):
-        watching().poll()
+        current_watch().poll()
         part = tuple(column[start : start + stretch] for column in rows)
         with working_space("looking for duplicates", HASHING * len(part[0])):
             numbers, ends = _divided(row_numbers(part), bits)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import BinaryIO
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.cutting import ColumnLayout, cut_columns
@@ -163,11 +163,11 @@ class _FactsText:
         if len(blocks) == 1:
             yield self._table(blocks[0])
             return
-        work, size = watching().innermost, blocks[-1][1]
+        work, size = current_watch().innermost, blocks[-1][1]
         if work.stage == "loading" and not work.several:
             work.total, work.unit = size, "bytes"
         for block in blocks:
-            watching().poll()
+            current_watch().poll()
             with work.within(block[0] / size, block[1] / size):
                 yield self._table(block, blocks)
 
@@ -247,7 +247,7 @@ class _FactsText:
                     start = found
                 end = block[1] if several else os.fstat(file.fileno()).st_size
                 length = end - file.seek(start)
-                work = watching().innermost
+                work = current_watch().innermost
                 if work.stage == "loading" and not work.several and not several:
                     work.total, work.unit = length, "bytes"
                 blank = declared.types == ("symbol",) and not self.quoted

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from gdatalog.cancellation import OBJECT, cancellable, watching
+from gdatalog.cancellation import OBJECT, cancellable, current_watch
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.arrays import empty_column
 from gdatalog.storage.cells import cells_column
@@ -126,7 +126,7 @@ def _typed(
             message = f"{what}: column {name!r} has {len(raw.columns[at])} rows, the first"
             hint = "all columns of a relation have one length"
             raise DataError(f"{message} {raw.length}", hint=hint)
-    watch, work = watching(), watching().innermost
+    watch, work = current_watch(), current_watch().innermost
     # Of several files nobody knows yet how many rows they have; of some rows, somebody does.
     if not work.several and raw.whole is None:
         work.new_rows = raw.length

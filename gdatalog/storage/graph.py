@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import DENSE, Columns, sort_rows, sorted_set
 from gdatalog.storage.sorting import sort_values
@@ -171,7 +171,7 @@ class EdgeStatistics:
     def _turned(self) -> bool:
         """Whether the edges from higher to lower keys, turned round, are those the other way."""
         left, right = self.left, self.right
-        spill = watching().account.spill_for(TURNED * len(left))
+        spill = current_watch().account.spill_for(TURNED * len(left))
         if spill is not None:
             return self._turned_in(spill)
         low, high = _range(left, right)
@@ -204,7 +204,7 @@ class EdgeStatistics:
         down = passing_spilled(edges, (1, 0), ((0, ">", 1),), spill)
         if len(up[0]) != len(down[0]):
             return False
-        turned = sort_spilled([down], watching().account, spill)
+        turned = sort_spilled([down], current_watch().account, spill)
         return all(
             bool((mine == its).all())
             for one, other in zip(up, turned, strict=True)
@@ -254,7 +254,7 @@ class EdgeStatistics:
         left, right = self.left, self.right
         if self._in_files is not None:
             return self._in_files
-        spill = watching().account.spill_for(2 * (left.nbytes + right.nbytes))
+        spill = current_watch().account.spill_for(2 * (left.nbytes + right.nbytes))
         if spill is not None:
             self._in_files = self._edges_in(spill)
             return self._in_files
@@ -282,7 +282,7 @@ class EdgeStatistics:
         found = rows.finish()
         if len(signs) == 1 and 0.0 not in signs:
             return found  # no edge is there both ways
-        return sort_spilled([found], watching().account, spill)
+        return sort_spilled([found], current_watch().account, spill)
 
     def _of_ranked(self, work: Callable[[Array, Array], Made]) -> Iterator[Made]:
         """`work` of the ranks of the edges' ends, of the lower key and of the higher one, some of
@@ -311,7 +311,7 @@ class EdgeStatistics:
 
     def ranked(self, tests: Sequence[tuple[int, str, int]]) -> Columns:
         """Both ways of every edge, as ranks, sorted: the rows that pass comparisons of the two."""
-        spill = watching().account.spill_for(TURNED * len(self.left))
+        spill = current_watch().account.spill_for(TURNED * len(self.left))
         if spill is not None:
             from gdatalog.storage.external import sort_spilled
 
@@ -319,7 +319,7 @@ class EdgeStatistics:
             for pieces in self._of_ranked(lambda a, b: list(_both_ways(a, b, tests))):
                 for rows in pieces:
                     into.append(rows)
-            return sort_spilled([into.finish()], watching().account, spill)
+            return sort_spilled([into.finish()], current_watch().account, spill)
         bits = len(self.ranking().labels).bit_length()
 
         def packed_rows(a: Array, b: Array) -> Columns:
@@ -348,7 +348,7 @@ def _of_pieces(
 ) -> Iterator[Made]:
     """`work` of each part of two columns, in their order: of several at once, where there is
     memory for that."""
-    most = watching().account.spare() // (PIECE * max(STRETCH, least))
+    most = current_watch().account.spare() // (PIECE * max(STRETCH, least))
     pieces = _stretches(left, right, least)
     return ahead(lambda rows: work(*rows), pieces, most > 1, min(most, cores()))
 

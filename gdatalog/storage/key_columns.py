@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from gdatalog.account import FILE_TEXTS
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.storage.keys import encode_column
 from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.relation import Relation
@@ -39,7 +39,7 @@ def relation_of_tables(
     if second is None:
         return Relation.from_table(first, symbols, ops), first.length
     names, types = first.names, first.types
-    account = watching().account
+    account = current_watch().account
     with account.giving_back(LOADING, FILE_TEXTS):
         keys = KeyColumns(len(types))
         keys.add(first, symbols)
@@ -58,12 +58,12 @@ class KeyColumns:
 
     def __init__(self, width: int) -> None:
         self.rows = 0
-        self._account = watching().account
+        self._account = current_watch().account
         self._held = 0  # bytes, which are charged
         self._columns = [_Column() for _ in range(width)]
 
     def add(self, table: Table, symbols: SymbolTable) -> None:
-        watching().poll()
+        current_watch().poll()
         plain = [at for at, kind in enumerate(table.types) if kind != "symbol"]
 
         def keys_of(at: int) -> Array:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.cells import Kinds
 from gdatalog.storage.delimited import CellPlace, Delimited, Record, no_break_in_quotes
@@ -55,7 +55,7 @@ def tables_of_large(
     try:
         size = os.path.getsize(path) if os.path.isfile(path) else 0
         packed = path.lower().endswith(PACKED)
-        if packed or WHOLE * size <= watching().account.spare():
+        if packed or WHOLE * size <= current_watch().account.spare():
             return None
         blocks = blocks_of(path)
         if len(blocks) == 1:
@@ -87,9 +87,9 @@ class _Large:
     def texts(self, header: bool) -> Iterator[Delimited]:
         """The rows of one block after the other; `header`: without the first line."""
         line, size = 1, self.blocks[-1][1]
-        work = watching().innermost
+        work = current_watch().innermost
         for start, end in self.blocks:
-            watching().poll()
+            current_watch().poll()
             with open(self.file.path, "rb", buffering=0) as file:
                 file.seek(start)
                 data = bytes_of(file, end - start)
@@ -179,7 +179,7 @@ def _breaks(text: Delimited) -> bool:
 
 
 def _tables(large: _Large, declared: Declared | None, options: LoadOptions) -> Iterator[Table]:
-    work, first = watching().innermost, large.head[0]
+    work, first = current_watch().innermost, large.head[0]
     if work.stage == "loading" and not work.several:
         work.total, work.unit = large.blocks[-1][1], "bytes"
     # With a declaration the first lines tell whether there is a header.

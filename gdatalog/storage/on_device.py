@@ -130,23 +130,23 @@ class DeviceStore:
 class Lying:
     """Rows that an answer holds on a device, in its order, until the device lets go of them."""
 
-    __slots__ = ("__weakref__", "blocks", "here", "rows")
+    __slots__ = ("__weakref__", "blocks", "host_blocks", "rows")
 
     def __init__(self, blocks: Sequence[Columns], rows: DeviceStore) -> None:
         """`rows`: those that they are of."""
         self.blocks = blocks
         self.rows: DeviceStore | None = rows
-        self.here: list[Columns] | None = None
+        self.host_blocks: list[Columns] | None = None
         rows.answers.add(self)
 
     def fetched(self) -> list[Columns]:
         """The blocks, copied to the host, once."""
-        if self.here is None:
+        if self.host_blocks is None:
             rows = self.rows
             assert rows is not None
             whole = len(self.blocks) == 1 and self.blocks[0] is rows.as_they_are()
-            self.here = [rows.fetched()] if whole else rows.brought(self.blocks)
-        return self.here
+            self.host_blocks = [rows.fetched()] if whole else rows.brought(self.blocks)
+        return self.host_blocks
 
     def leave(self) -> None:
         """Lets go of the device's arrays."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.columns import arrow_type
@@ -55,11 +55,11 @@ def raws_of_parquet(
     warnings = index_warnings(schema, name)
     again = partial(raws_of_parquet, name, opened, wanted)
     before = 0
-    if not watching().innermost.several:
-        watching().innermost.new_rows = file.metadata.num_rows
+    if not current_watch().innermost.several:
+        current_watch().innermost.new_rows = file.metadata.num_rows
     for table, share in _batches(name, file, [there[column] for column in only]):
         place = partial(_place, name, before)
-        with watching().innermost.within(*share):
+        with current_watch().innermost.within(*share):
             raw = raw_of_columns(table, there)
             yield replace(raw, warnings=warnings, place=place, whole=again)
         before, warnings = before + table.num_rows, []
@@ -87,7 +87,7 @@ def _batches(name: str, file: Any, columns: list[str]) -> Iterator[tuple[Any, tu
     them to which they are."""
     import pyarrow as pa
 
-    watch, size = watching(), file.metadata
+    watch, size = current_watch(), file.metadata
     nbytes = sum(size.row_group(group).total_byte_size for group in range(size.num_row_groups))
     width = max(1, nbytes // max(1, size.num_rows))
     most = max(LEAST_BYTES, min(MOST_BYTES, watch.account.spare() // SHARE))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.storage.graph import TURNED, EdgeStatistics
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.sorting import sort_values
@@ -42,7 +42,7 @@ def ranked_trie(
 
 def _of_others(graph: EdgeStatistics, tests: Tests, tries: Mapping[TrieName, Trie]) -> Trie | None:
     """Of both ways of all edges those in one direction, or all of those in one direction."""
-    if watching().account.spill_for(TURNED * len(graph.left)) is not None:
+    if current_watch().account.spill_for(TURNED * len(graph.left)) is not None:
         return None
     up, whole = (tries.get(((0, 1), tested, False, True)) for tested in (UP, ()))
     if tests in (UP, DOWN) and whole is not None:

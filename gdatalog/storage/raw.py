@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from gdatalog.cancellation import LATE, OBJECT, cancellable, watching
+from gdatalog.cancellation import LATE, OBJECT, cancellable, current_watch
 from gdatalog.errors import Caution, DataError, Span
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.device_columns import fetched, lies_on_device
@@ -148,7 +148,7 @@ def _collected(data: Iterable[Any]) -> list[Any]:
     left = iter(data)
     while piece := list(islice(left, AT_ONCE)):
         found += piece
-        watching().poll()
+        current_watch().poll()
     return found
 
 
@@ -185,7 +185,7 @@ def _arrow(data: Any, what: str) -> Raw:
             batches = []
             for batch in data:
                 batches.append(batch)
-                watching().poll()
+                current_watch().poll()
             table = pa.Table.from_batches(batches, data.schema)
         elif isinstance(data, pa.ChunkedArray):
             table = _of_structs(data)

@@ -23,7 +23,7 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import replace
 from gdatalog.storage.delimited import READING, TYPING
@@ -93,7 +93,7 @@ def read_tables(
         if not is_set(name):
             return said(File(name), options, declared)
         files = files_of(name)
-        work, ends = watching().innermost, [0, *accumulate(map(_size_of, files))]
+        work, ends = current_watch().innermost, [0, *accumulate(map(_size_of, files))]
         if work.stage == "loading" and ends[-1]:
             work.total, work.unit = ends[-1], "bytes"
         stretches = iter(pairwise(ends))
@@ -189,7 +189,7 @@ def _source_of(name: str) -> Callable[[], Any]:
 def typed(raw: Raw, options: LoadOptions, declared: Declared | None, name: str) -> Table:
     if raw.place is None:
         raw = replace(raw, place=lambda _, column: FilePlace(name, column))
-    with watching().innermost.within(*TYPING):
+    with current_watch().innermost.within(*TYPING):
         return table_of(raw, options, declared, name)
 
 
@@ -221,7 +221,7 @@ def read_bytes(name: str) -> bytes:
     """All of a file, unpacked."""
     with _reading(name):
         _has_bytes(os.stat(name).st_size)  # 0 of a pipe, whose end nobody knows
-        with watching().innermost.within(*READING):
+        with current_watch().innermost.within(*READING):
             data = _read(name)
     try:
         if name.lower().endswith(".gz"):
@@ -235,7 +235,7 @@ def read_bytes(name: str) -> bytes:
 
 def _has_bytes(size: int) -> None:
     """Tells how large the file is that is read."""
-    work = watching().innermost
+    work = current_watch().innermost
     if work.stage == "loading" and size and not work.several:
         work.total, work.unit = size, "bytes"
 
@@ -261,7 +261,7 @@ def _reading(name: str) -> Iterator[None]:
 
 def _read(name: str) -> bytes:
     """What a file holds; it may be longer than it says, or be no file but a pipe."""
-    work = watching().innermost
+    work = current_watch().innermost
     with open(name, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         if size <= PIECE:
@@ -270,7 +270,7 @@ def _read(name: str) -> bytes:
         while part := file.read(PIECE):
             parts.append(part)
             work.share(len(parts) * PIECE / size)
-            watching().poll()
+            current_watch().poll()
     return b"".join(parts)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import LATE, cancellable, watching
+from gdatalog.cancellation import LATE, cancellable, current_watch
 from gdatalog.storage import parts, remote
 from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.coded import Coded, CodedStatistics, hand_on
@@ -194,7 +194,7 @@ class Relation:
             return [found[at] if at in found else keys_of(at) for at in range(len(table.types))]
 
         late = table.length >= LATE and not any(away)
-        keys = watching().aside(all_keys) if late else all_keys()
+        keys = current_watch().aside(all_keys) if late else all_keys()
         lies, laid = (ops, tuple(map(xp.asarray, keys))) if any(away) else (None, tuple(keys))
         return Relation.of_blocks(table.names, table.types, [laid], table.length, ops=lies)
 
@@ -231,7 +231,7 @@ class Relation:
 
     def beside(self, new: Relation) -> Relation:
         """These rows and some that are none of these, which lie beside them if they are many."""
-        here = self.store.here and new.store.here
+        here = self.store.on_host and new.store.on_host
         if not here or not self.types or self.at_most + new.at_most < parts.FEW:
             return self.joined(new)
         lying = stacked((*self.parts, new), parts.RATIO, parts.MOST)
@@ -246,7 +246,7 @@ class Relation:
         if not self.types:
             return Relation(self.columns, (), (), 1)
         each = [relation for relation in (self, *others) if relation.length]
-        lying = [r.store.elsewhere for r in each if not r.store.here]
+        lying = [r.store.on_device for r in each if not r.store.on_host]
         ops = lying[0].ops if lying and lying[0] is not None else None
         if ops is None:
             blocks = [block for relation in each for block in relation.blocks()]
@@ -304,7 +304,9 @@ class Relation:
     def counted(self) -> bool:
         """Whether it is known how many rows there are, or found out without asking others."""
         return (
-            self.remote is None or not self.remote.away or self.remote.known >= KnownRows.DISTINCT
+            self.remote is None
+            or not self.remote.unfetched
+            or self.remote.known >= KnownRows.DISTINCT
         )
 
     @property
@@ -321,8 +323,8 @@ class Relation:
     @property
     def sorted_keys(self) -> Columns:
         """The rows, sorted, where they lie."""
-        away = None if self._store.here else self._store.elsewhere
-        return self.keys if away is None else away.sorted()
+        device_rows = None if self._store.on_host else self._store.on_device
+        return self.keys if device_rows is None else device_rows.sorted()
 
     @property
     def sorted(self) -> bool:
@@ -405,7 +407,7 @@ class Relation:
             trie = first_levels(self._tries, name)
             if trie is None:
                 made = partial(build, name[0], name[1], weighted)
-                trie = cancellable(self.at_most, made) if self._store.here else made()
+                trie = cancellable(self.at_most, made) if self._store.on_host else made()
             self._tries[name] = trie
         self.asked[order, tests, weighted, ranked] = trie
         return trie
@@ -426,8 +428,8 @@ class Relation:
 
     def width(self, column: int) -> int:
         """How many bytes a key of a column takes."""
-        away = self.remote is not None and self.remote.away
-        if away or (isinstance(self._store, Coded) and self._store.codes is not None):
+        unfetched = self.remote is not None and self.remote.unfetched
+        if unfetched or (isinstance(self._store, Coded) and self._store.codes is not None):
             low, high = self.spans[column]
             return 4 if low >= INT32_MIN and high <= INT32_MAX else 8
         return int(self._store.as_they_are()[column].dtype.itemsize)
@@ -462,7 +464,7 @@ class Relation:
             store.sorted()  # the last column of the rows is the trie's
         elif weighted and len(order) < width:
             store.distinct()  # rows that differ only in dropped columns are counted
-        account = watching().account
+        account = current_watch().account
         spill = account.spill_for(self.at_most * SORTED_TRIE * len(order))
         if spill is not None:
             from gdatalog.storage.external import trie_of

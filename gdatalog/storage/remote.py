@@ -130,7 +130,7 @@ class RemoteRows(RowStore):
         super().__init__([], sum(part.rows for part in parts), known)
         self.parts = tuple(parts)
         self.keeper = keeper
-        self._here = False
+        self._on_host = False
         self._plain = False
         self._survey: Survey | None = None
         self._ranking: Ranking | None = None
@@ -139,9 +139,9 @@ class RemoteRows(RowStore):
         return RowStore, self.__getstate__()
 
     @property
-    def away(self) -> bool:
+    def unfetched(self) -> bool:
         """Whether nothing is here."""
-        return not self._here
+        return not self._on_host
 
     @property
     def remote_bytes(self) -> int:
@@ -172,7 +172,7 @@ class RemoteRows(RowStore):
     def make_distinct(self) -> tuple[RemotePart, ...]:
         """The parts, when no row is there twice in all of them together."""
         with self._lock:
-            if not self._here and self._known < KnownRows.DISTINCT:
+            if not self._on_host and self._known < KnownRows.DISTINCT:
                 self.parts = tuple(self.keeper.distinct(self))
                 self._count = sum(part.rows for part in self.parts)
                 self._known = KnownRows.DISTINCT
@@ -192,39 +192,39 @@ class RemoteRows(RowStore):
 
     @property
     def count(self) -> int:
-        if self._here:
+        if self._on_host:
             return super().count
         self.make_distinct()
         return self._count
 
     @property
     def spans(self) -> list[Span]:
-        return list(self.survey.spans) if self.away else super().spans
+        return list(self.survey.spans) if self.unfetched else super().spans
 
     @property
     def nbytes(self) -> int:
         """What is held here."""
-        return super().nbytes if self._here else 0
+        return super().nbytes if self._on_host else 0
 
     def lay(self, ops: DeviceOps) -> DeviceStore:
         self._bring()
         return super().lay(ops)
 
     def distinct(self) -> list[Columns]:
-        if not self._here:  # the fewer rows are fetched
+        if not self._on_host:  # the fewer rows are fetched
             self.make_distinct()
         return super().distinct()
 
     def mirrored(self) -> bool:
-        return super().mirrored() if self._here else self.survey.symmetric
+        return super().mirrored() if self._on_host else self.survey.symmetric
 
     def _bring(self) -> None:
-        if self._here:
+        if self._on_host:
             return
         with self._lock:
-            if self._here:
+            if self._on_host:
                 return
             blocks = self.keeper.fetch([RowRange(part, 0, part.rows) for part in self.parts])
             self._blocks = [block for block in blocks if len(block[0])]
-            self._here = True
+            self._on_host = True
             self.keeper.fetched(self)

@@ -33,7 +33,9 @@ class RemoteStatistics(Statistics):
     @property
     def _rows(self) -> RemoteRows | None:
         """The rows, if they are not here."""
-        return self._store if isinstance(self._store, RemoteRows) and self._store.away else None
+        return (
+            self._store if isinstance(self._store, RemoteRows) and self._store.unfetched else None
+        )
 
     @property
     def graph(self) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable, watching
+from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage.duplicates import distinct_rows, mix
 from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.ops import DeviceOps
@@ -44,17 +44,25 @@ class RowStore:
     """A set of rows of at least one column."""
 
     __slots__ = (
-        "__weakref__", "_blocks", "_count", "_elsewhere", "_here", "_known", "_lock", "_plain",
-        "_spans", "tries_there",
+        "__weakref__",
+        "_blocks",
+        "_count",
+        "_known",
+        "_lock",
+        "_on_device",
+        "_on_host",
+        "_plain",
+        "_spans",
+        "tries_there",
     )  # fmt: skip
 
     def __init__(
         self, blocks: Sequence[Columns], count: int, known: KnownRows, ops: DeviceOps | None = None
     ) -> None:
         """`ops`: the operations of the device on which the blocks lie, if they lie on one."""
-        self._elsewhere = None if ops is None else DeviceStore(ops, blocks, count, known)
-        self._here = ops is None
-        self._blocks = list(blocks) if self._here else []
+        self._on_device = None if ops is None else DeviceStore(ops, blocks, count, known)
+        self._on_host = ops is None
+        self._blocks = list(blocks) if self._on_host else []
         self._plain = known == KnownRows.SORTED  # one block, in 32 bits where they do
         self._count = count
         self._known = known
@@ -70,76 +78,76 @@ class RowStore:
     def __setstate__(self, state: tuple[list[Columns], int, KnownRows]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
-    # ------------------------------------------------------------------------------ elsewhere
+    # ------------------------------------------------------------------------------ on a device
 
     @property
-    def here(self) -> bool:
+    def on_host(self) -> bool:
         """Whether NumPy's code can have the rows without a copy from a device."""
-        return self._here
+        return self._on_host
 
     @property
-    def elsewhere(self) -> DeviceStore | None:
+    def on_device(self) -> DeviceStore | None:
         """The rows on a device, if they are on one (too)."""
-        return self._elsewhere
+        return self._on_device
 
     def lay(self, ops: DeviceOps) -> DeviceStore:
         """The rows on a device: copied there if they are not there yet, and kept."""
         with self._lock:
-            found = self._elsewhere
+            found = self._on_device
             if found is None or found.ops is not ops:
                 self._bring()
                 rows = self.as_they_are()
                 with spending("moving", sum(column.nbytes for column in rows)):
                     rows = tuple(map(ops.xp.asarray, rows))
                 found = DeviceStore(ops, [rows], self._count, self._known)
-                self._elsewhere = found
+                self._on_device = found
             return found
 
     def let_go(self) -> None:
         """Gives up the rows on a device; those that are nowhere else are brought here first."""
         with self._lock:
             self._bring()
-            for answer in list(self._elsewhere.answers) if self._elsewhere is not None else ():
+            for answer in list(self._on_device.answers) if self._on_device is not None else ():
                 answer.leave()
-            self._elsewhere = None
+            self._on_device = None
 
     def _bring(self) -> None:
         """Has the rows here."""
-        if self._here:
+        if self._on_host:
             return
         with self._lock:
-            away = self._elsewhere
-            if self._here or away is None:
+            device_rows = self._on_device
+            if self._on_host or device_rows is None:
                 return
-            if away.count < FEW:
-                away.sorted()
-            self._blocks = [away.fetched()]
-            self._count, self._known = away.count, away.known
+            if device_rows.count < FEW:
+                device_rows.sorted()
+            self._blocks = [device_rows.fetched()]
+            self._count, self._known = device_rows.count, device_rows.known
             self._plain = True
-            self._here = True
+            self._on_host = True
 
     # ----------------------------------------------------------------------------------- rows
 
     @property
     def known(self) -> KnownRows:
-        away = None if self._here else self._elsewhere
-        return self._known if away is None else away.known
+        device_rows = None if self._on_host else self._on_device
+        return self._known if device_rows is None else device_rows.known
 
     @property
     def at_most(self) -> int:
         """How many rows there are, if none of them is there twice."""
-        away = self._elsewhere
-        return self._count if away is None else min(self._count, away.count)
+        device_rows = self._on_device
+        return self._count if device_rows is None else min(self._count, device_rows.count)
 
     @property
     def count(self) -> int:
         """How many rows there are; where a device has them, it makes them distinct."""
-        away = self._elsewhere
-        if away is None:
+        device_rows = self._on_device
+        if device_rows is None:
             self.distinct()
         elif self._known < KnownRows.DISTINCT:
             with self._lock:
-                away.distinct()
+                device_rows.distinct()
         return self.at_most
 
     @property
@@ -149,24 +157,26 @@ class RowStore:
 
     @property
     def nbytes(self) -> int:
-        away = None if self._here else self._elsewhere
-        if away is not None:
-            return away.nbytes
+        device_rows = None if self._on_host else self._on_device
+        if device_rows is not None:
+            return device_rows.nbytes
         return sum(held_bytes(column) for block in self._blocks for column in block)
 
     def where_they_lie(self) -> tuple[list[Columns], DeviceStore | None]:
         """The rows in any order, in blocks; and the device, if they are nowhere else."""
-        away = None if self._here else self._elsewhere
-        if away is None:
+        device_rows = None if self._on_host else self._on_device
+        if device_rows is None:
             return self.distinct(), None
         with self._lock:
-            return [away.sorted() if away.count < FEW else away.distinct()], away
+            return [
+                device_rows.sorted() if device_rows.count < FEW else device_rows.distinct()
+            ], device_rows
 
     @property
     def fingerprint(self) -> Fingerprint | None:
         """What tells the rows from others, in this process. None where there are many, or where it
         takes a sort or a copy to know them."""
-        if not self.here or self.known != KnownRows.SORTED or self.at_most >= FEW:
+        if not self.on_host or self.known != KnownRows.SORTED or self.at_most >= FEW:
             return None
         return self.count, tuple((c.dtype.str, hash(c.tobytes())) for c in self.sorted())
 
@@ -180,11 +190,11 @@ class RowStore:
     @property
     def spilled(self) -> bool:
         """Whether the rows lie in files."""
-        return self._here and bool(self._blocks) and is_spilled(self._blocks[0][0])
+        return self._on_host and bool(self._blocks) and is_spilled(self._blocks[0][0])
 
     def keep_as_it_is(self) -> None:
         """One block's columns are as wide as they are to be."""
-        self._plain = self._here and len(self._blocks) == 1
+        self._plain = self._on_host and len(self._blocks) == 1
 
     def as_they_are(self) -> Columns:
         """The rows in any order; there may be duplicates."""
@@ -198,10 +208,10 @@ class RowStore:
 
     def distinct(self) -> list[Columns]:
         """The rows in any order, in blocks."""
-        away = None if self._here else self._elsewhere
-        if away is not None:  # made distinct before they are copied
+        device_rows = None if self._on_host else self._on_device
+        if device_rows is not None:  # made distinct before they are copied
             with self._lock:
-                away.distinct()
+                device_rows.distinct()
         self._bring()
         if self._known < KnownRows.DISTINCT:
             with self._lock:
@@ -211,10 +221,10 @@ class RowStore:
 
     def sorted(self) -> Columns:
         """The rows, sorted."""
-        away = None if self._here else self._elsewhere
-        if away is not None:
+        device_rows = None if self._on_host else self._on_device
+        if device_rows is not None:
             with self._lock:
-                away.sorted()
+                device_rows.sorted()
         self._bring()
         if self._known < KnownRows.SORTED:
             with self._lock:
@@ -271,7 +281,7 @@ def joined_column(parts: Sequence[Array], dtype: np.dtype[np.generic] | None = N
     if len(parts) == 1 and parts[0].dtype == dtype:
         return parts[0]
     length = sum(map(len, parts))
-    spill = watching().account.spill_for(length * dtype.itemsize)
+    spill = current_watch().account.spill_for(length * dtype.itemsize)
     if spill is not None:
         from gdatalog.storage.external import joined_spilled
 

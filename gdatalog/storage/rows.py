@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable, watching, working_space
+from gdatalog.cancellation import cancellable, current_watch, working_space
 from gdatalog.records import dataclass
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
@@ -146,7 +146,7 @@ def _sorted_set(values: Array, own: bool = False) -> Array:
         return values
     low, high = int(values.min()), int(values.max())
     room = high - low + 1 + 8 * len(values)
-    if high - low < DENSE * len(values) and room <= watching().account.spare():
+    if high - low < DENSE * len(values) and room <= current_watch().account.spare():
         # Few possible values: marking them is a pass, sorting would be many.
         with working_space("sorting", room):
             return _marked_set(values, low, high)
@@ -209,7 +209,7 @@ def merge_rows(blocks: list[Columns]) -> Columns:
 def _sort_rows(blocks: list[Columns]) -> Columns:
     dtypes = [np.result_type(*parts) for parts in zip(*blocks, strict=True)]
     count, width = sum(len(block[0]) for block in blocks), sum(dtype.itemsize for dtype in dtypes)
-    account = watching().account
+    account = current_watch().account
     spill = account.spill_for(count * (2 * width + PACKED))
     if spill is not None:
         from gdatalog.storage.external import sort_spilled
@@ -244,7 +244,7 @@ def sort_in_memory(blocks: list[Columns]) -> Columns:
         if first is not None and ascending(packed):
             return first
         first = None
-        watching().account.tidy(count * width)
+        current_watch().account.tidy(count * width)
         return packing.unpack(_sorted_set(packed, True), dtypes)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gdatalog.cancellation import watching, working_space
+from gdatalog.cancellation import current_watch, working_space
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, cores, spread
 
@@ -54,7 +54,7 @@ def sort_values(values: Array, low: int, high: int, start: bool = True, own: boo
     if ascends(values):
         return values
     count, room = len(values), 2 * values.nbytes
-    if count >= LONG and values.dtype == np.int64 and room <= watching().account.spare():
+    if count >= LONG and values.dtype == np.int64 and room <= current_watch().account.spare():
         for sorter_for in _offers:
             sorter = sorter_for(count, start)
             if sorter is not None:

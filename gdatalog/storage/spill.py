@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.account import Account
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.storage.table import Array
@@ -284,7 +284,7 @@ def is_spilled(values: Any) -> bool:
 def in_files_if_large(values: Array) -> Array:
     """The same values, in a file if memory has no room for them; a device's stay there."""
     here = isinstance(values, np.ndarray) and not is_spilled(values)
-    spill = watching().account.spill_for(values.nbytes) if here else None
+    spill = current_watch().account.spill_for(values.nbytes) if here else None
     return values if spill is None else spill.rows([(values,)])[0]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.storage import quantiles, survey
 from gdatalog.storage.degrees import STRETCH, AdjacencyLists, Degrees
 from gdatalog.storage.graph import EdgeStatistics
@@ -81,13 +81,13 @@ class Statistics:
     @property
     def _there(self) -> DeviceStore | None:
         """The rows on a device, if they are to be looked at there."""
-        away = self._store.elsewhere
-        return None if away is None or away.count < FETCHED else away
+        device_rows = self._store.on_device
+        return None if device_rows is None or device_rows.count < FETCHED else device_rows
 
     @property
     def _here(self) -> bool:
         """Whether NumPy's code may look at the rows."""
-        return self._store.here or self._there is None
+        return self._store.on_host or self._there is None
 
     @property
     def rows(self) -> int:
@@ -243,7 +243,7 @@ class Statistics:
 
     def _passing(self, column: int, tests: tuple[RowTest, ...]) -> Array:
         """A column of the rows that pass some tests."""
-        spill = watching().account.spill_for(self.rows * self._keys[column].itemsize)
+        spill = current_watch().account.spill_for(self.rows * self._keys[column].itemsize)
         if spill is not None:
             from gdatalog.storage.external import passing_spilled
 

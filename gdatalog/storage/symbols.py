@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.account import TEXTS
-from gdatalog.cancellation import OBJECT, cancellable, watching, working_space
+from gdatalog.cancellation import OBJECT, cancellable, current_watch, working_space
 from gdatalog.storage.table import Array, TextColumn, used_codes
 from gdatalog.storage.text_set import TextSet, TextSetFunctions
 
@@ -96,7 +96,7 @@ class SymbolTable:
 
     def intern_new(self, texts: Iterable[str]) -> Array:
         """The codes of texts that an evaluation makes; those that are new are charged to it."""
-        account, codes = watching().account, [np.empty(0, dtype=np.int32)]
+        account, codes = current_watch().account, [np.empty(0, dtype=np.int32)]
         for piece in _pieces(texts):
             known = len(self)
             found = self._intern_all(piece)
@@ -126,7 +126,7 @@ class SymbolTable:
             return column.numbers
         if column.spelled is not None:
             return self._taken_in(column.spelled)[column.numbers]
-        watch, texts = watching(), column.texts
+        watch, texts = current_watch(), column.texts
         codes = np.empty(len(texts), dtype=np.int32)
         for start in range(0, len(texts), AT_ONCE):
             watch.poll()
@@ -213,7 +213,7 @@ def _column(texts: list[str]) -> Any:
     """Texts as an Arrow array; None if one holds half a surrogate pair."""
     import pyarrow as pa
 
-    watch, pieces = watching(), []
+    watch, pieces = current_watch(), []
     try:
         for start in range(0, len(texts), PIECE):
             watch.poll()

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.storage.cells import hold_texts
 from gdatalog.storage.delimited import SNIFFED, CellPlace, Delimited, Record
@@ -185,7 +185,7 @@ _HEAD = 1 << 16  # bytes in which the end of a line is sought
 
 def blocks_of(path: str) -> list[Block]:
     """The blocks of a file; one where it is small."""
-    most = max(LEAST_BYTES, min(MOST_BYTES, watching().account.spare() // SHARE))
+    most = max(LEAST_BYTES, min(MOST_BYTES, current_watch().account.spare() // SHARE))
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size <= most:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, pairwise
 from typing import Any, TypeVar
 
-from gdatalog.cancellation import Watch, watching, working_for
+from gdatalog.cancellation import Watch, current_watch, working_for
 from gdatalog.threads import PoolTask, begun
 
 Item = TypeVar("Item")
@@ -34,7 +34,7 @@ def spread(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> l
     workers = min(cores(), len(todo)) if long else 1
     if workers < 2:
         return [work(item) for item in todo]
-    watch, errors = watching(), list[BaseException]()
+    watch, errors = current_watch(), list[BaseException]()
     made: list[Any] = [None] * len(todo)
     numbers = iter(range(len(todo)))  # each is taken once: `next` is atomic
 

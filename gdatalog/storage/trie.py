@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable, watching
+from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.spill import held_bytes, in_files_if_large
 from gdatalog.storage.table import Array
@@ -175,7 +175,7 @@ class TrieLevel:
         """(parent, value) of every entry, packed, ascending."""
         if self._pairs is None:
             here = self.xp is np
-            spill = watching().account.spill_for(PAIRING * len(self)) if here else None
+            spill = current_watch().account.spill_for(PAIRING * len(self)) if here else None
             if spill is not None:
                 from gdatalog.storage.external import spilled_pairs
 

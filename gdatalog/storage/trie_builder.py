@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable, watching
+from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage.rows import (
     Columns,
     RowPacking,
@@ -35,7 +35,7 @@ FEW, PACKED = 1 << 16, 62
 
 def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool) -> Trie:
     """The trie of the first `depth` of lexicographically sorted columns of `total` rows."""
-    spill = watching().account.spill
+    spill = current_watch().account.spill
     if spill is not None and depth and is_spilled(columns[0]):
         from gdatalog.storage.external import spilled_trie
 

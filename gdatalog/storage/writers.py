@@ -20,7 +20,7 @@ from itertools import repeat
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, cast
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.storage.as_text import Piece, begun, facts_file, quoted, records, starts
 from gdatalog.storage.export import to_arrow
@@ -83,7 +83,7 @@ def write_tables(
     kind = format or format_of(name)
     if kind not in TEXTS and (delimiter is not None or header is not None):
         raise UsageError(f"{name}: delimiter and header have no meaning for {kind}")
-    with watching().work("writing", name, length, "rows"), _naming(name):
+    with current_watch().work("writing", name, length, "rows"), _naming(name):
         if kind in ("parquet", "arrow"):
             _check_not_packed(name, kind)
             _write(name, lambda file: _write_arrow(tables, kind, file))

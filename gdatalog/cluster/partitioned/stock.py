@@ -143,12 +143,12 @@ class Stock:
             kept = self._bases[relation.store] = {}
             finalize(relation.store, _forget, kept, self._idle)
         rows = relation.remote
-        remote = rows is not None and rows.away
+        remote = rows is not None and rows.unfetched
         counts, whole = remote and source.weighted, len(source.columns) == len(relation.types)
         key = (source.ranked and (remote or source.tests), remote, counts, counts and whole)
         base = kept.get(key)
         if base is None:
-            if rows is not None and rows.away:
+            if rows is not None and rows.unfetched:
                 base = self._afar(rows, source, whole)
             else:
                 base = self._here(list(_blocks(relation, source, len(self.pool.workers))))

@@ -13,8 +13,8 @@ What callers may rely on. A call is given once, whatever becomes of workers: tho
 what they ran, and what only they had (`Kept`) is made again from its call. A call may run twice,
 so it changes nothing but what it makes; what it is given it only reads, for other calls of the
 worker are given the same. An error of a call is raised from the iteration, and the other calls
-are cancelled; so are all if the iteration is left, or the query stopped: `watching()` in a call
-knows of it, and `Limits()` made there poll it. A call for which a worker has not enough memory
+are cancelled; so are all if the iteration is left, or the query stopped: `current_watch()` in a
+call knows of it, and `Limits()` made there poll it. A call for which a worker has not enough memory
 ends in `TooLarge`, unless the stage's `smaller` gives calls that together do its work. One that
 raises `Lost` itself is raised too, unless the stage's `instead` is set, and gives another call.
 So is the loss of something that the stage's `firm` names: it is not made again.

@@ -27,7 +27,7 @@ from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
-from gdatalog.cancellation import PATIENCE, watching
+from gdatalog.cancellation import PATIENCE, current_watch
 from gdatalog.cluster.pool.here import Ref, can_read, forget, hold, read, write
 from gdatalog.errors import DeviceError
 from gdatalog.records import dataclass, field
@@ -153,7 +153,7 @@ class Placing:
         if folder is not None:
             path = str(folder / token)
             try:
-                size = watching().aside(lambda: write(value, path))
+                size = current_watch().aside(lambda: write(value, path))
             except OSError:  # a full disk: what is there stays, the rest is sent
                 self.folder = None
                 with contextlib.suppress(OSError):
@@ -292,7 +292,7 @@ def workers_of(client: Any) -> dict[str, int]:
                 f"the cluster has had no workers for {ALONE:.0f} s",
                 hint="start workers, and ask again",
             )
-        watching().poll()
+        current_watch().poll()
         sleep(PAUSE)
 
 
@@ -304,7 +304,7 @@ def awaited(client: Any, work: Any, alive: Callable[[], bool], poll: Any = None)
     """What work of a client gives, which whoever waits may stop; raises `OSError` if it is not
     `alive` any more."""
     waiting = asyncio.run_coroutine_threadsafe(work, client.loop.asyncio_loop)
-    poll = poll or watching().poll
+    poll = poll or current_watch().poll
     looked = monotonic()
     try:
         while True:

@@ -56,7 +56,7 @@ def _too_many(splits: PartitionedStratum) -> bool:
     """Whether the rules read more rows that lie on workers than can well be here."""
     names = {atom.name for rule in splits.stratum.rules for atom in atoms(rule)}
     stores = [splits.inputs.relation(name).store for name in names - set(splits.stratum.relations)]
-    remote = [store for store in stores if isinstance(store, RemoteRows) and store.away]
+    remote = [store for store in stores if isinstance(store, RemoteRows) and store.unfetched]
     seeds = (afar_of(part) for parts in splits.inputs.seeds.values() for part in parts)
     remote += [rows for rows in seeds if rows is not None]
     most = splits.context.memory // splits.context.tuning.fetched_share

@@ -273,7 +273,7 @@ class Owners:
             assert isinstance(place.by, int)
             relation = self.inputs.relation(place.relation)
             schema = relation.columns, relation.types
-            if isinstance(relation.store, RemoteRows) and relation.store.away:
+            if isinstance(relation.store, RemoteRows) and relation.store.unfetched:
                 values = [part.value for part in relation.store.parts]
                 exchange = self._exchange(place.relation)
                 pieces = exchange.deal(values, parcels_of, name, (place.by,))
@@ -468,7 +468,7 @@ class Owners:
 def afar_of(derived: Derived) -> RemoteRows | None:
     """Rows that lie on workers; None if they are here."""
     blocks = derived.blocks if isinstance(derived, DistinctBlocks) else ()
-    return blocks.rows if isinstance(blocks, FarBlocks) and blocks.rows.away else None
+    return blocks.rows if isinstance(blocks, FarBlocks) and blocks.rows.unfetched else None
 
 
 def _share_out(rules: Sequence[RuleRound], new: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.cluster.pool import Call
 from gdatalog.cluster.rows.loading import Loading, own_keys, places_of
 from gdatalog.cluster.rows.surveys import SAMPLE, Look, look_at, survey_of
@@ -106,7 +106,7 @@ class _Dataset:
         step = max(1, sum(block.groups.rows for block in blocks) // SAMPLE)
         stage = asked.stage("load")
         before = 0
-        watching().innermost.new_rows = sum(block.groups.rows for block in blocks)
+        current_watch().innermost.new_rows = sum(block.groups.rows for block in blocks)
         for number, block in enumerate(blocks):
             stage.add(Call(seen, (block, -before % step, step), tag=number))
             before += block.groups.rows

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from gdatalog.cancellation import watching
+from gdatalog.cancellation import current_watch
 from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.cluster.pool.calls import BAD, Origin, made_by
 from gdatalog.cluster.pool.placing import PAUSE
@@ -90,7 +90,7 @@ class Frame:
         futures, client = self._computed(lost), self.pool.connection.client
         for origin, future in zip(lost, futures, strict=True):
             while future.status in ("pending", "lost") and client.status == "running":
-                watching().poll()
+                current_watch().poll()
                 sleep(PAUSE)
             if future.status in BAD:
                 told = f": {future.exception()}" if future.status == "error" else ""

@@ -320,7 +320,7 @@ def count_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int) -> int:
 
 
 @inlined
-def meet_marked(
+def intersect_marked(
     va: Array,
     alo: int,
     ahi: int,
@@ -338,7 +338,7 @@ def meet_marked(
 
 
 @inlined
-def count_meet_marked(
+def count_intersect_marked(
     va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, marks: Array, base: int
 ) -> int:
     """How many values two lists have in common of which the first is marked."""
