@@ -15,7 +15,7 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
 
-AT_ONCE = 1 << 18  # words that are looked at at a time
+AT_ONCE = 1 << 18  # words scanned at once
 
 
 class RowBitmap:
@@ -25,11 +25,11 @@ class RowBitmap:
         """`spill`: where the bitmap lies if not in memory."""
         self.space = space
         length = (space.size + 63) >> 6
-        # Pages that hold no mark are never touched, so they take no memory.
+        # Pages without a set bit are never touched, so they take no memory.
         self.words: Array = (
             np.zeros(length, dtype=np.int64) if spill is None else spill.zeros(length, np.int64)
         )
-        # What loops are given of it.
+        # Arguments of compiled loops.
         self.arguments = {"marks": self.words, "space": np.array(space.bounds, dtype=np.int64)}
 
     @staticmethod

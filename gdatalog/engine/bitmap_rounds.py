@@ -42,9 +42,9 @@ from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
 from gdatalog.timers import spending, time_spent
 
-# Rows of the host that are followed at a time: of one part in so many of what is left; the least.
+# Rows of the host processed at once: one part in this many of the free memory; the least.
 PIECE, LEAST = 4, 1 << 10
-# Of the memory that marks and rows may take, from which on these rows go to the host.
+# Share of the memory for bitmaps and rows above which rows go to the host.
 FOLLOWED, NEW = 0.5, 0.75
 
 
@@ -76,12 +76,12 @@ class Marked:
     """A relation: its bitmap, its new rows, and all of its rows."""
 
     space: KeySpace
-    beside: Mapping[str, Array]  # what kernels are given of it
+    beside: Mapping[str, Array]  # arguments of kernels
     dtypes: Sequence[Any]
     followed: list[Columns] = field(default_factory=list)
     new: list[Columns] = field(default_factory=list)
-    came: list[Columns] = field(default_factory=list)  # in the round that runs
-    length: int = 0  # of those that are followed, and the new ones
+    came: list[Columns] = field(default_factory=list)  # in the current round
+    length: int = 0  # of processed and new rows
 
     @property
     def nbytes(self) -> int:
@@ -107,7 +107,7 @@ class MarkedRounds(StratumRun):
             marked = self._begin(followers)
             if marked is None or not self._rounds(followers, marked, passing):
                 return None
-        except (GiveUp, Outside):  # only the other rounds can tell what is right
+        except (GiveUp, Outside):  # only the other rounds report errors correctly
             return None
         finally:
             for name in self.tables:
@@ -167,7 +167,7 @@ class MarkedRounds(StratumRun):
             rest = self._rest()
             if not rest:
                 raise
-        if rest:  # behind the handler, since the error holds what the device has
+        if rest:  # after the handler, because the error references device memory
             self.record.back_to(mark)
             seeds = self.inputs.seeds
             first = {name: self._union(name, [*seeds.get(name, ())], False) for name in self.tables}
@@ -176,7 +176,7 @@ class MarkedRounds(StratumRun):
             self.record.end_round()
         if marked is None:
             return None
-        del first  # whose rows may go to the host
+        del first  # its rows may go to the host
         for each in rest:
             if not self._find(each, marked, ()):
                 return None
@@ -373,7 +373,7 @@ class MarkedRounds(StratumRun):
             if report is not None:
                 report.saw(nest.seen)
                 stats.tried += _tried(nest)
-            del blocks, nest, sources, rows  # what goes to the host now must leave the device
+            del blocks, nest, sources, rows  # rows that go to the host must leave the device
             self._make_room(marked)
         stats.seconds += perf_counter() - began
         self.record.ran(stats)

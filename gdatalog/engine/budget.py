@@ -13,9 +13,9 @@ from gdatalog.plan.nodes import Branch, Generate, Join, RulePlan
 # What a level holds for each row of a chunk: positions, values, parents, packed pairs and masks
 # while it is searched, and the gathered columns afterwards.
 BYTES_PER_ROW = 160
-LARGEST_CHUNK = 1 << 17  # more rows at once are no faster: they leave the caches
+LARGEST_CHUNK = 1 << 17  # larger chunks are no faster: they exceed the caches
 SMALLEST_CHUNK = 256
-SHARE = 8  # chunks take such a part of what may still be held, at the most
+SHARE = 8  # chunks take at most this part of the free memory
 
 
 def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:

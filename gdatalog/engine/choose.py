@@ -28,7 +28,7 @@ MOST_REMEMBERED = 1000
 
 ASKED_FOR = "asked for"
 
-_looked: dict[object, int] = {}  # rows, by join and what becomes of its rows
+_looked: dict[object, int] = {}  # rows looked at, by join and output
 
 
 @dataclass(frozen=True, slots=True)

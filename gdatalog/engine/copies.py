@@ -31,7 +31,7 @@ def copy_of(stratum: Stratum) -> Copy | None:
         return None
     if len(left) == len(body.args):
         return Copy(body.name)
-    # Other constants may have been asked for too.
+    # Other constants may have been requested too.
     return Copy(body.name, Fallback((Unsuited(),), Once())) if asked_for(body.name) else None
 
 

@@ -29,7 +29,7 @@ class Counted:
 
     relations: Mapping[str, Relation]
     schemas: Mapping[str, Schema]
-    readers: Mapping[tuple[str, ...], Stratum]  # by their relations
+    readers: Mapping[tuple[str, ...], Stratum]  # by relations
     whole: bool
 
 

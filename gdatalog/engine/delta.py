@@ -34,10 +34,10 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.spill import Blocks
 from gdatalog.values import TypeName
 
-FILE_EACH = 64  # bytes of marks in a file for each row: each page that is touched marks many
-AT_ONCE = 1 << 20  # rows that are told to something else
-SHARE = 16  # a hash set grows fourfold where that takes such a part of the spare memory at the most
-# Rows that are compared with those that are known at a time, at most and at least.
+FILE_EACH = 64  # bitmap bytes per row for a bitmap in a file: each touched page holds many bits
+AT_ONCE = 1 << 20  # rows passed to another dedup index at once
+SHARE = 16  # a hash set grows fourfold if that takes at most this part of the free memory
+# Rows compared with known ones at once, at most and at least.
 PIECE, LEAST = 1 << 18, 1 << 10
 
 Known = SortedRows | RowBitmap | Hashed
@@ -69,17 +69,17 @@ class DeltaRelation:
         self.hold = hold
         self.tuning = tuning
         self.runs = Runs(columns, types, ops)
-        self.indexed = False  # whether plans read indexes of it
+        self.indexed = False  # whether plans read its indexes
         self.hash_indexes = HashIndexes(len(types))
-        self.passing = False  # whether nobody asks for its rows but those who follow new ones
+        self.passing = False  # whether only rules that process new rows read it
         self.known: Known = SortedRows(len(types), ops)
-        # Of what has come, and of what is expected to come. None: nothing has, or what has come is
+        # The space of current and expected rows. None: there are none yet, or they are
         # too scattered.
         self.space: KeySpace | None = None
         self._scattered = False
-        self._found = Blocks(current_watch().account)  # what loops found to be new since `add`
+        self._found = Blocks(current_watch().account)  # new rows that loops found since `add`
         self._full: Relation | None = None
-        self._last = 0  # bytes of the rows that were new last
+        self._last = 0  # bytes of the last new rows
 
     @property
     def nbytes(self) -> int:
@@ -135,7 +135,7 @@ class DeltaRelation:
     def _pieces(self, rows: Columns) -> Iterator[Columns]:
         """Splits rows into pieces whose comparison fits into memory."""
         start, count = 0, len(rows[0])
-        while start < count:  # what came of the pieces before has taken some of the room
+        while start < count:  # the results of earlier pieces take memory
             most = min(PIECE, self.spare() // (2 * SEARCH)) if self.ops.xp is np else count
             end = start + max(most, LEAST)
             yield tuple(column[start:end] for column in rows)

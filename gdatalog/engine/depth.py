@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 READ = 1 << 18  # rows of a block that are grouped at once
 MOST_PRINTED = 512  # printed texts in the cache
 
-# Of a join: for the choice, and for a run that may count.
+# For the choice of an executor, and for a run that may count.
 Texts = tuple["PrintedPlan | str", "PrintedPlan"]
 
 _printed: OrderedDict[object, PrintedPlan | str] = OrderedDict()
@@ -120,7 +120,7 @@ class JoinNest:
         self.marks = marks
         self.counted = counted
         self.growing = growing
-        self.seen: dict[int, StepCounts] = {}  # by id of the step: what the last run has counted
+        self.seen: dict[int, StepCounts] = {}  # the last run's counters, by id of the step
 
     @property
     def knobs(self) -> Knobs:
@@ -163,7 +163,7 @@ class JoinNest:
 
     def _printed(self, counted: bool) -> PrintedPlan | str:
         device, knobs = self.context.device, self.context.knobs
-        # Lanes that begin a given row each share what these lead into, however short it is.
+        # Lanes that each begin a given row share its lists, however short they are.
         shared = self.join.given is not None and not _intersects(self.join)
         lanes = device.tile(knobs) if shared else device.lanes(self.tries, knobs)
         given = tuple(column.dtype.name for column in self.given)
@@ -252,8 +252,8 @@ class JoinNest:
             return found
         except MemoryLimitError:
             if context.knobs.strategy != "auto" or context.device is not CPU:
-                raise  # a device leaves it to cells, or to the CPU
-            # The other executor lets go of equal rows as it goes.
+                raise  # cells or the CPU run it instead
+            # The other executor drops duplicates as it goes.
             context.limits.charge("blocks", 0)
             raise GiveUp("rows of compiled loops did not fit into the memory limit") from None
 
@@ -281,7 +281,7 @@ def counted(
     for step in steps:
         entry = seen.get(id(step), StepCounts())
         if isinstance(step, Join) and len(step.participants) == 1:
-            entry.tried = entry.rows_out  # all values of a list
+            entry.tried = entry.rows_out  # all values of a list were tried
     return seen
 
 

@@ -24,7 +24,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.values import TypeName
 
-# Distinct rows in order, and how many they are.
+# Sorted distinct rows, and their number.
 Rows = tuple[Columns, int]
 
 
@@ -38,7 +38,7 @@ class DistinctBlocks:
 
 Derived = Rows | DistinctBlocks
 
-# What relations have without any rule.
+# The rows of relations without rules.
 Seeds = Mapping[str, Sequence[Derived]]
 
 
@@ -72,7 +72,7 @@ def count_of(derived: Derived) -> int:
 def nbytes_of(derived: Derived) -> int:
     """The bytes of memory that the columns hold."""
     if isinstance(derived, DistinctBlocks) and isinstance(derived.blocks, FarBlocks):
-        return 0  # they lie afar
+        return 0  # they are remote
     blocks = derived.blocks if isinstance(derived, DistinctBlocks) else [derived[0]]
     return sum(held_bytes(column) for block in blocks for column in block)
 
@@ -106,7 +106,7 @@ def one_after_another(blocks: Sequence[Columns], stretch: int) -> Rows | None:
     if not blocks:
         return None
     total = sum(len(block[0]) for block in blocks)
-    # Where the first column changes; where that does not decide, where the first two do.
+    # Where the first column changes; if that is ambiguous, where the first two do.
     for depth in range(1, min(2, len(blocks[0])) + 1):
         starts = [np.flatnonzero(row_firsts(block[:depth])) for block in blocks]
         if sum(map(len, starts)) * stretch > total:

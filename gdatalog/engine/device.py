@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gdatalog.printer.module import PrintedPlan
 
 
-# Compiling a join's loops takes some 40 ms: it pays from so many expected rows on.
+# Compiling a join's loops takes some 40 ms: it pays from this many expected rows.
 WORTH = 50_000.0
 
 

@@ -137,7 +137,7 @@ def _trouble(number: int) -> tuple[str, str | None] | None:
 
     try:
         found = trouble(look(number), number)
-    except Exception as problem:  # a driver may do what it likes; the CPU is still there
+    except Exception as problem:  # a driver may raise anything; the CPU still works
         description = f"looking for it failed: {type(problem).__name__}: {problem}"
         return description, "gdatalog --doctor tells what is there"
     return None if found is None else (f"{found.name}: {found.found}", found.cure)
@@ -176,7 +176,7 @@ class DeviceTurn:
         self._use = use
         self._watch = watch
         self._used: list[ExitStack] = []
-        self._lost = False  # whether a thread had it that this process, a child, has not
+        self._lost = False  # whether a thread that does not exist in this child process held it
         _turns.add(self)
 
     def _forked(self) -> None:

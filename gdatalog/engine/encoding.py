@@ -45,7 +45,7 @@ class Encoded:
 
     def _decoded(self, name: str, relation: Relation) -> Relation:
         own = {at: d for (of, at), d in self.columns.items() if of == name}
-        if name.endswith(COUNTS):  # its first column is one of the relation that is counted
+        if name.endswith(COUNTS):  # its first column is a column of the counted relation
             counted = name.removesuffix(COUNTS)
             at = self.inputs.schemas[counted].columns.index(relation.columns[0])
             own = {0: self.columns[counted, at]} if (counted, at) in self.columns else {}
@@ -237,7 +237,7 @@ def _encoded(
     values: dict[str, int] = {}
     for use in uses:
         value = value_of(use.value, params, inputs.param_types)
-        if value is None:  # the rule fails, if a row comes to it
+        if value is None:  # the rule fails if a row reaches it
             return None
         assert isinstance(value.value, int)
         values[use.name] = value.value
@@ -245,7 +245,7 @@ def _encoded(
     first = {at: each.dictionary() for at, each in keys.items()}
     last = dict(first)
 
-    # Keys that only seeds and constants have get codes behind all others, for this call.
+    # Keys of seeds and constants only get codes after all others, for this call.
     for at, each in keys.items():
         found = [
             block[column]

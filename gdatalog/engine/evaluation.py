@@ -70,21 +70,21 @@ class Evaluation:
     context: ExecutionContext
     text: CheckedText
     stored: Mapping[str, Relation]
-    facts: Callable[[str], FactList]  # those of a relation
+    facts: Callable[[str], FactList]  # the facts of a relation
     remembered: Memory = field(default_factory=dict)
-    keep: Callable[[Collection[str]], bool] = lambda names: True  # what is remembered
-    asked: Collection[str] = ()  # what will be asked for in the end
-    # Is told of relations that nobody reads any more, where no call comes after this one.
+    keep: Callable[[Collection[str]], bool] = lambda names: True  # which results are cached
+    asked: Collection[str] = ()  # the relations that will be requested
+    # Called with relations that are not read again, if this is the last call.
     let_go: Callable[[str], None] | None = None
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
-    _read: dict[tuple[str, ...], list[str]] = field(default_factory=dict)  # by strata
-    _counts: dict[str, Schema] = field(default_factory=dict)  # of numbers of rows
+    _read: dict[tuple[str, ...], list[str]] = field(default_factory=dict)  # by stratum
+    _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
     _last_use: LastUse | None = None
-    _gone: set[str] = field(default_factory=set)  # relations that have been let go
+    _gone: set[str] = field(default_factory=set)  # relations that were freed
 
     def __post_init__(self) -> None:
-        # All texts of the program are in the table before anything asks for their ranks.
+        # All strings of the program are in the table before anything reads their ranks.
         scope = self.context.scope
         self.text.intern(scope.symbols)
         for value in scope.params.values():
@@ -170,7 +170,7 @@ class Evaluation:
         needed = self.needed(wanted)
         for name in sorted(needed & self.checked.unbound.keys()):
             raise self.checked.unbound[name]
-        counting: dict[tuple[str, ...], Stratum] = {}  # strata that read how many rows there are
+        counting: dict[tuple[str, ...], Stratum] = {}  # strata that read counts
         strata = [s for s in self.checked.strata if needed & set(s.relations)]
         for stratum in strata:
             if stratum.relations[0] in self._known:
@@ -191,7 +191,7 @@ class Evaluation:
         assert self._last_use is not None
         freed = 0
         for name in stratum.relations:
-            let_go(name)  # what files say of it is among its rows
+            let_go(name)  # the rows of its files are included
         for name in self._last_use.after(stratum):
             relation = self._known.pop(name, None)
             let_go(name)

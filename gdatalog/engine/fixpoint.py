@@ -136,7 +136,7 @@ def _here(splits: PartitionedStratum, strategy: Strategy) -> Local:
 def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, SplitStratum | None]:
     """The first strategy, and the rules of its rounds if they are split."""
     stratum, inputs, tuning = splits.stratum, splits.inputs, splits.context.tuning
-    # What compiled loops do not suit is left to rounds; what is soon done is not worth compiling.
+    # Rounds run what compiled loops cannot, and what is too small to compile.
     unsuited: tuple[When, ...] = (Unsuited(),)
     enough: tuple[When, ...] = (TooManyRows(tuning.rounds_most), Bytes(splits.context.memory))
     here = splits.context.device is CPU
@@ -211,7 +211,7 @@ def _rounds(strategy: SemiNaive, ready: Ready) -> Relations:
     ready = replace(ready, inputs=replace(ready.inputs, context=replace(context, device=CPU)))
     if context.memory >= default_limit():
         return _projected(strategy, ready, run)
-    with context.limits.account.other_limit(default_limit()):  # what it was is the device's
+    with context.limits.account.other_limit(default_limit()):  # the other limit is the device's
         return _projected(strategy, ready, run)
 
 

@@ -10,8 +10,8 @@ from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass
 from gdatalog.storage.trie import Trie
 
-MOST_KEY_BITS = 62  # of the keys of a hash set
-LOOKS, LOOKS_EACH = 16, 4  # at 64 words of a bitmap: for a group, and for each row of it
+MOST_KEY_BITS = 62  # of keys in a hash set
+LOOKS, LOOKS_EACH = 16, 4  # scans of 64 bitmap words: for a group, and for each of its rows
 
 
 @dataclass(frozen=True, slots=True)

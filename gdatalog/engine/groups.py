@@ -22,7 +22,7 @@ from gdatalog.storage.table import Array
 
 MOST_CODES = 1 << 62
 
-Span = tuple[int, int]  # the least and the greatest key of a column
+Span = tuple[int, int]  # least and greatest key of a column
 
 
 class Uncoded(Exception):
@@ -94,7 +94,7 @@ class Spans:
         self.kept = {each.name: each for each in kept}
         self.relation = relation
         self.symbols = symbols
-        self.known: dict[tuple[str, int], Span | None] = {}  # of groups; None: there are none
+        self.known: dict[tuple[str, int], Span | None] = {}  # of groups; None: no groups
         self._data: dict[tuple[str, int], Span | None] = {}
 
     def find(self, rows: Mapping[str, Rows], follows: Sequence[Follow]) -> None:

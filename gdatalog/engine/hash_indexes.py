@@ -15,7 +15,7 @@ from gdatalog.storage.hash_trie import HashTrie, TooLong
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 
-ROW_BYTES = 64  # that a row may take in an index
+ROW_BYTES = 64  # of a row in an index, at most
 
 
 class HashIndexes:
@@ -27,7 +27,7 @@ class HashIndexes:
     def __init__(self, arity: int) -> None:
         self.arity = arity
         self.tries: dict[tuple[tuple[int, ...], bool], HashTrie | None] = {}
-        self._complete = {False: True, True: True}  # whether they have the rows that are new
+        self._complete = {False: True, True: True}  # whether they have the new rows
 
     @property
     def nbytes(self) -> int:

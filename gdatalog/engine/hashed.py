@@ -17,8 +17,8 @@ from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, spread
 
-LEAST_BITS = 10  # of the number of slots
-AT_ONCE = 1 << 18  # slots that are looked at at a time
+LEAST_BITS = 10  # log2 of the number of slots
+AT_ONCE = 1 << 18  # slots scanned at once
 
 
 def _add() -> Any:
@@ -45,7 +45,7 @@ class Hashed:
         self.spill = spill
         self._bits = _bits_for(expected)
         self.slots = self._empty()
-        self.arguments = self._arguments()  # what loops are given of it
+        self.arguments = self._arguments()  # arguments of compiled loops
 
     def _arguments(self) -> dict[str, Array]:
         bounds = [*self.space.bounds, self.shift]

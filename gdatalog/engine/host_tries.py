@@ -21,10 +21,10 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.slices import sizes_of
 from gdatalog.storage.trie import Trie
 
-FINE = 6  # leading bits of the room: schedules are found again where it differs a little
-MOST_KNOWN = 16  # schedules of one trie
-KEY = 8  # bytes of a value or an offset, at the most
-SURELY = 1 << 24  # bytes for which any device has room
+FINE = 6  # leading bits of the room in the cache key of schedules
+MOST_KNOWN = 16  # cached schedules of one trie
+KEY = 8  # bytes of a value or an offset, at most
+SURELY = 1 << 24  # bytes that fit any device
 # Of what a device has for a rule: the rest is for scratch, and for rows and groups if there are
 # any. Twice the room takes a quarter of the cells.
 SLICES, SLICES_ALONE = 0.6, 0.8
@@ -35,7 +35,7 @@ Living = tuple[ReferenceType[Trie], ...]
 # not have gone.
 _SCHEDULES: WeakKeyDictionary[Trie, dict[Hashable, tuple[Living, Schedule | str]]]
 _SCHEDULES = WeakKeyDictionary()
-# What slices of tries take, which is not computed again for each query.
+# Cached sizes of slices.
 _SIZES: WeakKeyDictionary[Trie, tuple[Numbers, Numbers]] = WeakKeyDictionary()
 
 
@@ -53,11 +53,11 @@ def too_large(
     relations = known_of(refs, relation_of)
     most = sum(KEY * found.at_most * len(found.types) for found in relations.values())
     for ref in refs:
-        if ref.relation in relations:  # a value and an offset at each level, at the most
+        if ref.relation in relations:  # at most a value and an offset at each level
             entries = 2 * relations[ref.relation].at_most * (1 + ref.ranked)
             most += KEY * entries * (len(ref.columns) + ref.weighted)
     if most <= min(SURELY, limits.spare()):
-        return False  # nobody need look at the device
+        return False  # without a look at the device
     room = device.index_room(limits)
     if room is None or most <= room:
         return False

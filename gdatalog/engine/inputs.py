@@ -35,9 +35,9 @@ class FilesRead:
     unions: dict[str, tuple[tuple[Version, ...], Relation]] = field(default_factory=dict)
 
 
-# The relation of a path, by its name and schema, where others read it.
+# The relation of a path, by its name and schema, if others read it.
 Afar = Callable[[str, str, Schema | None], Relation | None]
-# A directive, and the folders that hold for the text it stands in.
+# A directive, and the folders of its text.
 Source = tuple[Directive, Folders]
 
 
@@ -68,9 +68,9 @@ class Inputs(Mapping[str, Relation]):
         self.warn = warn
         self.lists = lists
         self._joined: dict[str, Relation] = {}
-        self._files: dict[str, list[tuple[Any, ...]]] = {}  # what was read for each relation
+        self._files: dict[str, list[tuple[Any, ...]]] = {}  # the files of each relation
         self.ahead: ReadingAhead | None = None
-        # The columns that are kept of relations whose others nobody will ask for.
+        # The columns that are kept of relations whose other columns are not read.
         self.kept: Mapping[str, tuple[int, ...]] = {}
 
     def let_go(self, name: str) -> None:
@@ -158,7 +158,7 @@ class Inputs(Mapping[str, Relation]):
         kept = self.kept.get(name)
         tables = read_relation(directive, name, path, schema, folders, findings, self.symbols, kept)
         relation, loaded = relation_of_tables(tables, self.symbols)
-        souffle = directive.path is None  # whose forms say nothing of duplicates
+        souffle = directive.path is None  # these formats do not define duplicates
         if relation.types:
             findings.count(loaded, loaded if souffle else relation.length)
         return FileContent(relation, findings)
@@ -170,7 +170,7 @@ class Inputs(Mapping[str, Relation]):
         for source, name in ((source, n) for n in names for source in self.sources.get(n, ())):
             try:
                 found, path, schema, key, (_, size) = self._find(source, name)
-            except Error:  # who asks for it tells of it
+            except Error:  # the request for the file reports it
                 continue
             if found is None:
                 read = partial(self._made, source, name, path, schema)
@@ -191,13 +191,13 @@ class Inputs(Mapping[str, Relation]):
             and name not in self.stored
             and not (schema and schema.declared)
         ):
-            schema = None  # its types are the data's
+            schema = None  # its types come from the data
         from gdatalog.storage.file_sets import version_of
 
         try:
             version = version_of(path)
         except (OSError, Error):
-            version = 0, 0  # reading it tells what is wrong
+            version = 0, 0  # reading it raises the error
         how = (directive.path is None, directive.options)
         what = None if schema is None else (schema.columns, schema.types)
         key = (os.path.abspath(path), how, what, self.kept.get(name))
@@ -210,14 +210,14 @@ def union(relations: Sequence[Relation]) -> Relation:
     """The rows of relations of one schema."""
     first = relations[0]
     far = [r.remote for r in relations if r.remote is not None and r.remote.unfetched]
-    if far:  # the others come to it
+    if far:  # the others go there
         near = [r for r in relations if r.remote is None or not r.remote.unfetched]
         blocks = [block for r in near if r.at_most for block in r.blocks(distinct=False)]
         parts = [part for each in far for part in each.parts]
         keeper = far[0].keeper
         return Relation.of_parts(first.columns, first.types, [*parts, *keeper.put(blocks)], keeper)
     lying = next((r.store.on_device for r in relations if not r.store.on_host), None)
-    if lying is not None:  # and nowhere else: the others come to it
+    if lying is not None:  # on the device only: the others go there
         there = [relation.store.lay(lying.ops) for relation in relations]
         rows = [part.as_they_are() for part in there if part.count]
         count = sum(part.count for part in there)

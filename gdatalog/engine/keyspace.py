@@ -15,7 +15,7 @@ from gdatalog.records import dataclass
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 
-MOST = 1 << 62  # numbers
+MOST = 1 << 62  # row numbers
 INT64 = np.dtype(np.int64)
 
 

@@ -29,7 +29,7 @@ class LastUse:
     def after(self, stratum: Stratum) -> list[str]:
         """The relations that are not read again after this stratum."""
         read = self._reads.pop(stratum.relations, None)
-        if read is None:  # an error had it evaluated again
+        if read is None:  # evaluated again after an error
             return []
         self._readers.subtract(read)
         names = (*read, *stratum.relations)

@@ -23,7 +23,7 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
 
-AT_ONCE = 1 << 20  # rows that are copied at once
+AT_ONCE = 1 << 20  # rows copied at once
 
 
 def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
@@ -96,7 +96,7 @@ class LatticeRounds:
         self.by = [at for at in range(len(types)) if at not in self.kinds]  # a group's columns
         self._packing: Any = None
         self._runs: list[_SortedRun] = []
-        self._wide: Columns | None = None  # the rows, where their groups cannot be packed
+        self._wide: Columns | None = None  # the rows, if their groups cannot be packed
         self._full: Relation | None = Relation.empty(columns, types)
 
     @property
@@ -116,7 +116,7 @@ class LatticeRounds:
             while len(self._runs) > 1:
                 self._merge()
             (run,) = self._runs
-            # values are improved where they stand
+            # values improve in place
             self._full = self._made(run.codes, tuple(value.copy() for value in run.values))
         return self._full
 
@@ -213,7 +213,7 @@ class LatticeRounds:
         keys = dict(zip(self.by, self._unpack(codes), strict=True))
         keys |= dict(zip(self.kinds, values, strict=True))
         rows = self.ops.narrowed([keys[at] for at in range(len(self.types))])
-        if min(self.kinds) < len(self.by):  # a value stands before a column of the group
+        if min(self.kinds) < len(self.by):  # a value column precedes a group column
             order = self.ops.order_rows(rows)
             rows = tuple(column[order] for column in rows)
         return self._relation(rows, len(codes))
@@ -228,7 +228,7 @@ class LatticeRounds:
             both = ops.concatenate([laid(self.full().sorted_keys, ops), rows])
         first, groups = ops.group_rows([both[at] for at in self.by], len(both[0]))
         best: list[Array] = []
-        changed = first >= before  # groups are stable-sorted: known rows come first
+        changed = first >= before  # the sort is stable: known rows come first
         for at, column in enumerate(both):
             kind = self.kinds.get(at)
             if kind is None:

@@ -67,7 +67,7 @@ from gdatalog.timers import Costs, spending, time_spent
 
 MOST_GROUPS = 1 << 30
 LEAST_ROOM = 1024  # for groups that are numbered
-Part = tuple[Array | None, Array, Array]  # the units of groups, their codes, their values
+Part = tuple[Array | None, Array, Array]  # partition values, codes, best values of groups
 SAFE_INT, SAFE_FLOAT = 2.0**62, 1e290
 
 
@@ -84,7 +84,7 @@ class InPlace(StratumRun):
         self.plans: list[RulePlan] = []
         self.follows: list[Follow] = []
         self.spans = Spans((), inputs.relation, inputs.context.scope.symbols)
-        self.seen: dict[int, StepCounts] = {}  # by id of the step, if that is counted
+        self.seen: dict[int, StepCounts] = {}  # by id of the step, if counted
 
     @cached_property
     def refusal(self) -> str | None:

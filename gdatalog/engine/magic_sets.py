@@ -56,7 +56,7 @@ class Rewritten:
     program: MagicProgram
     text: CheckedText | None
     looked_at: Mapping[str, ref[Relation]] = field(default_factory=dict)
-    covered: str = ""  # why it was not used when it was last to be
+    covered: str = ""  # why it was not used the last time
 
 
 def answer(
@@ -116,7 +116,7 @@ def _facts(
 def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> Rewritten:
     """The program for a relation, rewritten or not, and why."""
     context, knobs = evaluation.context, evaluation.context.knobs
-    # what is kept is evaluated in full, once
+    # cached relations are evaluated in full, once
     if knobs.magic_sets == "never" or name in evaluation._known or evaluation.keep([name]):
         return Rewritten(MagicProgram(None), None)
     below = derived_below(evaluation, name)

@@ -35,7 +35,7 @@ class MaintainedRelation:
         self.came = 0
         self._all = known
         self._new: list[Relation] = []
-        self._waiting = 0  # the last of these, which are not among all yet
+        self._waiting = 0  # the last parts, which are not merged yet
         self._bits, known.bits = known.bits, None
 
     @property
@@ -110,7 +110,7 @@ class MaintainedLattice(LatticeRounds):
         self._improved = False
         self._now: Relation | None = known
         self._by = [at for at in range(len(known.types)) if at not in kinds]
-        # The values stand behind the groups, as a rule: then rows are in the order of these.
+        # If the values follow the groups, as is usual, rows are in the order of groups.
         self._in_order = self._by == list(range(len(self._by)))
         keys = known.keys
         if not self._in_order and self._by:
@@ -182,6 +182,6 @@ class MaintainedLattice(LatticeRounds):
 
     def finished(self) -> Relation:
         full = self.full()
-        # Where no group has become better, those that are new have only come.
+        # If no group has improved, rows were only added.
         only_new = not self._improved and self.came == self._more.length
         return full.coming_from(self.known, self._news) if only_new and self.came else full

@@ -63,7 +63,7 @@ class Maintenance(Rounds):
                 else MaintainedRelation(relation, self.ops)
             )
         self.read = frozenset(news).union(stratum.relations)
-        self.parts: dict[str, Relation] = {}  # of relations, by what a plan calls them
+        self.parts: dict[str, Relation] = {}  # relations by their names in a plan
 
     def follow(self, rules: Sequence[CheckedRule], until: Sequence[When]) -> dict[str, Relation]:
         """Returns the relations with all rows that follow from new rows, from the inputs' seeds,
@@ -247,7 +247,7 @@ class Estimated:
     """Statistics for a plan that later versions of a relation reuse: estimates only, nothing that
     holds just for its current rows."""
 
-    relation: Relation  # or what it goes on from
+    relation: Relation  # or the relation that it continues
     rows: int
     assumed: bool = False
     rises: frozenset[tuple[int, int]] = frozenset()

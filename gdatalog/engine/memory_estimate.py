@@ -11,9 +11,9 @@ from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 
-OFFSET, WEIGHT = 8, 8  # bytes of where a list begins, and of how many rows stand behind an entry
+OFFSET, WEIGHT = 8, 8  # bytes of a list's start, and of the row count of an entry
 
-# A relation that is there, of its name; None if it is derived and not evaluated yet.
+# Returns a relation by name; None if it is not evaluated yet.
 AtHand = Callable[[str], Relation | None]
 
 
@@ -55,7 +55,7 @@ def memory_asked(plan: RulePlan, at_hand: AtHand, device: Device, memory: int) -
     `memory`: the bytes that are left of the memory limit.
     """
     indexes: dict[tuple[str, TrieRef], AskedIndex] = {}
-    made: list[TrieRef] = []  # those that this plan makes before
+    made: list[TrieRef] = []  # indexes that this plan builds before
     for ref in relations_read(plan):
         indexes[ref.relation, ref] = _index(ref, made, at_hand, device)
         made.append(ref)

@@ -54,11 +54,11 @@ class RuleRun:
     moved: int = 0
     bytes: int = 0
     executors: dict[int, ExecutorChoice] = field(default_factory=dict)  # by the number of the join
-    left: str | None = None  # why it ran on the CPU, where the device was another
+    left: str | None = None  # why it ran on the CPU although the device is another
     spread: Spread | None = None  # over the workers of a cluster
-    scanned: dict[str, int] = field(default_factory=dict)  # rows of a relation that was scanned
-    in_cells: InCells | None = None  # on a device that its indexes do not fit
-    in_pages: InPages | None = None  # the same, where they are read in place
+    scanned: dict[str, int] = field(default_factory=dict)  # rows of scanned relations
+    in_cells: InCells | None = None  # if its indexes do not fit the device
+    in_pages: InPages | None = None  # the same, if they are read in place
 
     def add_costs(self, costs: Costs) -> None:
         """Adds time outside of work on rows."""
@@ -172,9 +172,9 @@ class StratumMetrics:
     rounds: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
-    peak: int = 0  # bytes held at the most
-    _open: list[RuleRound] = field(default_factory=list)  # of the round that runs
-    _late: list[RuleRound] = field(default_factory=list)  # of rounds before, not yet counted
+    peak: int = 0  # peak bytes
+    _open: list[RuleRound] = field(default_factory=list)  # of the current round
+    _late: list[RuleRound] = field(default_factory=list)  # of earlier rounds, not yet counted
     _began: float = field(default_factory=perf_counter)
 
     def running(self, relation: str, rule: CheckedRule) -> RuleRound:
@@ -224,7 +224,7 @@ class StratumMetrics:
     def end(self, rows: dict[str, int]) -> None:
         if self._open:
             self.end_round()
-        self.rounds = max(0, self.rounds - 1)  # the first was what comes before recursion
+        self.rounds = max(0, self.rounds - 1)  # round 0 comes before recursion
         self.rows = rows
         stated = 0.0 if self.way is None else self.way.seconds
         self.seconds = max(perf_counter() - self._began, stated)
@@ -267,7 +267,7 @@ class Metrics:
     runs: list[RuleRun] = field(default_factory=list)
     strata: list[StratumMetrics] = field(default_factory=list)
     began: float = field(default_factory=perf_counter)
-    spread: int = 0  # rules and fixpoints that a cluster has done
+    spread: int = 0  # rules and fixpoints that a cluster ran
     workers: int = 0  # of that cluster
 
     def done_by(self, workers: int) -> None:

@@ -49,7 +49,7 @@ def run_together(
     if isinstance(sink, RowSet) and not sink.outputs:
         return False
     ends = _ends(join, tries, len(shared.devices) * shared.pieces)
-    done: list[tuple[int, dict[int, StepCounts]]] = []  # of each piece: rows that were given, steps
+    done: list[tuple[int, dict[int, StepCounts]]] = []  # of each piece: input rows, steps
 
     def piece(ops: Ops, tries: Sequence[Trie], limits: Limits, part: int) -> Found:
         into = _like(sink, ops, limits)

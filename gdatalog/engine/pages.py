@@ -41,8 +41,8 @@ from gdatalog.storage.trie_arrays import TrieArrays, layout_of
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.paged import PagedTrie
 
-SAMPLE = 1 << 13  # lists that stand for all that a step reads
-WHOLE = 1 << 21  # bytes that are looked at together where no page can be placed
+SAMPLE = 1 << 13  # sample of the lists that a step reads
+WHOLE = 1 << 21  # bytes of a page if none can be placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Paging:
 
     def _trie_of(self, ref: TrieRef, there: Mapping[Hashable, Trie]) -> Trie:
         whole = self.tries.of[ref]
-        return there.get(id(whole), whole)  # one of no columns is only a count
+        return there.get(id(whole), whole)  # a trie without columns is only a count
 
     def read(self, report: RuleRun) -> int:
         """Estimates the bytes read over the link from the number of lists reached."""

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from gdatalog.printer.worklist import Listed, Recursive
 
 
-LIST_BYTES = 5  # of a GPU's tile: its list and marks, for each row that there may be
-OFTEN = 2_000.0  # times that a fixpoint looks at a row, for the choice of the compiler's passes
+LIST_BYTES = 5  # of a GPU's tile: its list and stamps, for each possible row
+OFTEN = 2_000.0  # visits of a row by a fixpoint, for the choice of compiler passes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class PartitionedFixpoint:
     rooms: Sequence[ListRoom]
 
 
-Groups = Mapping[str, RowsByColumn | None]  # of each relation; None: there are none
+Groups = Mapping[str, RowsByColumn | None]  # of each relation; None: no rows
 
 
 class PartitionedStratum(StratumRun):

@@ -32,7 +32,7 @@ from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
-EVENLY = 1 << 12  # values that stand for those of an index that is not there
+EVENLY = 1 << 12  # sample values for an index that does not exist
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ def plan_placement(
     refs = {ref for join in plan.joins for ref in join.tries}
     relations = known_of(refs, relation_of)
     if any(ref.relation not in relations for ref in refs):
-        return PlannedPlacement(InCells())  # nobody knows how many
+        return PlannedPlacement(InCells())  # their number is unknown
     known = _by_tries(plan, relations, context)
     if known is not None:
         return known
     asked = memory_asked(plan, relations.get, device, limits.spare()).indexes
     bytes_of = {
         (index.relation, index.columns): index.bytes for index in asked if index.bytes
-    }  # an index that is the first levels of another takes nothing
+    }  # a prefix of another index takes nothing
     most = max(bytes_of.values(), default=1)
     whole = {ref: bytes_of.get((ref.relation, ref.columns)) or most for ref in refs if ref.columns}
     sizes: dict[Hashable, Sizes] = {
@@ -125,7 +125,7 @@ def _by_tries(
 @dataclass(frozen=True, slots=True)
 class _Paged:
     placement: InPages
-    cost: float  # as bytes over the link
+    cost: float  # in bytes over the link
 
 
 def _longest(relations: Mapping[str, Relation], ref: TrieRef, depth: int) -> int:

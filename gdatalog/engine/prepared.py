@@ -36,10 +36,10 @@ from gdatalog.values import ParamType
 # Characters of all that checked programs were made of, each of which takes about 40 bytes; kept
 # statements are counted each time.
 CHECKED = 4_000_000
-SHIFT = 10  # times as many rows as there were, or as few: then a plan is made again
-SIMILAR = 4  # plans of one rule, for parameters that leave more of a relation or less
-LIKE = 8  # times as much, or as little: then one plan serves both
-LONGEST = 20_000  # characters of a text: longer ones hold data, and are hardly asked twice
+SHIFT = 10  # a factor in the number of rows: beyond it a plan is made again
+SIMILAR = 4  # plans of one rule, for parameters of different selectivity
+LIKE = 8  # a factor in selectivity: within it one plan serves both
+LONGEST = 20_000  # characters of a text: longer ones hold data and are hardly repeated
 
 Value = TypeVar("Value")
 RelationOf = Callable[[str], Relation]

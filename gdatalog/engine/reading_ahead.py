@@ -17,9 +17,9 @@ from gdatalog.storage.load_options import Findings
 from gdatalog.storage.relation import Relation
 from gdatalog.threads import begun
 
-LARGE = 1 << 21  # bytes of a file that is worth it
+LARGE = 1 << 21  # bytes of a file worth reading ahead
 LONG = 1 << 20  # bytes of a file that compiled code reads
-ROOM = 4  # bytes that there must be room for, for each byte of a file
+ROOM = 4  # bytes of memory needed for each byte of a file
 
 Key = tuple[Any, ...]
 
@@ -36,8 +36,8 @@ class FileContent:
 class FileReading:
     """A file to read."""
 
-    key: Key  # under which what has been read is known
-    what: str  # as who looks on is told
+    key: Key  # cache key of its content
+    what: str  # for progress reports
     size: int
     read: Callable[[], FileContent]
     made: FileContent | None = None
@@ -92,7 +92,7 @@ class ReadingAhead:
                     if asked and ROOM * file.size <= self._spare():
                         with self._watch.work("loading", file.what):
                             file.made = file.read()
-                except BaseException:  # also that nobody waits any more
+                except BaseException:  # also cancellation
                     pass
                 finally:
                     file.done.set()

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 MOST = 256  # values
-LENGTH = 500_000  # characters of their texts, each of which takes about 100 bytes
+LENGTH = 500_000  # characters of their texts; each takes about 100 bytes
 
 Value = TypeVar("Value")
 

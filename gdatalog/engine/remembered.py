@@ -18,10 +18,10 @@ from gdatalog.records import dataclass
 from gdatalog.storage.lineage import Version
 from gdatalog.storage.relation import Relation
 
-# A relation that was read: one from below, by its name, or the data beside the rules of one.
+# A relation that was read: a lower one, by name, or the data of one with rules.
 Read = tuple[str, bool]
 
-# Rows up to which what was made again is compared with what was there.
+# Rows up to which recomputed relations are compared with old ones.
 COMPARED = 1 << 21
 SAMPLE = 64
 
@@ -92,7 +92,7 @@ def news_since(
             return None
         if count:
             rows[read] = since
-    # Data that came beside rules; what only new rules read has not come to anything.
+    # Added data of relations with rules; what only new rules read was not added to anything.
     rows.update({read: (below[read],) for read in below.keys() - before.below.keys() if read[1]})
     return News(rules, tuple(added or () for added in facts), rows)
 

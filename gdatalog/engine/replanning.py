@@ -21,7 +21,7 @@ from gdatalog.planner.sizes import Assumed, RelationStatistics
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
-SAMPLE = 2000  # rows, by which different values are counted
+SAMPLE = 2000  # rows sampled for distinct values
 
 
 class Replanning:
@@ -38,8 +38,8 @@ class Replanning:
         )
         self.planned |= {(each.follows, "delta"): DELTA for each in variants}
         self.looked = 0
-        self.again = 0  # how often it was planned again
-        # Where a single atom is left, or none, there is no order to choose.
+        self.again = 0  # how often it was replanned
+        # With at most one other atom there is no order to choose.
         self.chooses = any(
             sum(isinstance(step, Join) for step in each.join.steps) > 1 for each in variants
         )
@@ -66,7 +66,7 @@ class Replanning:
         old = self.variants[0].whole
         if len(plan.joins) != len(old.joins) or plan.joins == old.joins:
             return
-        # A join that is as it was stays the same object, and all that is known of it stays known.
+        # An unchanged join stays the same object, so that its cached state stays valid.
         pairs = zip(old.joins, plan.joins, strict=True)
         joins = tuple(before if before == after else after for before, after in pairs)
         whole = replace(plan, joins=joins)

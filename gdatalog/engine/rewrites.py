@@ -37,7 +37,7 @@ def over(
     return (stratum, inputs) if parts is None else (parts.stratum, with_parts(parts, inputs))
 
 
-# A closure that is said twice over, evaluated by its linear rule (`planner/linear.py`).
+# A closure by a quadratic rule, evaluated by its linear rule (`planner/linear.py`).
 
 
 def linearised(linear: LinearStratum, inputs: StratumInputs) -> StratumInputs:

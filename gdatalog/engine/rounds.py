@@ -28,7 +28,7 @@ from gdatalog.planner.checked import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 
-NEW_ROWS = "new rows"  # who holds what the rules of a round have given
+NEW_ROWS = "new rows"  # the account's owner of a round's rows
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Rounds(StratumRun):
             self.record.end_round()
             self._expect(variants)
             self._rounds(variants, work)
-        self.replannings, self.variants = [], []  # they hold this, and with it all rows
+        self.replannings, self.variants = [], []  # they reference this object and so all rows
         self.context.limits.charge("rows followed", 0)
         return self.finished(passing)
 
@@ -163,7 +163,7 @@ class Rounds(StratumRun):
                 self.olds[name] = table.full()
         if not followed:
             return None
-        new[first] = self._begin_turn(first)  # nothing more can come to it
+        new[first] = self._begin_turn(first)  # nothing more can be added to it
         return Round(
             number,
             new,
@@ -219,7 +219,7 @@ class Rounds(StratumRun):
                 case LargeTurns(least, each, most):
                     met = looked >= least and looked >= each * self.turns
                     met = met and self.context.limits.account.total <= most
-                case _:  # is seen to by who runs these rounds
+                case _:  # the caller checks it
                     met = False
             if met:
                 raise FallbackMet(when)

@@ -35,7 +35,7 @@ from gdatalog.records import dataclass, replace
 from gdatalog.storage.rows import Columns
 from gdatalog.timers import Costs, time_spent
 
-TURN = 10_000  # rows: what a turn of a rule costs besides
+TURN = 10_000  # fixed cost of a rule's turn, in rows
 
 # Runs a join breadth-first: how many rows it may look at, and the devices that run it together.
 BreadthFirst = Callable[[int | None, Shared | None], None]
@@ -72,7 +72,7 @@ class PlanRun:
         plan = self.plan
         self.limits.looked += TURN
         if any(may_fail(join.steps) for join in plan.joins):
-            limit = None  # a failure that comes after the last wanted row is one as well
+            limit = None  # errors after the last wanted row count too
         if plan.terms or plan.within:
             from gdatalog.engine.sums import Sum, over_tables
 
@@ -156,7 +156,7 @@ class PlanRun:
         while True:
             choice = self._choice(number, nest)
             if choice.breadth_first and self.lasting is not None:
-                choice = replace(choice, shared=None)  # rows that were followed are known here
+                choice = replace(choice, shared=None)  # processed rows are known on this device
             self._chosen(number, choice)
             before = self.limits.looked
             try:
@@ -172,10 +172,10 @@ class PlanRun:
             except TooMany:
                 remember(nest, max(nest.tuning.overrun_counted, self.limits.looked - before))
             except GiveUp as reason:
-                # Only the other executor tells failures from what does not matter.
+                # Only the other executor distinguishes errors from rows that do not matter.
                 message = str(reason) or "a computation failed, or a number left 62 bits"
                 break
-        # Behind the handler, since the error holds what the first one made.
+        # After the handler, because the error references the first one's results.
         self._chosen(number, ExecutorChoice(True, message))
         breadth_first(None, None)
 
@@ -199,7 +199,7 @@ class PlanRun:
         walk = Levelwise(tries, self.ops, self.scope, limits, seen, self.lasting, tuning)
         here = self.context.device is CPU
         held = limits.chunk * levels_of(self.plan) * BYTES_PER_ROW if here else 0
-        held = min(held, limits.spare() // 2)  # few rows need less than a chunk has room for
+        held = min(held, limits.spare() // 2)  # few rows do not fill a chunk
         with allowing(limits, allowed), limits.account.working("rows at hand", held):
             if shared is not None and run_together(join, tries, sink, shared, self.context, seen):
                 pass  # all devices have run it
@@ -213,7 +213,7 @@ class PlanRun:
             else:
                 for first in self._first(join):
                     walk.run(join.steps, 0, first, sink)
-        if self.report is not None and seen is not None:  # it has come to the end
+        if self.report is not None and seen is not None:  # it has completed
             self.report.saw(seen)
 
     def _first(self, join: JoinPlan) -> Iterator[Frontier]:
@@ -248,7 +248,7 @@ class PlanRun:
             blocks = nest.run(self.plan.relation, sink.limit)
             sink.add_blocks(blocks)
             if sink.limit is not None and blocks and not sink.settle():
-                # Those that came first were not all different: all of them, then.
+                # The first rows had duplicates: take all of them.
                 sink.add_blocks(nest.run(self.plan.relation))
 
         self._run(number, nest, self._into(sink, join), depth_first)
@@ -372,7 +372,7 @@ def run_rule(
         except NotOnDevice as refused:
             reason = str(refused)
             if lasting is not None:
-                lasting.clear()  # rows that were noted as followed have led nowhere yet
+                lasting.clear()  # rows recorded as processed have led nowhere yet
                 lasting = {}
     if found is None:
         if report is not None:

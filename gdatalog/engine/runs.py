@@ -19,10 +19,10 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.spill import Spill
 from gdatalog.values import TypeName
 
-SMALLER = 4  # so many times is a run less than the one before it, at the least
-LONG = 1 << 20  # rows, from which on blocks are not made one for those who follow them
-MANY = 256  # runs, from which on they are merged though no plan has asked for indexes
-FEW = 4096  # rows, up to which a run is worth no other beside it
+SMALLER = 4  # a run is at least this many times smaller than the one before
+LONG = 1 << 20  # rows from which blocks stay separate for processing
+MANY = 256  # runs from which they merge although no plan reads indexes
+FEW = 4096  # rows up to which a run is merged at once
 
 
 class Runs:
@@ -33,13 +33,13 @@ class Runs:
         self.types = types
         self.ops = ops
         self.length = 0
-        self._spilled = 0  # of these, in files
+        self._spilled = 0  # how many of these are in files
         self.last: Relation | None = None
         self._before: list[Relation] = []
         self._ones: list[tuple[Sequence[Relation], Relation]] = []
-        self._few = 0  # how many there were, when as few as can be
+        self._few = 0  # the minimal number of runs after merging
         self._many = MANY
-        self._read = False  # whether somebody has read them since their indexes were counted
+        self._read = False  # whether they were read since their indexes were counted
         self._trie_nbytes = 0
         self._dtypes: list[Any] = [ops.xp.dtype("int32")] * len(types)
 
@@ -70,7 +70,7 @@ class Runs:
         if len(blocks) > 1 and spill is None and (count < LONG or device_ops(self.ops) is not None):
             blocks = [self.ops.concatenate(blocks)]
         fitting = [self.ops.narrowed(block) for block in blocks]
-        # A column that was wide stays so: compiled loops are for columns of certain widths.
+        # A wide column stays wide: loops are compiled for certain widths.
         self._dtypes = [
             reduce(self.ops.xp.promote_types, (column.dtype for column in columns), known)
             for known, columns in zip(self._dtypes, zip(*fitting, strict=True), strict=True)
@@ -134,7 +134,7 @@ class Runs:
         whole = self.merged(self._before)
         self._before, self._few = [whole], 1
         if whole.length < FEW and device_ops(self.ops) is None:
-            _ = whole.keys  # few rows are sorted, for people to see them in order
+            _ = whole.keys  # few rows are sorted, so that users see them in order
         return whole
 
     def one(self, runs: Sequence[Relation]) -> Relation:
@@ -153,7 +153,7 @@ class Runs:
         blocks = [block for run in runs for block in run.blocks()]
         relation = self._relation(blocks, sum(run.length for run in runs), False)
         if len(blocks) > MANY and device_ops(self.ops) is None:
-            _ = relation.rows  # many small arrays become one
+            _ = relation.rows  # joins many small arrays
         return relation
 
     def _relation(self, blocks: list[Columns], count: int, as_it_is: bool) -> Relation:

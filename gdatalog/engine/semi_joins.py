@@ -43,9 +43,9 @@ from gdatalog.storage.trie import Trie
 
 TrieOf = Callable[[TrieRef], Trie]
 
-SAMPLE = 512  # rows that tell which part of a relation some values leave
+SAMPLE = 512  # sampled rows for the selectivity of values
 
-# A comparison with its sides exchanged.
+# The comparison with its sides swapped.
 TURNED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 Term = str | int  # a variable, or the key of a constant
@@ -58,9 +58,9 @@ class _Atom:
     ref: TrieRef
     relation: Relation
     terms: Sequence[Term]  # of each level of its trie
-    bounds: Sequence[tuple[int, str, int]] = ()  # levels, and the keys that they are compared with
+    bounds: Sequence[tuple[int, str, int]] = ()  # levels, and the keys they are compared with
     rows: Array | None = None  # None: all
-    used: set[tuple[str, int]] = field(default_factory=set)  # variables, how many values they had
+    used: set[tuple[str, int]] = field(default_factory=set)  # variables, and their number of values
 
     def __len__(self) -> int:
         return self.relation.at_most if self.rows is None else len(self.rows)
@@ -98,11 +98,11 @@ def semi_joined(
     to this join. `relation_of` returns the relations that do not change meanwhile; `tell` is called
     with each new trie and its build time."""
     if may_fail(join.steps):
-        return trie_of  # what fails is told of by running a part of the join
+        return trie_of  # running a part of the join reports its errors
     atoms, tuning = _atoms(join, relation_of, context.scope), context.tuning
     if any(atom.relation.remote is not None and atom.relation.remote.unfetched for atom in atoms):
-        return trie_of  # rows are not fetched for the sake of a few
-    # An index that two atoms share would be narrowed by what only one of them needs.
+        return trie_of  # remote rows are not fetched for a few
+    # An index that two atoms share must not be reduced for only one of them.
     times = Counter(join.tries)
     waiting = [a for a in atoms if times[a.ref] == 1 and _is_waited_for(a, tuning.narrowed_from)]
     if not waiting or not any(atom.compared for atom in atoms):
@@ -202,7 +202,7 @@ def _bounds(step: Step, scope: Scope) -> Iterator[tuple[str, str, int]]:
             left, right, op = right, left, TURNED[op]
         if not isinstance(left, Slot) or not isinstance(right, (Constant, Parameter)):
             continue
-        if left.type != "symbol" or op == "=":  # keys of symbols have no order
+        if left.type != "symbol" or op == "=":  # symbol codes have no order
             value = right.value if isinstance(right, Constant) else scope.params[right.name]
             yield left.name, op, encode_value(value, right.type, scope.symbols)
 
@@ -221,9 +221,9 @@ def _reduce(atoms: Sequence[_Atom], most: float) -> None:
                 atom.keep(np.flatnonzero(COMPARE[op](atom.column(at), key)))
         if atom.rows is not None:
             _allow(atom, allowed)
-    idle: set[tuple[int, str, int, int]] = set()  # passes that are not worth their time
+    idle: set[tuple[int, str, int, int]] = set()  # passes that do not pay
     while True:
-        # The shorter first: what they leave makes the passes over the longer ones count.
+        # Short relations first: their values reduce the longer ones.
         for number, atom in sorted(enumerate(atoms), key=lambda entry: len(entry[1])):
             found = _worthwhile(atom, number, allowed, idle, most)
             if found is not None:

@@ -105,9 +105,9 @@ class Session:
     read: FilesRead
     prepared: Prepared
     params: Mapping[str, Any] = field(default_factory=dict)
-    lasting: bool = False  # whether the text's rules stay: then what they give is remembered
+    lasting: bool = False  # whether the database keeps the text's rules: then results are cached
     whole: bool = True
-    ends: bool = False  # whether nobody asks for anything but what the text asks for
+    ends: bool = False  # whether only the text's own requests are made
     parts: TextParts = field(init=False)
     outline: Outline = field(init=False)
     stated: Stated = field(init=False)
@@ -144,7 +144,7 @@ class Session:
             name: Schema(name, relation.columns, relation.types)
             for name, relation in self.stored.items()
         }
-        # Files whose relation nobody declared are read first: their types are the data's.
+        # Files of undeclared relations are read first: their types come from the data.
         decls = [s for s in (*self.texts.outline(), *said) if isinstance(s, Decl)]
         declared = {name for decl in decls for name in decl.names}
         remote = partial(_afar, settings.context)
@@ -182,7 +182,7 @@ class Session:
             ProgramLists(self.checked.lists, self.params, self.symbols, self.prepared.lists),
         )
         for name, values in self.checked.lists.items():
-            if values.type == "symbol":  # before anything asks for the ranks of texts
+            if values.type == "symbol":  # before anything reads the ranks of strings
                 self.inputs[name]
         self.context = self._context()
         self.evaluation = self._evaluation(self.inputs)
@@ -224,7 +224,7 @@ class Session:
         own = {head.name for s in self.parts.rules if isinstance(s, Rule) for head in s.heads}
         lasting = self.lasting
         asked = frozenset(ask.name for ask in self.asks())
-        # Queries may be rewritten: then they read what no rule of the program does.
+        # Rewritten queries may read relations that no rule of the program reads.
         ends = self.ends and not any(name.startswith("?") for name in asked)
         text = self.text
         if ends and not self.context.metrics.lasting:
@@ -417,7 +417,7 @@ def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         if value != value:
             raise DataError(f"the parameter ${name} is NaT, which is not a value")
         when = _nanoseconds(value)
-        if not INT_MIN < when <= INT_MAX:  # the least is NaT's
+        if not INT_MIN < when <= INT_MAX:  # the least value means NaT
             raise DataError(f"the parameter ${name} is no time from 1677 to 2262: {value}")
         return "timestamp", when
     if holds_many(value):
@@ -442,7 +442,7 @@ def _nanoseconds(value: date | np.datetime64) -> int:
         value = value.replace(tzinfo=UTC)
     since = value - datetime(1970, 1, 1, tzinfo=UTC)
     microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    # pandas.Timestamp is a datetime that knows nanoseconds too
+    # pandas.Timestamp is a datetime with nanoseconds
     return microseconds * 1000 + int(getattr(value, "nanosecond", 0))
 
 

@@ -17,9 +17,9 @@ from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
 
-STRETCH = 1 << 20  # rows that are packed anew at a time
-MANY = 64  # runs, from which on they are merged though there is hardly room
-SEARCH = 40  # bytes for each row that is sought among those that are known
+STRETCH = 1 << 20  # rows repacked at once
+MANY = 64  # runs from which they merge although memory is short
+SEARCH = 40  # bytes for each row searched among known ones
 
 
 class SortedRows:
@@ -29,9 +29,9 @@ class SortedRows:
         self.width = width
         self.ops = ops
         self._packing: Any = None
-        self._ends: Columns | None = None  # of each column: its least and its greatest values
+        self._ends: Columns | None = None  # least and greatest values of each column
         self._runs: list[Array] = []  # packed rows, each run sorted
-        self._wide: Columns | None = None  # the rows, where they cannot be packed
+        self._wide: Columns | None = None  # the rows, if they cannot be packed
 
     @property
     def nbytes(self) -> int:
@@ -127,7 +127,7 @@ class SortedRows:
     def _add_packed(self, rows: Columns) -> Columns:
         ops = self.ops
         packed = self._packing.pack(rows)
-        packed.sort()  # of sorted rows, a single look
+        packed.sort()  # cheap for sorted rows
         for run in self._runs:
             packed = packed[ops.survivors(~ops.in_sorted(packed, run))]
         if len(packed):
@@ -135,7 +135,7 @@ class SortedRows:
         while len(self._runs) > 1 and 2 * len(self._runs[-1]) > len(self._runs[-2]):
             need = 2 * int(self._runs[-1].nbytes) + int(self._runs[-2].nbytes)
             if ops.xp is np and need > current_watch().account.spare() and len(self._runs) < MANY:
-                break  # a search in more runs takes longer, and no memory
+                break  # searching more runs takes longer but no memory
             self._merge()
         return self._unpack(packed)
 
@@ -207,7 +207,7 @@ class SortedRows:
         both = ops.concatenate([known, rows])
         before = ops.xp.zeros(len(both[0]), dtype=bool)
         before[: len(known[0])] = True
-        order = ops.order_rows(both)  # equal rows as they stand: a known one before its equal
+        order = ops.order_rows(both)  # the sort is stable: a known row precedes its duplicate
         ordered = tuple(column[order] for column in both)
         marks = ops.row_firsts(ordered)
         kept, new = ops.survivors(marks), ops.survivors(marks & ~before[order])

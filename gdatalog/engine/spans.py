@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gdatalog.printer.worklist import Recursive
 
 
-Spans = dict[str, dict[int, Span | None]]  # by relation and column; None: nobody knows
+Spans = dict[str, dict[int, Span | None]]  # by relation and column; None: unknown
 Place = tuple[str, int]
 
 

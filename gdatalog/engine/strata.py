@@ -156,7 +156,7 @@ def run(ready: Ready) -> Relations:
         return _run(ready)
     try:
         found = _run(ready)
-    except EvaluationError:  # its message would show codes
+    except EvaluationError:  # its message would show codes instead of values
         assert ready.anew is not None
         return run(ready.anew())
     return ready.encoded.decoded(found)
@@ -181,12 +181,12 @@ def run_here(ready: Ready) -> Relations:
                 return _by_strategies(ready)
         except MemoryError:
             del metrics.runs[runs:], metrics.strata[strata:]
-        # Behind the handler, since the error holds what the device has.
+        # After the handler, because the error references device memory.
         context.device.make_room(context.limits)
         ready = ready.on_host()
     if not any(isinstance(rewrite, OnTheHost) for rewrite in ready.plan.rewrites):
         return _by_strategies(ready)
-    with account.other_limit(default_limit()):  # it was the device's
+    with account.other_limit(default_limit()):  # the limit was the device's
         return _by_strategies(ready)
 
 
@@ -234,7 +234,7 @@ def attempt(
                 return found
     except FallbackMet as error:
         met = error.when
-        if met not in until:  # it is one of what runs this
+        if met not in until:  # the condition of an outer strategy
             raise
     except MemoryLimitError:
         if nbytes is None:

@@ -50,11 +50,11 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from gdatalog.timers import Costs, spending, time_spent
 
-# Relations in whose stead others are read, by what asks for their tries.
+# Relations that replace others, by the plan that reads their tries.
 Parts = Mapping[TrieRef, Relation]
 NO_PARTS: Parts = MappingProxyType({})
 
-# What is assumed of relations that are not there yet.
+# The assumed size of relations that are not evaluated yet.
 UNKNOWN, DELTA = 100_000, 100
 
 
@@ -74,9 +74,9 @@ class StratumRun:
         self.tables: dict[str, DeltaRelation | LatticeRounds] = {}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
-        self.given: Mapping[int, RulePlan] = {}  # plans that are made, by the id of their rule
+        self.given: Mapping[int, RulePlan] = {}  # finished plans, by the id of their rule
         self.planned: list[tuple[CheckedRule, RulePlan]] = []
-        self._charged: set[TrieRef] = set()  # indexes whose relations have charged what they hold
+        self._charged: set[TrieRef] = set()  # indexes whose memory is charged
         for name in stratum.relations:
             schema = inputs.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -116,7 +116,7 @@ class StratumRun:
         relation = relation_of(table.columns, table.types, parts, self.ops)
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
-        if self.record.lasting:  # else its rows are made distinct when somebody asks for them
+        if self.record.lasting:  # otherwise its rows are deduplicated on demand
             self.record.derived(name, parts, relation, self.ops)
             self.record.end({name: relation.length})
         return {name: relation}
@@ -215,7 +215,7 @@ class StratumRun:
                 least,
             )
 
-        # Statistics of rows that lie here are no part of what a device holds.
+        # Statistics of rows on the host do not count as device memory.
         here = nullcontext() if context.device is CPU else on_the_host(context.limits)
         work = context.limits.watch.work("planning", self.called(rule))
         with here, work, spending("planning"):
@@ -415,7 +415,7 @@ class StratumRun:
     def _record_index(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
         """Records an index that is read in a profile."""
         metrics = self.context.metrics
-        if metrics.lasting:  # else the relation may be a part of one, which has no schema
+        if metrics.lasting:  # otherwise the relation may be a part, which has no schema
             metrics.index(ref, self.inputs.schemas[ref.relation].columns, trie, seconds)
 
 

@@ -73,9 +73,9 @@ class Outline:
     """What the checks see of a text: all of it except facts that an earlier one stands for."""
 
     statements: tuple[Statement, ...]
-    facts: Mapping[str, Sequence[Atom]]  # all of them
+    facts: Mapping[str, Sequence[Atom]]  # including redundant ones
     shapes: Mapping[tuple[str, Shape], None]
-    plain: bool  # it has nothing but such facts
+    plain: bool  # it has only redundant facts
 
     @staticmethod
     def of(text: Sequence[Statement]) -> Outline:
@@ -162,16 +162,16 @@ class Log:
 
     keys: list[str] = field(default_factory=list)
     kept: list[KeptRules] = field(default_factory=list)
-    at: dict[str, int] = field(default_factory=dict)  # where the text of a key is
-    seen: list[int] = field(default_factory=list)  # those that the checks see
-    shapes: dict[tuple[str, Shape], int] = field(default_factory=dict)  # first met there
+    at: dict[str, int] = field(default_factory=dict)  # the position of a key's text
+    seen: list[int] = field(default_factory=list)  # the texts that the checks see
+    shapes: dict[tuple[str, Shape], int] = field(default_factory=dict)  # first occurrence
     names: dict[str, int] = field(default_factory=dict)  # of relations; first met there
     facts: dict[str, list[Atom]] = field(default_factory=dict)
-    homes: dict[str, list[int]] = field(default_factory=dict)  # in which text each of them is
+    homes: dict[str, list[int]] = field(default_factory=dict)  # the texts that mention a name
     kinds: dict[str, list[Shape]] = field(default_factory=dict)  # of a relation's facts
     params: dict[str, set[str]] = field(default_factory=dict)  # in them
-    _first: dict[Atom, int] | None = None  # the text in which a fact stands first
-    _new: dict[str, list[int]] = field(default_factory=dict)  # the same of a relation's, ascending
+    _first: dict[Atom, int] | None = None  # the text with a fact's first occurrence
+    _new: dict[str, list[int]] = field(default_factory=dict)  # the same by relation, ascending
 
     def add(self, key: str, kept: KeptRules) -> None:
         at, outline = len(self.keys), kept.outline

@@ -33,19 +33,19 @@ from gdatalog.planner.walk import Node, children, walk
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 
-# Parsing takes 10 us and up to 400 bytes for a character: a text that is as long as may be takes
+# Parsing takes 10 us and up to 400 bytes for a character: a text of maximal length takes
 # less than the time and a fraction of the memory.
 CHARACTERS = 200_000
-# The checks look at all statements that are kept, for each new text.
+# The checks read all kept statements for each new text.
 STATEMENTS = 1_000  # facts of one relation count as one
 FACTS = 100_000  # that are kept
-# A rule is planned in milliseconds, and a plan holds little, up to these.
+# Up to these sizes a rule is planned in milliseconds, and its plan is small.
 ATOMS = 100
 ALTERNATIVES = 64  # of a body, when `;` is distributed over `,`
 PARTS = 2_000  # variables, constants, operators, comparisons, atoms
 COLUMNS = 100
-TEXTS = 16  # texts that programs made, and nothing holds, take such a part of the memory limit
-# At the prompt each line has its statement scanned anew.
+TEXTS = 16  # unused strings that programs created take at most this part of the memory limit
+# At the prompt each new line rescans its statement.
 SCANNED = 1_000_000  # characters of a statement, times its lines
 
 

@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from gdatalog.printer.module import PrintedPlan
 
 
-TURN, LOOPS_TURN = 15_000, 10_000  # rows: what a turn of a rule costs besides, and one of loops
-COMBINATION, MERGING = 30_000, 16  # the same of one combination of runs; and to merge a row
+TURN, LOOPS_TURN = 15_000, 10_000  # fixed cost of a rule's turn and of a run of loops, in rows
+COMBINATION, MERGING = 30_000, 16  # the same for a combination of runs; and to merge a row
 BY_LOOPS = ExecutorChoice(False, "the rounds are worth it")
-MOST_LOOPS = 8  # that a variant keeps, each with scratch of its own
-AT_ONCE = 1 << 18  # rows that loops are run for, if there are so many
+MOST_LOOPS = 8  # that a variant keeps, each with its own scratch memory
+AT_ONCE = 1 << 18  # rows per run of loops, if there are that many
 
 
 class LoopsPay(Exception):
@@ -62,33 +62,33 @@ class Variant:
     run: StratumRun
     rule: CheckedRule
     plan: RulePlan
-    expected: float  # given rows that the plan was made for
+    expected: float  # input rows that the plan assumes
     whole: RulePlan
     number: int
-    looked: int = 0  # rows that it has looked at, breadth-first
-    followed: int = 0  # rows, breadth-first
+    looked: int = 0  # rows looked at breadth-first
+    followed: int = 0  # rows processed breadth-first
     unprintable: bool = False  # whether there are no loops
     must: bool = True  # whether to wait for loops that are not compiled yet
-    rate: float = inf  # rows that loops have looked at for one, lately
-    # Loops by the layouts of the indexes that they read, and by how new rows are told.
+    rate: float = inf  # rows that loops recently looked at per input row
+    # Loops by the layouts of their indexes and by the kind of dedup index.
     loops: OrderedDict[object, PlanFunction] = field(default_factory=OrderedDict)
     printed: dict[object, PrintedPlan] = field(
         default_factory=dict
-    )  # those that are not compiled yet
+    )  # loops that are not compiled yet
     tries: list[Trie | None] = field(default_factory=list)  # those that stay
-    waiting: float = 0.0  # rows that the compiler has not been told of
-    report: RuleRun | None = None  # what a profile is told of the whole plan
-    found: int = 0  # new rows that loops have found in this round
-    called: str = field(init=False)  # for who looks on
+    waiting: float = 0.0  # rows not reported to the compiler yet
+    report: RuleRun | None = None  # a profile's metrics of the whole plan
+    found: int = 0  # new rows that loops found in this round
+    called: str = field(init=False)  # for progress reports
     tuning: Tuning = field(init=False)
-    lasting: dict[int, Any] = field(default_factory=dict)  # what it remembers of all rounds
+    lasting: dict[int, Any] = field(default_factory=dict)  # its state over all rounds
     # Of the plan: its join, the relation whose new rows it follows, the numbers of the indexes of
     # relations that the fixpoint changes, and these.
     join: JoinPlan = field(init=False)
     follows: str = field(init=False)
     numbers: tuple[int, ...] = field(init=False)
     growing: tuple[TrieRef, ...] = field(init=False)
-    # Whether it reads only old rows of the relation whose new rows it follows.
+    # Whether it reads only old rows of the relation whose new rows it processes.
     before: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -178,7 +178,7 @@ class Variant:
             table = self.run.tables[ref.relation]
             saved = count - count // max(1, len(runs))
             if MERGING * sum(run.length for run in runs) < COMBINATION * saved:
-                assert isinstance(table, DeltaRelation)  # the rows of others are in one relation
+                assert isinstance(table, DeltaRelation)  # other relations have a single part
                 lists[at] = [table.runs.one(runs)]
                 count //= len(runs)
         for chosen in product(*lists):
@@ -319,7 +319,7 @@ class Variant:
             for ref, trie in zip(refs, self.tries, strict=True)
         ]
         key: tuple[object, ...] = (hashed, *(column.dtype.char for column in given))
-        if parts is NO_PARTS:  # all that varies of hash tries is how roots look values up
+        if parts is NO_PARTS:  # hash tries vary only in the look-up at their roots
             key += tuple([trie.levels[0].dense for trie in grown.values()])
         else:
             key += tuple(map(id, layouts_of([tries[at] for at in self.numbers], growing=True)))
@@ -416,18 +416,18 @@ class Variant:
                 self._tell(loops, stats, tried, rows, perf_counter() - began)
                 return True
             if status not in (OUTSIDE, CROWDED):
-                return False  # breadth-first tells failures from what does not matter
+                return False  # breadth-first distinguishes errors from rows that do not matter
             changed = table.widen(loops.met()) if status == OUTSIDE else table.make_room()
             limits.charge(self.plan.relation, table.nbytes)
             if type(changed) is not type(known):
-                loops = None  # other loops, from the beginning: what has come is known
+                loops = None  # other loops start over; rows found so far are known
             known = changed
         return False
 
     def _tell(
         self, loops: PlanFunction, stats: RuleRound, tried: int, rows: int, seconds: float
     ) -> None:
-        self.must = True  # who has begun by loops goes on by loops
+        self.must = True  # once loops have run, loops continue
         self.found += rows
         stats.tried += tried
         stats.seconds += seconds
