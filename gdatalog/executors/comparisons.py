@@ -1,6 +1,6 @@
-"""Filters that a join can test itself: comparisons of its variable with what is already bound.
+"""Comparisons that a join tests itself: of its variable with variables that are bound already.
 
-Values that fail are not looked up in other lists then, and never become rows.
+Values that fail are not looked up in other lists and never become rows.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
 class JoinFilters:
-    """What the filters right behind a join are, if it may test them: found once."""
+    """The filters directly after a join that it may test itself, cached."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], list[Comparison]] = {}
 
     def behind(self, steps: Sequence[Step], at: int) -> list[Comparison]:
-        """Of the join at that place in `steps`, which are known by their id."""
+        """Returns those of the join at this position of `steps`; the cache key is the steps' id."""
         found = self._known.get((id(steps), at))
         if found is None:
             found = self._known[id(steps), at] = _behind(steps, at)

@@ -1,7 +1,7 @@
-"""Widening a frontier by a level: which lists to expand, what to search, piece by piece.
+"""Extends a frontier by a level: which lists to expand, and what to search, piece by piece.
 
-Each row is expanded from the shortest of its lists (that is what makes the join worst-case
-optimal); where rows differ in which list that is, they are run in groups.
+Each row is expanded from the shortest of its lists, which makes the join worst-case optimal. Rows
+whose shortest list differs run in groups.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class FrontierExpansion:
     # ------------------------------------------------------------------------------- join
 
     def join(self, step: Join, tests: Sequence[Comparison] = ()) -> Iterator[Frontier]:
-        """The frontier times the values that the step's variable can take and that pass the
-        tests, by pieces."""
+        """Yields the frontier times the values of the step's variable that pass the tests, in
+        pieces."""
         once = self._shared(step, tests)
         if once is not None:
             yield from self._expand(step, self.frontier, once, ())
@@ -54,8 +54,8 @@ class FrontierExpansion:
     def _parts(
         self, choices: Sequence[FrontierLists]
     ) -> Iterator[tuple[Frontier, FrontierLists, Array | None]]:
-        """The rows, each with its shortest list: all of them (None), or in groups by which list
-        that is, if that saves much."""
+        """The rows with their shortest list: all rows (None), or groups by that list if grouping
+        saves much."""
         xp = self.ops.xp
         if len(choices) == 1:
             yield self.frontier, choices[0], None
@@ -76,8 +76,8 @@ class FrontierExpansion:
                 yield self.frontier.take(rows), part, rows
 
     def counts(self, step: Join, tests: Sequence[Comparison]) -> Array | None:
-        """How many values each row has: read off its list, or counted as they are found; None
-        where values weigh more than one each, and more than a list decides."""
+        """The number of values of each row: the length of its list, or counted during the search;
+        None if values have weights other than one and several lists decide."""
         usable = self._reused(step, self.frontier)
         covered = step.reuse.covers if step.reuse and usable else ()
         if tests or len(step.participants) - len(covered) + (usable is not None) != 1:
@@ -97,7 +97,7 @@ class FrontierExpansion:
         return weighed
 
     def _counted(self, step: Join, tests: Sequence[Comparison]) -> Array:
-        """The values of each row, looked up and counted, and never made."""
+        """Counts the values of each row by look-ups, without materialising them."""
         ops = self.ops
         counts: Array = ops.xp.zeros(self.frontier.size, dtype=ops.xp.int64)
         for frontier, lists, rows in self._parts(self._choices(step)):
@@ -115,7 +115,7 @@ class FrontierExpansion:
         return counts
 
     def _shared(self, step: Join, tests: Sequence[Comparison]) -> FrontierLists | None:
-        """What the step's lists have in common, where many rows ask for the same: met once."""
+        """The intersection of the step's lists, computed once if many rows need the same one."""
         ops, tries = self.ops, self.walk.tries
         below = [part for part in step.participants if part.depth]
         if step.reuse is not None or not below or len(step.participants) < 2:
@@ -142,7 +142,7 @@ class FrontierExpansion:
         return FrontierLists(SHARED, level.values, starts, lengths, met=met)
 
     def _choices(self, step: Join) -> list[FrontierLists]:
-        """The lists that may be expanded, cut to the ranges that the cuts leave."""
+        """The lists that may be expanded, restricted to the ranges of the cuts."""
         frontier = self.frontier
         choices = []
         reused = self._reused(step, frontier)
@@ -184,7 +184,7 @@ class FrontierExpansion:
         return xp.maximum(starts, bound), ends
 
     def _root_lists(self, step: Join) -> FrontierLists:
-        """Every row meets the same list: the common values of the roots."""
+        """All rows use the same list: the intersection of the roots."""
         xp = self.ops.xp
         values = self._roots(step).level.values
         size = self.frontier.size
@@ -216,7 +216,7 @@ class FrontierExpansion:
         return found
 
     def _reused(self, step: Join, frontier: Frontier) -> Reused | None:
-        """The earlier level's lists, unless a chunk has cut one of them."""
+        """The list of an earlier level, unless a chunk has cut one of its lists."""
         if step.reuse is None:
             return None
         variable = step.reuse.variable
@@ -277,8 +277,8 @@ class FrontierExpansion:
     def _others(
         self, step: Join, frontier: Frontier, lists: FrontierLists
     ) -> tuple[list[Lookup], list[int]]:
-        """Where expanded values are looked up, and who asks where they were found: first who the
-        lists are of, if he does, then some of the others."""
+        """The look-ups of expanded values, and whether their positions are needed: first those of
+        the expanded list, then some of the others."""
         if lists.met is not None:
             return [], [SHARED]
         tries = self.walk.tries
@@ -310,7 +310,7 @@ class FrontierExpansion:
         return sought, names
 
     def _asks(self, part: Participant) -> bool:
-        """Whether anybody asks where a participant's trie stands afterwards."""
+        """Whether the position in a participant's trie is needed afterwards."""
         trie = self.walk.tries[part.trie]
         return part.depth + 1 < len(trie.levels) or trie.weights is not None
 
@@ -322,7 +322,7 @@ class FrontierExpansion:
         places: dict[int, Array],
         met: Frontier | None,
     ) -> Frontier:
-        """The rows that were found, with where each trie stands now."""
+        """The rows that were found, with the current node of each trie."""
         ops, tries = self.ops, self.walk.tries
         size = len(found.values)
         columns: dict[Key, Array] = {step.variable: found.values}

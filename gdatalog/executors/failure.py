@@ -1,4 +1,4 @@
-"""What to say of a computation that failed, with the values it failed on."""
+"""Messages for computations that failed, with the values they failed on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gdatalog.values import timestamp_to_text
 
 
 class NotOnDevice(Exception):
-    """Why a rule is left to the CPU, in words for a user."""
+    """Why the CPU runs a rule, for a user."""
 
 
 _WHY = {
@@ -29,7 +29,7 @@ _WHY = {
 
 
 def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Any) -> EvaluationError:
-    """The error of an expression that fails on the one row of a frontier."""
+    """The error of an expression that fails on the only row of a frontier."""
     culprit = _innermost(expr, frontier, ops, scope)
     why = _WHY.get(culprit.function, "the result is not a number (NaN)")
     if culprit.function == "^" and culprit.type == "int":
@@ -45,7 +45,7 @@ def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Any) -> Ev
 
 
 def values_of(slots: Sequence[Slot], columns: Sequence[Any], row: int, symbols: Any) -> str:
-    """What variables hold in a row: `x = 1, y = "a"`."""
+    """The values of variables in a row: `x = 1, y = "a"`."""
     known = []
     for slot, column in zip(slots, columns, strict=True):
         value = decode_value(int(column[row]), slot.type, symbols)
@@ -57,7 +57,7 @@ def values_of(slots: Sequence[Slot], columns: Sequence[Any], row: int, symbols: 
 
 
 def _test(culprit: Apply) -> str:
-    """The test of the body that keeps away what failed."""
+    """The test of the body that excludes the failing values."""
     args = [format_expr(arg) for arg in culprit.args]
     tests = {
         "/": f"{args[-1]} != 0",

@@ -1,10 +1,9 @@
-"""Compiled loops that a fixpoint calls round after round, for rows that come for the first time.
+"""Compiled loops that a fixpoint calls in each round to find new rows.
 
-What has been there by now is in arrays that the loops test and set (`printer/fresh.py`). A call
-ends when all is done, or when somebody has to see to something: a row lies outside of the space of
-marks, or the hash set has no room left. Whatever has come by then is kept, and the next call goes
-on from there. What the calls of all rounds have in common is made once: a tiny round then costs
-little more than its rows.
+The loops test and set the dedup index (`printer/fresh.py`). A call returns when all work is done,
+when a row lies outside the space of the bitmap, or when the hash set is full. The new rows so far
+are kept, and the next call continues. State that all rounds share is created once, so that a tiny
+round costs little more than its rows.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ LARGE = 1 << 16  # bytes of an array of a hash trie that is not held on to
 
 @dataclass(slots=True)
 class FreshWorker:
-    """One thread's part. `share`: how many rows it may still add to what is known."""
+    """One thread's part. `share`: how many rows it may still add to the dedup index."""
 
     call: Bound
     outputs: list[str]
@@ -120,7 +119,7 @@ class FreshWorker:
             self.room = min(2 * self.room, most)
 
     def _keep(self, kept: int) -> None:
-        """Takes the rows of a block, whose arrays serve again if the rows are few."""
+        """Takes the rows of a block. If they are few, the block's arrays are reused."""
         self.share -= kept
         self.kept += kept
         arrays = self.call.arrays
@@ -140,13 +139,13 @@ class FreshWorker:
             self.call.set(name, np.empty(0, dtype=arrays[name].dtype))
 
     def _charge(self, outputs: int) -> None:
-        """Charges the rows that are kept, and so many bytes of the block that is filled."""
+        """Charges the kept rows, and this many bytes of the current block."""
         held = outputs + (0 if self.rows is None else self.rows.held)
         change, self.charged = held - self.charged, held
         self.account.add("blocks", change)
 
     def take_rows(self) -> list[Block]:
-        """The rows that were kept, which are not charged any more. A short block serves again."""
+        """Returns the kept rows, which are no longer charged. A short block is reused."""
         if any(self.call.arrays[name].nbytes > LARGE for name in self.outputs):
             self._let_go_of_outputs()
         blocks = [] if self.rows is None else self.rows.take()
@@ -159,7 +158,7 @@ class FreshWorker:
                 self.call.arrays[argument.name][:] = 0
 
     def take(self, shared: Mapping[str, Array], lengths: Mapping[str, int]) -> None:
-        """What all workers read, and scratch of these lengths at the least."""
+        """Sets what all workers read, and scratch of at least these lengths."""
         call = self.call
         for name, array in shared.items():
             if call.arrays[name] is not array:
@@ -172,7 +171,7 @@ class FreshWorker:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What loops are given of one trie: entries of `sizes`, by place, kind and depth; arrays, by
+    """The loops' arguments for one trie: entries of `sizes`, by place, kind and depth; arrays, by
     name, kind and depth; and the scratch whose length depends on it."""
 
     scalars: list[tuple[int, str, int]]
@@ -195,10 +194,10 @@ class Reads:
 
 
 class PlanFunction:
-    """A printed plan's function, with what all its calls have in common.
+    """A printed plan's function, with the state that all its calls share.
 
-    The indexes are set by `read`, and those that stay are not set again. Scratch is kept. There are
-    as many workers as some call had work for.
+    `read` sets the indexes that have changed. Scratch is reused. There are as many workers as the
+    largest call needed.
     """
 
     def __init__(self, function: Any, printed: PrintedPlan, scope: Any, threads: int) -> None:
@@ -234,13 +233,13 @@ class PlanFunction:
         return FreshWorker(Bound(self.function, arrays), outputs, scratch, state, self.control)
 
     def use(self, function: Any) -> None:
-        """Goes on with the same function, which may have better code by now."""
+        """Continues with the same function, perhaps in better code."""
         self.function = function
         for worker in self.workers:
             worker.call.function = function
 
     def read(self, tries: Sequence[Trie | HashTrie]) -> None:
-        """The plan's tries are these from now on."""
+        """Sets the plan's tries."""
         scratch: list[Argument] = []
         now = [tries[number] for number in self.printed.which]
         for at, trie in enumerate(now):
@@ -259,8 +258,8 @@ class PlanFunction:
             self._lengths[argument.name] = scratch_length(argument, now)
 
     def let_go(self, numbers: Collection[int]) -> None:
-        """Holds these of the plan's tries no longer, nor the rows of this round and what is known;
-        all of that is set before the next call."""
+        """Drops these tries, the rows of the round and the dedup index; all of them are set again
+        before the next call."""
         for worker in self.workers:
             for name in self._given:
                 worker.call.let_go(name)
@@ -277,7 +276,7 @@ class PlanFunction:
                         worker.call.let_go(name)
 
     def begin(self, given: Mapping[str, Array], hands: int) -> None:
-        """From the first of these rows on; `hands`: how many threads are worth their start."""
+        """Starts from the first of these rows; `hands`: how many threads are worth starting."""
         self.control[COUNTER] = 0
         # Who has begun must come to the end, so they are the same until all is done.
         hands = min(hands, self.threads)
@@ -296,9 +295,9 @@ class PlanFunction:
             worker.begin()
 
     def go_on(self, known: Mapping[str, Array], room: int, limits: Limits) -> int:
-        """Goes on as far as it can; what has become of it.
+        """Continues as far as possible; returns why it stopped.
 
-        `known`: what has been there by now, to which `room` more rows may be added.
+        `known`: the dedup index, which has room for `room` more rows.
         """
         workers = self.at_work
         self.control[STOP_FLAG] = 0
@@ -338,22 +337,22 @@ class PlanFunction:
             raise
 
     def taken(self) -> list[Block]:
-        """The rows that have come since this was asked last."""
+        """The rows that were found since the last call."""
         return [block for worker in self.workers for block in worker.take_rows()]
 
     def counts(self) -> tuple[int, int]:
-        """How many rows have come since `begin`, and how many for the first time."""
+        """How many rows were derived since `begin`, and how many of them are new."""
         tried = sum(int(worker.state[TRIED]) for worker in self.at_work)
         return tried, sum(worker.kept for worker in self.at_work)
 
     def tallied(self) -> dict[str, Array]:
-        """What has been bound since `begin`, by counter, if that is counted."""
+        """The bindings since `begin`, by counter, if they are counted."""
         if not self.printed.counters:
             return {}
         return {COUNTS: tallied(self.printed, [worker.call.arrays for worker in self.at_work])}
 
     def met(self) -> tuple[Array, ...]:
-        """A row that lies outside, as columns of one."""
+        """A row outside the space, as columns with one row."""
         for worker in self.at_work:
             if worker.status == OUTSIDE:
                 return tuple(

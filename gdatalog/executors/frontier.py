@@ -1,7 +1,7 @@
-"""A frontier: the bindings of a level, kept as (parent, value) arrays and never as rows.
+"""A frontier: the bindings of a level as (parent, value) arrays, never as rows.
 
-A frontier knows which row of its parent each of its rows came from, and the columns that its
-own level added; what lies further up is gathered through the parents when it is asked for.
+A frontier stores the parent row of each of its rows and the columns that its level added; earlier
+columns are gathered through the parents on demand.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Frontier:
         self._lists: TrieLevel | None = None
 
     def above(self) -> Iterator[Frontier]:
-        """This frontier and those that it came from."""
+        """This frontier and its ancestors."""
         frontier: Frontier | None = self
         while frontier is not None:
             yield frontier
@@ -75,7 +75,7 @@ class Frontier:
         return Frontier(self.size, self, None, columns)
 
     def lists(self, ops: Ops) -> TrieLevel:
-        """This level's values as lists, one for each row of the parent."""
+        """This level's values as lists, one for each parent row."""
         if self._lists is None:
             assert self.parent is not None and self.rows is not None and self.level is not None
             bounds = ops.xp.searchsorted(self.rows, ops.xp.arange(self.parent.size + 1))
@@ -84,12 +84,12 @@ class Frontier:
 
 
 def weight_of(frontier: Frontier) -> Array | None:
-    """How many bindings each row stands for; None: one each."""
+    """How many bindings each row represents; None: one each."""
     return frontier.column(WEIGHT) if frontier.has(WEIGHT) else None
 
 
 def times(ops: Ops, counts: Array, weight: Array | None) -> Array:
-    """Counts multiplied; an error if that does not fit into 64 bits."""
+    """Multiplies counts; raises an error if a product does not fit into 64 bits."""
     product: Array = counts if weight is None else ops.times(counts, weight)
     return product
 
@@ -97,7 +97,7 @@ def times(ops: Ops, counts: Array, weight: Array | None) -> Array:
 def signed_sum(
     ops: Ops, counts: Sequence[Array], terms: Sequence[tuple[int, tuple[int, ...]]]
 ) -> Array:
-    """A signed sum of products of counts; an error if one does not fit into 64 bits."""
+    """A signed sum of products of counts; raises an error if one does not fit into 64 bits."""
     total: Array = ops.xp.zeros_like(counts[0])
     for coefficient, (first, *others) in terms:
         product = counts[first]
@@ -108,5 +108,5 @@ def signed_sum(
 
 
 def weighing(ops: Ops, frontier: Frontier, weight: Array) -> Frontier:
-    """The same rows, each standing for so many times as many bindings."""
+    """The same rows with weights multiplied by these."""
     return frontier.adding({WEIGHT: times(ops, weight, weight_of(frontier))})

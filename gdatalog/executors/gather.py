@@ -1,8 +1,8 @@
-"""Aggregates, gathered chunk by chunk: a partial result per group, merged as they pile up.
+"""Aggregates chunk by chunk: a partial result per group, merged from time to time.
 
-Sums of ints are kept in two halves that cannot overflow, so that an overflow of the whole is
-told at the end, and exactly. The least and greatest symbol are found by rank, which may change
-while new texts are made, so it is looked up anew at each merge.
+Sums of ints are kept in two halves that cannot overflow, so that an overflow of the total is found
+exactly, at the end. The least and greatest symbol are found by rank. Ranks may change while new
+strings are created, so each merge reads them again.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ ORDER = 24  # bytes for each group while groups are merged, beside what finding 
 
 
 class DistinctRows:
-    """The distinct rows of many chunks: sorted again only when they may be twice as many."""
+    """The distinct rows of many chunks, sorted again only when they may have doubled."""
 
     def __init__(self, ops: Ops | None) -> None:
-        """`ops`: None where the rows of another are only taken over."""
+        """`ops`: None if it only takes over another's rows."""
         self.ops = ops
         self.blocks: list[Columns] = []
         self.settled = 0
@@ -55,7 +55,7 @@ class DistinctRows:
         self.pending += len(rows[0])
 
     def settle(self) -> Columns:
-        """Those in memory, sorted."""
+        """The rows in memory, sorted."""
         assert self.ops is not None
         blocks, self.blocks = self.blocks, []
         rows = self.ops.merge_rows(blocks)
@@ -87,12 +87,12 @@ class DistinctRows:
         self.forget()
 
     def forget(self) -> None:
-        """Has no rows in memory any more."""
+        """Drops the rows in memory."""
         self.blocks, self.settled, self.pending = [], 0, 0
 
 
 class Gathering:
-    """Groups of rows by `keys`, and what is gathered of each."""
+    """Groups of rows by `keys`, and the aggregates of each."""
 
     def __init__(
         self,
@@ -102,8 +102,8 @@ class Gathering:
         limits: Limits,
         level: int | None = None,
     ) -> None:
-        """`level`: groups that memory has no room for may be in files, as partitions of so many
-        partitions; None: they may not."""
+        """`level`: groups may spill to files in partitions, divided this many times; None: they may
+        not."""
         self.level = level
         self.spilled: SpilledGroups | None = None
         self.specs = specs
@@ -127,7 +127,7 @@ class Gathering:
         column: Callable[[str], Array],
         weight: Array | None,
     ) -> None:
-        """Gathers the rows of a chunk."""
+        """Aggregates the rows of a chunk."""
         ops, xp = self.ops, self.ops.xp
         self.width = len(keys)
         self.given += size
@@ -170,7 +170,7 @@ class Gathering:
         self._came(count)
 
     def _came(self, count: int) -> None:
-        """So many groups have come: merges them where they are many, or fill the memory."""
+        """Adds this many groups; merges them if they are many or fill the memory."""
         self.pending += count
         self._hold(sum(int(part.nbytes) for part in self.blocks[-1]))
         if self.level is not None and self.ops.xp is np and self._spill():
@@ -180,8 +180,8 @@ class Gathering:
             self._merge()
 
     def _spill(self) -> bool:
-        """Writes all groups to files, if memory has no room to merge them, or if half of the limit
-        is held when they are merged."""
+        """Writes all groups to files if memory has no room to merge them, or half of the limit is
+        in use after merging."""
         account = self.limits.account
         spill = account.spill_for(2 * self._merging() + FINDING * (self.pending + self.settled))
         if spill is None and account.spill_half(self._charged) is not None:
@@ -210,8 +210,7 @@ class Gathering:
         return spilled
 
     def partitions(self) -> Iterator[Gathering]:
-        """Gatherings of which each has some groups whole; to be asked for once. Each is to be
-        finished before the next is asked for."""
+        """Yields gatherings that have some groups completely, once. Finish each before the next."""
         if self.spilled is None:
             yield self
             return
@@ -230,7 +229,7 @@ class Gathering:
             part.give_back()
 
     def copy(self) -> Gathering:
-        """The same groups; what is added to one is not in the other."""
+        """A copy with the same groups, which is independent."""
         other = Gathering(self.specs, self.ops, self.scope, self.limits, self.level)
         for rows in self.sets:
             if rows.runs is not None:
@@ -245,7 +244,7 @@ class Gathering:
         return other
 
     def __getstate__(self) -> tuple[object, ...]:
-        """What was gathered, without where."""
+        """The aggregates, without their place."""
         sets = [rows.blocks for rows in self.sets]
         return self.specs, self.width, self.blocks, self.given, sets
 
@@ -256,7 +255,7 @@ class Gathering:
             own.blocks = given
 
     def join(self, other: Gathering) -> None:
-        """Takes in the groups of another, which was gathered elsewhere of other rows."""
+        """Merges the groups of another gathering, of other rows."""
         for mine, its in zip(self.sets, other.sets, strict=True):
             for rows in its.blocks:
                 mine.add(rows)
@@ -267,7 +266,7 @@ class Gathering:
         self.given = given
 
     def recode(self, keys: Sequence[TypeName], recoded: Callable[[Array], Array]) -> None:
-        """Has other codes for symbols; `keys`: the types of the groups' keys."""
+        """Changes the codes of symbols; `keys`: the types of the groups' keys."""
         types: list[TypeName] = [*keys]
         for spec in self.specs:
             kept = spec.kind in ("min", "max", "any_value")
@@ -278,7 +277,7 @@ class Gathering:
             rows.blocks = [_recoded(block, types, recoded) for block in rows.blocks]
 
     def dealt(self, owners: int, owner_of: Callable[[Columns, int], Array]) -> list[Gathering]:
-        """The groups in as many parts as there are owners, by the owner that keys have."""
+        """Splits the groups by the owners of their keys."""
         self._merge()
         found = [Gathering(self.specs, self.ops, self.scope, self.limits) for _ in range(owners)]
 
@@ -297,7 +296,7 @@ class Gathering:
         return found
 
     def add_partials(self, keys: Columns, parts: Sequence[Array]) -> None:
-        """Groups that were gathered elsewhere: their keys and partial columns."""
+        """Adds groups that were aggregated elsewhere: their keys and partial columns."""
         self.width = len(keys)
         self.blocks.append((*keys, *parts))
         self.repeated = True
@@ -315,7 +314,7 @@ class Gathering:
         return best
 
     def _merging(self) -> int:
-        """The bytes that a merge of all blocks takes beside them, or more."""
+        """An upper bound of the bytes that merging all blocks takes besides them."""
         return self._charged + ORDER * (self.pending + self.settled)
 
     def _merge(self) -> None:
@@ -357,7 +356,7 @@ class Gathering:
 
     @property
     def groups(self) -> int:
-        """How many groups there are, or partial ones."""
+        """How many groups, or partial groups, there are."""
         return sum(len(block[-1]) for block in self.blocks)
 
     @property
@@ -372,11 +371,11 @@ class Gathering:
         self._hold(self.nbytes - self._charged)
 
     def give_back(self) -> None:
-        """Somebody else holds the groups from now on."""
+        """Returns the memory charge, because the caller holds the groups now."""
         self._hold(-self._charged)
 
     def _hold(self, more: int) -> None:
-        """So many bytes more are held than before."""
+        """Charges this many bytes more."""
         self._charged += more
         self.limits.account.add("aggregates", more)
 
@@ -389,10 +388,10 @@ class Gathering:
     def finish(
         self, groups: Sequence[Slot] = (), marks: FailedRows | None = None
     ) -> tuple[Columns, list[Array]]:
-        """The groups' keys, and for each spec its key column; empty where nothing came.
+        """The groups' keys, and for each spec its key column; empty if there were no rows.
 
-        `groups`: the variables that the keys are of, to tell which group an error is about.
-        `marks`: where a sum that is no value is noted, by the key of its group, and no error.
+        `groups`: the variables of the keys, to name a group in an error. `marks`: where a sum
+        without a value is recorded, by the key of its group, instead of raising an error.
         """
         xp = self.ops.xp
         self._merge()
@@ -429,7 +428,7 @@ class Gathering:
         return in_order
 
     def _of(self, groups: Sequence[Slot], keys: Columns, row: int) -> str:
-        """Which group a row is, for an error."""
+        """Names a row's group in an error."""
         if not groups:
             return ""
         return f", where {values_of(groups, keys, row, self.scope.symbols)}"
@@ -492,7 +491,7 @@ def _recoded(
 
 
 def neutral(spec: Spec) -> int | None:
-    """The key that stands for nothing gathered; None where there is no such value."""
+    """The key of an empty aggregate; None if there is no such value."""
     if spec.kind in ("count", "count_distinct", "sum"):
         return 0  # the key of 0.0 is 0 as well
     return None

@@ -1,4 +1,4 @@
-"""Widening a frontier by values that no relation holds: a given set, or a range."""
+"""Extends a frontier by values that no relation holds: a given set, or a range."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Generation:
         self.tried = 0
 
     def generate(self, step: Generate, rest: Sequence[Step]) -> Iterator[Frontier]:
-        """The frontier times given values, or times a range."""
+        """Yields the frontier times given values, or times a range."""
         if step.span is not None:
             yield from self._range(step, rest)
             return

@@ -54,7 +54,7 @@ FEW = 4096  # rows that are compared with each other rather than marked: marks t
 
 @dataclass(slots=True)
 class StepCounts:
-    """What happened at a step: rows that came in, candidates looked at, rows that went on."""
+    """The metrics of a step: input rows, candidates tried, and output rows."""
 
     rows_in: int = 0
     tried: int = 0
@@ -62,7 +62,7 @@ class StepCounts:
     seconds: float = 0.0
 
     def add(self, other: StepCounts) -> None:
-        """What happened at the same step elsewhere."""
+        """Adds the metrics of the same step elsewhere."""
         self.rows_in += other.rows_in
         self.tried += other.tried
         self.rows_out += other.rows_out
@@ -111,8 +111,8 @@ class Levelwise:
     def _level(
         self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink
     ) -> Generator[tuple[int, Frontier], None, None] | None:
-        """Runs steps up to the next one that widens rows: what comes of that, piece by piece,
-        and where to go on."""
+        """Runs steps up to the next one that extends rows: yields its output in pieces, and the
+        next step."""
         while frontier.size and not sink.done:
             if at == len(steps):
                 sink.emit(frontier)
@@ -140,7 +140,7 @@ class Levelwise:
     def pieces(
         self, lengths: Array, total: int | None = None
     ) -> Iterator[tuple[int, int, int, int, int]]:
-        """The operation of this name, which tells what share of the rows each piece is of."""
+        """The operation of this name; also reports each piece's share of the rows as progress."""
         limits, rows = self.limits, len(lengths)
         work = limits.watch.innermost
         for piece in self.ops.pieces(lengths, limits.chunk, total):
@@ -207,7 +207,7 @@ class Levelwise:
     def fail(
         self, step: Step, rest: Sequence[Step], frontier: Frontier, error: EvaluationError
     ) -> None:
-        """Rows for which a step failed: an error only if the body, without its result, holds."""
+        """Rows for which a step failed: raises an error only if the rest of the body holds."""
         (variable,) = binds(step)
         remaining = without((step, *rest), variable)
         self._made.append(remaining)
@@ -241,8 +241,8 @@ class Levelwise:
         return frontier
 
     def _compact(self, step: Compact, frontier: Frontier) -> Frontier:
-        """One row for each combination of what is kept: within a chunk, and, where there are
-        few possible ones, over all chunks."""
+        """Deduplicates the combinations of kept variables: within a chunk and, if few are possible,
+        over all chunks."""
         columns = tuple(frontier.column(name) for name in step.keep)
         if not columns:
             return frontier.take(self.ops.xp.arange(1))
@@ -271,7 +271,7 @@ class Levelwise:
     def _widen(
         self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink, started: float
     ) -> Generator[tuple[int, Frontier], None, None]:
-        """The rows that a step makes of a frontier, piece by piece, and the step that follows."""
+        """Yields a step's output rows in pieces, and the step that follows."""
         step = steps[at]
         expansion: FrontierExpansion | Generation
         if isinstance(step, Generate):
@@ -309,7 +309,7 @@ class Levelwise:
     # -------------------------------------------------------------------------- branches
 
     def _branch(self, step: Branch, rest: Sequence[Step], frontier: Frontier) -> Frontier:
-        """Runs a branch from the distinct rows of what it reads, and brings the outcome back."""
+        """Runs a branch for the distinct rows of its variables, and joins the results back."""
         ops, xp = self.ops, self.ops.xp
         columns = {name: frontier.column(name) for name in step.reads}
         if frontier.size > 1:
@@ -348,7 +348,7 @@ class Levelwise:
         return outcome.bring_back(frontier.take(good), groups[good])
 
     def _outcome(self, step: Branch, outer: Frontier, base: str) -> BranchRows:
-        """What a branch gives each of its outer rows."""
+        """A branch's result for each of its outer rows."""
         ops = self.ops
         if step.mode == "aggregate":
             assert step.reduction is not None

@@ -1,9 +1,9 @@
-"""The depth-first executor: a plan as a nest of loops that workers walk, each a subtree at a time.
+"""The depth-first executor: a plan as a nest of loops; each worker runs one subtree at a time.
 
-The loops are a compiled function. Workers are threads that share a counter: each takes an
-interval of the first bindings, and another when that is done. What a worker needs beside the
-tries is its own: marks, buffers and a block for rows. A block that is full ends the function,
-which says how many rows stay and where to go on; then it is called again with another block.
+The loops are a compiled function. Workers are threads that share a counter: each claims an interval
+of the first bindings, and the next one when that is done. A worker has its own marks, buffers and a
+block for rows besides the shared tries. When a block is full, the function returns how many rows
+stay and where to continue, and is called again with another block.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ SHARE = 16  # a block takes such a part of what may still be held, at the most
 
 
 class GiveUp(Exception):
-    """A computation failed or a number left 62 bits: the other executor tells what is right."""
+    """A computation failed or a number left 62 bits: the other executor reports it correctly."""
 
 
 class Outside(Exception):
-    """A row lies outside of the space of marks. What was marked meanwhile has not come out."""
+    """A row lies outside the bitmap's space. Rows marked since the last call were not output."""
 
 
 @dataclass(slots=True)
@@ -81,12 +81,12 @@ class JoinWorker:
             self.control[STOP_FLAG] = 1
 
     def hold(self, count: int) -> None:
-        """It holds so many bytes now."""
+        """Charges this many bytes."""
         change, self.held = count - self.held, count
         self.account.add("blocks", change)
 
     def drop(self) -> None:
-        """Lets go of all that it holds."""
+        """Frees all that it holds."""
         self.blocks, self.arguments, self.error = [], {}, None
         self.hold(0)
 
@@ -114,7 +114,7 @@ class JoinWorker:
                 self.arguments[name][:] = 0  # loops that ended early left marks
 
     def _more_slots(self) -> int:
-        """A group has more keys than its hash set has room for; how many bytes more it has now."""
+        """Enlarges a group's hash set that has become full; returns how many bytes more it has."""
         more = 0
         for name in ("slots", "taken"):
             old = self.arguments[name]
@@ -138,10 +138,10 @@ def run_nest(
     wanted: int | None = None,
     beside: Mapping[str, Array] = MappingProxyType({}),
 ) -> list[Block]:
-    """Runs a printed plan's function; gives the blocks of rows that it made.
+    """Runs a printed plan's function; returns the blocks of its rows.
 
-    `beside`: the arguments that are neither of tries nor of the plan, by name. Where the function
-    counts what it binds, the array of counts among them is set to what all workers have counted.
+    `beside`: the arguments that belong neither to tries nor to the plan, by name. If the function
+    counts bindings, their array of counters is set to the sums over all workers.
     """
     distinct = [tries[at] for at in printed.which]
     beside = dict(beside)
@@ -161,7 +161,7 @@ def run_nest(
 
 
 def add_local(local: Array, counts: Sequence[Array]) -> None:
-    """Adds what each worker has counted; gives up where the sums may leave 64 bits."""
+    """Adds up the workers' counts; gives up if the sums may leave 64 bits."""
     for more in counts:
         if int(local.max(initial=0)) + int(more.max(initial=0)) >= 1 << 63:
             raise GiveUp
@@ -169,7 +169,7 @@ def add_local(local: Array, counts: Sequence[Array]) -> None:
 
 
 def tallied(printed: Any, workers: Sequence[Mapping[str, Array]]) -> Array:
-    """What workers have counted, together, by their arguments."""
+    """The workers' counters, added up, by argument."""
     counts = np.array([arguments[COUNTS] for arguments in workers])
     again = np.array([counter.again for counter in printed.counters], dtype=np.bool_)
     together: Array = np.where(again, counts.max(axis=0), counts.sum(axis=0))
@@ -177,7 +177,7 @@ def tallied(printed: Any, workers: Sequence[Mapping[str, Array]]) -> Array:
 
 
 def run_workers(workers: Sequence[JoinWorker], control: Array, limits: Limits) -> None:
-    """Runs workers, each in a thread of its own, to the end; or stops them all."""
+    """Runs each worker in its own thread to the end, or stops them all."""
     for worker in workers:
         worker.account = limits.account
     tasks: list[PoolTask] = []
@@ -205,14 +205,14 @@ def run_workers(workers: Sequence[JoinWorker], control: Array, limits: Limits) -
 
 
 def tell(control: Array, limits: Limits) -> None:
-    """Tells how much of the work is done, once a worker has taken any."""
+    """Reports progress once a worker has claimed any work."""
     units = int(control[UNITS])
     if units > 1:
         limits.watch.part(min(units, int(control[COUNTER])), units)
 
 
 def given_arrays(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:
-    """What all workers share: tries, constants, tables."""
+    """The arguments that all workers share: tries, constants, tables."""
     given = dict(printed.expressions.arguments(scope))
     given["sizes"] = np.array(
         [scalar_of(kind, tries[at.trie], at.depth) for kind, at in printed.scalars], dtype=np.int64
@@ -280,8 +280,8 @@ def own_arguments(
     control: Array,
     state: Array,
 ) -> tuple[dict[str, Array], list[str]]:
-    """A worker's arguments in their order, with scratch of its own and without room for rows; and
-    which of them have to be cleared where loops have ended early."""
+    """A worker's arguments in order, with its own scratch and without a block; and those that must
+    be cleared after loops have ended early."""
     own: dict[str, Array] = {"control": control, "state": state, **given}
     ordered = {name: own[name] for name in ("control", "state", "sizes")}
     ordered |= {name: own[name] for name in printed.expressions.types()}
@@ -336,14 +336,14 @@ def scratch_length(argument: Any, tries: Sequence[Any]) -> int:
 
 
 def local_length(trie: Trie, depth: int) -> int:
-    """How many entries local counts have: of a root, one for each rank."""
+    """How many entries local counts have: for a root, one for each rank."""
     if depth:
         return len(trie.levels[depth])
     return 0 if trie.labels is None else len(trie.labels)
 
 
 def room_of(argument: Any, tries: Sequence[Trie]) -> int:
-    """How many elements buffers, rows and words of bits have: the longest list decides, exactly."""
+    """How many elements buffers, rows and words of bits have, exactly by the longest list."""
     longest = min(int(tries[at.trie].levels[at.depth].longest) for at in argument.levels)
     if argument.kind == "buffer":
         return longest + 1

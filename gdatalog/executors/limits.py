@@ -1,4 +1,4 @@
-"""What an execution may use: chunk size, memory, and who looks on and may stop it."""
+"""The limits of an execution: chunk size, memory, cancellation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ OPERATION = 1000  # rows: what an operation on arrays costs besides
 
 @dataclass(slots=True)
 class Limits:
-    """`chunk`: how many rows a level may have at once. `watch` is told what is done and how far it
-    is; `poll` is its look at whether the query is to stop, or the look of who has less patience.
+    """`chunk`: how many rows a level may have at once. `watch` gets progress; `poll` raises when
+    the query is cancelled or past its deadline.
 
-    `account` knows what is held, and raises if that is more than `memory` and has no place in
-    temporary files (`spill`). `count(name, rows)` does
-    the same for the rows of `most_rows`.
+    `account` tracks memory, and raises an error above `memory` if there is no room in temporary
+    files (`spill`). `count(name, rows)` does the same for the rows of `most_rows`.
     """
 
     chunk: int = 1 << 19
@@ -45,40 +44,40 @@ class Limits:
         self.poll = self.watch.poll
 
     def look(self, rows: int) -> None:
-        """An operation looks at so many rows."""
+        """Counts rows that an operation looks at."""
         self.looked += rows + OPERATION
         self.poll()
 
     @property
     def held(self) -> dict[str, int]:
-        """The bytes that are held, by owner."""
+        """The bytes in use, by owner."""
         return self.account.held
 
     @property
     def peak(self) -> int:
-        """The most bytes that were held."""
+        """The peak of bytes in use."""
         return self.account.peak
 
     @property
     def spilled(self) -> int:
-        """The bytes that were written to temporary files."""
+        """The bytes written to temporary files."""
         return 0 if self.spill is None else self.spill.written - self._written
 
     def spare(self) -> int:
-        """How many bytes may still be held."""
+        """How many more bytes may be used."""
         return self.account.spare()
 
     def highest(self) -> int:
-        """The most bytes that were held since this was called last."""
+        """The peak of bytes in use since the last call."""
         return self.account.highest()
 
     def count(self, name: str, rows: int) -> None:
-        """Raises if a relation that has so many distinct rows may not have so many."""
+        """Raises an error if a relation has more distinct rows than allowed."""
         if self.most_rows is not None and self.most_rows[0] == name and rows > self.most_rows[1]:
             raise too_many_rows(*self.most_rows)
 
     def charge(self, what: str, count: int) -> None:
-        """So many bytes are held under a name now."""
+        """Sets the bytes in use under a name."""
         self.account.charge(what, count)
 
 

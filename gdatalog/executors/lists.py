@@ -1,7 +1,7 @@
 """The lists that a level may be expanded from.
 
-A level that meets several lists of which none depends on what the last levels have bound meets
-the same ones again and again: rows that agree in all that it reads share what was met for one.
+If a level's lists do not depend on the last levels' variables, many rows need the same
+intersection: rows that agree in the variables that it reads share it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REUSED, ROOTS, SHARED = -1, -2, -3
 
 @dataclass(slots=True)
 class Roots:
-    """Case 1: the common values of root lists, and where each stands in each of them."""
+    """Case 1: the intersection of root lists, and each value's position in each of them."""
 
     level: TrieLevel
     positions: Sequence[Array | None]  # None: where it stands here
@@ -28,7 +28,7 @@ class Roots:
 
 @dataclass(slots=True)
 class FrontierLists:
-    """Lists that a level may be expanded from: one for each row of the frontier."""
+    """Lists that a level may be expanded from, one for each row of the frontier."""
 
     who: int  # a participant's place, or REUSED, or ROOTS, or SHARED
     values: Array
@@ -48,8 +48,8 @@ class Reused:
 
 
 def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Array] | None:
-    """A frontier of a row for each combination of what is read, and for each row of this one which
-    that is; None where they would hardly be fewer."""
+    """A frontier with a row for each combination of the variables that are read, and the number of
+    each row's combination; None if there are hardly fewer combinations than rows."""
     base, rows = frontier, None
     while base.parent is not None and read.isdisjoint(base.columns):
         if base.rows is not None:

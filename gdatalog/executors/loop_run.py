@@ -1,4 +1,4 @@
-"""Printed loops and all that they are run with: what a device's `walk` and `follow` are given."""
+"""Printed loops with their arguments: the input of a device's `walk` and `follow`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gdatalog.storage.trie import Trie
 class LoopRun:
     """One run of printed loops over tries.
 
-    `label`: what of, for messages. `beside`: arguments that are neither of tries nor of the plan,
-    by name: arrays of the device. `rows`: how many are expected to be looked at. `shared`: how the
-    members of a device run them together; without, the first one does.
+    `label`: what is compiled, for messages. `beside`: arguments that belong neither to tries nor to
+    the plan, by name: arrays of the device. `rows`: how many are expected to be looked at.
+    `shared`: how the members of a device run them together; without it the first one runs them.
     """
 
     printed: Any

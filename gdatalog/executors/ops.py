@@ -1,4 +1,4 @@
-"""What joins ask of a device: `engine.device.Device.ops`, which executors are handed."""
+"""The operations that joins need of a device: `engine.device.Device.ops`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
 
 
 class Ops(RowOps, Protocol):
-    """Operations of one device on bindings, levels of tries and groups.
+    """Operations of one device on bindings, trie levels and groups.
 
-    `cpu_ops`, a module, is one for NumPy; `gpu_ops.sums.Sums` is one for CuPy.
+    The module `cpu_ops` implements them with NumPy, `gpu_ops.sums.Sums` with CuPy.
     """
 
     # -------------------------------------------------------------------------- expressions
@@ -23,7 +23,7 @@ class Ops(RowOps, Protocol):
     def evaluate(
         self, expr: Expr, column: Callable[[str], Array], size: int, scope: Any, /
     ) -> tuple[Array, Array | None]:
-        """The keys of an expression, one a row, and where it failed (None: nowhere)."""
+        """The keys of an expression, one for each row, and where it failed (None: nowhere)."""
         ...
 
     def test(self, expr: Expr, column: Callable[[str], Array], size: int, scope: Any, /) -> Array:
@@ -31,33 +31,33 @@ class Ops(RowOps, Protocol):
         ...
 
     def ranks_of(self, symbols: SymbolTable, codes: Array, /) -> Array:
-        """The place of each symbol among all texts in the order of code points."""
+        """The rank of each symbol among all strings in code point order."""
         ...
 
     # ----------------------------------------------------------------------- levels of tries
 
     def level_of(self, values: Array, offsets: Array, /) -> TrieLevel:
-        """Lists that are made on the way."""
+        """Wraps lists that were made on the way."""
         ...
 
     def find(self, level: TrieLevel, values: Array, /) -> Array:
-        """Positions of values in the root's list, -1 where absent."""
+        """Positions of values in the root's list, -1 if absent."""
         ...
 
     def find_in(self, level: TrieLevel, parents: Array, values: Array, /) -> Array:
-        """Positions of values in their parents' lists, -1 where absent."""
+        """Positions of values in their parents' lists, -1 if absent."""
         ...
 
     def bound_in(
         self, level: TrieLevel, parents: Array, values: Array, after_equal: bool, /
     ) -> Array:
-        """Where in its parent's list each value would stand; behind an equal one if asked."""
+        """The lower bound of each value in its parent's list, or the upper bound if requested."""
         ...
 
     def ranges(
         self, level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]], /
     ) -> tuple[Array, Array]:
-        """Where each parent's list starts and how long it is, cut by (operator, bounds)."""
+        """The start and length of each parent's list, cut by (operator, bounds)."""
         ...
 
     def intersect_lists(
@@ -72,7 +72,7 @@ class Ops(RowOps, Protocol):
         tests: Sequence[tuple[str, Array]] = (),
         /,
     ) -> Meeting:
-        """The entries of lists that are in every other list of their row, and pass the tests."""
+        """The entries of lists that are in every other list of their row and pass the tests."""
         ...
 
     def count_met(
@@ -87,37 +87,37 @@ class Ops(RowOps, Protocol):
         tests: Sequence[tuple[str, Array]],
         /,
     ) -> None:
-        """Adds to `counts`, from row `base` on, how many entries `intersect_lists` would find."""
+        """Adds how many entries `intersect_lists` would find to `counts` from row `base` on."""
         ...
 
     def shortest(self, lists: Sequence[Array], /) -> tuple[list[int], int, Array | None]:
-        """The sum of each array of lengths, that of each row's least length, and these."""
+        """The sum of each array of lengths, that of each row's minimum, and these minima."""
         ...
 
     def intersect(self, lists: Sequence[Array], /) -> tuple[Array, list[Array]]:
-        """Values common to sorted lists, and where each stands in each list."""
+        """The values common to sorted lists, and their positions in each list."""
         ...
 
     # ------------------------------------------------------------------------------- groups
 
     def add_at(self, totals: Array, rows: Array, amounts: Array | None, /) -> None:
-        """Adds to `totals[row]` each amount (1 where None); `rows` ascends."""
+        """Adds each amount (1 if None) to `totals[row]`; `rows` ascends."""
         ...
 
     def add_counts(self, totals: Array, rows: Array, amounts: Array | None, /) -> Array:
-        """The same; an error if a total does not fit into 64 bits."""
+        """The same; raises an error if a total does not fit into 64 bits."""
         ...
 
     def sums_by(self, groups: Array, count: int, amounts: Array | None, /) -> Array:
-        """The sum of the amounts (1 where None) of each group."""
+        """The sum of the amounts (1 if None) of each group."""
         ...
 
     def counts_by(self, groups: Array, count: int, weight: Array | None, /) -> Array:
-        """How many rows each group has; an error if that does not fit into 64 bits."""
+        """The row count of each group; raises an error if one does not fit into 64 bits."""
         ...
 
     def exact_sums(self, groups: Array, count: int, amounts: Array | None, /) -> Array:
-        """Sums of ints by group: Python's ints, where 64 bits might not do."""
+        """Sums of ints by group, as Python's ints if 64 bits might not suffice."""
         ...
 
     def split_sums(
@@ -131,9 +131,9 @@ class Ops(RowOps, Protocol):
         ...
 
     def best_by(self, groups: Array, count: int, values: Array, least: bool, /) -> Array:
-        """The first row that holds the least (or greatest) of each group; none is empty."""
+        """The first row with the minimum (or maximum) of each group; no group is empty."""
         ...
 
     def times(self, counts: Array, weight: Array, /) -> Array:
-        """Counts multiplied; an error if that does not fit into 64 bits."""
+        """Multiplies counts; raises an error if a product does not fit into 64 bits."""
         ...

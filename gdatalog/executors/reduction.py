@@ -1,4 +1,4 @@
-"""Aggregates in bodies: a branch reduced to one value (or the rows of an optimum) per row."""
+"""Aggregates in bodies: a branch reduced to one value, or the rows of an optimum, per row."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Columns = tuple[Array, ...]
 
 @dataclass(slots=True)
 class BranchRows:
-    """What a branch gives each of its outer rows: a list of rows of `columns`, of any length.
+    """A branch's result for each of its outer rows: a list of rows of `columns`, of any length.
 
-    A test gives one row or none; an aggregate one row with a value, none if nothing matched,
-    several where an optimum is attained several times.
+    A test returns one row or none; an aggregate one row with a value, none if nothing matched, or
+    several if an optimum is attained several times.
     """
 
     ops: Ops
@@ -43,7 +43,7 @@ class BranchRows:
         return BranchRows(ops, ops.xp.arange(len(counts)), some, {WEIGHT: counts})
 
     def bring_back(self, frontier: Frontier, groups: Array) -> Frontier:
-        """The outer rows with their outcomes; `groups` are their rows in the branch."""
+        """Joins the results to the outer rows; `groups` are their rows in the branch."""
         lengths = self.lengths[groups]
         columns = self.columns
         if bool((lengths <= 1).all()):
@@ -63,7 +63,7 @@ class BranchRows:
 def reduce_branch(
     walk: Levelwise, step: Branch, reduction: Reduction, outer: Frontier, base: str
 ) -> BranchRows:
-    """What an aggregate gives each of the outer rows; its sets are given back then."""
+    """An aggregate's value for each of the outer rows; frees its sets."""
     with walk.limits.account.giving_back("answers", "aggregates"):
         return _reduced(walk, step, reduction, outer, base)
 
@@ -104,7 +104,7 @@ def _reduced(
 def add_rows(
     gathering: Gathering, keys: Sequence[Slot], names: Sequence[Slot], rows: Columns
 ) -> None:
-    """Gathers rows that are at hand as columns under these names."""
+    """Aggregates rows given as columns under these names."""
     size = len(rows[0]) if rows else 0
     if size:
         columns = {slot.name: column for slot, column in zip(names, rows, strict=True)}
@@ -114,7 +114,7 @@ def add_rows(
 def _united(
     walk: Levelwise, step: Branch, reduction: Reduction, outer: Frontier, group: Slot
 ) -> list[tuple[tuple[Slot, ...], Columns]]:
-    """The bindings of all alternatives as sets: those over the same variables are united."""
+    """The bindings of all alternatives as sets, united if they have the same variables."""
     unions: dict[tuple[Slot, ...], RowSet] = {}
     for inner, names in zip(step.alternatives, reduction.bindings, strict=True):
         # The type of a slot matters to functions only, and none is applied here.
@@ -136,7 +136,7 @@ def _attaining(
     present: Array,
     best: Array,
 ) -> BranchRows:
-    """The distinct exports of the rows that attain the optimum of their group."""
+    """The distinct exports of the rows that attain their group's optimum."""
     ops, xp = walk.ops, walk.ops.xp
     optimum = xp.zeros(size, dtype=xp.int64)
     optimum[present] = best

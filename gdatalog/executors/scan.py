@@ -1,8 +1,7 @@
-"""Scans: the rows of one relation run through the steps of a plan, a chunk at a time.
+"""Scans: run the rows of one relation through the steps of a plan, a chunk at a time.
 
-No index is read for them. Parts of many rows are scanned by several threads, each into a sink of
-its own; the sinks are put together in the order of the rows, so that sums of floats do not depend
-on how many threads there are.
+They read no index. Several threads scan parts of large relations, each into its own sink. The sinks
+are merged in row order, so that sums of floats do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Scan:
         self._named = dict(zip(names, self.rows, strict=True))
 
     def run(self, sink: Sink) -> None:
-        """Gives the sink what comes of the rows; stops when it wants no more."""
+        """Passes the plan's output to the sink, until it wants no more."""
         starts = range(0, self.count, PART)
         parts = [range(start, min(start + PART, self.count)) for start in starts]
         if not sink.divisible or len(parts) < 2:
@@ -87,7 +86,7 @@ class Scan:
     def _chunks(
         self, rows: range, few: bool = False, poll: Callable[[], None] | None = None
     ) -> Iterator[range]:
-        """Rows in chunks; if a `few` answers may be enough the first ones are short."""
+        """Yields rows in chunks; the first ones are short if a `few` answers may suffice."""
         start, size = rows.start, min(FIRST, self.limits.chunk) if few else self.limits.chunk
         while start < rows.stop:
             (poll or self.limits.poll)()
@@ -101,7 +100,7 @@ class Scan:
     # -------------------------------------------------------------------------------- threads
 
     def _by_threads(self, workers: int) -> bool:
-        """Whether several threads may scan: no new text is made, and what they hold has room."""
+        """Whether several threads may scan: no strings are created, and memory suffices."""
         made = [expr for step in all_steps(self.join.steps) for expr in expressions(step)]
         room = PART * 8 * (len(self.rows) + len(self.join.outputs)) * (workers + 1)
         return (
@@ -157,7 +156,7 @@ class Scan:
 
 
 def _looks_into_texts(expr: Expr) -> bool:
-    """Whether an expression makes texts or orders them; the symbol table serves one thread."""
+    """Whether an expression creates or orders strings; the symbol table serves one thread."""
     if not isinstance(expr, Apply):
         return False
     kinds = {expr.type, *(arg.type for arg in expr.args)}

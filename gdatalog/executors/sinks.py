@@ -1,4 +1,4 @@
-"""Where the rows of an execution go: into a set, into aggregates, into marks on outer rows."""
+"""The outputs of an execution: a row set, aggregates, or marks on outer rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PACKED = 8  # bytes of a packed row, which a sort holds beside the rows
 
 
 class Sink(ABC):
-    """What every sink can be asked. Those that count or can stop early say so."""
+    """The interface of all sinks. Sinks that count or stop early say so."""
 
     done = False  # nothing more is wanted
     # whether `emit_counts` may be called instead of `emit`, with how many rows would have come of
@@ -42,8 +42,8 @@ class Sink(ABC):
 
     @property
     def divisible(self) -> bool:
-        """Whether several sinks may take parts of the rows, to be put together: by `apart`, a new
-        sink of this kind, and `take`, which takes what another has, and that is not used again."""
+        """Whether several sinks may take parts of the rows and be merged: `apart` returns a new
+        sink of this kind, and `take` merges another one, which is not used again."""
         return False
 
     def apart(self, limits: Limits) -> Any:
@@ -53,12 +53,12 @@ class Sink(ABC):
         raise AssertionError(f"a {type(self).__name__} takes all rows")
 
     def wanted(self, frontier: Frontier) -> Array | None:
-        """Which rows may still change anything; None: all."""
+        """Which rows may still change the result; None: all."""
         return None
 
 
 class RowSet(Sink):
-    """The distinct rows of some expressions; at most `limit` of them if it is given."""
+    """The distinct rows of some expressions; at most `limit` of them if given."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class RowSet(Sink):
             self._settle()
 
     def give_back(self) -> None:
-        """Somebody else holds the rows from now on."""
+        """Returns the memory charge, because the caller holds the rows now."""
         self.limits.account.add("answers", -self._charged)
         self._charged = 0
 
@@ -154,8 +154,8 @@ class RowSet(Sink):
             self.done = True
 
     def _spill(self) -> bool:
-        """Writes all rows to files, if half of the memory limit is held or memory has no room to
-        sort them; in the end they are merged with what comes later."""
+        """Writes all rows to files if half of the memory limit is in use or memory has no room to
+        sort them; the end of the run merges the files with later rows."""
         if self.ops.xp is not np:
             return False
         account, held = self.limits.account, self.nbytes
@@ -176,8 +176,8 @@ class RowSet(Sink):
         return True
 
     def _mark(self, blocks: list[Columns]) -> bool:
-        """Marks the rows of blocks, if they are few of those that there could be: many more are to
-        come, most of them again, and a mark is cheaper than a sort."""
+        """Marks the rows of blocks in a bitmap if few rows are possible: most later rows will be
+        duplicates, and setting a bit is cheaper than a sort."""
         marked = self.ops.marked_rows(min(self.tuning.marked_bytes, self.limits.spare() // 4))
         if not all(marked.fits(block) for block in blocks):
             return False
@@ -199,7 +199,7 @@ class RowSet(Sink):
         return RowSet(self.outputs, self.ops, self.scope, limits, None, self.tuning)
 
     def take(self, other: RowSet) -> None:
-        """The rows of another set, which is not used any more."""
+        """Takes the rows of another set, which is not used again."""
         given = self.given + other.given
         rows, count = other.finish()
         other.give_back()
@@ -211,7 +211,7 @@ class RowSet(Sink):
         self.given = given
 
     def add_blocks(self, blocks: list[Columns]) -> None:
-        """Rows that were made elsewhere, and that nobody else needs."""
+        """Adds rows that were made elsewhere; it takes over their arrays."""
         while blocks:
             block = blocks.pop()
             if self.outputs:
@@ -223,13 +223,13 @@ class RowSet(Sink):
                 self.done = self.limit is not None
 
     def settle(self) -> bool:
-        """Whether all rows that are wanted are there."""
+        """Deduplicates; returns whether all wanted rows are there."""
         if self.outputs:
             self._settle()
         return self.done
 
     def _unmark(self) -> Columns:
-        """The marked rows, sorted; they are marked no more."""
+        """Returns the rows of the bitmap, sorted, and clears it."""
         width = sum(self.ops.xp.dtype(kind).itemsize for kind in self._types)
         with self.limits.account.working("answers", width * self._marked.count()):
             rows: Columns = self._marked.rows(self._types)
@@ -237,7 +237,7 @@ class RowSet(Sink):
         return rows
 
     def finish(self) -> tuple[Columns, int]:
-        """The rows, sorted, and how many there are."""
+        """The rows, sorted, and their number."""
         if not self.outputs:
             return (), self.count
         self._settle()
@@ -258,7 +258,7 @@ class RowSet(Sink):
 
 
 class DistinctSink(Sink):
-    """The rows of some expressions, of which no two are equal, as they come."""
+    """The distinct rows of some expressions, in order of arrival."""
 
     divisible = True
 
@@ -286,7 +286,7 @@ class DistinctSink(Sink):
         self.limits.account.add("answers", change)
 
     def blocks(self) -> list[Columns]:
-        """The rows, to be asked for once."""
+        """The rows; call it once."""
         return self._rows.take()
 
     def apart(self, limits: Limits) -> DistinctSink:
@@ -299,7 +299,7 @@ class DistinctSink(Sink):
 
 
 class Bag(Sink):
-    """Aggregates over all bindings, each as often as its weight says."""
+    """Aggregates over all bindings with their weights."""
 
     def __init__(self, keys: Sequence[Slot], gathering: Gathering) -> None:
         self.keys = keys
@@ -354,20 +354,20 @@ class Hits(Sink):
 
 @dataclass(slots=True)
 class FailedRows:
-    """Which outer rows of a branch had a computation that failed, and an error to tell."""
+    """The outer rows of a branch with a failed computation, and the error to raise."""
 
     base: str
     failed: Array
     error: EvaluationError | None = None
 
     def note(self, rows: Array, error: EvaluationError) -> None:
-        """A computation failed for these outer rows."""
+        """Records a failed computation for these outer rows."""
         self.failed[rows] = True
         self.error = error
 
 
 class Totals(Sink):
-    """How many matches each outer row has, by weight."""
+    """The number of matches of each outer row, by weight."""
 
     only_counts = True
 
@@ -387,10 +387,10 @@ class Totals(Sink):
 
 
 class Failing(Sink):
-    """Rows whose computation failed, run through the rest of the body.
+    """Rows with a failed computation, which run through the rest of the body.
 
-    What comes out is an error; inside a branch, a mark on the outer row, whose own rest of the
-    body may yet fail to hold.
+    Rows that pass raise an error; inside a branch they mark the outer row, whose remaining body may
+    still exclude it.
     """
 
     def __init__(self, error: EvaluationError, marks: FailedRows | None) -> None:

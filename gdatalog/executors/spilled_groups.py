@@ -1,8 +1,7 @@
-"""Groups that memory has no room for: partial results in files, by a hash of their keys.
+"""Groups that do not fit into memory: files of partial results, partitioned by key hash.
 
-Each time when memory is short, what has been gathered is written as one stretch of rows, sorted by
-their partition. In the end the groups of one partition after the other are gathered alone; a
-partition that is still too large is written and divided again, by another hash.
+When memory is short, all groups are written as one run, sorted by partition. At the end each
+partition is aggregated separately; one that is still too large is divided again by another hash.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ AT_ONCE = 1 << 17  # rows that are dealt, or read back, at a time
 
 
 class SpilledGroups:
-    """`width`: how many columns are keys, the first ones. `level`: how often the rows have been
-    dealt before."""
+    """`width`: the number of key columns, which come first. `level`: how often the rows have been
+    divided before."""
 
     def __init__(self, width: int, level: int) -> None:
         self.width = width
@@ -33,7 +32,7 @@ class SpilledGroups:
         self.files: list[tuple[int | None, Columns, Array]] = []
 
     def write(self, what: int | None, blocks: Sequence[Columns], spill: Spill) -> None:
-        """Writes the rows of blocks, those of one partition after the other."""
+        """Writes the rows of blocks, partition by partition."""
         rows = spill.columns(np.result_type(*parts) for parts in zip(*blocks, strict=True))
         dealt = [self._dealt(block[: self.width]) for block in blocks]
         bounds = [0]
@@ -47,7 +46,7 @@ class SpilledGroups:
         self.files.append((what, rows.finish(), np.array(bounds)))
 
     def _dealt(self, keys: Sequence[Array]) -> tuple[Array, Array]:
-        """The rows by their partitions, and where the rows of each begin."""
+        """The rows sorted by partition, and the start of each partition."""
         owner = self._partition(keys)
         order = np.argsort(owner, kind="stable").astype(np.int32)
         return order, np.searchsorted(owner[order], np.arange((1 << BITS) + 1))
@@ -61,7 +60,7 @@ class SpilledGroups:
         return (mixed >> np.uint64(64 - BITS)).astype(np.uint8)
 
     def partitions(self) -> Iterator[Iterator[tuple[int | None, Columns]]]:
-        """For each partition its rows, some at a time."""
+        """Yields each partition's rows in blocks."""
         return (self._rows(number) for number in range(1 << BITS))
 
     def _rows(self, number: int) -> Iterator[tuple[int | None, Columns]]:
@@ -73,7 +72,7 @@ class SpilledGroups:
 
 
 def lengths_of_groups(keys: Columns) -> Array:
-    """How many rows each group has, where the rows are sorted by their groups."""
+    """The row count of each group, for rows sorted by group."""
     starts = [np.zeros(min(1, len(keys[0])), dtype=np.int64)]
     for start in range(1, len(keys[0]), AT_ONCE):
         new = np.zeros(min(AT_ONCE, len(keys[0]) - start), dtype=np.bool_)

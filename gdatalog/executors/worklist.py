@@ -1,8 +1,8 @@
-"""Running a fixpoint that splits: workers take values of the column that it is split by.
+"""Runs a partitioned fixpoint: workers claim values of the partition column.
 
-Each worker has a worklist, which is a block of rows, and stamps or a hash table for each relation.
-Where a block or a table is full the function returns; it is called again with a larger one and
-begins the value at hand anew. Rows of values that are done stay where they were written.
+Each worker has a worklist, which is a block of rows, and a stamp array or hash table for each
+relation. When a block or table is full, the function returns; it is called again with a larger one
+and restarts the current value. Rows of finished values stay where they were written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FIRST_TABLE = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class ListRoom:
-    """What a worker has for a relation: `stamps` are how many rows there could be; 0: a table."""
+    """A worker's memory for a relation: `stamps`: how many rows are possible; 0: a hash table."""
 
     rows: Mapping[int, Any]  # the dtypes of the columns that the function writes
     stamps: int
@@ -47,7 +47,7 @@ class ListRoom:
 
 @dataclass(slots=True)
 class PartitionWorker(JoinWorker):
-    """`filled`: of each relation the blocks that are done; `found`: how many rows these have."""
+    """`filled`: the finished blocks of each relation; `found`: their row counts."""
 
     rooms: Sequence[ListRoom] = ()
     first: int | None = None
@@ -91,7 +91,7 @@ class PartitionWorker(JoinWorker):
         self.filled = [rows.take() for rows in self._rows]
 
     def _count(self) -> None:
-        """Says what is held."""
+        """Charges the memory in use."""
         tables = sum(array.nbytes for name, array in self.arguments.items() if name[:6] == "table_")
         rows = sum(array.nbytes for name, array in self.arguments.items() if name[:5] == "rows_")
         done = sum(blocks.held for blocks in self._rows)
@@ -104,13 +104,13 @@ class PartitionWorker(JoinWorker):
         self._new_block(at)
 
     def _most(self, at: int) -> int:
-        """How many rows a block has at the most, unless one value has more."""
+        """The maximal rows of a block, unless a single value has more."""
         width = sum(np.dtype(dtype).itemsize for dtype in self.rooms[at].rows.values())
         share: int = self.account.spare() // (SHARE * len(self.rooms) * max(1, width))
         return max(FIRST_ROOM, min(MOST_ROOM, share))
 
     def _keep(self, at: int) -> int:
-        """Puts the rows of a block aside that stay; gives how many."""
+        """Puts finished rows of a block aside; returns their number."""
         room, entry = self.rooms[at], HEAD + EACH * at
         kept = int(self.state[entry])
         if kept and room.kept:
@@ -144,11 +144,11 @@ def run_partitioned(
     rooms: Sequence[ListRoom],
     first: int | None = None,
 ) -> list[list[Block]]:
-    """Runs a printed fixpoint's function; gives the blocks of rows of each relation.
+    """Runs a printed fixpoint's function; returns each relation's blocks of rows.
 
-    `beside`: what the function is given that is not of tries: values, seeds, spans, counts; and the
-    array that is set to what the workers have counted, if they do.
-    `first`: how many rows a worker's first block has, for tests.
+    `beside`: the arguments that belong to no trie: values, seeds, spans, counts; and the array that
+    is set to the workers' counters, if they count. `first`: the initial number of rows of a
+    worker's block, for tests.
     """
     distinct = [tries[at] for at in printed.which]
     given = {**given_arrays(printed, distinct, scope), **beside}
@@ -162,7 +162,7 @@ def run_partitioned(
     poll, looked = limits.poll, limits.looked
 
     def counting() -> None:
-        """The rows that are found count as looked at."""
+        """Found rows count as looked at."""
         found = sum(worker.found for worker in workers)
         limits.looked = looked + found + sum(int(array.sum()) for array in counts)
         poll()
