@@ -1,8 +1,8 @@
-"""What an evaluation holds, by owner, against its memory limit.
+"""The memory of an evaluation, by owner, against its limit.
 
-Whoever holds an array charges it, before making it where it is large, and gives the charge back
-with the array. Working space (what a sort or a merge needs beside its input) is charged while the
-operation runs. So the sum of the charges bounds what the process holds at any time.
+An owner charges an array, before creating it if it is large, and returns the charge with the array.
+Working space (what a sort or merge needs besides its input) is charged while the operation runs. So
+the sum of the charges bounds the memory of the process at any time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RAISE = "raise it: gdatalog.connect(memory_limit=...) or --memory-limit"
 
 
 def default_limit() -> int:
-    """Most of what the machine has."""
+    """Most of the machine's memory."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
@@ -47,11 +47,11 @@ def default_limit() -> int:
 
 
 class Account:
-    """Charges by owner. `memory`: the most bytes that may be held; None: there is no limit.
+    """Charges by owner. `memory`: the limit in bytes; None: there is no limit.
 
-    `spill`: where rows go that are more than the limit; None: they are an error.
+    `spill`: where rows above the limit go; None: they are an error.
 
-    Threads may charge at the same time.
+    Thread-safe.
     """
 
     __slots__ = ("_lock", "_total", "held", "high", "memory", "peak", "spill")
@@ -67,23 +67,22 @@ class Account:
 
     @property
     def total(self) -> int:
-        """How many bytes are held."""
+        """The bytes in use."""
         return self._total
 
     def spare(self) -> int:
-        """How many more bytes may be held."""
+        """How many more bytes may be used."""
         return UNLIMITED if self.memory is None else max(0, self.memory - self.total)
 
     def spill_for(self, count: int) -> Spill | None:
-        """Where rows go of which so many more bytes have no room in memory; None if they have."""
+        """Where this many more bytes go if they do not fit into memory; None if they fit."""
         spill = self.spill
         if spill is None or count < spill.least:
             return None
         return spill if spill.always or count > self.spare() else None
 
     def spill_half(self, count: int) -> Spill | None:
-        """Where so many bytes that are held go, if half of the limit is held: what comes after
-        needs some of it."""
+        """Where these bytes go if half of the limit is in use, because later steps need memory."""
         spill = self.spill
         if spill is None or count < spill.least:
             return None
@@ -94,20 +93,20 @@ class Account:
         return spill if 2 * self.total > self.memory else None
 
     def highest(self) -> int:
-        """The most bytes that were held since the last call of this."""
+        """The peak of bytes in use since the last call."""
         now = self.total
         most, self.high = max(self.high, now), now
         return most
 
     def charge(self, what: str, count: int) -> None:
-        """`what` holds so many bytes now; raises if all owners together exceed the limit."""
+        """Sets the bytes of `what`; raises an error if all owners together exceed the limit."""
         with self._lock:
             self._total += count - self.held.get(what, 0)
             self.held[what] = count
         self._check()
 
     def add(self, what: str, count: int) -> None:
-        """`what` holds so many bytes more than before, or fewer."""
+        """Adds to the bytes of `what`, or subtracts from them."""
         with self._lock:
             before = self.held.get(what, 0)
             self.held[what] = after = max(0, before + count)
@@ -116,21 +115,21 @@ class Account:
             self._check()
 
     def rename(self, what: str, name: str) -> None:
-        """Another owner holds from now on what `what` held."""
+        """Moves the charge of `what` to another owner."""
         with self._lock:
             count = self.held.pop(what, 0)
             self._total -= count
         self.charge(name, count)
 
     def tidy(self, count: int) -> None:
-        """So many bytes are about to be held, or have been freed: where these are many, what the
-        allocator keeps goes back to the system."""
+        """Called before a large allocation or after a large release: returns the allocator's free
+        memory to the system if it is much."""
         if self.memory is not None and TRIM * count > self.memory:
             trim()
 
     @contextmanager
     def taking(self, what: str, count: int) -> Iterator[None]:
-        """Charges working space until the block ends; raises before it if that does not fit."""
+        """Charges working space within this context; raises an error if it does not fit."""
         self.tidy(count)
         try:
             self.add(what, count)
@@ -139,12 +138,12 @@ class Account:
             self.add(what, -count)
 
     def working(self, what: str, count: int) -> AbstractContextManager[None]:
-        """The same, of which a little is free."""
+        """The same, except that a small amount is free."""
         return _NOTHING if count < SMALL else self.taking(what, count)
 
     @contextmanager
     def giving_back(self, *names: str) -> Iterator[None]:
-        """When the block ends these owners hold what they held before it."""
+        """When this context ends, these owners hold what they held before."""
         before = [(name, self.held.get(name, 0)) for name in names]
         try:
             yield
@@ -155,8 +154,8 @@ class Account:
 
     @contextmanager
     def other_limit(self, memory: int) -> Iterator[None]:
-        """Within, so many bytes may be held, which are not all of the memory that the limit is of.
-        What is charged within is given back at the end."""
+        """Within this context another limit applies, to another part of the memory. Charges made
+        within are returned at the end."""
         with self._lock:
             before, own, peak = dict(self.held), self.memory, self.peak
             self.memory = memory
@@ -173,7 +172,7 @@ class Account:
 
     @contextmanager
     def restoring(self, *errors: type[BaseException]) -> Iterator[None]:
-        """If one of these errors ends the block, whatever it charged is given back."""
+        """If one of these errors ends the context, its charges are returned."""
         with self._lock:
             before = dict(self.held)
         try:
@@ -204,16 +203,16 @@ class Account:
 
 @cache
 def _allocator(name: str) -> Callable[..., int] | None:
-    """A function of the allocator's; None where there is none such (glibc has them)."""
+    """A function of the allocator; None if there is none (glibc has them)."""
     import ctypes
 
     return getattr(ctypes.CDLL(None), name, None) if os.name == "posix" else None
 
 
 def trim() -> None:
-    """Gives the memory that the allocator has free back to the system, where it can (glibc).
+    """Returns the allocator's free memory to the system, if possible (glibc).
 
-    Arrays of a chunk lie between those that stay. What they leave would be held for long.
+    A chunk's arrays lie between longer-lived ones, and their gaps would be held for long.
     """
     found = _allocator("malloc_trim")
     if found is not None:
@@ -221,7 +220,7 @@ def trim() -> None:
 
 
 def trim_if_much() -> None:
-    """The same, if that is much."""
+    """The same, if it is much."""
     free = _free()
     if free is not None and free() >= MUCH:
         trim()
@@ -229,7 +228,7 @@ def trim_if_much() -> None:
 
 @cache
 def _free() -> Callable[[], int] | None:
-    """How many bytes the allocator has free; None where there is no telling (glibc 2.33 tells)."""
+    """The allocator's free bytes; None if unknown (glibc 2.33 knows)."""
     found = _allocator("mallinfo2")
     if found is None:
         return None
@@ -242,11 +241,10 @@ def _free() -> Callable[[], int] | None:
 
 
 def free_at_once() -> None:
-    """From now on the memory of a large array that is freed goes back to the system (glibc).
+    """From now on large freed arrays go back to the system at once (glibc).
 
-    By default glibc raises the size from which it does so whenever such an array is freed, up to
-    32 MiB, and each thread keeps what it frees below that, where no other can use it. This is for a
-    process of our own.
+    By default glibc raises the size limit for this whenever such an array is freed, up to 32 MiB,
+    and each thread keeps smaller ones for itself. Only for a process of our own.
     """
     found = _allocator("mallopt")
     if found is not None:
@@ -256,7 +254,7 @@ def free_at_once() -> None:
 
 
 def _instead(most: str) -> str:
-    """What may need less, by what holds the most."""
+    """Suggests what may need less memory, by the largest owner."""
     if most in ("rows followed", "best values"):
         return ""
     if most == TEXTS:

@@ -1,17 +1,17 @@
-"""Who looks on while a call runs: is told how far it is, and may stop it.
+"""Progress, cancellation and deadlines of calls.
 
-Each database has one `Watch`. Whatever may take long says so:
+Each database has one `Watch`. Long work reports to it:
 
     with watch.work("loading", "E from e.csv", total=size, unit="bytes") as work:
         for block in blocks:
             ...
-            work.at(read)  # so much is done; here the call may be stopped
+            work.at(read)  # reports progress; stops the call on request
 
-Work lies within work: a join in a round of a fixpoint. The innermost is what is told of. The
-storage, which is handed no watch, asks for the one of the call in which it runs: `current_watch()`.
+Work is nested, as a join in a round of a fixpoint; progress lines show the innermost work. The
+storage, which has no watch, uses `current_watch()`, that of the call in this thread.
 
-A long call of NumPy or Arrow can neither be stopped nor tell anything: it runs `aside`, in a
-thread of its own, while the calling thread looks after who listens.
+A long call of NumPy or Arrow can neither be stopped nor report anything: it runs `aside`, in its
+own thread, while the calling thread polls and calls the progress listener.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _here = local()
 
 
 def current_watch() -> Watch:
-    """The watch of the call that runs in this thread; one of its own where none does."""
+    """The watch of the call that runs in this thread, or a new one if none does."""
     found: Watch | None = getattr(_here, "watch", None)
     if found is None:
         found = _here.watch = Watch()
@@ -56,17 +56,17 @@ def current_watch() -> Watch:
 
 
 def working_space(what: str, count: int) -> AbstractContextManager[None]:
-    """For `with`: so many bytes are charged to the evaluation that runs in this thread."""
+    """A context that charges this many bytes to the evaluation in this thread."""
     return current_watch().account.working(what, count) if count >= SMALL else nullcontext()
 
 
 def interrupt_message(error: KeyboardInterrupt) -> str:
-    """What was stopped by Ctrl-C, and how far it was."""
+    """What Ctrl-C interrupted, and how far it was."""
     return next(iter(getattr(error, "__notes__", ())), f"interrupted{AS_IT_WAS}")
 
 
 def out_of_time(seconds: float, figures: str) -> TimeLimitError:
-    """What is raised where a call takes longer than it may."""
+    """The error for a call that exceeds its time limit."""
     limit = f"{seconds:g} s"
     return TimeLimitError(
         f"this takes longer than the time limit of {limit}: {figures}",
@@ -75,10 +75,10 @@ def out_of_time(seconds: float, figures: str) -> TimeLimitError:
 
 
 def cancellable(rows: int, work: Callable[[], Made], stage: Stage | None = "sorting") -> Made:
-    """What `work` gives, which looks at so many rows again and again, as a sort does: aside, if
-    they are many, so that who waits for it sees it and may stop it.
+    """Returns the result of `work`, which makes several passes over this many rows, such as a sort.
+    If they are many it runs aside, so that the caller can watch and stop it.
 
-    `stage`: None where it is a part of other work.
+    `stage`: None if it is a part of other work.
     """
     if rows < LATE:
         return work()
@@ -95,10 +95,10 @@ def cancellable(rows: int, work: Callable[[], Made], stage: Stage | None = "sort
 
 
 def apart(work: Callable[[], Made], long: bool = True) -> Made:
-    """What `work` gives, which is Python alone: it parses, checks, plans or prints.
+    """Returns the result of `work`, which is pure Python: it parses, checks, plans or prints.
 
-    If it may be `long`, it runs in a thread of its own, which is ended wherever it is if the call
-    is stopped. So no pass over a program needs to poll.
+    If it may be `long`, it runs in its own thread, which is ended wherever it is if the call is
+    stopped. So no pass over a program needs to poll.
     """
     watch = current_watch()
     watch.poll()
@@ -108,12 +108,12 @@ def apart(work: Callable[[], Made], long: bool = True) -> Made:
 
 
 def working_for(watch: Watch) -> None:
-    """From now on this thread, one of a pool, works for who waits there."""
+    """Makes this thread of a pool work for the caller that waits there."""
     _here.watch = watch
 
 
 class WorkItem:
-    """A piece of work: `what` is done at which stage, and how much of it."""
+    """A piece of work: its stage, its object `what`, and its progress."""
 
     __slots__ = (
         "_depth", "_watch", "began", "done", "new_rows", "round", "several", "span", "stage",
@@ -153,16 +153,16 @@ class WorkItem:
         del self._watch.works[self._depth :]
 
     def at(self, done: int) -> None:
-        """So much of it is done; raises if the call is to stop."""
+        """Reports progress; raises if the call is to stop."""
         self.done = done
         self._watch.poll()
 
     @contextmanager
     def within(self, low: float, high: float) -> Iterator[None]:
-        """Within, a part of the part at hand is at hand: from one share of it to another.
+        """Within this context, progress is mapped onto this interval of the current part.
 
-        Where nobody knows how much work there is, it has ten thousand parts; but of a file, which
-        may be a pipe, and of rounds, whose rows are counted and whose end nobody knows.
+        If the amount of work is unknown, it has ten thousand parts; except for files, which may be
+        pipes, and rounds, whose rows are counted and whose end is unknown.
         """
         before = start, end = self.span
         if self.total is None and self.stage not in ("loading", "round"):
@@ -180,12 +180,12 @@ class WorkItem:
             self.done = int(self.total * share)
 
     def one_of(self, number: int, parts: int) -> None:
-        """The part at hand is one of several, counted from 0, from now on."""
+        """Makes the current part one of several, counted from 0."""
         if parts > 1:
             self.stretch(number / parts, (number + 1) / parts)
 
     def stretch(self, low: float, high: float) -> None:
-        """The part at hand is one of several, from one share of all to another, from now on."""
+        """Makes the current part this interval of the whole."""
         self.several = True
         self.span = 0.0, 1.0
         with self.within(low, high):
@@ -193,7 +193,7 @@ class WorkItem:
         self.span, self.done = span, done
 
     def share(self, share: float) -> None:
-        """So much of the part at hand is done."""
+        """Reports the finished share of the current part."""
         if self.total is not None:
             low, high = self.span
             self.done = int(self.total * (low + (high - low) * min(1.0, share)))
@@ -209,7 +209,7 @@ def _drop_frames_without_line(error: BaseException) -> None:
 
 
 class Watch:
-    """Looks on while calls run, one at a time."""
+    """Watches calls while they run, one at a time."""
 
     def __init__(self) -> None:
         self.stop = Event()  # set by who wants the call to stop
@@ -232,7 +232,7 @@ class Watch:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Within, this thread works for a call."""
+        """Within this context, this thread works for a call."""
         before = getattr(_here, "watch", None)
         if not self._calls:
             self.stop.clear()
@@ -267,7 +267,7 @@ class Watch:
 
     @contextmanager
     def limited(self, until: float, seconds: float) -> Iterator[None]:
-        """Within, the call is stopped at a time by the clock: so many seconds after it began."""
+        """Within this context, the call stops this many seconds after it began."""
         before = self._until, self._allowed
         if until < self._until:
             self._until, self._allowed = until, seconds
@@ -278,7 +278,7 @@ class Watch:
 
     @contextmanager
     def reporting(self, on_progress: OnProgress | None) -> Iterator[None]:
-        """Within, `on_progress` is told how far the call is, if somebody gave one."""
+        """Within this context, `on_progress` is called with the call's progress, if given."""
         before = self._listener
         if on_progress is not None:
             self._listener = on_progress
@@ -289,7 +289,7 @@ class Watch:
 
     @property
     def seconds(self) -> float | None:
-        """How long the call has run that runs now; None where none does. Any thread may ask."""
+        """How long the current call has run; None if there is none. Thread-safe."""
         return perf_counter() - self._began if self._calls else None
 
     @property
@@ -299,17 +299,17 @@ class Watch:
 
     @property
     def outermost(self) -> bool:
-        """Whether the call that runs is not one within another."""
+        """Whether the current call is not nested in another one."""
         return self._calls == 1
 
     @property
     def now(self) -> Progress | None:
-        """What is at work, and how far it is; any thread may ask."""
+        """The current work and its progress. Thread-safe."""
         seen = self.all_now()
         return seen[-1] if seen else None
 
     def all_now(self) -> list[Progress]:
-        """The same of all work that lies within other work, the innermost last."""
+        """All nested work items, the innermost last."""
         aside = self._aside
         found: list[Progress] = []
         round_: int | None = None
@@ -325,7 +325,7 @@ class Watch:
         return found
 
     def status(self) -> tuple[Progress | None, list[str]]:
-        """What to tell in one line: of what, and how far that is, in a few words each."""
+        """One line of progress: the work, and a few words for each figure."""
         seen = self.all_now()
         if not seen:
             return None, []
@@ -342,7 +342,7 @@ class Watch:
         return rounds, figures
 
     def stopped(self) -> str:
-        """What a call was at when it was stopped, and how far it was."""
+        """What a call was doing when it was stopped, and how far it was."""
         if self._stopped is None:
             self._stopped = f"{self._where()}after {duration(perf_counter() - self._began)}"
         return f"{self._stopped}{AS_IT_WAS}"
@@ -369,13 +369,13 @@ class Watch:
     def work(
         self, stage: Stage, what: str = "", total: int | None = None, unit: str = ""
     ) -> WorkItem:
-        """For `with`: a piece of work; on the same thing as what it is a part of, if not said."""
+        """A context for a piece of work; by default on the same object as the enclosing one."""
         if not what:
             what = self.works[-1].what if self.works else "rows"
         return WorkItem(self, stage, what, total, unit)
 
     def poll(self) -> None:
-        """Raises if the call is to stop; tells who listens, where it is time to."""
+        """Raises if the call is to stop; calls the progress listener when it is time."""
         if self.stop.is_set():
             self.stop.clear()
             raise KeyboardInterrupt if self.by_key else Interrupted(self.stopped())
@@ -386,13 +386,13 @@ class Watch:
 
     @property
     def innermost(self) -> WorkItem:
-        """The work that is done now; one that nobody is told of, if none is."""
+        """The current work; a silent one if there is none."""
         return self.works[-1] if self.works else WorkItem(self, "joining", "", None, "")
 
     def part(self, done: int, total: int) -> None:
-        """So many parts of the innermost work are done, or of the part of it that is at hand.
+        """Divides the innermost work, or its current part, into parts.
 
-        Of rounds that says nothing: their rows are counted, and nobody knows their end.
+        Rounds ignore it: their rows are counted, and their end is unknown.
         """
         work = self.innermost
         if work.span != (0.0, 1.0):
@@ -401,7 +401,7 @@ class Watch:
             work.done, work.total, work.unit = done, total, work.unit or "parts"
 
     def begun_compiling(self, what: str) -> None:
-        """A compilation is told of at once: it may be long, and nothing happens meanwhile."""
+        """Reports a compilation at once: it may be long, and nothing happens meanwhile."""
         import logging
 
         logging.getLogger("gdatalog").info("compiling %s", visible(what))
@@ -422,15 +422,15 @@ class Watch:
             self._reported = perf_counter()
 
     def beside(self) -> Watch:
-        """For a thread that works for this call, and is not waited for."""
+        """A context for a background thread that works for this call."""
         return _Aside(self)
 
     def aside(self, work: Callable[[], Made], ended: bool = False) -> Made:
-        """What `work` gives, in a thread of its own; this one polls meanwhile.
+        """Runs `work` in its own thread and returns its result; this thread polls meanwhile.
 
-        If that raises, nobody waits: the thread ends at its next look, or with `ended` wherever it
-        is, and what it has made goes. So `work` changes nothing that others hold. What who listens
-        asks meanwhile is done here: a third thread would wait for locks that this one holds.
+        If polling raises, the thread is abandoned: it ends at its next poll, or with `ended`
+        wherever it is, and its results are dropped, so `work` must not change shared state. The
+        listener is called in this thread: a third one would wait for locks that this one holds.
         """
         if self._asking:
             return work()
@@ -469,7 +469,7 @@ class Watch:
 
 
 class _Aside(Watch):
-    """What the watch is in a thread that works aside: nobody listens to it but the watch."""
+    """The watch of a thread that works aside: only the real watch listens to it."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__()

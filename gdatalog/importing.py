@@ -1,12 +1,12 @@
-"""Imports that no interrupt breaks off, and interrupts that are not lost.
+"""Imports that interrupts do not break, and interrupts that are not lost.
 
-A library of C that is left half imported cannot be imported again: every later call would fail.
-While gdatalog imports what is not its own, Ctrl-C waits until the import is done; so does the end
-of a thread that works aside.
+A half-imported C library cannot be imported again: every later call would fail. While gdatalog
+imports other packages, Ctrl-C waits until the import is done; so does the end of a thread that
+works aside.
 
-Python swallows what is raised within a callback, such as that of a weak reference: it prints
-"Exception ignored in ..." and goes on. Where that was Ctrl-C or the end of a thread that works
-aside, nothing is printed, and it is raised again behind the callback.
+Python swallows exceptions in callbacks, such as those of weak references: it prints "Exception
+ignored in ..." and continues. If that was Ctrl-C or the end of a thread that works aside, nothing
+is printed, and it is raised again after the callback.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ours = frozenset({"gdatalog", "__main__"})
 
 
 class _ThreadState(local):
-    """A thread's own."""
+    """State of a thread."""
 
     within = 0  # calls of gdatalog, one within another
     importing = False  # whether an import is under way that nothing breaks off
@@ -38,7 +38,7 @@ _here = _ThreadState()
 
 @contextmanager
 def whole_imports() -> Iterator[None]:
-    """Within, what this thread imports is imported whole."""
+    """Within this context, Ctrl-C does not interrupt this thread's imports."""
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
     if not getattr(sys.unraisablehook, _MARK, False):
@@ -55,8 +55,8 @@ def whole_imports() -> Iterator[None]:
 
 @contextmanager
 def undisturbed(done: Callable[[], bool]) -> Iterator[None]:
-    """Within, neither Ctrl-C nor the end of this thread is raised; what came is once that is
-    `done`: who imports would take it for a failure of the import."""
+    """Within this context, neither Ctrl-C nor the end of this thread is raised; they are raised
+    once it is `done`: an import would treat them as its own failure."""
     thread = current_thread()
     if isinstance(thread, CancellableThread):
         with thread.held(done):
@@ -91,7 +91,7 @@ _MARK = "raises_again"
 
 
 def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
-    """A hook for what Python swallows; `otherwise`: the one for all that is none of ours."""
+    """A hook for exceptions that Python swallows; `otherwise`: the hook for all other ones."""
 
     def swallowed(lost: Any) -> None:
         thread = current_thread()
@@ -109,13 +109,13 @@ def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
 
 
 def _a_moment() -> Callable[[], bool]:
-    """True from the second time on that it is asked."""
+    """Returns True from the second call on."""
     waits = iter((False,))
     return lambda: next(waits, True)
 
 
 class _Finder:
-    """Finds nothing itself, but has what others find loaded without a break."""
+    """Finds nothing itself, but makes found modules load without interruption."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -135,7 +135,7 @@ class _Finder:
 
 
 def _load_whole(loader: Any) -> None:
-    """Has a loader, which is of one module, execute it undisturbed."""
+    """Makes a loader, which is of one module, execute it undisturbed."""
     execute = getattr(loader, "exec_module", None)
     if execute is None or not hasattr(loader, "__dict__"):
         return

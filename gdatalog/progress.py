@@ -1,4 +1,4 @@
-"""How far a call is: what it does now, how much of that is done, and when it will end."""
+"""The progress of a call: its current work, the finished share, and the expected end."""
 
 from __future__ import annotations
 
@@ -41,22 +41,19 @@ class Progress:
 
     @property
     def share(self) -> float | None:
-        """How much of the work is done, from 0 to 1; None where the end is unknown."""
+        """The finished share of the work, from 0 to 1; None if the end is unknown."""
         if self.total is None:
             return None
         return min(1.0, self.done / self.total) if self.total else 1.0
 
     @property
     def rate(self) -> float | None:
-        """How much is done in a second, in units; None while nothing is."""
+        """Units per second; None before any are done."""
         return self.done / self.seconds if self.done and self.seconds > 0 else None
 
     @property
     def left(self) -> float | None:
-        """The seconds that the rest will take, if it goes on so; None where nobody can say.
-
-        Of the first twentieth nobody can.
-        """
+        """The estimated seconds left; None if unknown, as during the first twentieth."""
         share = self.share
         if share is None or share < 0.05 or self.seconds <= 0:
             return None
@@ -64,7 +61,7 @@ class Progress:
 
     @property
     def title(self) -> str:
-        """What is done, without how far it is, to be shown: "sorting E (40,000 rows)", "path"."""
+        """What is done, without progress: "sorting E (40,000 rows)", "path"."""
         what = visible(self.what)
         if self.stage in ("joining", "round"):
             return what
@@ -78,7 +75,7 @@ class Progress:
         return f"{self.title}: {', '.join(parts)}" if (parts := self.figures()) else self.title
 
     def figures(self) -> list[str]:
-        """How far it is, in a few words each; none where nothing is known."""
+        """The known figures, a few words each."""
         parts = [] if self.round is None else [f"round {self.round}"]
         share, left, rate = self.share, self.left, self.rate
         if share is None:

@@ -140,7 +140,7 @@ def _slots_of(base: type[Any]) -> Iterator[str]:
 
 
 class _Later:
-    """A method that is not written yet; once it is asked for, it stands in this place."""
+    """A method that is written on first use and then replaces this descriptor."""
 
     __slots__ = ("_frozen", "_name", "_write", "cls")
 
@@ -159,7 +159,7 @@ class _Later:
 
 
 class _Standard:
-    """What the standard library's functions ask a dataclass for."""
+    """What the standard library's functions expect of a dataclass."""
 
     __slots__ = ("_eq", "_frozen", "_name")
 
@@ -204,7 +204,7 @@ def _or(value: Any, otherwise: Any) -> Any:
 
 
 def _written(text: str, names: dict[str, Any]) -> Any:
-    """The one function that a text defines."""
+    """The only function that a text defines."""
     found: dict[str, Any] = {}
     exec(text, names, found)
     (method,) = found.values()
@@ -251,7 +251,7 @@ def _repr(cls: type[Any], _: bool) -> Any:
 
 
 def _compared(cls: type[Any], of: str) -> str:
-    """A tuple of what is compared, as an expression."""
+    """The compared fields as a tuple expression."""
     return f"({''.join(f'{of}.{f.name}, ' for f in vars(cls)[_FIELDS].values() if f.compare)})"
 
 
@@ -269,7 +269,7 @@ def _hash(cls: type[Any], _: bool) -> Any:
 
 
 def _refusing(names: tuple[str, ...]) -> tuple[list[type[Any]], Any, Any]:
-    """`__setattr__` and `__delattr__` of a frozen class, and where the class is noted."""
+    """`__setattr__` and `__delattr__` of a frozen class, and a place for the class."""
     classes: list[type[Any]] = []
     refused = frozenset(names)
 

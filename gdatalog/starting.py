@@ -1,7 +1,7 @@
-"""What `connect` is told, checked at once; the engine is imported when a database is first asked.
+"""The arguments of `connect`, checked at once; the first query imports the engine.
 
-An import of the engine takes several times as long as `connect`, which many programs call before
-they know whether they ask for anything.
+Importing the engine takes several times as long as `connect`, which many programs call before they
+know whether they need it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _importing = RLock()
 
 
 def folder_of(temp_directory: str | os.PathLike[str] | None) -> str | None:
-    """A folder for temporary files that is there; None: the system's; "": there is to be none."""
+    """A folder for temporary files, which must exist; None: the system's; "": none."""
     if not temp_directory:
         return None if temp_directory is None else ""
     folder = os.path.abspath(os.path.expanduser(os.fspath(temp_directory)))
@@ -47,7 +47,7 @@ def folder_of(temp_directory: str | os.PathLike[str] | None) -> str | None:
 
 
 class Start:
-    """How a database starts. A GPU is looked for at once where there may be one."""
+    """How a database starts. A GPU is probed at once if there may be one."""
 
     def __init__(
         self,
@@ -86,11 +86,11 @@ class Start:
 
     @property
     def use(self) -> Callable[[], AbstractContextManager[None]]:
-        """Within what it gives, a thread works on the device."""
+        """Within the returned context, a thread works on the device."""
         return nullcontext if self._opened is None else self._opened.use
 
     def workspace(self, on_caution: Callable[[Caution], None], watch: Watch) -> Workspace:
-        """What is behind the database: what imports the engine."""
+        """The state behind the database; imports the engine."""
         with _importing, whole_imports():
             from gdatalog.engine.files import FilePolicy
             from gdatalog.storage.spill import Spill

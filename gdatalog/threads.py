@@ -1,4 +1,4 @@
-"""Threads: a pool that waits for work, and those that can be ended wherever they are."""
+"""Threads: a pool, and threads that can be ended wherever they are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOMENT = 0.005  # seconds
 
 
 class PoolTask:
-    """A piece of work that a thread of the pool does."""
+    """A task of a pool thread."""
 
     __slots__ = ("_ended", "_running", "_work")
 
@@ -26,7 +26,7 @@ class PoolTask:
         self._running.acquire()
 
     def wait(self, seconds: float = -1) -> bool:
-        """Whether it has ended, by then. Ctrl-C ends the wait, and not the work."""
+        """Waits at most this long; returns whether it has ended. Ctrl-C ends the wait only."""
         if not self._ended and self._running.acquire(timeout=seconds):
             self._running.release()  # which Ctrl-C may come before
         return self._ended
@@ -40,7 +40,7 @@ class PoolTask:
 
 
 class _Pooled(Thread):
-    """A thread that goes back to the pool after each task: to wake it takes microseconds."""
+    """A thread that returns to the pool after each task: waking it takes microseconds."""
 
     def __init__(self) -> None:
         super().__init__(name="gdatalog", daemon=True)
@@ -58,7 +58,7 @@ _idle: list[_Pooled] = []  # whose `append` and `pop` are atomic
 
 
 def begun(work: Callable[[], None]) -> PoolTask:
-    """Has a thread of the pool do work that ends by itself, and raises nothing."""
+    """Starts a task in a pool thread. It must end by itself and raise nothing."""
     task = PoolTask(work)
     try:
         thread = _idle.pop()
@@ -74,9 +74,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def release_import_lock() -> None:
-    """Releases Python's import lock if this thread has it, which has left an import by an exception
-    from outside: that may come before Python is ready to release the lock itself, and then no other
-    thread could import anything."""
+    """Releases Python's import lock if this thread still has it after an exception from outside
+    ended an import, possibly before Python could release the lock; otherwise no other thread could
+    import anything."""
     while _imp.lock_held():
         try:
             _imp.release_lock()
@@ -85,12 +85,12 @@ def release_import_lock() -> None:
 
 
 class Abandoned(BaseException):
-    """Work that ran aside, and that nobody waits for any more, ends with this."""
+    """Ends work that ran aside and has been abandoned."""
 
 
 class CancellableThread(Thread):
-    """A thread that can be waited for a while: where Ctrl-C ends `Thread.join(seconds)`, Python
-    takes the thread for one that has ended (bpo-46726)."""
+    """A thread that can be waited for: when Ctrl-C ends `Thread.join(seconds)`, Python assumes that
+    the thread has ended (bpo-46726)."""
 
     def __init__(
         self, target: Callable[[], None], name: str | None = None, daemon: bool = True
@@ -122,11 +122,11 @@ class CancellableThread(Thread):
             self._ended.set()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether it has ended, by then."""
+        """Waits at most this long; returns whether the thread has ended."""
         return self._ended.wait(seconds)
 
     def end(self) -> None:
-        """Raises `Abandoned` in it, wherever it is: inside a call of C once that returns."""
+        """Raises `Abandoned` in it, wherever it is; inside a C call once that returns."""
         with self._gate:
             if not self._open or self.ident is None:
                 return
@@ -137,7 +137,7 @@ class CancellableThread(Thread):
 
     @contextmanager
     def held(self, done: Callable[[], bool]) -> Iterator[None]:
-        """Within, which only this thread itself is, it is not ended; but once that is `done`."""
+        """Within this context, entered by the thread itself, it is not ended until it is `done`."""
         with self._gate:
             self._held += 1
         try:
@@ -153,7 +153,7 @@ class CancellableThread(Thread):
 
 
 def soon(call: Callable[[], None], when: Callable[[], bool]) -> None:
-    """Has another thread do a call as soon as it may."""
+    """Has another thread make a call as soon as possible."""
 
     def wait() -> None:
         while not when():
@@ -164,6 +164,6 @@ def soon(call: Callable[[], None], when: Callable[[], bool]) -> None:
 
 
 def _raised() -> None:
-    """What is to be raised in this thread has been, once this has returned."""
+    """Returns after pending asynchronous exceptions of this thread were raised."""
     for _ in range(10):  # Python looks for that where a loop begins anew
         pass

@@ -1,6 +1,6 @@
-"""What a thread spends on what is no work on rows: told as the difference of two moments.
+"""Overhead timers: what a thread spends outside of work on rows.
 
-Seconds of one kind within another are of the inner kind only, so that kinds can be added up.
+Nested timers of other kinds are exclusive, so that kinds add up.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Costs:
 
 
 class _Account(local):
-    """A thread's own."""
+    """The timers of a thread."""
 
     def __init__(self) -> None:
         self.seconds: dict[Kind, float] = dict.fromkeys(get_args(Kind), 0.0)
@@ -53,12 +53,12 @@ _account = _Account()
 
 
 def time_spent() -> Costs:
-    """What this thread has spent by now."""
+    """The costs of this thread so far."""
     return Costs(**_account.seconds, moved=_account.moved)
 
 
 def take_over(costs: Costs) -> None:
-    """This thread has waited while another one spent this for it."""
+    """Adds the costs of another thread that this one has waited for."""
     for kind in _account.seconds:
         seconds = getattr(costs, kind)
         _account.seconds[kind] += seconds
@@ -67,7 +67,7 @@ def take_over(costs: Costs) -> None:
 
 
 class spending:
-    """Within, this thread spends its time on this; `moved`: bytes that are copied meanwhile.
+    """Within this context, this thread's time counts as this kind; `moved`: bytes copied meanwhile.
 
     >>> before = time_spent()
     >>> with spending("moving", 100):
