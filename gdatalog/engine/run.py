@@ -11,9 +11,15 @@ from gdatalog.engine.budget import BYTES_PER_ROW, levels_of
 from gdatalog.engine.choose import ExecutorChoice, TooMany, allowing, choose, remember
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows, give_bag
-from gdatalog.engine.derived import Derived, DistinctBlocks, Rows, count_of, one_after_another
+from gdatalog.engine.derived import (
+    Derived,
+    DistinctBlocks,
+    Rows,
+    count_of,
+    one_after_another,
+    rows_of_groups,
+)
 from gdatalog.engine.device import CPU
-from gdatalog.engine.heads import rows_of_groups
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.multi_device import run_together
 from gdatalog.engine.sources import Sources

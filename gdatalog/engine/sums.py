@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
-from gdatalog.engine.derived import Derived, Rows
+from gdatalog.engine.derived import Derived, Rows, rows_of_groups
 from gdatalog.engine.device import CPU, row_tests
-from gdatalog.engine.heads import rows_of_groups
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.remainders import combined, primes_below
 from gdatalog.engine.sources import Sources

@@ -34,7 +34,7 @@ from gdatalog.planner.items import (
 from gdatalog.planner.normalise import Normaliser, count_variables
 from gdatalog.planner.orders import Orders
 from gdatalog.planner.reductions import as_gather
-from gdatalog.planner.scans import given_of, scan_of, scanning
+from gdatalog.planner.single import given_of, scan_of, scanning
 from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import one_of_each
 from gdatalog.planner.walk import contains_head_aggregate, variables, variables_beside, walk

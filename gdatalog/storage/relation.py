@@ -303,11 +303,8 @@ class Relation:
     @property
     def counted(self) -> bool:
         """Whether it is known how many rows there are, or found out without asking others."""
-        return (
-            self.remote is None
-            or not self.remote.unfetched
-            or self.remote.known >= KnownRows.DISTINCT
-        )
+        remote = self.remote
+        return remote is None or not remote.unfetched or remote.known >= KnownRows.DISTINCT
 
     @property
     def all_distinct(self) -> bool:

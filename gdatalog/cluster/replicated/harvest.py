@@ -16,9 +16,8 @@ from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.texts import makes_texts, placed_texts
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.context import ExecutionContext
-from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks
+from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks, rows_of_groups
 from gdatalog.engine.device import CPU
-from gdatalog.engine.heads import rows_of_groups
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import RowSet
