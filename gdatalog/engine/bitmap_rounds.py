@@ -44,8 +44,9 @@ from gdatalog.timers import spending, time_spent
 
 # Rows of the host processed at once: one part in this many of the free memory; the least.
 PIECE, LEAST = 4, 1 << 10
-# Share of the memory for bitmaps and rows above which rows go to the host.
-FOLLOWED, NEW = 0.5, 0.75
+# The share of the memory beside the bitmaps that rows may take before they go to the host. A launch
+# finds as many rows as have room, so the fewer rows stay, the fewer launches it takes.
+MOST_ROWS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +80,20 @@ class Marked:
     beside: Mapping[str, Array]  # arguments of kernels
     dtypes: Sequence[Any]
     followed: list[Columns] = field(default_factory=list)
+    gone: list[Columns] = field(default_factory=list)  # processed rows on the host
     new: list[Columns] = field(default_factory=list)
     came: list[Columns] = field(default_factory=list)  # in the current round
     length: int = 0  # of processed and new rows
 
     @property
-    def nbytes(self) -> int:
-        """The bytes that it takes on the device."""
+    def rows_nbytes(self) -> int:
+        """The bytes that its rows take on the device."""
         blocks = chain(self.followed, self.new, self.came)
-        held = sum(c.nbytes for block in blocks if not is_on_host(block[0]) for c in block)
-        return held + sum(array.nbytes for array in self.beside.values())
+        return sum(c.nbytes for block in blocks if not is_on_host(block[0]) for c in block)
+
+    @property
+    def bitmap_nbytes(self) -> int:
+        return sum(array.nbytes for array in self.beside.values())
 
     @property
     def count(self) -> int:
@@ -315,16 +320,16 @@ class MarkedRounds(StratumRun):
         memory; moves new rows only if it would otherwise have little."""
         limits, tables = self.context.limits, list(marked.values())
         room = limits.spare() + sum(limits.held.get(name, 0) for name in marked)
-        for share, lists in (
-            (FOLLOWED, [table.followed for table in tables]),
-            (NEW, [table.came for table in tables]),
-            (NEW, [table.new for table in tables]),
-        ):
-            if sum(table.nbytes for table in tables) > share * room:
-                for blocks in lists:
-                    blocks[:] = [tuple(map(self._fetched, block)) for block in blocks]
+        most = MOST_ROWS * (room - sum(table.bitmap_nbytes for table in tables))
+        for table in tables:
+            if sum(each.rows_nbytes for each in tables) > most:
+                table.gone += [tuple(map(self._fetched, block)) for block in table.followed]
+                table.followed = []
+        for blocks in [*(table.came for table in tables), *(table.new for table in tables)]:
+            if sum(table.rows_nbytes for table in tables) > most:
+                blocks[:] = [tuple(map(self._fetched, block)) for block in blocks]
         for name, table in marked.items():
-            limits.charge(name, table.nbytes)
+            limits.charge(name, table.bitmap_nbytes + table.rows_nbytes)
 
     def _fetched(self, column: Array) -> Array:
         if is_on_host(column):
@@ -387,7 +392,8 @@ class MarkedRounds(StratumRun):
 
     def _relation(self, name: str, table: Marked) -> Relation:
         schema = self.inputs.schemas[name]
-        blocks = self.at_one_place(DistinctBlocks([*table.followed, *table.new], table.length))
+        rows = [*table.gone, *table.followed, *table.new]
+        blocks = self.at_one_place(DistinctBlocks(rows, table.length))
         relation = relation_of(schema.columns, schema.types, [blocks], self.ops)
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
