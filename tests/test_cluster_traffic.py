@@ -41,8 +41,8 @@ def test_replicated(cluster: Workers) -> None:
     db.close()
 
 
-STRETCHES = "each of which takes stretches of the values of x of path"
-OWNERS = "which own the rows by hash, and exchange what is new in rounds"
+STRETCHES = "each of which takes ranges of the values of x of path"
+OWNERS = "which own the rows by hash, and shuffle new rows in rounds"
 PATH = "path(x, y) <- E(x, y). path(x, z) <- path(x, y), E(y, z). "
 SIDES = "sg(x, y) <- E(p, x), E(p, y). sg(x, y) <- E(p, x), sg(p, q), E(q, y). "
 BEST = "best(x, min(d)) <- x = 0, d = 0 ; best(y, d0), E(y, x), d = d0 + 1. "

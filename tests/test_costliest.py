@@ -35,7 +35,7 @@ def costly(profile: Profile) -> list[ReportNode]:
     return profile.tree.find("costly rule")
 
 
-def test_a_profile_begins_with_its_dearest_rules() -> None:
+def test_a_profile_begins_with_its_costliest_rules() -> None:
     with database() as db:
         profile = db.profile(RULES + "?- far(x), near(x, _).", strategy="levelwise")
     (node,) = profile.tree.find("costliest")

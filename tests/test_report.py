@@ -172,9 +172,9 @@ def test_time_and_bytes_that_went_elsewhere() -> None:
     assert [node.label for node in found.tree.find("index")] == [
         "E by b, a", "E by a", "old p by x"
     ]  # fmt: skip
-    assert "300 entries, made in 500 ms, 2.0 KiB" in str(found)
-    assert "300 entries, there already, 1.0 KiB" in str(found)
-    assert "300 entries, made 3 times in 500 ms, 1.0 KiB" in str(found)
+    assert "300 entries, built in 500 ms, 2.0 KiB" in str(found)
+    assert "300 entries, cached, 1.0 KiB" in str(found)
+    assert "300 entries, built 3 times in 500 ms, 1.0 KiB" in str(found)
     assert "index of E 3.0 KiB, p 100 B" in str(found)
     assert dict(rule.facts)["moved"] == 1 << 20
 
@@ -189,7 +189,7 @@ def test_the_memory_limit_is_told_where_it_was_given() -> None:
         before = dict(indexes.facts)
         assert before["limit"] == 64 << 20 and before["bytes"]
         db.query(TRIANGLE)
-        assert "indexes: all there" in str(db.explain(TRIANGLE))
+        assert "indexes: all cached" in str(db.explain(TRIANGLE))
 
 
 def test_what_is_forced_is_told() -> None:
@@ -319,7 +319,7 @@ def test_of_indexes_that_nobody_can_foresee_no_size_is_told() -> None:
     with database() as db:
         unknown = db.explain(text).tree.find("indexes")[0]
     told = [node.details for node in unknown.find("index")]
-    assert ("of rows that are not there yet",) in told
+    assert ("rows not known yet",) in told
     assert "about 0 B" not in unknown.label
 
 

@@ -249,9 +249,9 @@ class OnWorkers:
         if self.refusal is not None:
             return f"here, and not over {workers}: {self.refusal}"
         if self.by is not None:
-            text = f"over {workers}, each of which takes stretches of the values of {self.by}"
+            text = f"over {workers}, each of which takes ranges of the values of {self.by}"
         else:
-            text = f"over {workers}, which own the rows by hash, and exchange what is new in rounds"
+            text = f"over {workers}, which own the rows by hash, and shuffle new rows in rounds"
         if self.parted:
             text += "; none has all that is read"
         if self.until:

@@ -42,7 +42,7 @@ class Explanation(Shown):
       │ └ x in E[1,0](y, [x])                            ~3
       │   └ z in E(y, [z])                               ~3
       └ give p(x, z)
-    indexes: 1 to be made, 72 B
+    indexes: 1 to build, 72 B
     └ E by column1, column0: 3 entries, 72 B
     """
 

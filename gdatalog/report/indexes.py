@@ -30,9 +30,9 @@ class NamedIndex:
     def node(self) -> ReportNode:
         asked = self.asked
         if asked.rows is None or asked.bytes is None:
-            return ReportNode("index", self.label, ("of rows that are not there yet",))
+            return ReportNode("index", self.label, ("rows not known yet",))
         size = format_bytes(asked.bytes)
-        text = f"{size}, there already" if asked.there else size if asked.exact else f"about {size}"
+        text = f"{size}, cached" if asked.there else size if asked.exact else f"about {size}"
         return ReportNode(
             "index",
             self.label,
@@ -89,7 +89,7 @@ def indexes_node(indexes: Sequence[NamedIndex], limit: int | None) -> ReportNode
         return None
     missing = [index.asked for index in indexes if not index.asked.there]
     bytes_asked = sum(index.bytes or 0 for index in missing)
-    text = f"{len(missing)} to be made" if missing else "all there"
+    text = f"{len(missing)} to build" if missing else "all cached"
     unknown = any(index.bytes is None for index in missing)
     if bytes_asked:
         about = "" if all(index.exact for index in missing) else "about "

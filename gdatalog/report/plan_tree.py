@@ -194,13 +194,13 @@ def _recursive(knobs: Knobs, by_parts: str | None) -> Executor:
         return chosen(ExecutorChoice(True, "asked for"))
     if by_parts is not None:
         return Executor(
-            (f"depth-first, {by_parts}; what is soon done breadth-first, by rounds",),
+            (f"depth-first, {by_parts}; small work breadth-first, by rounds",),
             (("executor", "depth-first"), ("reason", by_parts)),
         )
     if knobs.strategy == "lftj":
         return chosen(ExecutorChoice(False, "asked for"))
     return Executor(
-        ("breadth-first, by rounds; depth-first once these are worth a compilation",),
+        ("breadth-first, by rounds; depth-first once compiling pays",),
         (("executor", "breadth-first"), ("reason", "rounds are small at first")),
     )
 

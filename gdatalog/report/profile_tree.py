@@ -261,7 +261,7 @@ def _indexes(indexes: Sequence[Index]) -> tuple[ReportNode, ...]:
         return ()
     made = [index.seconds for index in indexes if index.seconds is not None]
     size = format_bytes(sum(index.bytes for index in indexes))
-    text = f"{len(made)} made in {took(sum(made))}" if made else "all there"
+    text = f"{len(made)} built in {took(sum(made))}" if made else "all cached"
     return (
         ReportNode(
             "indexes",
@@ -275,7 +275,7 @@ def _indexes(indexes: Sequence[Index]) -> tuple[ReportNode, ...]:
 
 def _index(index: Index) -> ReportNode:
     times = "" if index.built < 2 else f"{index.built:,} times "
-    text = "there already" if index.seconds is None else f"made {times}in {took(index.seconds)}"
+    text = "cached" if index.seconds is None else f"built {times}in {took(index.seconds)}"
     return ReportNode(
         "index",
         index_label(index.ref, index.names),
