@@ -29,7 +29,7 @@ from gdatalog.engine.session import Session, Settings
 from gdatalog.engine.texts import KeptRules, ProgramTexts
 from gdatalog.engine.untrusted import check_length, without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import RESERVED

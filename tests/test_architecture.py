@@ -25,7 +25,7 @@ LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
 # What each layer may import: a folder of the package, or a module at its top.
 BASE = {
     "records", "errors", "values", "widths", "timers", "progress", "account", "threads",
-    "importing", "cancellation",
+    "importing", "cancellation", "limits",
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {"storage", "codegen", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
@@ -54,6 +54,7 @@ MAY_IMPORT = {
         "timers",
         "widths",
     },
+    "limits": {"records", "account", "cancellation", "errors"},
     "parser": BASE,
     "plan": BASE,
     "storage": BASE,
@@ -61,8 +62,8 @@ MAY_IMPORT = {
     "codegen": {"records", "timers", "storage"},
     "cpu_ops": BASE | {"plan", "storage", "codegen"},
     "printer": BASE | {"plan", "storage", "codegen", "cpu_ops"},
-    "gpu_ops": BASE | {"plan", "storage", "codegen", "cpu_ops", "printer", "executors"},
-    "executors": BASE | {"plan", "storage", "codegen"},
+    "gpu_ops": BASE | {"plan", "storage", "codegen", "cpu_ops", "printer"},
+    "executors": BASE | {"plan", "storage", "codegen", "printer"},
     "engine": ENGINE,
     "cluster": ENGINE | {"cluster"},
     "present": BASE | {"storage"},

@@ -27,7 +27,7 @@ from gdatalog.cluster.pool.calls import Recipe, made_by
 from gdatalog.cluster.pool.lineage import Lineage
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.workers.scheduler import set_free
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers
 
@@ -173,7 +173,7 @@ import sys
 from distributed import Client
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.pool import Call, Pool
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from tests import pool_calls
 
 pool = Pool(Connection(Client(sys.argv[1])))

@@ -21,7 +21,7 @@ from gdatalog.cluster.pool import Call, Pool
 from gdatalog.cluster.replicated.harvest import Harvest
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DeviceError, Interrupted
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.result import Result
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers

@@ -12,7 +12,7 @@ from gdatalog.cluster.pool import Call, Pool
 from gdatalog.cluster.rows.keeping import Keeping
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import MemoryLimitError
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemotePart
 from gdatalog.storage.rows import Columns

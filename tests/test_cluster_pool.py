@@ -19,7 +19,7 @@ from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
 from gdatalog.cluster.pool.packing import Packing
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import EvaluationError, Interrupted
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.progress import Progress
 from gdatalog.storage.relation import Relation
 from tests import pool_calls

@@ -24,7 +24,7 @@ from gdatalog.cluster.rows.exchange import (
 from gdatalog.cluster.rows.keeping import Keeping
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DataError, MemoryLimitError, UsageError
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.result import Result
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns

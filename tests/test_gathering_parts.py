@@ -11,7 +11,7 @@ from gdatalog.cluster.rows.exchange import owner_of
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.plan.nodes import Gather, Slot
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array

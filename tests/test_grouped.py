@@ -17,6 +17,7 @@ from gdatalog.engine.derived import one_after_another
 from gdatalog.engine.grouped import GroupDedup
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
+from gdatalog.printer import calls
 from tests.interpreted import interpreted
 from tests.test_engine_oracle import Data, Relations, answers
 from tests.tuned import tune
@@ -88,7 +89,7 @@ def small(bits: int, room: int = 4, slots: int = 4096) -> Iterator[list[GroupDed
         tune(patch, groups_from=0, group_bitmap_bits=bits, sorted_from=0, sorted_stretch=0)
         tune(patch, grouped_from=0, grouped_least=0)
         patch.setattr(lftj, "FIRST_ROOM", room)
-        patch.setattr(lftj, "FIRST_SLOTS", slots)
+        patch.setattr(calls, "FIRST_SLOTS", slots)
         yield seen
 
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.executors import lftj
 from gdatalog.parser import parse
 from gdatalog.plan import nest
+from gdatalog.printer import calls
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
 from tests.test_algebra import run
@@ -129,7 +129,7 @@ def test_kept_lists_are_those_of_their_edge(
     kept: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sparse keys: where lists are is read behind the look for a list that is kept."""
-    monkeypatch.setattr(lftj, "KEPT", kept)
+    monkeypatch.setattr(calls, "KEPT", kept)
     text = "n(count()) <- E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, e), E(e, d)."
     for number in (4, 5, 10):
         random = Random(number)

@@ -20,7 +20,7 @@ from gdatalog.executors import lftj
 from gdatalog.executors.lftj import add_local
 from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import RulePlan, Term
-from gdatalog.printer import module, remember
+from gdatalog.printer import calls, module, remember
 from gdatalog.printer.nest import NestPrinter
 from gdatalog.storage.tallied import EdgeCounts
 from gdatalog.storage.trie import Trie, TrieLevel
@@ -258,7 +258,7 @@ def test_lists_that_are_kept(few: bool, body: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "find_kept", noted)
     monkeypatch.setattr(depth, "_printed", OrderedDict())
     if few:
-        monkeypatch.setattr(lftj, "KEPT", 0)
+        monkeypatch.setattr(calls, "KEPT", 0)
     rows, found = skewed(14), []
     for algebra in ("quotients", "never"):
         with gd.connect(device="cpu", threads=2) as db, interpreted():

@@ -9,7 +9,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.metrics import Metrics, StratumMetrics, Way
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.report import Profile
 from gdatalog.report.text import sparkline
 

@@ -25,8 +25,8 @@ from gdatalog.engine.hashed import Hashed
 from gdatalog.engine.keyspace import KeySpace
 from gdatalog.engine.sorted_rows import SortedRows
 from gdatalog.executors.fresh import ENDLESS, FreshWorker
-from gdatalog.executors.lftj import DONE, FULL
 from gdatalog.executors.spilled_groups import SpilledGroups
+from gdatalog.printer.calls import DONE, FULL
 from gdatalog.storage import spill as spilling
 from gdatalog.storage.external import merged_runs, sort_spilled, trie_of
 from gdatalog.storage.keys import narrow

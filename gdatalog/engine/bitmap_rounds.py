@@ -32,9 +32,9 @@ from gdatalog.engine.metrics import Round
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.spaces import expected_spaces
 from gdatalog.engine.stratum import StratumRun, atoms
-from gdatalog.executors.lftj import GiveUp, Outside
 from gdatalog.plan.nodes import Compact, JoinPlan, RulePlan
 from gdatalog.planner.checked import CheckedRule
+from gdatalog.printer.calls import GiveUp, Outside
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.relation import Relation

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gdatalog.errors import MemoryLimitError
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import Branch, Generate, Join, RulePlan
 

@@ -31,7 +31,6 @@ from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.pages import Paging, paging
 from gdatalog.engine.run import PlanRun
 from gdatalog.engine.sources import Sources
-from gdatalog.executors.failure import NotOnDevice
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import RowSet
@@ -40,6 +39,7 @@ from gdatalog.plan.effects import all_steps, one_row_each
 from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
 from gdatalog.plan.placement import InCells, InPages
 from gdatalog.plan.slicing import paired
+from gdatalog.printer.calls import NotOnDevice
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.rows import Columns

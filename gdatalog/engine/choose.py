@@ -16,7 +16,7 @@ from gdatalog.engine.depth import Form, form_of_bag, form_of_rows
 from gdatalog.engine.device import WORTH, shared_by
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.multi_device import cut_at_first
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.plan.conditions import When
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan, Tally

@@ -11,7 +11,7 @@ from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.prepared import Plans
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import Schema
 from gdatalog.records import dataclass, field

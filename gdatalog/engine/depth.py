@@ -18,12 +18,11 @@ from gdatalog.engine.sources import Sources
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import StepCounts
-from gdatalog.executors.lftj import COUNTS, Block, GiveUp
-from gdatalog.executors.loop_run import LoopRun
 from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
+from gdatalog.printer.calls import COUNTS, Block, GiveUp, LoopRun
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie

@@ -13,15 +13,15 @@ from gdatalog import cpu_ops
 from gdatalog.cancellation import current_watch
 from gdatalog.engine.budget import LARGEST_CHUNK
 from gdatalog.engine.knobs import Knobs
-from gdatalog.executors.lftj import Block, GiveUp, run_nest
-from gdatalog.executors.limits import Limits
-from gdatalog.executors.loop_run import LoopRun
+from gdatalog.executors.lftj import run_nest
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.worklist import ListRoom, run_partitioned
+from gdatalog.limits import Limits
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.adornments import as_called
+from gdatalog.printer.calls import Block, GiveUp, LoopRun
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 

@@ -11,7 +11,7 @@ from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.memory_estimate import memory_asked
 from gdatalog.engine.sources import Sources
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.plan.cells import needed, orders, roots
 from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.schedule import Level, schedule

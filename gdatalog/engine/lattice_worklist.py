@@ -27,16 +27,7 @@ from gdatalog.engine.metrics import Way
 from gdatalog.engine.partitioned import OFTEN
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.executors.levelwise import StepCounts
-from gdatalog.executors.lftj import (
-    COUNTS,
-    UNITS,
-    GiveUp,
-    JoinWorker,
-    given_arrays,
-    run_workers,
-    tallied,
-    worker_of,
-)
+from gdatalog.executors.lftj import JoinWorker, given_arrays, run_workers, tallied, worker_of
 from gdatalog.plan.effects import all_steps, expressions, participants
 from gdatalog.plan.nodes import (
     Apply,
@@ -52,6 +43,7 @@ from gdatalog.plan.nodes import (
 )
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.monotone import PLAIN, Fixed, Motion, Moving, motion
+from gdatalog.printer.calls import COUNTS, UNITS, GiveUp
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.lattice import GROW, ROUND, BestRelation, Follow, print_lattice
 from gdatalog.printer.layouts import layouts_of

@@ -17,8 +17,8 @@ from gdatalog.cancellation import WorkItem
 from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors.levelwise import StepCounts
-from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
+from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import InCells, InPages, Spread

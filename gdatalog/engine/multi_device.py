@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, StepCounts
-from gdatalog.executors.lftj import Block
-from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import Bag, RowSet, Sink
+from gdatalog.limits import Limits
 from gdatalog.plan.cells import Cell, KeyRange, within
 from gdatalog.plan.nodes import Join, JoinPlan
 from gdatalog.plan.placement import Shared
+from gdatalog.printer.calls import Block
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:

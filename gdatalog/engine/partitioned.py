@@ -32,13 +32,12 @@ from gdatalog.engine.seeds import RowsByColumn, copied, grouped, order_by
 from gdatalog.engine.spans import limits_of, narrow, spans_of, stamps_for
 from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.errors import MemoryLimitError, Note
-from gdatalog.executors.lftj import GiveUp
-from gdatalog.executors.loop_run import LoopRun
 from gdatalog.executors.worklist import ListRoom
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.partitioned import Partitioning, partitioning_of, two_atoms_of
+from gdatalog.printer.calls import GiveUp, LoopRun
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation

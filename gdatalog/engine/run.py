@@ -23,20 +23,19 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.multi_device import run_together
 from gdatalog.engine.sources import Sources
-from gdatalog.executors.failure import NotOnDevice
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, StepCounts
-from gdatalog.executors.lftj import Block, GiveUp
-from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.scan import Scan
 from gdatalog.executors.sinks import Bag, DistinctSink, RowSet, Sink
+from gdatalog.limits import Limits
 from gdatalog.plan.dedup import ascends, groups_of
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
 from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
 from gdatalog.plan.placement import Shared
+from gdatalog.printer.calls import Block, GiveUp, NotOnDevice
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.rows import Columns
 from gdatalog.timers import Costs, time_spent

@@ -19,16 +19,15 @@ from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.remainders import combined, primes_below
 from gdatalog.engine.sources import Sources
 from gdatalog.errors import EvaluationError, Span
-from gdatalog.executors.failure import NotOnDevice
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.lftj import LOCAL, GiveUp, scratch_length
-from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import Bag
+from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nest import entries
 from gdatalog.plan.nodes import Branch, Gather, JoinPlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.algebra import Algebra
+from gdatalog.printer.calls import LOCAL, GiveUp, NotOnDevice, scratch_length
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns

@@ -28,10 +28,10 @@ from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.stratum import NO_PARTS, Parts, StratumRun
 from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
-from gdatalog.executors.lftj import DONE, OUTSIDE, GiveUp
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import CheckedRule
+from gdatalog.printer.calls import DONE, OUTSIDE, GiveUp
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.relation import Relation

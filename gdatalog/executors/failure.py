@@ -13,11 +13,6 @@ from gdatalog.plan.nodes import Apply, Expr, Slot
 from gdatalog.storage.keys import decode_value
 from gdatalog.values import timestamp_to_text
 
-
-class NotOnDevice(Exception):
-    """Why the CPU runs a rule, for a user."""
-
-
 _WHY = {
     "/": "division by zero",
     "%": "division by zero",

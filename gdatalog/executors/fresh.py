@@ -16,26 +16,23 @@ import numpy as np
 from gdatalog.account import Account
 from gdatalog.cancellation import PATIENCE
 from gdatalog.executors import lftj
-from gdatalog.executors.lftj import (
+from gdatalog.executors.lftj import MOST_ROOM, SHARE, tallied, tell
+from gdatalog.limits import Limits
+from gdatalog.printer.calls import (
     COUNTER,
     COUNTS,
     DONE,
     DTYPES,
     FAILED,
     FULL,
-    MOST_ROOM,
     OUTSIDE,
     OVERFLOW,
-    SHARE,
     SHARED,
     STOP_FLAG,
     Block,
     scalar_of,
     scratch_length,
-    tallied,
-    tell,
 )
-from gdatalog.executors.limits import Limits
 from gdatalog.records import dataclass, field
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.spill import Blocks

@@ -15,9 +15,9 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.failure import values_of
-from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.spilled_groups import SpilledGroups, lengths_of_groups
+from gdatalog.limits import Limits
 from gdatalog.plan.nodes import Gather, Reduction, Slot
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array

@@ -25,11 +25,11 @@ from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.executors.failure import describe_failure
 from gdatalog.executors.frontier import Frontier, Key, signed_sum, weighing
 from gdatalog.executors.generation import Generation
-from gdatalog.executors.limits import Limits
 from gdatalog.executors.lists import Roots
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import BranchRows, reduce_branch
 from gdatalog.executors.sinks import FailedRows, Failing, Hits, Sink, Totals
+from gdatalog.limits import Limits
 from gdatalog.plan.effects import binds, may_fail, without
 from gdatalog.plan.nodes import (
     Assign,

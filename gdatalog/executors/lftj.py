@@ -16,44 +16,37 @@ import numpy as np
 
 from gdatalog.account import Account
 from gdatalog.cancellation import PATIENCE
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
+from gdatalog.printer.calls import (
+    CLEARED,
+    COUNTER,
+    COUNTS,
+    DONE,
+    DTYPES,
+    ENOUGH,
+    FAILED,
+    FULL,
+    LACKS_SLOTS,
+    LOCAL,
+    OUTSIDE,
+    OVERFLOW,
+    SHARED,
+    STOP_FLAG,
+    UNITS,
+    Block,
+    GiveUp,
+    Outside,
+    scalar_of,
+    scratch_of,
+)
 from gdatalog.records import dataclass, field
-from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.threads import PoolTask, begun
 
-Block = tuple[Array, ...]
-
-DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE = range(7)  # what a function returns
-LACKS_SLOTS = 10
-LOCAL = "local"  # the argument in which workers count matches by vertex or by edge
-COUNTS = "bindings"  # the argument that a worker counts in what it binds, for a profile
-COUNTER, STOP_FLAG, UNITS = 0, 1, 2  # the entries of `control`
-
-CLEARED = (
-    "marks",
-    "places",
-    "bitmap",
-    "filled",
-    "tally",
-    "kept",
-    LOCAL,
-)  # scratch that is all zeros between tasks, or at first
-KEPT, MOST_KEPT = 16, 1 << 24  # values of lists that are kept, for each entry and in all
-FIRST_SLOTS = 1 << 12  # of a group's hash set
-
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
 SHARE = 16  # a block takes such a part of what may still be held, at the most
-
-
-class GiveUp(Exception):
-    """A computation failed or a number left 62 bits: the other executor reports it correctly."""
-
-
-class Outside(Exception):
-    """A row lies outside the bitmap's space. Rows marked since the last call were not output."""
 
 
 @dataclass(slots=True)
@@ -225,37 +218,6 @@ def given_arrays(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, A
     return given
 
 
-def _dense(trie: Any) -> tuple[int, Array]:
-    found = trie.levels[0].dense_index()
-    return found if found is not None else (0, np.empty(0, dtype=np.int32))
-
-
-SHARED: dict[str, Any] = {
-    "values": lambda trie, depth: trie.levels[depth].values,
-    "offsets": lambda trie, depth: trie.levels[depth].offsets,
-    "starts": lambda trie, depth: trie.levels[1].starts(trie.levels[0]),
-    "weighed": lambda trie, depth: trie.weighed(),
-    "index": lambda trie, depth: _dense(trie)[1],
-    "weights": lambda trie, depth: trie.weights.astype(np.int64, copy=False),
-    "sums": lambda trie, depth: trie.weight_sums().astype(np.int64, copy=False),
-    "labels": lambda trie, depth: trie.labels,
-    "spans": lambda trie, depth: trie.levels[depth].spans,
-    "below": lambda trie, depth: trie.levels[depth].below,
-    "keys": lambda trie, depth: trie.table(depth),
-    "ids": lambda trie, depth: trie.levels[depth].ids,
-}
-
-
-def scalar_of(kind: str, trie: Trie | HashTrie, depth: int) -> int:
-    if kind == "total":
-        return int(trie.total)
-    levels: Any = trie.levels
-    if kind == "low":
-        return int(levels[0].low)
-    low, high = levels[depth].span
-    return int(high - low).bit_length() if kind == "bits" else int(low)
-
-
 def worker_of(
     function: Any,
     printed: Any,
@@ -298,54 +260,3 @@ def own_arguments(
                 scratch.append(argument.name)
             ordered[argument.name] = scratch_of(argument, tries)
     return ordered, scratch
-
-
-DTYPES = {
-    "i32[]": np.int32,
-    "i64[]": np.int64,
-    "u8[]": np.uint8,
-    "u32[]": np.uint32,
-    "u64[]": np.uint64,
-    "f64[]": np.float64,
-}
-
-
-def scratch_of(argument: Any, tries: Sequence[Trie]) -> Array:
-    make = np.zeros if argument.kind in CLEARED else np.empty
-    return make(scratch_length(argument, tries), dtype=DTYPES[argument.type])
-
-
-def scratch_length(argument: Any, tries: Sequence[Any]) -> int:
-    if argument.kind in ("slots", "waiting"):
-        return FIRST_SLOTS if argument.kind == "slots" else int(argument.length)
-    if argument.kind in ("bitmap", "filled"):
-        bits = sum(scalar_of("bits", tries[at.trie], at.depth) for at in argument.levels)
-        return 1 << max(0, bits - (6 if argument.kind == "bitmap" else 12))
-    if argument.kind in ("kept", "lists"):
-        *ends, of = argument.levels
-        entries = len(tries[of.trie].levels[of.depth])
-        longest = max((tries[at.trie].levels[at.depth].longest for at in ends), default=0)
-        return max(longest + 2, min(KEPT * entries, MOST_KEPT)) if ends else entries
-    if argument.kind == LOCAL:
-        return local_length(tries[argument.levels[0].trie], argument.levels[0].depth)
-    if argument.kind not in ("marks", "places", "tally", "tallied"):
-        return room_of(argument, tries)
-    at = argument.levels[0]
-    low, high = tries[at.trie].levels[at.depth].span
-    return int(high - low + 1) + int(argument.kind == "tallied")  # written to beforehand
-
-
-def local_length(trie: Trie, depth: int) -> int:
-    """How many entries local counts have: for a root, one for each rank."""
-    if depth:
-        return len(trie.levels[depth])
-    return 0 if trie.labels is None else len(trie.labels)
-
-
-def room_of(argument: Any, tries: Sequence[Trie]) -> int:
-    """How many elements buffers, rows and words of bits have, exactly by the longest list."""
-    longest = min(int(tries[at.trie].levels[at.depth].longest) for at in argument.levels)
-    if argument.kind == "buffer":
-        return longest + 1
-    words: int = (longest + 63) >> 6
-    return longest * words if argument.kind == "rows" else words

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.cancellation import PATIENCE
 from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.levelwise import Levelwise, StepCounts
-from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import Sink
+from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import Apply, Expr, JoinPlan
 from gdatalog.records import dataclass, field

@@ -11,8 +11,8 @@ import numpy as np
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import Frontier, times, weight_of
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.limits import Limits
 from gdatalog.executors.ops import Ops
+from gdatalog.limits import Limits
 from gdatalog.plan.nodes import Expr, Slot
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.records import dataclass

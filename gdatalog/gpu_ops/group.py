@@ -17,14 +17,13 @@ from threading import Event
 from typing import Any, TypeGuard
 
 from gdatalog.errors import DeviceError, MemoryLimitError
-from gdatalog.executors.lftj import COUNTS
-from gdatalog.executors.limits import Limits
-from gdatalog.executors.loop_run import LoopRun
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.helpers import Copies, Found, Helper, HelperStopped, Pieces
 from gdatalog.gpu_ops.walk import Block, Part
+from gdatalog.limits import Limits
 from gdatalog.plan.placement import Shared
+from gdatalog.printer.calls import COUNTS, LoopRun
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import replace
 from gdatalog.storage.trie import Trie

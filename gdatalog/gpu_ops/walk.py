@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import MemoryLimitError
-from gdatalog.executors.lftj import DTYPES, SHARED, GiveUp, Outside, room_of, scalar_of
-from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.driver import Driver, Kernel
 from gdatalog.gpu_ops.loops import (
     CONTROL_WORDS,
@@ -29,7 +27,9 @@ from gdatalog.gpu_ops.loops import (
     loops_of,
 )
 from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
+from gdatalog.limits import Limits
 from gdatalog.printer.arguments import Argument
+from gdatalog.printer.calls import DTYPES, SHARED, GiveUp, Outside, room_of, scalar_of
 from gdatalog.printer.counting import ARRAY
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import dataclass

@@ -26,8 +26,8 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.frontier import Frontier, Key
 from gdatalog.executors.levelwise import Levelwise
-from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import Sink
+from gdatalog.limits import Limits
 from gdatalog.plan.cells import EVERYTHING
 from gdatalog.plan.effects import longest_first, one_row_each, widens
 from gdatalog.plan.nodes import Filter, Guard, JoinPlan, Seek, Step, TrieRef

@@ -18,7 +18,7 @@ from gdatalog.cluster.partitioned.stock import TRIES, Base, Bundles, Stock, unre
 from gdatalog.cluster.pool import Call, Kept, Lost, Placed
 from gdatalog.cluster.pool.calls import Origin
 from gdatalog.cluster.replicated.tasks import Sealed
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.plan.cells import Cell, cuttable, roles
 from gdatalog.plan.nodes import JoinPlan
 from gdatalog.records import dataclass

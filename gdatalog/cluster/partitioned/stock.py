@@ -24,7 +24,7 @@ from gdatalog.cluster.pool.calls import resting, woken
 from gdatalog.cluster.rows.keeping import Keeping
 from gdatalog.cluster.rows.ranks import Way
 from gdatalog.errors import DeviceError
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.plan.nodes import JoinPlan
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import KnownRows

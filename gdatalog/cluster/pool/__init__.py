@@ -35,7 +35,7 @@ from gdatalog.cluster.pool.stage import Smaller, Stage
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.workers.roster import workers_told
 from gdatalog.errors import UsageError
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.records import replace
 
 __all__ = ["Call", "Kept", "Lost", "Part", "Placed", "Pool", "Stage", "TooLarge"]

@@ -31,7 +31,7 @@ from gdatalog.cluster.pool.placing import ALONE, EVERY, OFTEN, awaited
 from gdatalog.cluster.pool.sending import Sending
 from gdatalog.cluster.workers.scheduler import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.progress import format_bytes
 
 if TYPE_CHECKING:

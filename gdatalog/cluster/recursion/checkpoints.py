@@ -20,7 +20,7 @@ from gdatalog.cluster.partitioned.shelves import Gone, drop_lots
 from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.cluster.pool.calls import made_as
 from gdatalog.cluster.recursion.snapshot import Lain, Place, copied, restored, saved
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.records import dataclass
 
 # Rounds are worth a checkpoint when they took so many times as long as it will, which then costs

@@ -28,7 +28,7 @@ from gdatalog.engine.stratum import DELTA, NO_PARTS, Parts, StratumRun
 from gdatalog.engine.variants import Variant
 from gdatalog.errors import Caution
 from gdatalog.executors.levelwise import StepCounts
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.plan.tuning import Tuning

@@ -23,7 +23,7 @@ from gdatalog.cluster.recursion.owner import (
     given,
 )
 from gdatalog.engine.derived import Rows
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation

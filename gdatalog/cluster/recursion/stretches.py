@@ -31,12 +31,12 @@ from gdatalog.engine.metrics import Way
 from gdatalog.engine.partitioned import PartitionedStratum
 from gdatalog.engine.stratum import NO_PARTS, Parts
 from gdatalog.errors import MemoryLimitError
-from gdatalog.executors.failure import NotOnDevice
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.plan.effects import falls, rises
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.printer.calls import NotOnDevice
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import remote
 from gdatalog.storage.on_device import brought

@@ -11,7 +11,7 @@ from gdatalog.cluster.replicated.cutting import DEEP, Cutting, Piece
 from gdatalog.cluster.replicated.tasks import Found, Sealed, light
 from gdatalog.cluster.replicated.work import as_told, look_through
 from gdatalog.errors import MemoryLimitError
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.plan.cells import Cell
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.records import dataclass

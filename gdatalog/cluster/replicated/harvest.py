@@ -19,8 +19,8 @@ from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks, rows_of_groups
 from gdatalog.engine.device import CPU
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import RowSet
+from gdatalog.limits import Limits
 from gdatalog.plan.nodes import RulePlan, Slot
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import KnownRows

@@ -30,8 +30,8 @@ from gdatalog.engine.sources import Sources
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import StepCounts
-from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import RowSet
+from gdatalog.limits import Limits
 from gdatalog.plan.cells import Cell, ends, places
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import TrieRef

@@ -14,7 +14,7 @@ import numpy as np
 from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.workers.worker import left_of, own_address
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.records import dataclass
 from gdatalog.storage.duplicates import row_numbers
 from gdatalog.storage.remote import RemotePart

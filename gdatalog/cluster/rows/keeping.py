@@ -16,7 +16,7 @@ from gdatalog.cluster.rows.exchange import Exchange
 from gdatalog.cluster.rows.parts import columns_of, piece_of
 from gdatalog.cluster.rows.surveys import SAMPLE, Look, look_at, survey_of
 from gdatalog.errors import MemoryLimitError
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.degrees import Degrees

@@ -12,7 +12,7 @@ from gdatalog.cluster.pool import Stage
 from gdatalog.cluster.rows.keeping import Keeping
 from gdatalog.engine.cluster import Wanted
 from gdatalog.errors import MemoryLimitError
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 from gdatalog.storage.keys import encode_column

@@ -13,7 +13,7 @@ from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.texts import placed_texts
 from gdatalog.errors import DataError
-from gdatalog.executors.limits import Limits
+from gdatalog.limits import Limits
 from gdatalog.storage.export import to_pandas
 from gdatalog.storage.folders import file_name
 from gdatalog.storage.keys import decode_blocks
