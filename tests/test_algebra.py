@@ -20,12 +20,15 @@ from gdatalog.engine.sums import CountOverflow
 from gdatalog.parser import parse
 from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import Branch, Join, RulePlan, Tally
+from gdatalog.planner import algebra as planned
+from gdatalog.planner import elimination
 from gdatalog.planner.quotients import partitions
 from gdatalog.planner.work import work_of
 from tests.draw_patterns import Pattern, drawn_pattern
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
 from tests.oracle_values import Failure, canonical
+from tests.orders import skewed
 from tests.test_engine_oracle import Data, Relations, answers
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -387,6 +390,55 @@ def test_counts_by_keys_look_for_one_of_each_orbit(plans: list[RulePlan]) -> Non
         db._workspace.force(algebra="always", strategy="lftj")
         assert db.query(text).fetchall() == [(a, 6 * 5 * 4) for a in range(7)]
     assert [join.orbit for plan in plans for join in plan.joins] == [6]
+
+
+def test_counts_are_twice_those_of_one_order(
+    plans: list[RulePlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing keeps `a` and `b` apart, so they may be equal, too."""
+    sums = planned._sums
+    monkeypatch.setattr(planned, "_sums", lambda *args: list(sums(*args))[-1:])
+    monkeypatch.setattr(planned, "_wholes", lambda items: iter(()))
+    for body in ("E(a, c), E(a, d), E(b, c), E(b, d), E(c, d)", "E(a, c), E(b, c), F(a), F(b)"):
+        for both_ways, vertices in product((True, False), (7, 9)):
+            edges = {(a, b) for a, b in product(range(vertices), repeat=2) if (a * b + a) % 3 == 1}
+            edges |= {(b, a) for a, b in edges} if both_ways else set()
+            data: Data = {"E": (("int", "int"), sorted(edges)), "F": (("int",), [(1,), (2,), (4,)])}
+            plans.clear()
+            agrees(f"n(count()) <- {body}.", data, {"n"})
+            assert [2, 1] in [
+                [term.coefficient for term in plan.terms if term.coefficient] for plan in plans
+            ]
+
+
+def test_tables_below_the_ends_of_an_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel: below its hub and a vertex of the rim, the paths along the rim to each third one."""
+    monkeypatch.setattr(elimination, "BESIDE_FROM", 0)
+    rim = "E(b, c), E(c, d), E(d, e), E(b, e)"
+    body = f"E(a, b), E(a, c), E(a, d), E(a, e), {rim}, distinct(a, b, c, d, e)"
+    found = []
+    for way in ("quotients", "never"):
+        with gd.connect(device="cpu") as db:
+            db["E"] = skewed(300, 9000, seed=3, power=0.2)
+            db._workspace.force(algebra=way)
+            (rule,) = db.explain(f"n(count()) <- {body}.").strata[-1].rules
+            steps = [step for join in rule.plan.joins for step in join.steps]
+            pairs = [step for step in steps if isinstance(step, Tally) and len(step.reads) == 2]
+            assert bool(pairs) == (way == "quotients")
+            found.append(db.query(f"n(count()) <- {body}.").fetchall())
+    assert found[0] == found[1]
+
+
+def test_lists_of_vertices_that_were_reached_from_above() -> None:
+    """They are as long as those of hubs, other than lists of vertices that were reached from
+    below: a cycle is not walked down from one hub and up to the next."""
+    path = "E(a, b), E(b, c), E(c, d), E(d, e), E(a, e)"
+    with gd.connect(device="cpu", threads=1) as db, interpreted():
+        db["E"] = skewed(300, 1200, seed=3, power=0.2)
+        db._workspace.force(strategy="lftj", algebra="quotients")
+        told = db.profile(f"n(count()) <- {path}, distinct(a, b, c, d, e).")
+    tried = sum(seen.tried for run in told.runs for seen in run.seen.values())
+    assert tried < 150_000  # of 240,000
 
 
 def test_values_of_a_key_are_work(plans: list[RulePlan]) -> None:

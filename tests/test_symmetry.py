@@ -464,6 +464,9 @@ def test_degrees_of_a_graph(ends: list[tuple[int, int]], both_ways: bool, scale:
             for column in (0, 1):
                 wanted = np.bincount(ranked[column], minlength=len(labels))
                 assert graph.degrees(column, tests).tolist() == wanted.tolist()
+        up, every = (1, ((0, "<", 1),)), (0, ())
+        counts = [graph.degrees(*way).tolist() for way in (up, every)]
+        assert graph.paths((up, every, up)) == sum(u * d * u for u, d in zip(*counts, strict=True))
         edges = {(min(row), max(row)) for row in rows if row[0] != row[1]}
         rank = {key: at for at, key in enumerate(labels)}
         by_key = Counter(a for a, _ in edges)

@@ -110,6 +110,7 @@ class Tuning:
     grouped_rows_most: int = 1 << 17  # ... of no more rows on average
     algebra_from: float = 1e6  # counts of so many rows to look at may become signed sums
     algebra_term: float = 1e5  # what each term of a sum costs besides
+    algebra_halves: float = 1e9  # counts of so many rows may be twice those of one order
     algebra_walks: int = 5  # ... of so many variables, walks tell how many rows these are
     algebra_rows: int = 1_000  # ... where a relation has so many
     degree_skew: float = 1.2  # how many times more neighbours lie above by key than by degree

@@ -31,7 +31,7 @@ from gdatalog.planner.items import (
     item_may_fail,
     variables_of,
 )
-from gdatalog.planner.orbits import partly_restricted
+from gdatalog.planner.orbits import halves, partly_restricted
 from gdatalog.planner.orders import Orders
 from gdatalog.planner.parts import label_of
 from gdatalog.planner.quotients import Signed, differences, is_difference, quotients
@@ -93,7 +93,8 @@ def signed_sum(
     if not forced and enough < tuning.algebra_from:
         return None
     best: Elimination | None = None
-    for terms in _sums(items, sizes, live) if algebra.mode != "suffixes" else ():
+    large = forced or enough >= tuning.algebra_halves
+    for terms in _sums(items, sizes, live, large) if algebra.mode != "suffixes" else ():
         found = Elimination(sizes, params, orders, tuning, algebra.tables, live, algebra.entries)
         least = enough if best is None else best.cost
         merged = found.isomorphic.merged(terms, live)
@@ -144,17 +145,25 @@ def _rewritable(items: Sequence[Item], sizes: Statistics) -> bool:
     return full and not any(sizes(atom.relation, atom.version).assumed for atom in atoms)
 
 
-def _sums(items: Conjunction, sizes: Statistics, live: tuple[str, ...]) -> Iterator[list[Signed]]:
+def _sums(
+    items: Conjunction, sizes: Statistics, live: tuple[str, ...], large: bool
+) -> Iterator[list[Signed]]:
     """The signed sums that a count can be: with negated atoms as they are or as differences, and
-    with one solution of each orbit or with all."""
+    with one solution of each orbit or with all; of `large` counts also two halves that are alike.
+    """
     for expanded in _expansions(items):
-        bodies: list[Signed] = [(1, items)]
+        sums: list[list[Signed]] = [[(1, items)]]
         if not expanded and not live:
-            bodies += [(orbit, body) for body, orbit in partly_restricted(items, sizes)]
-        for orbit, body in bodies:
-            terms = _terms(body, expanded, sizes, live)
-            if terms is not None:
-                yield [(orbit * coefficient, term) for coefficient, term in terms]
+            sums += [[(orbit, body)] for body, orbit in partly_restricted(items, sizes)]
+            sums += halves(items, sizes) if large else ()
+        for bodies in sums:
+            each = [
+                (times, terms)
+                for times, body in bodies
+                if (terms := _terms(body, expanded, sizes, live)) is not None
+            ]
+            if len(each) == len(bodies):
+                yield [(times * sign, term) for times, terms in each for sign, term in terms]
 
 
 def _wholes(items: Conjunction) -> Iterator[list[Signed]]:

@@ -56,6 +56,7 @@ from gdatalog.records import dataclass, field, replace
 Names = frozenset[str]
 NONE: Names = frozenset()
 MOST_TALLIED = 2  # variables that a table counts the values of
+BESIDE_FROM = 1e9  # values to look at: what neighbours have in common is guessed low below a pair
 MOST_CORE = 8  # variables of a cyclic part of which outer loops are looked for
 
 
@@ -275,7 +276,7 @@ class Elimination:
         core = sorted(shared_variables(items))
         if not self.tally or not 4 <= len(core) <= MOST_CORE or len(components(items, ())) > 1:
             return best
-        least = work_of(best, self.sizes)
+        least = enumerated = work_of(best, self.sizes)
         bodies = [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]
         for body, times in bodies:
             # Below the greatest most paths are short, where ranks go by degree.
@@ -285,7 +286,7 @@ class Elimination:
             for first in outer_loops(
                 sorted(shared_variables(body), key=lambda n: (less[n], n)), body
             ):
-                found = self._tallied(body, first)
+                found = self._tallied(body, first, beside=enumerated >= BESIDE_FROM)
                 work = least if found is None else work_of(found, self.sizes)
                 if found is not None and work < least:
                     best, least = replace(found, orbit=times), work
@@ -308,7 +309,7 @@ class Elimination:
             values = self._outer_rows(first, items)
             yield self._plan(items, first, frozenset(self.live), values)
             for most in (1, MOST_TALLIED) if connected else ():
-                tallied = self._tallied(items, first, most)
+                tallied = self._tallied(items, first, most, beside=True)
                 if tallied is not None:
                     yield tallied
 
@@ -320,11 +321,12 @@ class Elimination:
         yield from (pair for pair in combinations(live, 2) if pair[1] in near[pair[0]])
 
     def _tallied(
-        self, items: Conjunction, first: tuple[str, ...], most: int = 1
+        self, items: Conjunction, first: tuple[str, ...], most: int = 1, *, beside: bool
     ) -> JoinPlan | None:
         """The join below an outer loop over some variables; None if no table helps.
 
-        `most`: how many variables a table may count the values of.
+        `most`: how many variables a table may count the values of. `beside`: also for a variable
+        beside one of two of the loop.
         """
         known, messages, rest = dict(self.tables), list[_Message](), list(items)
         outer = frozenset(first)
@@ -334,7 +336,7 @@ class Elimination:
         held: set[str] = set()
         try:
             while True:
-                found = self._message(rest, outer, keys, held, most)
+                found = self._message(rest, outer, keys, held, most, beside)
                 if found is None:
                     break
                 key, part, shape = found
@@ -406,6 +408,7 @@ class Elimination:
         keys: Mapping[Hashable, str],
         held: set[str],
         most: int,
+        beside: bool,
     ) -> tuple[str, list[Item], Hashable] | None:
         """A part that hangs at one variable below the outer loop: that variable, the items, and
         their shape. Rather one whose table is there, else a small one.
@@ -417,7 +420,7 @@ class Elimination:
         around = variables_of(atom for atom in atoms if not atom.variables.isdisjoint(outer))
         found: list[tuple[bool, int, str, tuple[str, list[Item], Hashable]]] = []
         for key in sorted(shared - outer):
-            if key in around and (len(outer) == 1 or not self.live):
+            if key in around and (len(outer) == 1 or not beside):
                 continue
             both = outer | {key}
             filters = [i for i in rest if key in i.variables and i.variables <= both]
@@ -440,8 +443,7 @@ class Elimination:
                 new = shape not in keys
                 if new and key in held and not (self.live and plain):
                     continue  # its values are in its table: from there on a plain join will do
-                order = bool(self.live) and new, len(inside), min(inside)
-                found.append((*order, (key, part, shape)))
+                found.append((new, len(inside), min(inside), (key, part, shape)))
         return min(found, key=lambda each: each[:3])[3] if found else None
 
 

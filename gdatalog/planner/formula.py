@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from gdatalog.planner.orderings import Orderings
 from gdatalog.planner.pattern import PatternAtom, QueryPattern, bits
+from gdatalog.planner.sizes import MOMENTS
 
 TINY = 1e-9
 HUGE = 1e200  # products stop here: what is larger is as bad
@@ -269,7 +270,8 @@ class Formula:
         degrees = atom.degrees(parent)
         powers = degrees.powers
         many = min(self._uses(atom, parent, bound), len(powers) - 2)
-        fan = powers[many + 1] / max(TINY, powers[many])
+        met = self._met(atom, parent, bound)
+        fan = powers[many + 1] / max(TINY, powers[many]) if met is None else met
         if len(atom.columns) + len(atom.fixed) > 2:
             mean = max(TINY, powers[1] / max(TINY, powers[0]))
             fan *= self.paths(atom, known | 1 << at) / max(TINY, powers[0]) / mean
@@ -285,6 +287,23 @@ class Formula:
             and (atom.turned or other.columns[at] == column)
             and (other.fixed or other.mask & bound & ~(1 << at))
         )
+
+    def _met(self, atom: PatternAtom, at: int, bound: int) -> float | None:
+        """How long an atom's lists are for values that edges of the same graph lead to, some of
+        them cut by other comparisons: a vertex with many edges from below may have few above."""
+        graph = atom.size.graph
+        if graph is None or not atom.ranked:
+            return None
+        others = [
+            other
+            for other in self.holding[at]
+            if other.kind == atom.kind and other.mask & bound & ~(1 << at)
+        ][: MOMENTS - 1]
+        ways = sorted((other.columns[at], other.tests) for other in others)
+        own = atom.columns[at], atom.tests
+        if all(way == own for way in ways):
+            return None
+        return graph.paths((*ways, own)) / max(TINY, graph.paths(tuple(ways)))
 
     def intersection(
         self, atom: PatternAtom, at: int, parents: int, bound: int, cut: float

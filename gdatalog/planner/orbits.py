@@ -1,4 +1,4 @@
-"""Counts of one solution of each orbit, in part: restrictions that leave some symmetry.
+"""Counts of one solution of each orbit, in part, and of halves that are alike.
 
 `symmetry.one_of_each` restricts a body until one solution of each orbit is left. A signed sum does
 better with fewer restrictions: what is symmetric below them is counted by squares.
@@ -6,7 +6,7 @@ better with fewer restrictions: what is symmetric below them is counted by squar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import combinations
 
 from gdatalog.planner.automorphisms import Restrictions, Symmetries, literals_of
@@ -22,7 +22,8 @@ from gdatalog.planner.edges import (
     unlike_neighbours,
     unlike_pairs,
 )
-from gdatalog.planner.items import AtomItem, Item, item_may_fail
+from gdatalog.planner.items import AtomItem, Conjunction, Item, item_may_fail
+from gdatalog.planner.quotients import Isomorphic, Signed, merged
 from gdatalog.planner.sizes import Statistics
 from gdatalog.records import dataclass
 
@@ -103,3 +104,25 @@ def partly_restricted(
             decides = True
         if decides:
             yield found.whole(pairs), orbit
+
+
+def halves(items: Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:
+    """A count as twice the bindings in which one variable is less than another, and those in which
+    they are equal: for pairs that an automorphism exchanges, and that nothing keeps apart."""
+    by_degree = has_ranks(items, sizes)
+    types = types_of(items)
+    unlike = unlike_pairs(items, sizes)
+    isomorphic, seen = Isomorphic(sizes, {}), set[Hashable]()
+    if literals_of(items, lambda atom: sizes(atom.relation, atom.version).symmetric) is None:
+        return
+    for a, b in combinations(sorted(types), 2):
+        if frozenset((a, b)) in unlike or not (by_degree or types[a] == types[b] != "symbol"):
+            continue
+        key = isomorphic.key(items, (a, b))
+        if key in seen or key != isomorphic.key(items, (b, a)):
+            continue
+        seen.add(key)
+        less = (*items, comparison("<", a, b, "int" if by_degree else types[a]))
+        equal = merged(items, {b: a}, sizes)
+        rest = [] if equal is None else [(1, equal)]
+        yield [(2, tuple(map(ranked, less)) if by_degree else less), *rest]

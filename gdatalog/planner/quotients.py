@@ -91,7 +91,7 @@ def quotients(
     for number, (coefficient, names) in enumerate(partitions(tested, tests, apart)):
         if number == MOST_QUOTIENTS:
             return None
-        quotient = _merged(rest, names, sizes)
+        quotient = merged(rest, names, sizes)
         if quotient is not None:
             equal = [Equation(slots[a], slots[b]) for a, b in names.items() if a in kept]
             found.append((coefficient, (*quotient, *equal)))
@@ -116,12 +116,12 @@ def _kept_apart(rest: Conjunction, names: Sequence[str], sizes: Statistics) -> s
     found = set()
     for at, a in enumerate(names):
         for b in names[:at]:
-            if _merged(rest, {a: b}, sizes) is None:
+            if merged(rest, {a: b}, sizes) is None:
                 found.add(frozenset((a, b)))
     return found
 
 
-def _merged(rest: Conjunction, names: Mapping[str, str], sizes: Statistics) -> Conjunction | None:
+def merged(rest: Conjunction, names: Mapping[str, str], sizes: Statistics) -> Conjunction | None:
     """The items after variables became one; None if nothing can match them."""
     if not names:
         return rest

@@ -65,16 +65,17 @@ class _Work:
         return total
 
     def _level(self, step: Join, rows: float, bits: bool, counted: bool) -> float:
-        nodes = {self.paths.node(part) for part in step.participants}
+        nodes = {self.paths.node(part): at for at, part in enumerate(step.participants)}
         if step.reuse is not None and len(step.reuse.covers) == len(step.participants):
             return rows if counted else rows + step.estimate  # of a list that is there
         lists = [n for n in nodes if n.terms and n.trie.relation not in self.tables]
         if len(lists) < 2:
             weighs = any(node.trie.weighted for node in nodes)
             return rows if lists and counted and not weighs else rows + step.estimate
-        length = min(map(self._length, lists))
-        if bits:
-            return rows * (1 + length / WORD) + (0.0 if counted else step.estimate)
+        if bits:  # a row of bits is as wide as the list within which all lie
+            width = max(map(self._length, lists)) / WORD
+            return rows * (1 + width) + (0.0 if counted else step.estimate)
+        length = min(self._length(node) * _left(step, nodes[node]) for node in lists)
         return rows * (1 + length * (len(lists) - 1)) + (0.0 if counted else step.estimate)
 
     def _length(self, node: TrieNode) -> float:
@@ -87,3 +88,9 @@ class _Work:
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
         powers = size.degrees(columns[0], tests, ref.ranked).powers
         return float(max(1.0, powers[2] / max(1.0, powers[1])))
+
+
+def _left(step: Join, participant: int) -> float:
+    """How much comparisons leave of a list."""
+    whole = all((participant, cut) in step.implied for cut in range(len(step.cuts)))
+    return 1.0 if whole else 0.5

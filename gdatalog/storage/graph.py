@@ -10,8 +10,9 @@ for neighbours often have keys close to each other, and what is close in memory 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -119,6 +120,7 @@ class EdgeStatistics:
         "_in_files",
         "_loops",
         "_mirrored",
+        "_paths",
         "_ranking",
         "_skew",
         "_store",
@@ -135,6 +137,7 @@ class EdgeStatistics:
         self._ranking: Ranking | None = None
         self._higher: Array | None = None
         self._skew: float | None = None
+        self._paths: dict[Any, float] = {}
 
     @property
     def left(self) -> Array:
@@ -307,6 +310,16 @@ class EdgeStatistics:
             found[ranking.loops] -= 1
         if passes(0, tests):
             found[ranking.loops] += 1
+        return found
+
+    def paths(self, ways: tuple[tuple[int, tuple[tuple[int, str, int], ...]], ...]) -> float:
+        """In how many ways rows of `ranked` meet in a rank, one for each column and its tests."""
+        found = self._paths.get(ways)
+        if found is None:
+            product: Any = 1.0
+            for way, many in Counter(ways).items():
+                product = product * self.degrees(*way).astype(np.float64) ** many
+            found = self._paths[ways] = float(product.sum())
         return found
 
     def ranked(self, tests: Sequence[tuple[int, str, int]]) -> Columns:
