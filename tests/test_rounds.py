@@ -64,7 +64,7 @@ def closed(step: int = 1) -> set[tuple[int, int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("step", "kind"), [(1, "Marks"), (1_000_003, "Hashed")])
+@pytest.mark.parametrize(("step", "kind"), [(1, "RowBitmap"), (1_000_003, "Hashed")])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_tells_new_rows(kinds: list[str], step: int, kind: str, threads: int) -> None:
     """The hash set grows in the middle of rounds, from its least size."""
@@ -77,7 +77,7 @@ def test_what_tells_new_rows(kinds: list[str], step: int, kind: str, threads: in
 
 @pytest.mark.parametrize(
     ("cheap", "limit", "last"),
-    [(1 << 25, "20MB", "Marks"), (0, "20MB", "Hashed"), (0, "1700KB", "SortedRows")],
+    [(1 << 25, "20MB", "RowBitmap"), (0, "20MB", "Hashed"), (0, "1700KB", "SortedRows")],
 )
 def test_memory_decides(kinds: list[str], cheap: int, limit: str, last: str) -> None:
     """Where a hash set has no room any more, and may not lie in a file, rows are sorted from then
@@ -95,7 +95,7 @@ def test_rows_outside_of_what_was_expected(kinds: list[str]) -> None:
     with database() as db:
         found = db.query(f"{COUNTING} n(count(), max(y)) <- p(_, y). ?- n(c, m).").fetchall()
     assert found == [(40 * 500 - sum(range(40)) + 40, 500)]
-    assert set(kinds) <= {"Marks", "Hashed"}
+    assert set(kinds) <= {"RowBitmap", "Hashed"}
 
 
 def test_limitsize_stops_loops(tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ class Owners:
         with self.context.limits.watch.work("joining"):
             for call, kept in stage:
                 course.kept[call.tag] = kept
-                told[call.tag] = kept.notes
+                told[call.tag] = kept.told
         course.inbox = {}
         for owner, each in sorted(told.items()):
             course.moved += each.moved
