@@ -121,7 +121,7 @@ Pairs = frozenset[tuple[int, int]]
 # a root is quicker; and those of these whose embeddings are quicker to count than all maps.
 TOTALS = (0, 2, 3, 5, 7, 8, 11, 13, 14, 17, 21, 23, 26, 30, 33, 34, 38, 42, 44, 47, 50, 53, 55, 58,
           61, 63, 67, 69, 71, 72)  # fmt: skip
-ROOTLESS = 8, 14, 34, 50, 63, 69, 71, 72
+ROOTLESS = 8, 14, 34, 47, 50, 61, 63, 69, 71, 72
 EMBEDDED = 8, 34, 69, 72
 
 

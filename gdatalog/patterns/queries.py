@@ -120,7 +120,8 @@ def _totals(db: Database, numbers: Sequence[int], graph: DataGraph) -> dict[int,
         if number in EMBEDDED:
             text += pattern.count_rule(name, head=f"{head}{number}") + "\n"
         elif number in ROOTLESS:
-            text += f"{head}{number}(count()) <- {', '.join(pattern.body(name))}.\n"
+            body = ", ".join(f"{name}(_{u}, _{v})" for u, v in pattern.edges)
+            text += f"{head}{number}(count()) <- {body}.\n"
         else:
             text += f"{head}{number}(sum(n)) <- {head}h{number}(_, n).\n"
         text += f"{head}({number}, n) <- {head}{number}(n).\n"
