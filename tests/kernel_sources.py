@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 import gdatalog as gd
+from gdatalog.calls import LoopRun
 from gdatalog.engine.depth import form_of_bag, form_of_rows
 from gdatalog.engine.device import CPU, Cpu
 from gdatalog.gpu_ops.launching import whole
 from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.plan.nodes import TrieRef
-from gdatalog.printer.calls import LoopRun
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.fresh import NewRows
 from gdatalog.printer.layouts import layouts_of

@@ -28,7 +28,9 @@ BASE = {
     "importing", "cancellation", "limits",
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
-ENGINE = LANGUAGE | {"storage", "codegen", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
+ENGINE = LANGUAGE | {
+    "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
+}  # fmt: skip
 FACE = ENGINE | {
     "present", "result", "report", "workspace", "relations", "starting", "database", "patterns",
     "pattern_queries",
@@ -60,10 +62,11 @@ MAY_IMPORT = {
     "storage": BASE,
     "planner": BASE | {"parser", "plan"},
     "codegen": {"records", "timers", "storage"},
+    "calls": {"records", "limits", "plan", "storage"},
     "cpu_ops": BASE | {"plan", "storage", "codegen"},
     "printer": BASE | {"plan", "storage", "codegen", "cpu_ops"},
-    "gpu_ops": BASE | {"plan", "storage", "codegen", "cpu_ops", "printer"},
-    "executors": BASE | {"plan", "storage", "codegen", "printer"},
+    "gpu_ops": BASE | {"plan", "storage", "codegen", "cpu_ops", "printer", "calls"},
+    "executors": BASE | {"plan", "storage", "codegen", "calls"},
     "engine": ENGINE,
     "cluster": ENGINE | {"cluster"},
     "present": BASE | {"storage"},

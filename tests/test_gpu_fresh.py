@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
+from gdatalog.calls import Outside
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.sources import Sources
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import TILES, Gpu
-from gdatalog.printer.calls import Outside
 from gdatalog.storage.table import Array
 from tests.cuda_host import HostDriver, needs_compiler
 

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
+from gdatalog.calls import LoopRun
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import TILES, Gpu
-from gdatalog.printer.calls import LoopRun
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, recursive_programs

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog import cpu_ops
+from gdatalog.calls import NotOnDevice
 from gdatalog.cpu_ops import exact
 from gdatalog.cpu_ops import functions as host_functions
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.launching import TILE
-from gdatalog.printer.calls import NotOnDevice
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Lookup, TrieLevel
 from gdatalog.values import INT_MAX, INT_MIN

@@ -11,13 +11,13 @@ import pytest
 from entries import Entries
 
 import gdatalog
+from gdatalog import calls
 from gdatalog.codegen.helpers import groups
 from gdatalog.engine import depth, grouped
 from gdatalog.engine.derived import one_after_another
 from gdatalog.engine.grouped import GroupDedup
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
-from gdatalog.printer import calls
 from tests.interpreted import interpreted
 from tests.test_engine_oracle import Data, Relations, answers
 from tests.tuned import tune

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog as gd
+from gdatalog import calls
 from gdatalog.parser import parse
 from gdatalog.plan import nest
-from gdatalog.printer import calls
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
 from tests.test_algebra import run

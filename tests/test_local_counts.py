@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog import patterns
+from gdatalog import calls, module, patterns, remember
 from gdatalog.account import Account
 from gdatalog.engine import depth, stratum, sums
 from gdatalog.engine.sums import CountOverflow
@@ -20,7 +20,6 @@ from gdatalog.executors import lftj
 from gdatalog.executors.lftj import add_local
 from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import RulePlan, Term
-from gdatalog.printer import calls, module, remember
 from gdatalog.printer.nest import NestPrinter
 from gdatalog.storage.tallied import EdgeCounts
 from gdatalog.storage.trie import Trie, TrieLevel

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 import gdatalog
 from gdatalog import cpu_ops
 from gdatalog.account import Account
+from gdatalog.calls import DONE, FULL
 from gdatalog.cancellation import current_watch
 from gdatalog.codegen.helpers.lattice import KNOWN
 from gdatalog.codegen.native import Bound
@@ -26,7 +27,6 @@ from gdatalog.engine.keyspace import KeySpace
 from gdatalog.engine.sorted_rows import SortedRows
 from gdatalog.executors.fresh import ENDLESS, FreshWorker
 from gdatalog.executors.spilled_groups import SpilledGroups
-from gdatalog.printer.calls import DONE, FULL
 from gdatalog.storage import spill as spilling
 from gdatalog.storage.external import merged_runs, sort_spilled, trie_of
 from gdatalog.storage.keys import narrow

@@ -14,6 +14,7 @@ from itertools import chain
 from time import perf_counter
 from typing import Any
 
+from gdatalog.calls import GiveUp, Outside
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.delta import DeltaRelation
@@ -34,7 +35,6 @@ from gdatalog.engine.spaces import expected_spaces
 from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.plan.nodes import Compact, JoinPlan, RulePlan
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.printer.calls import GiveUp, Outside
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.relation import Relation

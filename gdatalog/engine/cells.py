@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from gdatalog import cpu_ops
+from gdatalog.calls import NotOnDevice
 from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.context import ExecutionContext
@@ -39,7 +40,6 @@ from gdatalog.plan.effects import all_steps, one_row_each
 from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
 from gdatalog.plan.placement import InCells, InPages
 from gdatalog.plan.slicing import paired
-from gdatalog.printer.calls import NotOnDevice
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.rows import Columns

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.calls import COUNTS, Block, GiveUp, LoopRun
 from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.grouped import GroupDedup, grouped_of
 from gdatalog.engine.knobs import Knobs
@@ -22,7 +23,6 @@ from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
-from gdatalog.printer.calls import COUNTS, Block, GiveUp, LoopRun
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie

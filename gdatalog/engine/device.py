@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog import cpu_ops
+from gdatalog.calls import Block, GiveUp, LoopRun
 from gdatalog.cancellation import current_watch
 from gdatalog.engine.budget import LARGEST_CHUNK
 from gdatalog.engine.knobs import Knobs
@@ -21,7 +22,6 @@ from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.adornments import as_called
-from gdatalog.printer.calls import Block, GiveUp, LoopRun
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 

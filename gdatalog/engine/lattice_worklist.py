@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.calls import COUNTS, UNITS, GiveUp
 from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues
 from gdatalog.cpu_ops.loose import loose_of
 from gdatalog.engine.choose import ExecutorChoice
@@ -43,7 +44,6 @@ from gdatalog.plan.nodes import (
 )
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.monotone import PLAIN, Fixed, Motion, Moving, motion
-from gdatalog.printer.calls import COUNTS, UNITS, GiveUp
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.lattice import GROW, ROUND, BestRelation, Follow, print_lattice
 from gdatalog.printer.layouts import layouts_of

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from gdatalog.calls import Block
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, StepCounts
@@ -18,7 +19,6 @@ from gdatalog.limits import Limits
 from gdatalog.plan.cells import Cell, KeyRange, within
 from gdatalog.plan.nodes import Join, JoinPlan
 from gdatalog.plan.placement import Shared
-from gdatalog.printer.calls import Block
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.calls import GiveUp, LoopRun
 from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.depth import counted, counts_of, printed_once
 from gdatalog.engine.derived import (
@@ -37,7 +38,6 @@ from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.partitioned import Partitioning, partitioning_of, two_atoms_of
-from gdatalog.printer.calls import GiveUp, LoopRun
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
+from gdatalog.calls import Block, GiveUp, NotOnDevice
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import BYTES_PER_ROW, levels_of
 from gdatalog.engine.choose import ExecutorChoice, TooMany, allowing, choose, remember
@@ -35,7 +36,6 @@ from gdatalog.plan.dedup import ascends, groups_of
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
 from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
 from gdatalog.plan.placement import Shared
-from gdatalog.printer.calls import Block, GiveUp, NotOnDevice
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.rows import Columns
 from gdatalog.timers import Costs, time_spent

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.calls import LOCAL, GiveUp, NotOnDevice, scratch_length
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.derived import Derived, Rows, rows_of_groups
 from gdatalog.engine.device import CPU, row_tests
@@ -27,7 +28,6 @@ from gdatalog.plan.nest import entries
 from gdatalog.plan.nodes import Branch, Gather, JoinPlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.algebra import Algebra
-from gdatalog.printer.calls import LOCAL, GiveUp, NotOnDevice, scratch_length
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns

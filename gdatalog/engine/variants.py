@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.calls import DONE, OUTSIDE, GiveUp
 from gdatalog.engine.choose import ExecutorChoice, allowing
 from gdatalog.engine.delta import DeltaRelation
 from gdatalog.engine.depth import Form, JoinNest, counted
@@ -31,7 +32,6 @@ from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.printer.calls import DONE, OUTSIDE, GiveUp
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.relation import Relation

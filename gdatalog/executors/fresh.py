@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.account import Account
-from gdatalog.cancellation import PATIENCE
-from gdatalog.executors import lftj
-from gdatalog.executors.lftj import MOST_ROOM, SHARE, tallied, tell
-from gdatalog.limits import Limits
-from gdatalog.printer.calls import (
+from gdatalog.calls import (
     COUNTER,
     COUNTS,
     DONE,
@@ -33,6 +29,10 @@ from gdatalog.printer.calls import (
     scalar_of,
     scratch_length,
 )
+from gdatalog.cancellation import PATIENCE
+from gdatalog.executors import lftj
+from gdatalog.executors.lftj import MOST_ROOM, SHARE, tallied, tell
+from gdatalog.limits import Limits
 from gdatalog.records import dataclass, field
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.spill import Blocks

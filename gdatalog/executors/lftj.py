@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.account import Account
-from gdatalog.cancellation import PATIENCE
-from gdatalog.limits import Limits
-from gdatalog.printer.calls import (
+from gdatalog.calls import (
     CLEARED,
     COUNTER,
     COUNTS,
@@ -39,6 +37,8 @@ from gdatalog.printer.calls import (
     scalar_of,
     scratch_of,
 )
+from gdatalog.cancellation import PATIENCE
+from gdatalog.limits import Limits
 from gdatalog.records import dataclass, field
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.calls import COUNTS, DTYPES, FULL, Block, scratch_of
 from gdatalog.executors.lftj import SHARE, JoinWorker, given_arrays, run_workers, tallied
 from gdatalog.limits import Limits
-from gdatalog.printer.calls import COUNTS, DTYPES, FULL, Block, scratch_of
 from gdatalog.records import dataclass, field
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+from gdatalog.calls import LoopRun
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.paged import Paged
 from gdatalog.gpu_ops.slices import Slices
@@ -16,7 +17,6 @@ from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.slicing import Sizes
-from gdatalog.printer.calls import LoopRun
 from gdatalog.printer.expressions import printable
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.relation import Relation

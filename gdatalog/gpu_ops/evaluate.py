@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
+from gdatalog.calls import NotOnDevice
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.cpu_ops.evaluate import evaluate as on_host
 from gdatalog.cpu_ops.functions import EQUALITY
@@ -20,7 +21,6 @@ from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.functions import Functions
 from gdatalog.gpu_ops.rows import RowOperations
 from gdatalog.plan.nodes import Apply, Expr, Slot, slots
-from gdatalog.printer.calls import NotOnDevice
 from gdatalog.printer.expressions import printable
 from gdatalog.printer.tables import fill
 from gdatalog.storage.symbols import SymbolTable

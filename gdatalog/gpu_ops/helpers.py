@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from gdatalog.calls import COUNTS
 from gdatalog.cancellation import Watch, working_for
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.driver import Driver
@@ -17,7 +18,6 @@ from gdatalog.gpu_ops.trie_cache import SHARE
 from gdatalog.gpu_ops.walk import Block
 from gdatalog.limits import Limits
 from gdatalog.plan.placement import DeviceWork
-from gdatalog.printer.calls import COUNTS
 from gdatalog.storage.trie import Trie, TrieLevel
 
 Found = list[list[Block]]  # blocks of rows, by relation

@@ -7,10 +7,10 @@ the same rows give the same sum each time.
 
 from __future__ import annotations
 
+from gdatalog.calls import NotOnDevice
 from gdatalog.gpu_ops.arrays import Array
 from gdatalog.gpu_ops.intersection import Intersections
 from gdatalog.gpu_ops.launching import type_of
-from gdatalog.printer.calls import NotOnDevice
 from gdatalog.values import INT_MAX
 
 _TOO_LARGE = "counts or sums may leave 62 bits"

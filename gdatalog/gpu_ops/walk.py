@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.calls import DTYPES, SHARED, GiveUp, Outside, room_of, scalar_of
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.driver import Driver, Kernel
 from gdatalog.gpu_ops.loops import (
@@ -29,7 +30,6 @@ from gdatalog.gpu_ops.loops import (
 from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
 from gdatalog.limits import Limits
 from gdatalog.printer.arguments import Argument
-from gdatalog.printer.calls import DTYPES, SHARED, GiveUp, Outside, room_of, scalar_of
 from gdatalog.printer.counting import ARRAY
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import dataclass

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.calls import NotOnDevice
 from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
 from gdatalog.cluster.recursion.seeds import Seeds, seeds_of, values_of
 from gdatalog.cluster.replicated.harvest import stays_afar
@@ -36,7 +37,6 @@ from gdatalog.plan.effects import falls, rises
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.checked import Schema, Stratum
-from gdatalog.printer.calls import NotOnDevice
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import remote
 from gdatalog.storage.on_device import brought

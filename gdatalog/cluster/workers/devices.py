@@ -12,13 +12,13 @@ from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from gdatalog.calls import NotOnDevice
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import OpenDevice, open_device
 from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan.nodes import RulePlan, TrieRef
-from gdatalog.printer.calls import NotOnDevice
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie, TrieLevel
