@@ -17,7 +17,7 @@ import numpy as np
 import gdatalog as gd
 from benchmarks.records import Case, Figure, at_most
 from benchmarks.setting import Setting
-from gdatalog.engine import stratum
+from gdatalog.engine.fixpoint import stratum
 
 _NOTE = "CPU seconds of planning alone; a machine that others use may need twice as much"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gdatalog.cancellation import Watch
 from gdatalog.engine.devices import DeviceTurn
-from gdatalog.engine.knobs import Strategy, seconds_of
+from gdatalog.engine.session.knobs import Strategy, seconds_of
 from gdatalog.errors import Caution, UsageError
 from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
@@ -19,14 +19,16 @@ from gdatalog.starting import Start
 from gdatalog.storage.load_options import Findings, LoadOptions, Nulls, checked
 
 if TYPE_CHECKING:
-    from gdatalog.engine.files import Folders
+    from gdatalog.engine.facts.files import Folders
     from gdatalog.parser import Program
     from gdatalog.relations import Inserted, Relations
     from gdatalog.report import Explanation, Profile
     from gdatalog.result import Result
     from gdatalog.workspace import Workspace
 
-_INSIDE = frozenset({__name__, "gdatalog.opening", "gdatalog.workspace", "gdatalog.engine.session"})
+_INSIDE = frozenset(
+    {__name__, "gdatalog.opening", "gdatalog.workspace", "gdatalog.engine.session.text_session"}
+)
 
 
 class ProgramWarning(UserWarning):
@@ -353,7 +355,7 @@ class Database(PatternQueries):
         [(1, 2), (1, 3), (2, 3)]
         """
         with self._call(on_progress, timeout):
-            from gdatalog.engine.files import Folders
+            from gdatalog.engine.facts.files import Folders
             from gdatalog.parser.syntax import Query
 
             program = self._workspace.parse(text, name or "<run>")
@@ -387,7 +389,7 @@ class Database(PatternQueries):
         seconds the call ends with a `TimeLimitError`, and no rule is kept.
         """
         with self._call(on_progress, timeout):
-            from gdatalog.engine.files import Folders, read_text
+            from gdatalog.engine.facts.files import Folders, read_text
 
             workspace = self._workspace
             workspace.check_open()
@@ -407,7 +409,7 @@ class Database(PatternQueries):
         folders: Folders,
         strategy: Strategy,
     ) -> dict[str, Result]:
-        from gdatalog.engine.files import to_stdout, write_relation
+        from gdatalog.engine.facts.files import to_stdout, write_relation
         from gdatalog.result import Result
 
         workspace = self._workspace

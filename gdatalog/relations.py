@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from gdatalog.errors import Error, NameResolutionError
 from gdatalog.parser import Program
-from gdatalog.planner.broken import Cause
-from gdatalog.planner.checked import Schema
-from gdatalog.planner.words import count
+from gdatalog.planner.check.broken import Cause
+from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check.words import count
 from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.widths import visible

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.account import default_limit
 from gdatalog.cancellation import Watch
 from gdatalog.engine.devices import NO_GPU, OpenDevice, kind_of, open_device, plainly_cpu
-from gdatalog.engine.knobs import parse_size, seconds_of, threads_of
+from gdatalog.engine.session.knobs import parse_size, seconds_of, threads_of
 from gdatalog.errors import Caution, UsageError
 from gdatalog.importing import whole_imports
 
@@ -92,7 +92,7 @@ class Start:
     def workspace(self, on_caution: Callable[[Caution], None], watch: Watch) -> Workspace:
         """The state behind the database; imports the engine."""
         with _importing, whole_imports():
-            from gdatalog.engine.files import FilePolicy
+            from gdatalog.engine.facts.files import FilePolicy
             from gdatalog.storage.spill import Spill
             from gdatalog.workspace import Workspace
 

@@ -14,31 +14,31 @@ from typing import Any
 from gdatalog.account import trim
 from gdatalog.cancellation import OBJECT, Watch, cancellable
 from gdatalog.cpu_ops.evaluate import Scope
-from gdatalog.engine.budget import accounted
 from gdatalog.engine.cluster import Cluster, Wanted
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.files import FilePolicy, Folders
-from gdatalog.engine.inputs import FilesRead, extended
-from gdatalog.engine.knobs import Knobs, strategy_of
+from gdatalog.engine.facts.files import FilePolicy, Folders
+from gdatalog.engine.facts.inputs import FilesRead, extended
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.prepared import Prepared
-from gdatalog.engine.remembered import Memory
-from gdatalog.engine.session import Session, Settings
-from gdatalog.engine.texts import KeptRules, ProgramTexts
-from gdatalog.engine.untrusted import check_length, without_idle_texts
+from gdatalog.engine.session.budget import accounted
+from gdatalog.engine.session.knobs import Knobs, strategy_of
+from gdatalog.engine.session.prepared import Prepared
+from gdatalog.engine.session.remembered import Memory
+from gdatalog.engine.session.text_session import Session, Settings
+from gdatalog.engine.session.texts import KeptRules, ProgramTexts
+from gdatalog.engine.session.untrusted import check_length, without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
 from gdatalog.limits import Limits
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import RESERVED
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.broken import Cause, caution_of
-from gdatalog.planner.checked import Schema
-from gdatalog.planner.statements import Part, names_of
-from gdatalog.planner.validity import Validity
-from gdatalog.planner.words import count
+from gdatalog.planner.check.broken import Cause, caution_of
+from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check.statements import Part, names_of
+from gdatalog.planner.check.validity import Validity
+from gdatalog.planner.check.words import count
 from gdatalog.records import replace
 from gdatalog.storage.key_columns import relation_of_tables
 from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions

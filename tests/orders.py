@@ -15,8 +15,8 @@ import numpy as np
 import gdatalog as gd
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import Join, JoinPlan, Step
-from gdatalog.planner.orders import Orders
-from gdatalog.planner.search_state import Order
+from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.search_state import Order
 
 # Undirected edges between vertices 0 to 5.
 PATTERNS = {

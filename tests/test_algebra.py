@@ -14,16 +14,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.engine import stratum
+from gdatalog.engine.fixpoint import stratum
 from gdatalog.engine.remainders import combined, primes_below
 from gdatalog.engine.sums import CountOverflow
 from gdatalog.parser import parse
 from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import Branch, Join, RulePlan, Tally
-from gdatalog.planner import algebra as planned
-from gdatalog.planner import elimination
-from gdatalog.planner.quotients import partitions
-from gdatalog.planner.work import work_of
+from gdatalog.planner.order.work import work_of
+from gdatalog.planner.rewrite import algebra as planned
+from gdatalog.planner.rewrite import elimination
+from gdatalog.planner.rewrite.quotients import partitions
 from tests.draw_patterns import Pattern, drawn_pattern
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gdatalog.parser import parse
-from gdatalog.planner.check import check
+from gdatalog.planner.check.program import check
 from tests.tables import checked, schema, table
 
 

@@ -23,9 +23,9 @@ from gdatalog.parser.syntax import (
     Rule,
     Var,
 )
-from gdatalog.planner.check import check
-from gdatalog.planner.checked import CheckedRule
-from gdatalog.planner.walk import variables
+from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check.program import check
+from gdatalog.planner.check.walk import variables
 from tests.tables import checked, said, schema, table
 
 E = "e(1, 2).\n"
@@ -273,7 +273,7 @@ def test_many_facts_and_rules() -> None:
 
 
 def _aggregates(literal: Literal) -> list[Aggregate]:
-    from gdatalog.planner.walk import walk
+    from gdatalog.planner.check.walk import walk
 
     return [part for part in walk(literal) if isinstance(part, Aggregate)]
 

@@ -27,8 +27,8 @@ from gdatalog.cluster.recursion.checkpoints import Checkpoints, _others, seated
 from gdatalog.cluster.recursion.owner import Stale, State
 from gdatalog.cluster.recursion.owners import Owners
 from gdatalog.cluster.recursion.snapshot import _packed
-from gdatalog.engine.delta import DeltaRelation
-from gdatalog.engine.lattice_rounds import LatticeRounds
+from gdatalog.engine.fixpoint.delta import DeltaRelation
+from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.errors import DeviceError, EvaluationError
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn
@@ -332,8 +332,8 @@ def test_blocks_are_cut_and_put_together(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_blocks_of_a_relation_that_grows(dedup: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from gdatalog import cpu_ops
 
-    monkeypatch.setattr("gdatalog.engine.delta.AT_ONCE", 3)
-    monkeypatch.setattr("gdatalog.engine.lattice_rounds.AT_ONCE", 3)
+    monkeypatch.setattr("gdatalog.engine.fixpoint.delta.AT_ONCE", 3)
+    monkeypatch.setattr("gdatalog.engine.fixpoint.lattice_rounds.AT_ONCE", 3)
     random = Random(4)
     best = LatticeRounds(("x", "y"), ("int", "int"), {1: "min"}, None, cpu_ops)  # type: ignore[arg-type]
     for indexed in (False, True):

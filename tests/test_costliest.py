@@ -11,7 +11,7 @@ import gdatalog as gd
 from gdatalog.engine.metrics import Index, RuleRound, RuleRun
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan.nodes import Join, RulePlan, TrieRef
-from gdatalog.planner.checked import CheckedRule
+from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.report import Profile
 from gdatalog.report.hints import KnownIndexes, hint_of, shared_join
 from gdatalog.report.rule_runs import RuleRan

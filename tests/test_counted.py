@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog import workspace
 from gdatalog.codegen import native
-from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.metrics import Metrics, RuleRun
+from gdatalog.engine.session.knobs import Strategy
 from gdatalog.executors import lftj
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan.nodes import Compact, Join, Step, TrieRef

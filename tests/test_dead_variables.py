@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog import cancellation
-from gdatalog.engine import rewrites, strata
+from gdatalog.engine import strata
+from gdatalog.engine.fixpoint import rewrites
 from gdatalog.parser import parse
-from gdatalog.planner.dead_variables import SplitStratum, split_at_dead_variables
+from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
 from tests.draw import Drawn, recursive_programs
 from tests.interpreted import interpreted
 from tests.test_engine_oracle import Data, Relations, agrees_in, answers, share

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog import cpu_ops
-from gdatalog.engine import delta, runs
-from gdatalog.engine.bitmap import RowBitmap
-from gdatalog.engine.delta import DeltaRelation
-from gdatalog.engine.hashed import Hashed
-from gdatalog.engine.keyspace import KeySpace
-from gdatalog.engine.knobs import Dedup
-from gdatalog.engine.sorted_rows import SortedRows
+from gdatalog.engine.fixpoint import delta, runs
+from gdatalog.engine.fixpoint.bitmap import RowBitmap
+from gdatalog.engine.fixpoint.delta import DeltaRelation
+from gdatalog.engine.fixpoint.hashed import Hashed
+from gdatalog.engine.fixpoint.keyspace import KeySpace
+from gdatalog.engine.fixpoint.sorted_rows import SortedRows
+from gdatalog.engine.session.knobs import Dedup
 from gdatalog.plan.tuning import Tuning
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, sort_rows

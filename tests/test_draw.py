@@ -6,8 +6,8 @@ import pytest
 
 from gdatalog.errors import Error
 from gdatalog.parser import parse
-from gdatalog.planner.check import check
-from gdatalog.planner.checked import Schema
+from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check.program import check
 from tests.draw import PROFILES, Drawn, drawn
 from tests.oracle import evaluate
 from tests.oracle_values import Failure

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gdatalog.engine.session import Session
+from gdatalog.engine.session.text_session import Session
 from gdatalog.parser import Program, parse
 from gdatalog.result import Result
 from tests.oracle import evaluate

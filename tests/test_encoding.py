@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import gdatalog
 from gdatalog.errors import EvaluationError
 from gdatalog.parser import parse
-from gdatalog.planner.check import check
-from gdatalog.planner.checked import Schema
+from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check.program import check
 from gdatalog.planner.domains import domains_of
 from gdatalog.result import Result
 from gdatalog.storage.coded import Coded

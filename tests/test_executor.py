@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.stratum import StratumRun
+from gdatalog.engine.fixpoint.stratum import StratumRun
 from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.plan.effects import without
 from gdatalog.plan.nodes import (

@@ -57,7 +57,7 @@ def test_the_next_fact_costs_what_the_last_one_did(typed: bool, capsys: Any) -> 
 
 
 def test_facts_that_were_checked_are_not_checked_again(monkeypatch: Any) -> None:
-    from gdatalog.planner import validity
+    from gdatalog.planner.check import validity
 
     checked: list[int] = []
     examine = validity.examine

@@ -7,8 +7,8 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.depth import Form, JoinNest
-from gdatalog.engine.knobs import Knobs
-from gdatalog.engine.rounds import Rounds
+from gdatalog.engine.fixpoint.rounds import Rounds
+from gdatalog.engine.session.knobs import Knobs
 from gdatalog.engine.sources import Sources
 from gdatalog.executors import lftj
 from gdatalog.records import replace

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import bitmap_rounds, fixpoint, rounds
+from gdatalog.engine.fixpoint import bitmap_rounds, rounds
+from gdatalog.engine.fixpoint import strategies as fixpoint
 from gdatalog.gpu_ops import scratch, walk
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu

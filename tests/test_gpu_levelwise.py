@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog
-from gdatalog.engine import stratum
+from gdatalog.engine.fixpoint import stratum
 from gdatalog.engine.run import RuleRun
 from gdatalog.gpu_ops.device import Gpu
 from tests import test_engine_oracle as oracle

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.engine.delta import DeltaRelation
-from gdatalog.engine.lattice_rounds import LatticeRounds
+from gdatalog.engine.fixpoint.delta import DeltaRelation
+from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.storage.symbols import SymbolTable
 from tests.cuda_host import HostDriver, needs_compiler

@@ -16,7 +16,7 @@ from gdatalog.codegen.helpers import groups
 from gdatalog.engine import depth, grouped
 from gdatalog.engine.derived import one_after_another
 from gdatalog.engine.grouped import GroupDedup
-from gdatalog.engine.knobs import Strategy
+from gdatalog.engine.session.knobs import Strategy
 from gdatalog.executors import lftj
 from tests.interpreted import interpreted
 from tests.test_engine_oracle import Data, Relations, answers

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.codegen.helpers import hash_tries
-from gdatalog.engine import hash_indexes
-from gdatalog.engine.hash_indexes import HashIndexes
+from gdatalog.engine.fixpoint import hash_indexes
+from gdatalog.engine.fixpoint.hash_indexes import HashIndexes
 from gdatalog.storage import hash_trie
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.relation import Relation

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog.parser.parse import parse
-from gdatalog.planner.check import check
-from gdatalog.planner.checked import Checked
-from gdatalog.planner.walk import walk
+from gdatalog.planner.check.checked import Checked
+from gdatalog.planner.check.program import check
+from gdatalog.planner.check.walk import walk
 from tests.draw import PROFILES, Drawn, programs
 from tests.test_engine_oracle import REFUSALS, Data, Relations, agrees_in, frame, run, share
 

@@ -12,8 +12,8 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.parser import format_node, parse
-from gdatalog.planner import validity
-from gdatalog.planner.statements import without
+from gdatalog.planner.check import validity
+from gdatalog.planner.check.statements import without
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdatalog import cpu_ops as ops
-from gdatalog.engine.delta import DeltaRelation
-from gdatalog.engine.lattice_rounds import LatticeRounds
+from gdatalog.engine.fixpoint.delta import DeltaRelation
+from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.storage.bitmap import MarkedRows
 from gdatalog.storage.symbols import SymbolTable
 from tests.test_operations import LARGE, MEDIUM, SMALL, ints, quick, relation, tuples

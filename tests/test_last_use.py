@@ -10,9 +10,9 @@ from weakref import ref
 
 import pytest
 
-from gdatalog.engine import evaluation
-from gdatalog.engine.last_use import LastUse
-from gdatalog.planner.checked import Stratum
+from gdatalog.engine.session import evaluation
+from gdatalog.engine.session.last_use import LastUse
+from gdatalog.planner.check.checked import Stratum
 from gdatalog.shell.cli import run
 from gdatalog.storage.relation import Relation
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.cpu_ops import best_values
-from gdatalog.engine import lattice_worklist
+from gdatalog.engine.fixpoint import lattice_worklist
 from gdatalog.parser import parse
 from gdatalog.plan.nodes import Apply, Constant, Expr, Slot
-from gdatalog.planner.monotone import Fixed, Motion, Moving, motion
+from gdatalog.planner.rewrite.monotone import Fixed, Motion, Moving, motion
 from gdatalog.values import TypeName
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn, recursive_programs

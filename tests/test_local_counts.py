@@ -14,7 +14,8 @@ import pytest
 import gdatalog as gd
 from gdatalog import calls, module, patterns, remember
 from gdatalog.account import Account
-from gdatalog.engine import depth, stratum, sums
+from gdatalog.engine import depth, sums
+from gdatalog.engine.fixpoint import stratum
 from gdatalog.engine.sums import CountOverflow
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import add_local

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import evaluation, maintained, maintenance, strata
+from gdatalog.engine import strata
+from gdatalog.engine.fixpoint import maintained, maintenance
+from gdatalog.engine.session import evaluation
 from gdatalog.storage import lineage, membership, parts
 from gdatalog.storage.relation import Relation
 from tests.draw import Drawn, aggregate_programs, programs, recursive_programs

@@ -25,8 +25,8 @@ from gdatalog.plan.nodes import (
     RangeBound,
     Slot,
 )
-from gdatalog.planner.cost import Estimates
-from gdatalog.planner.sizes import Assumed
+from gdatalog.planner.order.cost import Estimates
+from gdatalog.planner.order.sizes import Assumed
 from gdatalog.storage.relation import Relation
 from tests.orders import PATTERNS, counted, order_of, plan_of, skewed, variables, work
 from tests.tuned import tune

@@ -12,15 +12,15 @@ from unittest.mock import patch
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import maintenance, replanning, stratum
+from gdatalog.engine.fixpoint import maintenance, replanning, stratum
 from gdatalog.parser import parse
 from gdatalog.plan.nodes import RulePlan, Version
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.checked import CheckedRule
-from gdatalog.planner.orders import Orders
+from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check.validity import check_with
+from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.sizes import Assumed, RelationStatistics
 from gdatalog.planner.rules import plan_rule
-from gdatalog.planner.sizes import Assumed, RelationStatistics
-from gdatalog.planner.validity import check_with
 
 ARITIES = {"A": 1, "E": 2, "F": 2, "T": 3, "U": 3, "W": 4}
 
@@ -114,7 +114,7 @@ def test_sizes_count_in_powers_of_four() -> None:
 
 
 def test_what_was_used_last_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.planner.orders.MOST", 2)
+    monkeypatch.setattr("gdatalog.planner.order.orders.MOST", 2)
     orders = Orders()
     sizes: dict[str, RelationStatistics] = {
         name: Assumed(600, 100, arity) for name, arity in ARITIES.items()

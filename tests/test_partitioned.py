@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.engine import device, partitioned
+from gdatalog.engine import device
+from gdatalog.engine.fixpoint import partitioned
 from gdatalog.parser import parse
 from tests import data
 from tests import test_engine_oracle as oracle

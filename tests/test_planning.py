@@ -18,11 +18,11 @@ from gdatalog.plan.nodes import Apply, Constant, Join, JoinPlan, RangeBound, Slo
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner import build, components, items
 from gdatalog.planner.comparisons import without_looser
-from gdatalog.planner.order import Search
-from gdatalog.planner.orders import Orders
-from gdatalog.planner.pattern import QueryPattern
-from gdatalog.planner.search_state import Extension, Order, SearchState
-from gdatalog.planner.suffix import MOST_LOOKED, Suffixes
+from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.pattern import QueryPattern
+from gdatalog.planner.order.search import Search
+from gdatalog.planner.order.search_state import Extension, Order, SearchState
+from gdatalog.planner.rewrite.suffix import MOST_LOOKED, Suffixes
 from gdatalog.storage.statistics import Statistics
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")

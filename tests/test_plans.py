@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import strata, stratum
+from gdatalog.engine import strata
+from gdatalog.engine.fixpoint import stratum
 from gdatalog.plan.check import PlanError, check_join_plan, check_rule_plan
 from gdatalog.plan.format import format_rule
 from gdatalog.plan.nodes import (

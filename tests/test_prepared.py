@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import prepared, stratum
-from gdatalog.engine.prepared import Plans
-from gdatalog.engine.recent import Recent
+from gdatalog.engine.fixpoint import stratum
+from gdatalog.engine.session import prepared
+from gdatalog.engine.session.prepared import Plans
+from gdatalog.engine.session.recent import Recent
 from gdatalog.parser import parse as parse_text
 from gdatalog.parser.syntax import Rule
 from gdatalog.plan.nodes import RulePlan
-from gdatalog.planner import validity
-from gdatalog.planner.checked import CheckedRule
+from gdatalog.planner.check import validity
+from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.storage.relation import Relation
 
 TRIANGLES = "n(count()) <- E(a,b), E(b,c), E(a,c)."

@@ -9,8 +9,8 @@ from threading import Event, current_thread
 
 import pytest
 
-from gdatalog.engine import inputs, reading_ahead
-from gdatalog.engine.reading_ahead import LARGE, LONG, FileContent, FileReading, ReadingAhead
+from gdatalog.engine.facts import inputs, reading_ahead
+from gdatalog.engine.facts.reading_ahead import LARGE, LONG, FileContent, FileReading, ReadingAhead
 from gdatalog.shell.cli import run
 from gdatalog.storage.load_options import Findings
 from gdatalog.storage.relation import Relation

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.codegen import native
-from gdatalog.engine import hash_indexes, lattice_worklist, runs
-from gdatalog.engine.knobs import Strategy
+from gdatalog.engine.fixpoint import hash_indexes, lattice_worklist, runs
+from gdatalog.engine.session.knobs import Strategy
 from gdatalog.executors import lftj
 from gdatalog.storage import hash_trie
 from tests import test_engine_oracle as oracle

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gdatalog.engine import stratum
+from gdatalog.engine.fixpoint import stratum
 from gdatalog.planner import rules
 from gdatalog.printer import module
 from tests.replay import __main__ as command

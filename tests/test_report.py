@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.metrics import Index, Metrics, RuleRun
+from gdatalog.engine.session.knobs import Strategy
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.report import Profile
 from gdatalog.report.tree import ReportNode, TextTable

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import replanning, rounds, variants
+from gdatalog.engine.fixpoint import replanning, rounds, variants
 from gdatalog.executors import fresh
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.rules import plan_rule

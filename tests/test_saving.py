@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.files import Folders
+from gdatalog.engine.facts.files import Folders
 from gdatalog.shell.commands import undoing
 from gdatalog.shell.commands.session_file import parameter_text
 from gdatalog.shell.output import Output

@@ -14,11 +14,13 @@ import pytest
 import gdatalog as gd
 from benchmarks.programs import REAL, Real
 from gdatalog.codegen import cache, native, objects
-from gdatalog.engine import choose, maintenance, prepared, replanning, stratum
-from gdatalog.engine.knobs import Strategy
+from gdatalog.engine import choose
+from gdatalog.engine.fixpoint import maintenance, replanning, stratum
+from gdatalog.engine.session import prepared
+from gdatalog.engine.session.knobs import Strategy
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
-from gdatalog.planner import validity
+from gdatalog.planner.check import validity
 from tests.data import needs
 
 if TYPE_CHECKING:

@@ -91,7 +91,7 @@ def joins_of(query: str, data: Mapping[str, Array]) -> list[LevelLists]:
         return run_rule(plan, sources, *args, **more)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("gdatalog.engine.stratum.run_rule", looked_at)
+        patched.setattr("gdatalog.engine.fixpoint.stratum.run_rule", looked_at)
         db.query(query).fetchall()
     return found
 

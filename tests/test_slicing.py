@@ -233,7 +233,7 @@ def test_cells_of_a_join_give_its_rows(
         db._workspace.force(scans="never")
         for name, rows in data.items():
             db[name] = rows
-        patched.setattr("gdatalog.engine.stratum.run_rule", by_cells)
+        patched.setattr("gdatalog.engine.fixpoint.stratum.run_rule", by_cells)
         db.query((QUERIES | MORE)[query]).fetchall()
     assert checked
 

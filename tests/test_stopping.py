@@ -132,7 +132,7 @@ def test_rows_that_are_new_in_a_round(db: gd.Database, monkeypatch: pytest.Monke
     told = stopped_in(
         db,
         monkeypatch,
-        "gdatalog.engine.delta.DeltaRelation.add",
+        "gdatalog.engine.fixpoint.delta.DeltaRelation.add",
         lambda: db.query(text, strategy="levelwise"),
     )
     assert told == "interrupted: path, round 1, 0 rows so far"

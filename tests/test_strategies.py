@@ -18,13 +18,14 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import fixpoint, strata
-from gdatalog.engine.bitmap_rounds import MarkedRounds
-from gdatalog.engine.lattice_worklist import InPlace
-from gdatalog.engine.maintenance import Maintenance
-from gdatalog.engine.one_worklist import OneWorklist
-from gdatalog.engine.partitioned import PartitionedStratum
-from gdatalog.engine.rounds import Rounds
+from gdatalog.engine import strata
+from gdatalog.engine.fixpoint import strategies as fixpoint
+from gdatalog.engine.fixpoint.bitmap_rounds import MarkedRounds
+from gdatalog.engine.fixpoint.lattice_worklist import InPlace
+from gdatalog.engine.fixpoint.maintenance import Maintenance
+from gdatalog.engine.fixpoint.one_worklist import OneWorklist
+from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
+from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.strata import Ready
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.check import PlanError, check_stratum

@@ -18,15 +18,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.engine import stratum
+from gdatalog.engine.fixpoint import stratum
 from gdatalog.parser import parse
 from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import Apply, Constant, JoinPlan, Restore, RulePlan, Slot
-from gdatalog.planner import build, rules, symmetry
+from gdatalog.planner import build, rules
 from gdatalog.planner import items as body
-from gdatalog.planner.automorphisms import Symmetries, literals_of
-from gdatalog.planner.edges import comparison
 from gdatalog.planner.items import AtomItem, Equation, Item, NotItem
+from gdatalog.planner.order import symmetry
+from gdatalog.planner.order.edges import comparison
+from gdatalog.planner.rewrite.automorphisms import Symmetries, literals_of
 from gdatalog.storage.graph import EdgeStatistics
 from gdatalog.storage.relation import Relation
 from tests.corners import CORNERS

@@ -25,8 +25,8 @@ from gdatalog.engine.cluster import Wanted
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import CPU
+from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.metrics import RuleRound, RuleRun
-from gdatalog.engine.partitioned import PartitionedStratum
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources
 from gdatalog.errors import MemoryLimitError

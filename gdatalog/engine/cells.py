@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from gdatalog import cpu_ops
 from gdatalog.calls import NotOnDevice
-from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import JoinNest, Texts
@@ -31,6 +30,7 @@ from gdatalog.engine.host_tries import (
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.pages import Paging, paging
 from gdatalog.engine.run import PlanRun
+from gdatalog.engine.session.budget import chunk_rows
 from gdatalog.engine.sources import Sources
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.reduction import add_rows

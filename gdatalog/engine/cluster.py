@@ -21,7 +21,7 @@ from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
     from gdatalog.engine.context import StratumInputs
-    from gdatalog.engine.partitioned import PartitionedStratum
+    from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 
 
 @dataclass(frozen=True, slots=True)

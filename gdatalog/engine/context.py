@@ -8,12 +8,12 @@ from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.cluster import Cluster
 from gdatalog.engine.derived import Seeds
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.prepared import Plans
+from gdatalog.engine.session.knobs import Knobs
+from gdatalog.engine.session.prepared import Plans
 from gdatalog.limits import Limits
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.checked import Schema
+from gdatalog.planner.check.checked import Schema
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 from gdatalog.values import TypeName

@@ -14,7 +14,7 @@ import numpy as np
 from gdatalog.calls import COUNTS, Block, GiveUp, LoopRun
 from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.grouped import GroupDedup, grouped_of
-from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.session.knobs import Knobs
 from gdatalog.engine.sources import Sources
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gdatalog import cpu_ops
 from gdatalog.calls import Block, GiveUp, LoopRun
 from gdatalog.cancellation import current_watch
-from gdatalog.engine.budget import LARGEST_CHUNK
-from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.session.budget import LARGEST_CHUNK
+from gdatalog.engine.session.knobs import Knobs
 from gdatalog.executors.lftj import run_nest
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.worklist import ListRoom, run_partitioned
@@ -21,7 +21,7 @@ from gdatalog.limits import Limits
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.adornments import as_called
+from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 

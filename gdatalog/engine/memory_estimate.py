@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gdatalog.engine.budget import BYTES_PER_ROW, chunk_rows, levels_of
 from gdatalog.engine.device import Device
+from gdatalog.engine.session.budget import BYTES_PER_ROW, chunk_rows, levels_of
 from gdatalog.plan.effects import relations_read
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.records import dataclass

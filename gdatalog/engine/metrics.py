@@ -22,7 +22,7 @@ from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import InCells, InPages, Spread
-from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.check.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation

@@ -8,7 +8,6 @@ from typing import Any
 
 from gdatalog.calls import Block, GiveUp, NotOnDevice
 from gdatalog.cpu_ops.evaluate import Scope
-from gdatalog.engine.budget import BYTES_PER_ROW, levels_of
 from gdatalog.engine.choose import ExecutorChoice, TooMany, allowing, choose, remember
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows, give_bag
@@ -23,6 +22,7 @@ from gdatalog.engine.derived import (
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.multi_device import run_together
+from gdatalog.engine.session.budget import BYTES_PER_ROW, levels_of
 from gdatalog.engine.sources import Sources
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.session.knobs import Knobs
 from gdatalog.plan.nodes import Apply, Constant, Expr, Filter, JoinPlan, Parameter, RulePlan
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW

@@ -15,10 +15,10 @@ from typing import Any
 from gdatalog.account import default_limit
 from gdatalog.engine.choose import FallbackMet, allowing
 from gdatalog.engine.context import ExecutionContext, StratumInputs
-from gdatalog.engine.copies import copied, copy_of
-from gdatalog.engine.encoding import Encoded, encode
-from gdatalog.engine.remembered import settled
-from gdatalog.engine.stratum import StratumRun
+from gdatalog.engine.facts.encoding import Encoded, encode
+from gdatalog.engine.fixpoint.stratum import StratumRun
+from gdatalog.engine.session.copies import copied, copy_of
+from gdatalog.engine.session.remembered import settled
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.plan.conditions import CONDITIONS, Bytes, Grown, TooManyRows, Unsuited, When
 from gdatalog.plan.nodes import RulePlan
@@ -34,7 +34,7 @@ from gdatalog.plan.stratum import (
     Strategy,
     StratumPlan,
 )
-from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.check.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 
@@ -112,7 +112,7 @@ def plan_stratum(
 
 def _planned(stratum: Stratum, inputs: StratumInputs, limit: int | None, counted: bool) -> Ready:
     if stratum.recursive:
-        from gdatalog.engine.fixpoint import plan_recursive
+        from gdatalog.engine.fixpoint.strategies import plan_recursive
 
         return plan_recursive(stratum, inputs, counted)
     planned = rule_plans(StratumRun(stratum, inputs))
@@ -165,7 +165,7 @@ def run(ready: Ready) -> Relations:
 def _run(ready: Ready) -> Relations:
     if isinstance(ready.plan.placement, Local) or ready.plan.placement.refusal is not None:
         return run_here(ready)
-    from gdatalog.engine.fixpoint import run_on_workers
+    from gdatalog.engine.fixpoint.strategies import run_on_workers
 
     return run_on_workers(ready, ready.plan.placement)
 
@@ -255,7 +255,7 @@ def _runner(strategy: Strategy) -> Callable[[Any, Ready], Relations | None]:
         return _incremental
     if isinstance(strategy, Again):
         return _again
-    from gdatalog.engine.fixpoint import RUNNERS
+    from gdatalog.engine.fixpoint.strategies import RUNNERS
 
     return RUNNERS[type(strategy)]
 
@@ -269,7 +269,7 @@ def _copy(strategy: Copy, ready: Ready) -> Relations | None:
 
 
 def _incremental(strategy: Incremental, ready: Ready) -> Relations:
-    from gdatalog.engine.maintenance import Maintenance
+    from gdatalog.engine.fixpoint.maintenance import Maintenance
 
     assert ready.since is not None and strategy.fallback is not None
     going_on = Maintenance(ready.stratum, ready.inputs, ready.since.known, ready.since.rows)

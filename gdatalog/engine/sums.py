@@ -16,8 +16,8 @@ from gdatalog.calls import LOCAL, GiveUp, NotOnDevice, scratch_length
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.derived import Derived, Rows, rows_of_groups
 from gdatalog.engine.device import CPU, row_tests
-from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.remainders import combined, primes_below
+from gdatalog.engine.session.knobs import Knobs
 from gdatalog.engine.sources import Sources
 from gdatalog.errors import EvaluationError, Span
 from gdatalog.executors.gather import Gathering
@@ -27,7 +27,7 @@ from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nest import entries
 from gdatalog.plan.nodes import Branch, Gather, JoinPlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.placement import Shared
-from gdatalog.planner.algebra import Algebra
+from gdatalog.planner.rewrite.algebra import Algebra
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns

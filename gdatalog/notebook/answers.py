@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gdatalog.database import Database
-from gdatalog.engine.files import Folders, to_stdout, write_relation
-from gdatalog.engine.knobs import Strategy
+from gdatalog.engine.facts.files import Folders, to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.session import Ask, Session
+from gdatalog.engine.session.knobs import Strategy
+from gdatalog.engine.session.text_session import Ask, Session
 from gdatalog.errors import UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query, Rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gdatalog.database import Database
 from gdatalog.parser import Program
-from gdatalog.planner.statements import ruled
+from gdatalog.planner.check.statements import ruled
 from gdatalog.present import html_table
 from gdatalog.records import dataclass
 from gdatalog.shell.messages import short_size_of

@@ -32,7 +32,7 @@ from gdatalog.notebook.options import (
 from gdatalog.notebook.progress import ProgressBar, bar_of, line_of
 from gdatalog.notebook.shown import short_errors, warnings_on_stderr
 from gdatalog.opening import connect
-from gdatalog.planner.checked import Schema
+from gdatalog.planner.check.checked import Schema
 from gdatalog.present import count_line
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from gdatalog.database import Database
-from gdatalog.engine.knobs import STRATEGIES
+from gdatalog.engine.session.knobs import STRATEGIES
 from gdatalog.errors import UsageError, meant
 from gdatalog.shell.parameters import read_parameters
 

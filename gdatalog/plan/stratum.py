@@ -1,8 +1,8 @@
 """The plan of a stratum: its strategy, what takes over from it, and the plans of its rules.
 
-The planner's side (`engine/strata.py`, `engine/fixpoint.py`) writes a `StratumPlan`, the engine
-runs it strategy by strategy, `explain` prints it, and `profile` says which strategies ran. It is
-plain data: frozen, comparable, printable, checked (`check.py`).
+The planner's side (`engine/strata.py`, `engine/fixpoint/strategies.py`) writes a `StratumPlan`, the
+engine runs it strategy by strategy, `explain` prints it, and `profile` says which strategies ran.
+It is plain data: frozen, comparable, printable, checked (`check.py`).
 
 Where sizes are not known before rows are there, a strategy has a `Fallback`. Its conditions are
 counts of rows, rounds or bytes, never seconds: a program runs the same way each time.

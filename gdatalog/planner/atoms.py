@@ -5,7 +5,7 @@ from __future__ import annotations
 from gdatalog.plan.nodes import Participant, RowTest, Slot, TrieRef
 from gdatalog.planner.comparisons import FLIPPED
 from gdatalog.planner.items import AtomItem, Term
-from gdatalog.planner.sizes import RelationStatistics
+from gdatalog.planner.order.sizes import RelationStatistics
 from gdatalog.records import dataclass, field
 
 

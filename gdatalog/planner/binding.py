@@ -33,7 +33,7 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
-from gdatalog.planner.walk import variables
+from gdatalog.planner.check.walk import variables
 from gdatalog.values import TypeName
 
 

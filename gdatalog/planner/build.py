@@ -49,9 +49,12 @@ from gdatalog.planner.items import (
     variables_of,
 )
 from gdatalog.planner.opening import all_cuts, computed_late, open_atom, within_atom
-from gdatalog.planner.order import RESTORED
-from gdatalog.planner.orders import Orders
-from gdatalog.planner.pattern_maker import PatternMaker
+from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.pattern_maker import PatternMaker
+from gdatalog.planner.order.search import RESTORED
+from gdatalog.planner.order.search_state import Order
+from gdatalog.planner.order.sizes import Params, Statistics
+from gdatalog.planner.order.symmetry import in_degree_order, without_implied
 from gdatalog.planner.pending import Open, Pending
 from gdatalog.planner.reductions import (
     aggregate_branch,
@@ -62,9 +65,6 @@ from gdatalog.planner.reductions import (
     widens,
 )
 from gdatalog.planner.reuse import reuse_lists
-from gdatalog.planner.search_state import Order
-from gdatalog.planner.sizes import Params, Statistics
-from gdatalog.planner.symmetry import in_degree_order, without_implied
 from gdatalog.planner.witnesses import with_lone_witnesses
 from gdatalog.values import TypeName
 

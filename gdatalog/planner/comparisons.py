@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gdatalog.plan.nodes import Apply, Constant, Parameter, Slot
 from gdatalog.planner.items import AtomItem, Item, TestItem, item_may_fail, variables_of
-from gdatalog.planner.sizes import Statistics
+from gdatalog.planner.order.sizes import Statistics
 from gdatalog.values import Value
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}

@@ -1,8 +1,8 @@
 """Which columns and variables of a stratum share a domain: their keys are only compared.
 
 If rules do nothing with some keys but compare them with each other and with constants, any other
-keys in the same order do as well, and codes of a dictionary can stand for them (`engine/encoding`).
-A key that a function reads, or that a rule computes, is none of these.
+keys in the same order do as well, and codes of a dictionary can stand for them
+(`engine/facts/encoding`). A key that a function reads, or that a rule computes, is none of these.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from gdatalog.parser.syntax import (
     Param,
     Var,
 )
-from gdatalog.planner.checked import CheckedRule, Schema, Stratum
-from gdatalog.planner.walk import Node, children, rebuild, walk
+from gdatalog.planner.check.checked import CheckedRule, Schema, Stratum
+from gdatalog.planner.check.walk import Node, children, rebuild, walk
 from gdatalog.records import dataclass, replace
 
 Column = tuple[str, int]  # of a relation, by its name

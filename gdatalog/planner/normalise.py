@@ -13,8 +13,9 @@ from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.plan.nodes import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.planner.alternatives import alternatives_of
-from gdatalog.planner.checked import Schema
-from gdatalog.planner.failing import may_fail
+from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check.failing import may_fail
+from gdatalog.planner.check.walk import Node, contains_head_aggregate, variables, walk
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -30,7 +31,6 @@ from gdatalog.planner.items import (
     item_may_fail,
     variables_of,
 )
-from gdatalog.planner.walk import Node, contains_head_aggregate, variables, walk
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 

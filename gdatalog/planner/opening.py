@@ -15,7 +15,7 @@ from gdatalog.planner.items import (
     RestoreItem,
     TestItem,
 )
-from gdatalog.planner.sizes import RelationStatistics
+from gdatalog.planner.order.sizes import RelationStatistics
 from gdatalog.values import TypeName
 
 

@@ -19,11 +19,10 @@ from gdatalog.plan.nodes import (
     Version,
 )
 from gdatalog.plan.tuning import DEFAULT, Tuning
-from gdatalog.planner.algebra import NEVER, Algebra, signed_sum
 from gdatalog.planner.build import PlanBuilder
-from gdatalog.planner.checked import CheckedRule, Schema
+from gdatalog.planner.check.checked import CheckedRule, Schema
+from gdatalog.planner.check.walk import contains_head_aggregate, variables, variables_beside, walk
 from gdatalog.planner.compact import compact_rows
-from gdatalog.planner.correlated import pays, tabled
 from gdatalog.planner.items import (
     AtomItem,
     Conjunction,
@@ -32,12 +31,13 @@ from gdatalog.planner.items import (
     variables_of_exprs,
 )
 from gdatalog.planner.normalise import Normaliser, count_variables
-from gdatalog.planner.orders import Orders
+from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.sizes import Params, Statistics
+from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.reductions import as_gather
+from gdatalog.planner.rewrite.algebra import NEVER, Algebra, signed_sum
+from gdatalog.planner.rewrite.correlated import pays, tabled
 from gdatalog.planner.single import given_of, scan_of, scanning
-from gdatalog.planner.sizes import Params, Statistics
-from gdatalog.planner.symmetry import one_of_each
-from gdatalog.planner.walk import contains_head_aggregate, variables, variables_beside, walk
 from gdatalog.records import replace
 from gdatalog.values import TypeName
 

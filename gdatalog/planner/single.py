@@ -11,7 +11,6 @@ from collections.abc import Collection
 
 from gdatalog.plan.effects import all_steps, reads
 from gdatalog.plan.nodes import Apply, GivenRows, JoinPlan, Slot
-from gdatalog.planner.formula import TINY, Formula
 from gdatalog.planner.items import (
     AtomItem,
     Conjunction,
@@ -20,9 +19,10 @@ from gdatalog.planner.items import (
     TestItem,
     variables_of_exprs,
 )
-from gdatalog.planner.pattern import PatternAtom, QueryPattern, bits
-from gdatalog.planner.search_state import Order
-from gdatalog.planner.sizes import Statistics
+from gdatalog.planner.order.formula import TINY, Formula
+from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
+from gdatalog.planner.order.search_state import Order
+from gdatalog.planner.order.sizes import Statistics
 from gdatalog.records import replace
 
 FEW = 5  # variables, up to which all orders are weighed

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.planner.edges import ends, operator
 from gdatalog.planner.items import AtomItem, Item, NotItem, variables_of
-from gdatalog.planner.quotients import renamed
+from gdatalog.planner.order.edges import ends, operator
+from gdatalog.planner.rewrite.quotients import renamed
 
 Names = frozenset[str]
 MANY = 3  # variables: of two, the loop over one ends as soon as a look at its list would

@@ -3,7 +3,7 @@
 A group whose value has improved is taken from those that wait, its rules' bodies are walked with
 its columns and its value bound, and each value that comes out is compared with the best one of
 its own group, there and then: there are no rounds. Any order of improvements ends at the same
-values (`planner/lattice.py` sees to that); `codegen/helpers/lattice.py` chooses one.
+values (`planner/check/lattice.py` sees to that); `codegen/helpers/lattice.py` chooses one.
 
 Of a relation, a group is known by a code: `base + (k0 - least0) * stride0 + (k1 - least1) * ...` of
 its columns' keys. Less is better of what is kept, so of a max it is the complement of the key.

@@ -7,16 +7,16 @@ from functools import partial
 
 from gdatalog.account import default_limit
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.evaluation import Evaluation
-from gdatalog.engine.magic_sets import part_of, rewritten_for
 from gdatalog.engine.planned_placement import PlannedPlacement, plan_placement
-from gdatalog.engine.session import Session
+from gdatalog.engine.session.evaluation import Evaluation
+from gdatalog.engine.session.magic_sets import part_of, rewritten_for
+from gdatalog.engine.session.text_session import Session
 from gdatalog.engine.strata import Ready
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import Spread
 from gdatalog.plan.stratum import OnTheHost
-from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.check.checked import CheckedRule, Stratum
 from gdatalog.report.indexes import NamedIndex, indexes_of
 from gdatalog.report.plan_tree import WORTH_A_WORD, PlannedRule, PlannedStratum, PlanReport
 from gdatalog.report.shown import Shown

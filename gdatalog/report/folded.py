@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdatalog.engine.stratum import UNKNOWN
+from gdatalog.engine.fixpoint.stratum import UNKNOWN
 from gdatalog.errors import UsageError
-from gdatalog.planner.words import did_you_mean
+from gdatalog.planner.check.words import did_you_mean
 from gdatalog.records import dataclass, replace
 from gdatalog.report.tree import ReportNode
 from gdatalog.report.words import many

@@ -13,9 +13,9 @@ from gdatalog.engine.metrics import Index
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Atom, Literal, Var
 from gdatalog.plan.nodes import Compact, Join, TrieRef
-from gdatalog.planner.checked import CheckedRule
-from gdatalog.planner.walk import rebuild, variables, walk
-from gdatalog.planner.words import conjuncts, either, own_name
+from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check.walk import rebuild, variables, walk
+from gdatalog.planner.check.words import conjuncts, either, own_name
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
 from gdatalog.report.indexes import index_label

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.engine.choose import ExecutorChoice, planned_choice, unprintable
-from gdatalog.engine.knobs import Knobs
-from gdatalog.engine.stratum import UNKNOWN
+from gdatalog.engine.fixpoint.stratum import UNKNOWN
+from gdatalog.engine.session.knobs import Knobs
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import InCells, InPages, OnWorkers, Spread
 from gdatalog.plan.stratum import InPlaceLattice, Partitioned, StratumPlan
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.check.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.report.folded import WORK
 from gdatalog.report.indexes import NamedIndex, indexes_node

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gdatalog.engine.metrics import RuleRound, StratumMetrics
-from gdatalog.planner.checked import CheckedRule
+from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.progress import format_bytes
 from gdatalog.report.plan_tree import rule_text
 from gdatalog.report.tree import Cell, ReportNode, TextTable

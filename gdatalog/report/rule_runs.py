@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun, StratumMetrics
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import Generate, Join, RulePlan, TrieRef
-from gdatalog.planner.checked import CheckedRule
+from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.records import dataclass
 from gdatalog.report.rounds import rule_key
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from gdatalog.engine.knobs import FORMS
+from gdatalog.engine.session.knobs import FORMS
 from gdatalog.errors import UsageError
 from gdatalog.report.folded import folded, is_large, part_of
 from gdatalog.report.tree import ReportNode

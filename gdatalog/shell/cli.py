@@ -18,8 +18,8 @@ import click
 from gdatalog import __version__
 from gdatalog.cancellation import AS_IT_WAS, Watch, interrupt_message
 from gdatalog.database import Database
-from gdatalog.engine.files import Folders
-from gdatalog.engine.knobs import FORMS, STRATEGIES, Strategy, parse_seconds, parse_threads
+from gdatalog.engine.facts.files import Folders
+from gdatalog.engine.session.knobs import FORMS, STRATEGIES, Strategy, parse_seconds, parse_threads
 from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError, meant
 from gdatalog.opening import connect
 from gdatalog.records import dataclass

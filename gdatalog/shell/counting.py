@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from gdatalog.database import Database
-from gdatalog.engine.knobs import parse_seconds, parse_threads
+from gdatalog.engine.session.knobs import parse_seconds, parse_threads
 from gdatalog.opening import connect
 from gdatalog.records import dataclass
 from gdatalog.shell.messages import say

@@ -12,9 +12,9 @@ from typing import Any
 
 from gdatalog.account import free_at_once
 from gdatalog.database import Database
-from gdatalog.engine.files import Folders, read_text, to_stdout, write_relation
+from gdatalog.engine.facts.files import Folders, read_text, to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.session import Ask, Session
+from gdatalog.engine.session.text_session import Ask, Session
 from gdatalog.errors import DataError, Error, TimeLimitError, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Rule, Statement

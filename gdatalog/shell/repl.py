@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.cancellation import interrupt_message
 from gdatalog.database import Database
 from gdatalog.engine.devices import ASKED, NO_GPU
-from gdatalog.engine.files import Folders
-from gdatalog.engine.untrusted import waits_too_long
+from gdatalog.engine.facts.files import Folders
+from gdatalog.engine.session.untrusted import waits_too_long
 from gdatalog.errors import Error
 from gdatalog.parser import parse
 from gdatalog.shell.commands import COMMANDS, Leave, run_command

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from gdatalog.engine.session import Session
-from gdatalog.engine.texts import ProgramTexts
+from gdatalog.engine.session.text_session import Session
+from gdatalog.engine.session.texts import ProgramTexts
 from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
-from gdatalog.planner.checked import Schema
-from gdatalog.planner.statements import ruled
+from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check.statements import ruled
 from gdatalog.shell.messages import say, say_error, tuples
 from gdatalog.shell.program import answer_all
 from gdatalog.storage.relation import Relation

@@ -74,7 +74,8 @@ class Relation:
         self.loose: dict[tuple[int, ...], Trie | None] = {}
         # The orders of columns that parts of this relation were indexed by in its place.
         self.narrowed: set[tuple[int, ...]] = set()
-        # Dictionaries with all keys of a column, and the rows in codes (`engine/encoding.py`).
+        # Dictionaries with all keys of a column, and the rows in codes
+        # (`engine/facts/encoding.py`).
         self.dictionaries: dict[int, list[Dictionary]] = {}
         self.encoded: dict[tuple[Dictionary | None, ...], Relation] = {}
         # How often it was scanned for constants, by the columns of these.

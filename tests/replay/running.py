@@ -20,8 +20,9 @@ from typing import Any
 import gdatalog as gd
 from gdatalog import cancellation
 from gdatalog.cpu_ops import loose
-from gdatalog.engine import depth, session
-from gdatalog.engine.files import Folders
+from gdatalog.engine import depth
+from gdatalog.engine.facts.files import Folders
+from gdatalog.engine.session import text_session as session
 from gdatalog.gpu_ops import launching
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner import rules

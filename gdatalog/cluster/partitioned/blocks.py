@@ -23,7 +23,7 @@ from gdatalog.cluster.rows.exchange import parts_of, place_of, size_of
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.device import CPU
-from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.session.knobs import Knobs
 from gdatalog.executors.frontier import Frontier, Key
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.sinks import Sink

@@ -7,9 +7,9 @@ from gdatalog.cluster.recursion.owners import Owners, afar_of, refusal_of
 from gdatalog.cluster.recursion.stretches import Stretches, device_for
 from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.engine.device import CPU
-from gdatalog.engine.lattice_rounds import LatticeRounds
-from gdatalog.engine.partitioned import PartitionedStratum
-from gdatalog.engine.stratum import atoms
+from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
+from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
+from gdatalog.engine.fixpoint.stratum import atoms
 from gdatalog.plan.conditions import Bytes, TooManyRows, When
 from gdatalog.plan.placement import OnWorkers
 from gdatalog.storage.relation import Relation

@@ -18,21 +18,21 @@ from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.workers.worker import own_address
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.context import ExecutionContext, StratumInputs
-from gdatalog.engine.delta import DeltaRelation
 from gdatalog.engine.derived import Derived, Rows, in_order, together, union_rows
 from gdatalog.engine.device import Device
-from gdatalog.engine.knobs import Knobs
-from gdatalog.engine.lattice_rounds import LatticeRounds
+from gdatalog.engine.fixpoint.delta import DeltaRelation
+from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
+from gdatalog.engine.fixpoint.stratum import DELTA, NO_PARTS, Parts, StratumRun
+from gdatalog.engine.fixpoint.variants import Variant
 from gdatalog.engine.metrics import Metrics, RuleRound
-from gdatalog.engine.stratum import DELTA, NO_PARTS, Parts, StratumRun
-from gdatalog.engine.variants import Variant
+from gdatalog.engine.session.knobs import Knobs
 from gdatalog.errors import Caution
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.planner.check.checked import Schema, Stratum
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, concatenate, sort_rows

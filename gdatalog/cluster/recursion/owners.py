@@ -36,13 +36,13 @@ from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_te
 from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.derived import Derived, DistinctBlocks, FarBlocks, in_order, union_rows
 from gdatalog.engine.device import CPU
-from gdatalog.engine.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
+from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
+from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
+from gdatalog.engine.fixpoint.rewrites import split_stratum, with_parts
+from gdatalog.engine.fixpoint.rounds import Rounds
+from gdatalog.engine.fixpoint.stratum import StratumRun
+from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Mark, Round, RuleRound
-from gdatalog.engine.partitioned import PartitionedStratum
-from gdatalog.engine.rewrites import split_stratum, with_parts
-from gdatalog.engine.rounds import Rounds
-from gdatalog.engine.stratum import StratumRun
-from gdatalog.engine.variants import alone
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan.effects import all_steps

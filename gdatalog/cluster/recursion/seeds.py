@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.seeds import RowsByColumn
+from gdatalog.engine.fixpoint.seeds import RowsByColumn
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import sorted_set

@@ -27,16 +27,16 @@ from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
+from gdatalog.engine.fixpoint.stratum import NO_PARTS, Parts
 from gdatalog.engine.metrics import Way
-from gdatalog.engine.partitioned import PartitionedStratum
-from gdatalog.engine.stratum import NO_PARTS, Parts
+from gdatalog.engine.session.knobs import Knobs
 from gdatalog.errors import MemoryLimitError
 from gdatalog.limits import Limits
 from gdatalog.plan.effects import falls, rises
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.planner.check.checked import Schema, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import remote
 from gdatalog.storage.on_device import brought

@@ -16,8 +16,8 @@ from gdatalog.cluster.rows.texts import FewTexts, placed_texts, reads_texts
 from gdatalog.engine.choose import ASKED_FOR, ExecutorChoice, looked_at
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import WORTH
-from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import PlanRun
+from gdatalog.engine.session.knobs import Knobs
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 from gdatalog.cluster.rows.texts import Anew, FewTexts
-from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.session.knobs import Knobs
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import StepCounts

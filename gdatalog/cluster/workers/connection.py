@@ -13,8 +13,8 @@ from weakref import finalize
 from gdatalog.cluster.workers.devices import gpus
 from gdatalog.cluster.workers.reaching import address_of, check_installed, client_of, dask, refused
 from gdatalog.cluster.workers.roster import Worker, look
-from gdatalog.engine.knobs import cores
 from gdatalog.engine.no_gpu import plainly_none
+from gdatalog.engine.session.knobs import cores
 from gdatalog.errors import DeviceError, Error, UsageError
 
 Given = ParamSpec("Given")

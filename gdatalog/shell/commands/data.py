@@ -8,11 +8,11 @@ import shlex
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
-from gdatalog.engine.files import write_answer
+from gdatalog.engine.facts.files import write_answer
 from gdatalog.errors import UsageError
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Statement
-from gdatalog.planner.statements import Part, ruled
+from gdatalog.planner.check.statements import Part, ruled
 from gdatalog.progress import format_bytes
 from gdatalog.shell.commands.registry import (
     COMMANDS,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from gdatalog.engine.files import read_text
-from gdatalog.engine.session import Session
+from gdatalog.engine.facts.files import read_text
+from gdatalog.engine.session.text_session import Session
 from gdatalog.errors import Error
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Rule, Statement
-from gdatalog.planner.statements import is_fact, names_of, ruled
-from gdatalog.planner.validity import Validity
+from gdatalog.planner.check.statements import is_fact, names_of, ruled
+from gdatalog.planner.check.validity import Validity
 from gdatalog.result import Result
 from gdatalog.shell.commands.registry import command, known, numbered, words_of
 from gdatalog.shell.messages import say, size_of

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gdatalog import __version__
-from gdatalog.engine.files import Folders, beside
-from gdatalog.engine.session import Session, parameter
+from gdatalog.engine.facts.files import Folders, beside
+from gdatalog.engine.session.text_session import Session, parameter
 from gdatalog.errors import Error
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
-from gdatalog.planner.walk import walk
+from gdatalog.planner.check.walk import walk
 from gdatalog.records import dataclass, replace
 from gdatalog.shell.commands.undoing import Loaded
 from gdatalog.storage.facts_files import find_facts

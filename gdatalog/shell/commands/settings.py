@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gdatalog.engine.knobs import STRATEGIES, parse_seconds, threads_of
+from gdatalog.engine.session.knobs import STRATEGIES, parse_seconds, threads_of
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from gdatalog.engine.texts import Log, ProgramTexts
+from gdatalog.engine.session.texts import Log, ProgramTexts
 from gdatalog.errors import Error
 from gdatalog.records import dataclass, field
 from gdatalog.storage.file_sets import version_of

@@ -1,0 +1,1 @@
+"""The data of a program: facts, files, inputs, and their dictionary codes."""

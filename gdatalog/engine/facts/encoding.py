@@ -1,0 +1,342 @@
+"""Runs strata on dictionary codes if their keys are sparse.
+
+With real 64-bit ids, each look-up is a binary search, and each key takes eight bytes. Columns whose
+keys rules only compare (`planner/domains.py`) are encoded once. The rules run on codes, which are
+dense and fit 32 bits, and the answer is decoded when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.derived import Derived, DistinctBlocks
+from gdatalog.engine.device import CPU
+from gdatalog.engine.fixpoint.stratum import StratumRun
+from gdatalog.engine.session.folding import value_of
+from gdatalog.planner.check.checked import Stratum
+from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules
+from gdatalog.planner.rewrite.counting import COUNTS
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.coded import Coded
+from gdatalog.storage.dictionary import ABSENT, Dictionary
+from gdatalog.storage.on_device import KnownRows
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
+from gdatalog.values import TypeName
+
+# Cached dictionaries and encodings of a relation.
+KEPT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A stratum over codes, and the dictionaries of its relations' columns."""
+
+    stratum: Stratum
+    inputs: StratumInputs
+    columns: Mapping[Column, Dictionary]
+
+    def decoded(self, relations: Mapping[str, Relation]) -> dict[str, Relation]:
+        return {name: self._decoded(name, relation) for name, relation in relations.items()}
+
+    def _decoded(self, name: str, relation: Relation) -> Relation:
+        own = {at: d for (of, at), d in self.columns.items() if of == name}
+        if name.endswith(COUNTS):  # its first column is a column of the counted relation
+            counted = name.removesuffix(COUNTS)
+            at = self.inputs.schemas[counted].columns.index(relation.columns[0])
+            own = {0: self.columns[counted, at]} if (counted, at) in self.columns else {}
+        if not own:
+            return relation
+        names = tuple(own.get(at) for at in range(len(relation.types)))
+        decoded = Relation.of_codes(relation.columns, relation.types, relation, names)
+        if all(dictionary.lasting for dictionary in own.values()):
+            decoded.encoded[names] = relation
+            for at, dictionary in own.items():
+                _covers(dictionary, decoded, at)
+        return decoded
+
+    def names(self) -> tuple[str, ...]:
+        """The columns of lower relations that have codes."""
+        schemas = self.inputs.schemas
+        return tuple(
+            f"{name}.{schemas[name].columns[at]}"
+            for name, at in sorted(self.columns)
+            if name not in self.stratum.relations
+        )
+
+
+def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
+    """Returns the stratum over codes; None if its keys are dense or not only compared."""
+    context = inputs.context
+    if context.knobs.encode == "never" or context.device is not CPU or context.cluster is not None:
+        return None
+    domains = inputs.plans.rewritten(
+        "domains", stratum.rules, lambda: domains_of(stratum, inputs.schemas)
+    )
+    keys = {at: _Keys(domain, stratum, inputs) for at, domain in enumerate(domains)}
+    forced = context.knobs.encode == "always"
+    if not forced and not stratum.recursive and _is_cheap(keys.values(), stratum, inputs):
+        return None
+    if not any((each.domain.joined or each.coded) and each.sparse for each in keys.values()):
+        return None
+    chosen = [at for at, each in keys.items() if each.sparse and each.pays]
+    rules, uses = inputs.plans.rewritten(
+        ("encoded", tuple(chosen)),
+        stratum.rules,
+        lambda: encoded_rules(stratum.rules, domains, chosen),
+    )
+    keys = {at: keys[at] for at in chosen}
+    if not forced and not stratum.recursive and any(not each.known for each in keys.values()):
+        rows = {id(r): r.at_most for each in keys.values() for r, _ in each.large}
+        if _is_less(stratum, inputs, sum(rows.values())):
+            return None
+    return _encoded(replace(stratum, rules=rules), inputs, keys, uses)
+
+
+def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, inputs: StratumInputs) -> bool:
+    """Whether a stratum is less work than building any dictionary that it might need: then its keys
+    are not examined."""
+    joined = [each for each in keys if each.domain.joined]
+    least = inputs.context.tuning.coded_from
+    large = [each for each in joined if any(r.at_most >= least for r, _ in each.large)]
+    if not large or any(each.known for each in large):
+        return False
+    rows = min(sum({id(r): r.at_most for r, _ in each.large}.values()) for each in large)
+    return _is_less(stratum, inputs, rows)
+
+
+def _is_less(stratum: Stratum, inputs: StratumInputs, rows: int) -> bool:
+    """Whether a stratum is less work, over all evaluations, than encoding some rows."""
+    before: list[float] = inputs.plans.rewritten("costs", stratum.rules, lambda: [0.0])
+    cost = before[0] + _cost(stratum, inputs)
+    if inputs.context.tuning.coded_reads * cost >= rows:
+        return False
+    before[0] = cost
+    return True
+
+
+def _cost(stratum: Stratum, inputs: StratumInputs) -> float:
+    """The expected work of a stratum's rules without encoding, in rows."""
+    run = StratumRun(stratum, inputs)
+    plans = [run.plan(rule, first=True) for rule in stratum.rules]
+    return sum(join.cost for plan in plans for join in plan.joins)
+
+
+class _Keys:
+    """The columns of a domain in the lower relations of a stratum."""
+
+    def __init__(self, domain: KeyDomain, stratum: Stratum, inputs: StratumInputs) -> None:
+        self.domain = domain
+        self._forced = inputs.context.knobs.encode == "always"
+        self._tuning = tuning = inputs.context.tuning
+        names = sorted(column for column in domain.columns if column[0] not in stratum.relations)
+        self.below = [(inputs.relation(name), at) for name, at in names]
+        most = max(relation.at_most for relation, _ in self.below)
+        self.large = [
+            (r, at) for r, at in self.below if tuning.coded_ratio * r.at_most >= most and most
+        ]
+
+    @property
+    def coded(self) -> bool:
+        """Whether the rows are codes already, and their keys are not needed."""
+        stores = [relation.store for relation, _ in self.below]
+        coded = all(isinstance(store, Coded) and store.codes is not None for store in stores)
+        return self._forced or coded
+
+    @property
+    def pays(self) -> bool:
+        """Whether codes pay when another domain has them: a rule looks up keys, or deduplicates and
+        collects keys that occur often."""
+        if self.domain.joined or self.coded:
+            return True
+        return any(
+            self._tuning.coded_reads * relation.statistics.distinct(frozenset((at,)))
+            < relation.at_most
+            for relation, at in self.large
+        )
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the keys are sparse: the root of an index would be searched. If a large relation
+        has most keys of their range, codes would be as sparse."""
+        if not self.large or any(
+            not r.store.on_host or r.remote is not None for r, _ in self.below
+        ):
+            return False
+        if self._forced:
+            return True
+        own = [(r, at, r.spans[at]) for r, at in self.large]
+        least = self._tuning.coded_from
+        if not any(r.at_most >= least and _sparse(r, at, low, high) for r, at, (low, high) in own):
+            return False
+        low, high = min(low for *_, (low, _) in own), max(high for *_, (_, high) in own)
+        return all(_sparse(r, at, low, high) for r, at in self.large)
+
+    @property
+    def known(self) -> Dictionary | None:
+        """A cached dictionary that has all keys, at least those of large relations."""
+        return self._shared(self.below) or self._shared(self.large)
+
+    def _shared(self, columns: Sequence[tuple[Relation, int]]) -> Dictionary | None:
+        (first, at), *others = columns
+        for dictionary in first.dictionaries.get(at, ()):
+            in_order = not (self.domain.ordered and dictionary.more)
+            if in_order and all(dictionary in r.dictionaries.get(c, ()) for r, c in others):
+                return dictionary
+        return None
+
+    def dictionary(self) -> Dictionary:
+        """The dictionary of all relations, cached for other rules."""
+        found = self.known
+        if found is None or not all(self._has(found, relation, at) for relation, at in self.below):
+            found = Dictionary.of([relation.column(at) for relation, at in self.below])
+            for relation, at in self.below:
+                _covers(found, relation, at)
+        return found
+
+    def _has(self, dictionary: Dictionary, relation: Relation, at: int) -> bool:
+        """Whether a dictionary has all keys of a column, or can add them."""
+        if dictionary in relation.dictionaries.get(at, ()):
+            return True
+        column = relation.column(at)
+        if self.domain.ordered:
+            has = not (dictionary.encode(column) == ABSENT).any()
+        else:
+            has = dictionary.add(column)
+        if has:
+            _covers(dictionary, relation, at)
+        return bool(has)
+
+
+def _sparse(relation: Relation, at: int, low: int, high: int) -> bool:
+    """Whether a column has few of the keys of a range."""
+    if high - low < 4 * relation.at_most:
+        return False
+    return high - low >= 4 * relation.statistics.distinct(frozenset((at,))) + 1024
+
+
+def _covers(dictionary: Dictionary, relation: Relation, at: int) -> None:
+    """Records that a dictionary has all keys of a column."""
+    kept = relation.dictionaries.setdefault(at, [])
+    kept[:] = [*kept[1 - KEPT :], dictionary]
+
+
+def _encoded(
+    stratum: Stratum,
+    inputs: StratumInputs,
+    keys: Mapping[int, _Keys],
+    uses: Sequence[ConstantUse],
+) -> Encoded | None:
+    context = inputs.context
+    params, tuning = context.scope.params, context.tuning
+    ratio, least = tuning.coded_ratio, tuning.coded_from
+    values: dict[str, int] = {}
+    for use in uses:
+        value = value_of(use.value, params, inputs.param_types)
+        if value is None:  # the rule fails if a row reaches it
+            return None
+        assert isinstance(value.value, int)
+        values[use.name] = value.value
+    base = {column: at for at, each in keys.items() for column in each.domain.columns}
+    first = {at: each.dictionary() for at, each in keys.items()}
+    last = dict(first)
+
+    # Keys of seeds and constants only get codes after all others, for this call.
+    for at, each in keys.items():
+        found = [
+            block[column]
+            for (name, column), domain in base.items()
+            if domain == at
+            for part in inputs.seeds.get(name, ())
+            for block in _blocks(part)
+        ]
+        found += [np.array([values[u.name]]) for u in uses if u.domain == at and u.exact]
+        for column in found:
+            last[at] = last[at].extended(column)
+        if len(last[at]) > len(first[at]) and (
+            each.domain.ordered or ratio * (len(last[at]) - len(first[at])) > len(first[at]) + least
+        ):
+            return None
+
+    codes = _codes(uses, values, last)
+    known = {column: first[at] for column, at in base.items()}
+    relations: dict[str, Relation] = {}
+
+    def relation(name: str) -> Relation:
+        if name not in relations:
+            plain = inputs.relation(name)
+            own = tuple(known.get((name, at)) for at in range(len(plain.types)))
+            relations[name] = _relation(plain, own)
+            if relations[name] is not plain:
+                context.limits.charge(f"codes of {name}", relations[name].nbytes)
+        return relations[name]
+
+    types: dict[str, TypeName] = {**inputs.param_types}
+    types.update((name, "int") for name in codes)
+    columns = {column: last[at] for column, at in base.items()}
+    within = replace(
+        inputs,
+        param_types=types,
+        relation=relation,
+        context=replace(context, scope=replace(context.scope, params={**params, **codes})),
+        seeds={
+            name: [_seed(part, name, columns) for part in parts]
+            for name, parts in inputs.seeds.items()
+        },
+    )
+    return Encoded(stratum, within, columns)
+
+
+def _codes(
+    uses: Sequence[ConstantUse], values: Mapping[str, int], dictionaries: Mapping[int, Dictionary]
+) -> dict[str, int]:
+    """The codes of constants; a constant that is no key gets an unused code."""
+    codes: dict[str, int] = {}
+    absent: dict[int, int] = {}
+    for use in uses:
+        value = values[use.name]
+        code = dictionaries[use.domain].bound(value, use.op)
+        if use.op in ("=", "!=") and code == ABSENT:
+            code += ~absent.setdefault(value, len(absent))
+        codes[use.name] = code
+    return codes
+
+
+def _relation(plain: Relation, own: tuple[Dictionary | None, ...]) -> Relation:
+    """A relation with codes in encoded columns, cached for other readers."""
+    if all(dictionary is None for dictionary in own):
+        return plain
+    found = plain.encoded.get(own)
+    if found is not None:
+        return found
+    keys = tuple(
+        column if dictionary is None else dictionary.encode(column)
+        for column, dictionary in zip(plain.rows, own, strict=True)
+    )
+    known, types = plain.store.known, plain.types
+    if known == KnownRows.SORTED and not any(each is not None and each.more for each in own):
+        made = Relation(plain.columns, types, keys, plain.length)
+    else:
+        distinct = known >= KnownRows.DISTINCT
+        made = Relation.of_blocks(plain.columns, types, [keys], plain.at_most, distinct)
+    while len(plain.encoded) >= KEPT:
+        del plain.encoded[next(iter(plain.encoded))]
+    plain.encoded[own] = made
+    return made
+
+
+def _blocks(part: Derived) -> Sequence[Columns]:
+    return part.blocks if isinstance(part, DistinctBlocks) else [part[0]]
+
+
+def _seed(part: Derived, name: str, columns: Mapping[Column, Dictionary]) -> Derived:
+    def code(at: int, key: Array) -> Array:
+        dictionary = columns.get((name, at))
+        return key if dictionary is None else dictionary.encode(key)
+
+    blocks = [tuple(code(at, key) for at, key in enumerate(block)) for block in _blocks(part)]
+    return DistinctBlocks(blocks, part.count if isinstance(part, DistinctBlocks) else part[1])

@@ -1,0 +1,279 @@
+"""Which files a program may touch, and which relation an `.input` or `.output` means.
+
+Paths of the positional form and of `.include` are relative to the file that holds the
+directive; those of the bare and keyword forms to the facts and output folders.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from gdatalog.errors import (
+    Caution,
+    DataError,
+    Error,
+    Interrupted,
+    Note,
+    Span,
+    TimeLimitError,
+    UsageError,
+    meant,
+)
+from gdatalog.parser import Program, parse_with_cautions
+from gdatalog.parser.syntax import Directive
+from gdatalog.planner.check.checked import Schema
+from gdatalog.records import dataclass, field
+from gdatalog.storage.load_options import Findings, options_of_text
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class FilePolicy:
+    """`files="all" | "read" | "none" | folder`: what a text from a stranger may read and write."""
+
+    files: str | os.PathLike[str] = "all"
+
+    def reading(self, path: str, span: Span | None) -> str:
+        return self._check(path, span, "read", self.files in ("all", "read"))
+
+    def reading_all(self, path: str, span: Span | None) -> str:
+        """The same of a path that may mean several files: each of them is looked at."""
+        from gdatalog.storage.file_sets import files_of, is_set
+
+        self.reading(path, span)
+        if self.files not in ("all", "read") and is_set(path):
+            for file in files_of(path):
+                self.reading(file.path, span)
+        return path
+
+    def writing(self, path: str, span: Span | None) -> str:
+        return self._check(path, span, "write", self.files == "all")
+
+    def _check(self, path: str, span: Span | None, what: str, allowed: bool) -> str:
+        try:
+            possible = b"\0" not in os.fsencode(path)
+        except UnicodeEncodeError:  # half a surrogate pair
+            possible = False
+        if not possible:
+            raise DataError(f"cannot {what} {path!r}: no file can have such a path", span)
+        if allowed:
+            return path
+        if self.files in ("read", "none"):
+            raise UsageError(
+                f"this database may not {what} files, so not {path!r}",
+                span,
+                hint=f'it was opened with files="{self.files}"',
+            )
+        folder = os.path.realpath(self.files)
+        inside = os.path.realpath(path)
+        if os.path.commonpath([folder, inside]) != folder:
+            raise UsageError(
+                f"this database may {what} files in {os.fspath(self.files)!r} only, "
+                f"so not {path!r}",
+                span,
+            )
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where the bare and keyword forms read and write."""
+
+    facts: str = "."
+    out: str = "."
+    include: tuple[str, ...] = field(default=())
+
+
+def beside(span: Span, path: str) -> str:
+    """A path as a directive says it, seen from the file that holds the directive."""
+    return os.path.normpath(os.path.join(os.path.dirname(span.source.name), path))
+
+
+def read_program(
+    path: str, policy: FilePolicy, warn: Callable[[Caution], None], span: Span | None = None
+) -> Program:
+    """The program in a file, whose errors name the file as `path`."""
+    program, cautions = parse_with_cautions(read_text(path, policy, span), path)
+    for caution in cautions:
+        warn(caution)
+    return program
+
+
+def read_text(path: str, policy: FilePolicy, span: Span | None = None) -> str:
+    """The text of a program's file."""
+    policy.reading(path, span)
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or "it is not UTF-8 text"
+        hint = _near(path) if isinstance(problem, FileNotFoundError) else None
+        raise DataError(f"cannot read {path!r}: {why}", span, hint=hint) from None
+    return text.replace("\r\n", "\n")
+
+
+def _near(path: str) -> str | None:
+    try:
+        names = os.listdir(os.path.dirname(path) or ".")
+    except (OSError, ValueError):
+        return None
+    close = meant(os.path.basename(path), names)
+    return f"did you mean {os.path.join(os.path.dirname(path), close)!r}?" if close else None
+
+
+def find_include(path: str, span: Span, folders: Folders) -> str:
+    """The file that an `.include` means: beside its own file, else in an include folder."""
+    near = beside(span, path)
+    if os.path.exists(near):
+        return near
+    for folder in folders.include:
+        if os.path.exists(os.path.join(folder, path)):
+            return os.path.join(folder, path)
+    return near
+
+
+def locate(directive: Directive, name: str, policy: FilePolicy, folders: Folders) -> str:
+    """The file that an `.input` names."""
+    from gdatalog.storage.facts_files import find_facts
+
+    options = dict(directive.options)
+    given = options.get("filename", options.get("name"))
+    if directive.path is not None:
+        path = beside(directive.span, directive.path)
+    elif given:
+        path = os.path.normpath(os.path.join(folders.facts, given))
+    else:
+        policy.reading(os.path.join(folders.facts, name), directive.span)
+        path = find_facts(name, folders.facts)
+    return policy.reading_all(path, directive.span)
+
+
+def read_relation(
+    directive: Directive,
+    name: str,
+    path: str,
+    schema: Schema | None,
+    folders: Folders,
+    findings: Findings,
+    symbols: SymbolTable,
+    kept: Sequence[int] | None = None,
+) -> Iterator[Table]:
+    """The data in the file of an `.input`, of all columns or of those that are `kept`, some rows at
+    a time. The texts of a large one go to the symbol table."""
+    from gdatalog.storage.facts_files import read_facts, read_input
+    from gdatalog.storage.readers import read_tables
+
+    given = dict(directive.options)
+    if directive.path is not None:
+        given = {key: value for key, value in given.items() if key != "IO"}
+        delimiter = given.pop("delimiter", None)
+        options = options_of_text(given, findings)
+        return read_tables(path, options, delimiter=_tab(delimiter), declared=schema)
+    assert schema is not None
+    how = symbols.as_set, kept
+    if given:
+        tables = read_input(name, given, folders.facts, schema, findings, *how)
+    else:
+        tables = read_facts(name, folders.facts, schema, *how)
+    return (t if kept is None or len(t.types) == len(kept) else t.only(kept) for t in tables)
+
+
+def _tab(delimiter: str | None) -> str | None:
+    return "\t" if delimiter == "\\t" else delimiter
+
+
+@contextmanager
+def placed(directive: Directive) -> Iterator[None]:
+    """Errors of files name the directive: as their place, or beside their place in the file."""
+    try:
+        yield
+    except (Interrupted, TimeLimitError):
+        raise  # nothing is wrong there
+    except Error as error:
+        if error.span is None:
+            error.span = directive.span
+        elif error.span.source is not directive.span.source:
+            what = "read" if directive.kind == "input" else "written"
+            error.notes = (*error.notes, Note(f"the file is {what} here", directive.span))
+        raise
+
+
+class Answer(Protocol):
+    """Rows that are to be written, wherever they lie."""
+
+    def __len__(self) -> int: ...
+
+    def tables(self) -> Iterator[Table]: ...
+
+    def to_parquet(self, path: str) -> None: ...
+
+
+def write_answer(answer: Answer, path: str) -> None:
+    """Writes rows into a file, by its name's ending; into a folder of Parquet files, if the name
+    ends with a slash."""
+    from gdatalog.storage.folders import names_a_folder
+    from gdatalog.storage.readers import format_of
+    from gdatalog.storage.writers import write_tables
+
+    if names_a_folder(path) or (
+        format_of(path) == "parquet" and path.endswith((".parquet", ".pq"))
+    ):
+        answer.to_parquet(path)
+    else:
+        write_tables(answer.tables(), len(answer), path)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where rows were written. `folder`: the one that was made for them."""
+
+    path: str
+    folder: str | None
+
+    @staticmethod
+    def at(path: str) -> Written:
+        """A path that is about to be written."""
+        folder = os.path.dirname(path.rstrip("/")) or "."
+        return Written(path, None if os.path.isdir(folder) else folder)
+
+    def __str__(self) -> str:
+        return self.path if self.folder is None else f"{self.path} (new folder {self.folder})"
+
+
+def write_relation(
+    directive: Directive, name: str, answer: Answer, policy: FilePolicy, folders: Folders
+) -> Written:
+    """Writes what an `.output` names; gives where that is."""
+    from gdatalog.storage.writers import write_tables
+
+    with placed(directive):
+        if directive.path is not None:
+            slash = "/" if directive.path.endswith("/") else ""
+            path = policy.writing(beside(directive.span, directive.path) + slash, directive.span)
+            written = Written.at(path)
+            write_answer(answer, path)
+            return written
+        options = dict(directive.options)
+        kind = options.get("IO", "file")
+        if kind != "file":
+            raise UsageError(
+                f"{name}: cannot write to IO={kind}",
+                hint="IO=file writes a file, IO=stdout to the terminal",
+            )
+        given = options.get("filename", options.get("name"))
+        path = os.path.normpath(os.path.join(folders.out, given or f"{name}.csv"))
+        policy.writing(path, directive.span)
+        delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
+        header = options.get("headers", "false").lower() == "true"
+        written = Written.at(path)
+        how: dict[str, Any] = {"format": "facts", "delimiter": delimiter, "header": header}
+        write_tables(answer.tables(), len(answer), path, **how)
+        return written
+
+
+def to_stdout(directive: Directive) -> bool:
+    return dict(directive.options).get("IO") == "stdout"

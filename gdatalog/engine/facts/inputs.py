@@ -1,0 +1,257 @@
+"""A program's data: stored relations, and `.input` files, which are read on demand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from gdatalog.cancellation import current_watch
+from gdatalog.engine.facts.files import FilePolicy, Folders, locate, placed, read_relation
+from gdatalog.engine.facts.reading_ahead import FileContent, FileReading, ReadingAhead
+from gdatalog.errors import Caution, Error
+from gdatalog.parser.syntax import Decl, Directive, Statement
+from gdatalog.planner.check.checked import Schema
+from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.key_columns import relation_of_tables
+from gdatalog.storage.lineage import Version
+from gdatalog.storage.load_options import Findings
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import FEW
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.timers import spending
+
+
+@dataclass(slots=True)
+class FilesRead:
+    """The files that were read: the newest version of each, by reading options; and for each
+    relation of several parts the union of the newest ones, so that views stay fresh."""
+
+    files: dict[tuple[Any, ...], tuple[tuple[int, int], Relation]] = field(default_factory=dict)
+    unions: dict[str, tuple[tuple[Version, ...], Relation]] = field(default_factory=dict)
+
+
+# The relation of a path, by its name and schema, if others read it.
+Afar = Callable[[str, str, Schema | None], Relation | None]
+# A directive, and the folders of its text.
+Source = tuple[Directive, Folders]
+
+
+class Inputs(Mapping[str, Relation]):
+    """Stored relations, and the files of `.input`s, read when they are first requested."""
+
+    def __init__(
+        self,
+        stored: Mapping[str, Relation],
+        sources: Mapping[str, Sequence[Source]],
+        schemas: Mapping[str, Schema],
+        symbols: SymbolTable,
+        policy: FilePolicy,
+        read: FilesRead,
+        remote: Afar = lambda data, name, schema: None,
+        warn: Callable[[Caution], None] = lambda caution: None,
+        lists: Mapping[str, Relation] = MappingProxyType({}),
+    ) -> None:
+        """`remote`: returns the relation of a path if others read it. `lists`: relations of the
+        values of lists."""
+        self.stored = stored
+        self.sources = sources
+        self.schemas = schemas
+        self.symbols = symbols
+        self.policy = policy
+        self.read = read
+        self.remote = remote
+        self.warn = warn
+        self.lists = lists
+        self._joined: dict[str, Relation] = {}
+        self._files: dict[str, list[tuple[Any, ...]]] = {}  # the files of each relation
+        self.ahead: ReadingAhead | None = None
+        # The columns that are kept of relations whose other columns are not read.
+        self.kept: Mapping[str, tuple[int, ...]] = {}
+
+    def let_go(self, name: str) -> None:
+        """Frees what was read only for a relation that is not read again."""
+        self._joined.pop(name, None)
+        self.read.unions.pop(name, None)
+        for key in self._files.pop(name, ()):
+            if not any(key in keys for keys in self._files.values()):
+                self.read.files.pop(key, None)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.stored or name in self.sources or name in self.lists
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self.stored, *self.sources, *self.lists)))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __getitem__(self, name: str) -> Relation:
+        if name in self.lists:
+            return self.lists[name]
+        if name not in self.sources:
+            return self.stored[name]
+        found = self._joined.get(name)
+        if found is None:
+            parts = tuple(self.file(source, name) for source in self.sources[name])
+            if name in self.stored:
+                parts = (*parts, self.stored[name])
+            found = parts[0] if len(parts) == 1 else self._union(name, parts)
+            self._joined[name] = found
+        return found
+
+    def _union(self, name: str, parts: tuple[Relation, ...]) -> Relation:
+        before = self.read.unions.get(name)
+        if before is not None:
+            versions, found = before
+            if len(versions) == len(parts):
+                since = [part.since(version) for part, version in zip(parts, versions, strict=True)]
+                if all(rows is not None for rows in since):
+                    more = [rows for known in since for rows in known or ()]
+                    for rows in more:
+                        found = extended(found, rows)
+                    if more:
+                        self.read.unions[name] = tuple(part.version for part in parts), found
+                    return found
+        found = union(parts)
+        self.read.unions[name] = tuple(part.version for part in parts), found
+        return found
+
+    def at_hand(self, name: str) -> bool:
+        """Whether a relation is available without reading a file."""
+        try:
+            return all(self._find(each, name)[0] is not None for each in self.sources.get(name, ()))
+        except Error:
+            return False
+
+    def file(self, source: Source, name: str) -> Relation:
+        """Reads an `.input`, once while the file does not change."""
+        directive, _ = source
+        with placed(directive):
+            found, path, schema, key, version = self._find(source, name)
+            self._files.setdefault(name, []).append(key)
+            if found is None:
+                watch, made = current_watch(), None
+                with watch.work("loading", f"{name} from {path}"), spending("loading"):
+                    if directive.path is not None:
+                        found = self.remote(path, name, schema)
+                    if found is None and self.ahead is not None:
+                        made = self.ahead.take(key)
+                    if found is None:
+                        made = made or watch.aside(lambda: self._made(source, name, path, schema))
+                        found = made.relation
+                self.read.files[key] = version, found
+                for caution in () if made is None else made.findings.cautions(name):
+                    self.warn(replace(caution, span=caution.span or directive.span))
+                if self.ahead is not None:
+                    self.ahead.after(version[1])
+            return found
+
+    def _made(self, source: Source, name: str, path: str, schema: Schema | None) -> FileContent:
+        """The content of a file."""
+        directive, folders = source
+        findings = Findings()
+        kept = self.kept.get(name)
+        tables = read_relation(directive, name, path, schema, folders, findings, self.symbols, kept)
+        relation, loaded = relation_of_tables(tables, self.symbols)
+        souffle = directive.path is None  # these formats do not define duplicates
+        if relation.types:
+            findings.count(loaded, loaded if souffle else relation.length)
+        return FileContent(relation, findings)
+
+    def read_ahead(self, names: Iterable[str], spare: Callable[[], int]) -> ReadingAhead:
+        """Starts a thread that reads the files of relations in this order, beginning with the first
+        one that this thread reads. `spare`: how many more bytes it may hold."""
+        files = []
+        for source, name in ((source, n) for n in names for source in self.sources.get(n, ())):
+            try:
+                found, path, schema, key, (_, size) = self._find(source, name)
+            except Error:  # the request for the file reports it
+                continue
+            if found is None:
+                read = partial(self._made, source, name, path, schema)
+                files.append(FileReading(key, f"{name} from {path}", size, read))
+        self.ahead = ReadingAhead(files, spare)
+        return self.ahead
+
+    def _find(
+        self, source: Source, name: str
+    ) -> tuple[Relation | None, str, Schema | None, tuple[Any, ...], tuple[int, int]]:
+        """What was read of an unchanged file; its path, its schema, and the key and version of the
+        cache."""
+        directive, folders = source
+        path = locate(directive, name, self.policy, folders)
+        schema = self.schemas.get(name)
+        if (
+            directive.path is not None
+            and name not in self.stored
+            and not (schema and schema.declared)
+        ):
+            schema = None  # its types come from the data
+        from gdatalog.storage.file_sets import version_of
+
+        try:
+            version = version_of(path)
+        except (OSError, Error):
+            version = 0, 0  # reading it raises the error
+        how = (directive.path is None, directive.options)
+        what = None if schema is None else (schema.columns, schema.types)
+        key = (os.path.abspath(path), how, what, self.kept.get(name))
+        known = self.read.files.get(key)
+        found = known[1] if known is not None and known[0] == version else None
+        return found, path, schema, key, version
+
+
+def union(relations: Sequence[Relation]) -> Relation:
+    """The rows of relations of one schema."""
+    first = relations[0]
+    far = [r.remote for r in relations if r.remote is not None and r.remote.unfetched]
+    if far:  # the others go there
+        near = [r for r in relations if r.remote is None or not r.remote.unfetched]
+        blocks = [block for r in near if r.at_most for block in r.blocks(distinct=False)]
+        parts = [part for each in far for part in each.parts]
+        keeper = far[0].keeper
+        return Relation.of_parts(first.columns, first.types, [*parts, *keeper.put(blocks)], keeper)
+    lying = next((r.store.on_device for r in relations if not r.store.on_host), None)
+    if lying is not None:  # on the device only: the others go there
+        there = [relation.store.lay(lying.ops) for relation in relations]
+        rows = [part.as_they_are() for part in there if part.count]
+        count = sum(part.count for part in there)
+        return Relation.of_blocks(first.columns, first.types, rows, count, ops=lying.ops)
+    blocks = [block for relation in relations for block in relation.blocks(distinct=False)]
+    count = sum(relation.at_most for relation in relations)
+    return Relation.of_blocks(first.columns, first.types, blocks, count)
+
+
+def extended(before: Relation, more: Relation) -> Relation:
+    """The rows of both relations. A few new rows do not move the old ones and are recorded as new;
+    without new rows it returns the same relation."""
+    many = 2 * more.at_most > before.at_most and before.at_most > FEW
+    if many or not (before.store.on_host and more.store.on_host):
+        return union([before, more])
+    if not before.types:
+        return before.grown(more) if before.length < more.length else before
+    rows = more.keys
+    new = np.flatnonzero(~before.holds(rows))
+    return before.grown(more.part(new)) if len(new) else before
+
+
+def input_sources(
+    texts: Sequence[tuple[Sequence[Statement], Folders]],
+) -> dict[str, list[Source]]:
+    """The `.input`s of each relation."""
+    found: dict[str, list[Source]] = {}
+    for statements, folders in texts:
+        for statement in statements:
+            if isinstance(statement, Directive) and statement.kind == "input":
+                for name in statement.names:
+                    found.setdefault(name, []).append((statement, folders))
+            if isinstance(statement, Decl) and "input" in statement.qualifiers:
+                for name in statement.names:
+                    directive = Directive("input", (name,), span=statement.span)
+                    found.setdefault(name, []).append((directive, folders))
+    return found

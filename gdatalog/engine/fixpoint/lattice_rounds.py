@@ -1,0 +1,278 @@
+"""Rows that keep only the best value of each group: recursive `min` and `max`.
+
+The arrays belong to the device whose operations it is given; rows from elsewhere are copied there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from gdatalog.engine.derived import device_ops, laid
+from gdatalog.errors import EvaluationError
+from gdatalog.executors.ops import Ops
+from gdatalog.parser.syntax import FunctionCall, HeadAggregate
+from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.check.strata import steps_of
+from gdatalog.planner.check.walk import walk
+from gdatalog.records import dataclass
+from gdatalog.storage.keys import decode_value
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.values import TypeName
+
+AT_ONCE = 1 << 20  # rows copied at once
+
+
+def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
+    """The columns of a relation that keep only the best value of each group."""
+    kinds: dict[int, str] = {}
+    for rule in rules:
+        for at, arg in enumerate(rule.head.args):
+            inside = [part for part in walk(arg) if isinstance(part, HeadAggregate)]
+            if not inside:
+                continue
+            if not isinstance(arg, HeadAggregate) or arg.kind not in ("min", "max"):
+                return {}
+            kinds[at] = arg.kind
+    return kinds
+
+
+def is_clamped(rule: CheckedRule) -> bool:
+    """Whether `min(...)` or `max(...)` of two values bounds what a rule derives."""
+    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
+    return any(
+        isinstance(part, FunctionCall) and part.name in ("min", "max")
+        for node in nodes
+        for part in walk(node)
+    )
+
+
+def improves_for_ever(
+    name: str, group: Sequence[tuple[str, int, Any]], symbols: SymbolTable, rule: CheckedRule
+) -> EvaluationError:
+    """The error for a cycle that improves a group's value each time around."""
+    examples = ", ".join(
+        f"{column} = {decode_value(key, kind, symbols)!r}" for column, key, kind in group
+    )
+    return EvaluationError(
+        f"{name} improves for ever: a cycle makes the best value of "
+        f"({examples or 'its one group'}) better each time around",
+        rule.span,
+        hint="look for a cycle of negative weight (for max: of positive weight)",
+    )
+
+
+@dataclass(slots=True)
+class _SortedRun:
+    """Packed groups in ascending order, and their values by column."""
+
+    codes: Array
+    values: list[Array]
+
+
+class LatticeRounds:
+    """Rows that keep only the best value of each group: recursive min and max.
+
+    They are stored as runs sorted by group, which merge geometrically: a round touches only groups
+    that have improved.
+    """
+
+    def __init__(
+        self,
+        columns: tuple[str, ...],
+        types: tuple[TypeName, ...],
+        kinds: Mapping[int, str],
+        symbols: SymbolTable,
+        ops: Ops,
+    ) -> None:
+        self.columns = columns
+        self.types = types
+        self.kinds = dict(kinds)  # column -> "min" or "max"
+        self.symbols = symbols
+        self.ops = ops
+        self.by = [at for at in range(len(types)) if at not in self.kinds]  # a group's columns
+        self._packing: Any = None
+        self._runs: list[_SortedRun] = []
+        self._wide: Columns | None = None  # the rows, if their groups cannot be packed
+        self._full: Relation | None = Relation.empty(columns, types)
+
+    @property
+    def length(self) -> int:
+        if self._full is not None:
+            return self._full.length
+        return sum(len(run.codes) for run in self._runs)
+
+    @property
+    def nbytes(self) -> int:
+        held = sum(int(part.nbytes) for run in self._runs for part in (run.codes, *run.values))
+        return held + (self._full.nbytes if self._full is not None else 0)
+
+    def full(self) -> Relation:
+        """All rows as a relation."""
+        if self._full is None:
+            while len(self._runs) > 1:
+                self._merge()
+            (run,) = self._runs
+            # values improve in place
+            self._full = self._made(run.codes, tuple(value.copy() for value in run.values))
+        return self._full
+
+    def blocks(self) -> Iterator[Columns]:
+        """All rows of at least one column, in any order, copied in small blocks."""
+        if self._full is not None:
+            yield self._full.rows
+            return
+        for run in self._runs:
+            for start in range(0, len(run.codes), AT_ONCE):
+                some = slice(start, start + AT_ONCE)
+                yield self._made(run.codes[some], [value[some] for value in run.values]).rows
+
+    def add(self, rows: Columns, count: int) -> Relation:
+        """Adds rows; returns those of groups that are new or improved."""
+        if count == 0:
+            return Relation.empty(self.columns, self.types)
+        rows = laid(rows, self.ops)
+        if self._wide is None and self.by and self._fit([rows[at] for at in self.by]):
+            return self._add_packed(rows)
+        return self._add_wide(rows)
+
+    # ---------------------------------------------------------------- groups that can be packed
+
+    def _fit(self, groups: Columns | list[Array]) -> bool:
+        """Adapts the packing to these groups; returns False if no packing fits."""
+        if self._packing is not None and self.ops.holds(self._packing, groups):
+            return True
+        known = [self._unpack(run.codes) for run in self._runs]
+        packing = self.ops.packing(self.ops.concatenate([*known, tuple(groups)]), spare=4)
+        if packing is None:
+            return False
+        for run, columns in zip(self._runs, known, strict=True):
+            run.codes = packing.pack(columns)
+        self._packing = packing
+        return True
+
+    def _unpack(self, codes: Array) -> Columns:
+        dtypes = [self.ops.xp.dtype("int64")] * len(self.by)
+        columns: Columns = self._packing.unpack(codes, dtypes)
+        return columns
+
+    def _add_packed(self, rows: Columns) -> Relation:
+        """Sorts only the new rows; known groups are found by search and improved in place."""
+        ops, xp = self.ops, self.ops.xp
+        first, groups = ops.group_rows([rows[at] for at in self.by], len(rows[0]))
+        codes = self._packing.pack([rows[at][first] for at in self.by])
+        values = []
+        for at, kind in self.kinds.items():
+            best = ops.best_by(groups, len(first), self._ranked(rows[at], at), kind == "min")
+            values.append(rows[at][best].astype(xp.int64))
+        changed = xp.zeros(len(codes), dtype=bool)
+        unknown = xp.ones(len(codes), dtype=bool)
+        for run in self._runs:
+            at = xp.minimum(xp.searchsorted(run.codes, codes), len(run.codes) - 1)
+            here = ops.survivors(run.codes[at] == codes)
+            if not len(here):
+                continue
+            unknown[here] = False
+            at = at[here]
+            for mine, known, column in zip(values, run.values, self.kinds, strict=True):
+                old, new = known[at], mine[here]
+                better = self._better(column, new, old)
+                mine[here] = known[at] = xp.where(better, new, old)
+                changed[here] |= better
+        news = ops.survivors(unknown)
+        if len(news):
+            self._runs.append(_SortedRun(codes[news], [value[news] for value in values]))
+            while len(self._runs) > 1 and 2 * len(self._runs[-1].codes) > len(self._runs[-2].codes):
+                self._merge()
+        changed |= unknown
+        delta = ops.survivors(changed)
+        if len(delta):
+            self._full = None
+        return self._made(codes[delta], [value[delta] for value in values])
+
+    def _better(self, at: int, new: Array, old: Array) -> Array:
+        new, old = self._ranked(new, at), self._ranked(old, at)
+        better: Array = new < old if self.kinds[at] == "min" else new > old
+        return better
+
+    def _merge(self) -> None:
+        """Merges the last two runs."""
+        small, large = self._runs.pop(), self._runs.pop()
+        (codes,) = self.ops.concatenate([(large.codes,), (small.codes,)])
+        order = self.ops.order_rows((codes,))
+        both = self.ops.concatenate([tuple(large.values), tuple(small.values)])
+        self._runs.append(_SortedRun(codes[order], [value[order] for value in both]))
+
+    def _made(self, codes: Array, values: Sequence[Array]) -> Relation:
+        """The relation of groups in ascending order of their codes, with their values."""
+        if not len(codes):
+            return Relation.empty(self.columns, self.types)
+        keys = dict(zip(self.by, self._unpack(codes), strict=True))
+        keys |= dict(zip(self.kinds, values, strict=True))
+        rows = self.ops.narrowed([keys[at] for at in range(len(self.types))])
+        if min(self.kinds) < len(self.by):  # a value column precedes a group column
+            order = self.ops.order_rows(rows)
+            rows = tuple(column[order] for column in rows)
+        return self._relation(rows, len(codes))
+
+    # ------------------------------------------------------------------------------ others
+
+    def _add_wide(self, rows: Columns) -> Relation:
+        """Sorts old and new rows together by their groups."""
+        ops, before = self.ops, self.length
+        both = rows
+        if before:
+            both = ops.concatenate([laid(self.full().sorted_keys, ops), rows])
+        first, groups = ops.group_rows([both[at] for at in self.by], len(both[0]))
+        best: list[Array] = []
+        changed = first >= before  # the sort is stable: known rows come first
+        for at, column in enumerate(both):
+            kind = self.kinds.get(at)
+            if kind is None:
+                best.append(column[first])
+                continue
+            value = column[ops.best_by(groups, len(first), self._ranked(column, at), kind == "min")]
+            changed = changed | (value != column[first])
+            best.append(value)
+        keys = ops.narrowed(best)
+        ordered = ops.order_rows(keys)
+        self._runs, self._packing = [], None
+        self._wide = tuple(key[ordered] for key in keys)
+        self._full = self._relation(self._wide, len(first))
+        news = ops.survivors(changed[ordered])
+        return self._relation(tuple(key[news] for key in self._wide), len(news))
+
+    def settle(self, relation: Relation) -> None:
+        """Takes these rows, one for each group, as final."""
+        self._full = relation
+
+    def _relation(self, rows: Columns, count: int) -> Relation:
+        return Relation(self.columns, self.types, rows, count, device_ops(self.ops))
+
+    def _ranked(self, column: Array, at: int) -> Array:
+        if self.types[at] == "symbol":
+            ranks: Array = self.ops.ranks_of(self.symbols, column)
+            return ranks
+        return column.astype(self.ops.xp.int64)
+
+    def group(self, relation: Relation, row: int) -> Sequence[tuple[str, int, Any]]:
+        """A row's group as (column, key, type), for messages."""
+        return [
+            (self.columns[at], int(relation.keys[at][row]), self.types[at])
+            for at in range(len(self.types))
+            if at not in self.kinds
+        ]
+
+
+def monotone(stratum: Stratum, changed: Collection[str]) -> bool:
+    """Whether more rows of some relations only add rows or improve values."""
+    for name in stratum.relations:
+        rules = [rule for rule in stratum.rules if rule.head.name == name]
+        if any(rule.aggregated for rule in rules) and not optimum_columns(rules):
+            return False
+    return not any(
+        step.through and step.body in changed for rule in stratum.rules for step in steps_of(rule)
+    )

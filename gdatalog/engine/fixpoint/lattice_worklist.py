@@ -1,0 +1,500 @@
+"""Recursive min and max by compiled loops that improve the best values in place.
+
+There are no rounds: an improved group waits in a worklist, and the rows that follow from it are
+compared with the best values at once (`printer/lattice.py`). This covers rules with one recursive
+atom each. Rounds run what cannot be printed, may fail or overflow, and small work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from gdatalog.calls import COUNTS, UNITS, GiveUp
+from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues
+from gdatalog.cpu_ops.loose import loose_of
+from gdatalog.engine.choose import ExecutorChoice
+from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.depth import counted
+from gdatalog.engine.derived import Rows, in_order, union_rows
+from gdatalog.engine.device import CPU, compiled_function
+from gdatalog.engine.fixpoint.groups import (
+    GroupCodes,
+    Span,
+    Spans,
+    Uncoded,
+    columns_of,
+    passed_on,
+    span,
+)
+from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever
+from gdatalog.engine.fixpoint.partitioned import OFTEN
+from gdatalog.engine.fixpoint.stratum import StratumRun
+from gdatalog.engine.metrics import Way
+from gdatalog.executors.levelwise import StepCounts
+from gdatalog.executors.lftj import JoinWorker, given_arrays, run_workers, tallied, worker_of
+from gdatalog.plan.effects import all_steps, expressions, participants
+from gdatalog.plan.nodes import (
+    Apply,
+    Assign,
+    Expr,
+    Generate,
+    Join,
+    JoinPlan,
+    RulePlan,
+    Seek,
+    Slot,
+    TrieRef,
+)
+from gdatalog.planner.check.checked import Stratum
+from gdatalog.planner.rewrite.monotone import PLAIN, Fixed, Motion, Moving, motion
+from gdatalog.printer.expressions import Unprintable
+from gdatalog.printer.lattice import GROW, ROUND, BestRelation, Follow, print_lattice
+from gdatalog.printer.layouts import layouts_of
+from gdatalog.printer.module import PrintedPlan
+from gdatalog.storage.keys import decode_value, narrow
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import joined_column
+from gdatalog.storage.rows import Columns, firsts
+from gdatalog.storage.spill import Blocks
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+from gdatalog.timers import Costs, spending, time_spent
+
+MOST_GROUPS = 1 << 30
+LEAST_ROOM = 1024  # for groups that are numbered
+Part = tuple[Array | None, Array, Array]  # partition values, codes, best values of groups
+SAFE_INT, SAFE_FLOAT = 2.0**62, 1e290
+
+
+class _Left(Exception):
+    """Why rounds do the work instead, for a user."""
+
+
+class InPlace(StratumRun):
+    """The fixpoint of a stratum of recursive min and max only."""
+
+    def __init__(self, stratum: Stratum, inputs: StratumInputs):
+        super().__init__(stratum, inputs)
+        self.kept: list[BestRelation] = []
+        self.plans: list[RulePlan] = []
+        self.follows: list[Follow] = []
+        self.spans = Spans((), inputs.relation, inputs.context.scope.symbols)
+        self.seen: dict[int, StepCounts] = {}  # by id of the step, if counted
+
+    @cached_property
+    def refusal(self) -> str | None:
+        """Why rounds evaluate the rules instead; None if this strategy applies."""
+        if self.context.knobs.strategy == "levelwise":
+            return "asked for"
+        try:
+            self._look()
+        except _Left as reason:
+            return str(reason)
+        return None
+
+    def _look(self) -> None:
+        inputs, context = self.inputs, self.context
+        if context.device is not CPU:
+            raise _Left("the device has rounds only")
+        for name, table in self.tables.items():
+            if not isinstance(table, LatticeRounds) or len(table.kinds) != 1:
+                raise _Left(f"{name} has no min or max")
+            if name in context.limit_sizes:
+                raise _Left(f"{name} has a .limitsize")
+            [(at, kind)] = table.kinds.items()
+            if table.types[at] == "symbol":
+                raise _Left("texts are compared by their ranks")
+            self.kept.append(BestRelation(name, len(table.types), at, kind))
+        self.spans = Spans(self.kept, inputs.relation, context.scope.symbols)
+        for rule in self.stratum.rules:
+            if not self.recursive(rule):
+                continue
+            plan = self.plan(rule, first=False)
+            self.plans.append(plan)
+            self.follows += self._follows(plan)
+
+    def _follows(self, plan: RulePlan) -> list[Follow]:
+        head = list(plan.head)
+        optimum = next(each.optimum for each in self.kept if each.name == plan.relation)
+        if plan.gathers:
+            (gather,) = plan.gathers
+            if head[optimum] != Slot(gather.variable, gather.type):
+                raise _Left("the head computes with the aggregate")
+            head[optimum] = gather.targets[0]
+        found = []
+        for join in plan.joins:
+            if join.given is None or any(ref.relation in self.tables for ref in join.tries):
+                raise _Left("a rule has several recursive atoms")
+            onwards = self._leads_on(join, head[optimum])
+            found.append(Follow(join, plan.relation, tuple(head), onwards))
+        return found
+
+    def _leads_on(self, join: JoinPlan, value: Expr) -> bool:
+        """Whether a value is a sum of the one that a rule starts from."""
+        assert join.given is not None
+        source = next(each for each in self.kept if each.name == join.given.relation)
+        known: dict[str, Motion] = {join.given.slots[source.optimum].name: Moving(True)}
+        for step in join.steps:
+            if isinstance(step, Assign):
+                known[step.variable] = motion(step.expr, known, source.kind)
+        moves = motion(value, known, source.kind)
+        return isinstance(moves, Moving) and not moves.bends
+
+    # -------------------------------------------------------------------------------- choosing
+
+    @property
+    def size(self) -> int:
+        """How many rows the rules scan."""
+        names = {ref.relation for follow in self.follows for ref in follow.join.tries}
+        return sum(self.inputs.relation(name).at_most for name in names)
+
+    @property
+    def small(self) -> bool:
+        """Whether rounds are tried first, because they need no compilation."""
+        forced = self.context.knobs.strategy == "lftj"
+        return not forced and self.size < self.context.tuning.in_place_from
+
+    # --------------------------------------------------------------------------------- running
+
+    def run(self) -> dict[str, Relation] | None:
+        """Returns the relations; None if rounds have to do the work after all."""
+        try:
+            with self.context.limits.watch.work("joining", self.name, unit="values"):
+                return self._run_in_place()
+        except (_Left, Uncoded, Unprintable, GiveUp):
+            return None
+        finally:
+            self.context.limits.charge("best values", 0)
+
+    def _run_in_place(self) -> dict[str, Relation]:
+        began = perf_counter()
+        rows = {
+            name: union_rows([in_order(part, self.ops) for part in self.first(name)], self.ops)
+            for name in self.tables
+        }
+        before = time_spent()
+        self.spans.find(rows, self.follows)
+        most = self._most_codes(rows)
+        split = passed_on(self.kept, self.follows)
+        if split is not None and self.spans.codes(split).total <= most:
+            self.kept = list(split)
+        codes = self.spans.codes(self.kept)
+        if not codes.total:
+            return self.finished()
+        numbered = codes.total > most
+        moves = [self._motion(follow) for follow in self.follows]
+        self._bounded(rows, moves, 4.0 * (MOST_GROUPS if numbered else codes.total) + 4096)
+        ordered = worsen(self.kept, moves)
+        threads = 1
+        if self.kept[0].split is not None:
+            threads = self._by_units(codes, rows, ordered)
+        else:
+            self._as_whole(codes, rows, ordered, numbered)
+        found = self.finished()
+        self._tell(found, threads, perf_counter() - began, time_spent() - before)
+        return found
+
+    def _as_whole(
+        self, codes: GroupCodes, rows: Mapping[str, Rows], ordered: bool, numbered: bool
+    ) -> None:
+        """Evaluates all groups together."""
+        limits = self.context.limits
+        seeds, costs, _ = codes.seeds(rows)
+        if ordered and not _ascends(costs):
+            order = np.argsort(costs, kind="stable")
+            seeds, costs = seeds[order], costs[order]
+        room = codes.total if not numbered else max(LEAST_ROOM, len(seeds))
+        size = BestValues.bytes_for(room, numbered)
+        spill = limits.account.spill_for(size)
+        limits.charge("best values", size if spill is None else 0)
+        values = BestValues(seeds, costs, room, numbered=numbered, ordered=ordered, spill=spill)
+        printed, tries = self._print(self.kept, numbered, self.context.metrics.lasting)
+        function = self._compiled(printed)
+        distinct = [tries[at] for at in printed.which]
+        given = given_arrays(printed, distinct, self.context.scope)
+        given |= {"places": codes.places, **values.arrays}
+        control = np.zeros(16, dtype=np.int64)
+        worker = worker_of(function, printed, distinct, given, control, 1, None)
+        while True:
+            run_workers([worker], control, limits)
+            if worker.status != GROW:
+                break
+            room = 2 * len(values.arrays["best"])
+            if room > MOST_GROUPS:
+                raise _Left("there are too many groups")
+            size = BestValues.bytes_for(room, True)
+            spill = limits.account.spill_for(size)
+            limits.charge("best values", values.nbytes + (size if spill is None else 0))
+            values.grow(spill)
+            worker.arguments.update(values.arrays)
+            limits.charge("best values", values.nbytes)
+        if worker.status == ROUND:
+            self._raise_for_ever(codes, values.found, None)
+        self._saw(printed, [worker])
+        self._keep_all(
+            codes,
+            lambda: ((None, found, costs) for found, costs in values.values()),
+            values.ascending,
+        )
+
+    def _by_units(self, codes: GroupCodes, rows: Mapping[str, Rows], ordered: bool) -> int:
+        """Evaluates groups by partition value, separately; returns the number of threads."""
+        limits = self.context.limits
+        seeds, costs, splits = codes.seeds(rows)
+        order = np.lexsort((costs, splits))
+        seeds, costs, splits = seeds[order], costs[order], splits[order]
+        first = np.flatnonzero(firsts(splits))
+        units, starts = splits[first], np.append(first, len(splits)).astype(np.int64)
+        printed, tries = self._print(self.kept, False, self.context.metrics.lasting)
+        function = self._compiled(printed)
+        distinct = [tries[at] for at in printed.which]
+        given = given_arrays(printed, distinct, self.context.scope)
+        given |= {"places": codes.places, "units": units, "starts": starts}
+        threads = max(1, min(self.context.knobs.workers, len(units)))
+        limits.charge("best values", BYTES * codes.total * threads)
+        control = np.zeros(16, dtype=np.int64)
+        control[UNITS] = len(units)
+        all_values = [
+            BestValues(seeds, costs, codes.total, ordered=ordered) for _ in range(threads)
+        ]
+        workers = [
+            worker_of(
+                function, printed, distinct, {**given, **values.arrays}, control, threads, None
+            )
+            for values in all_values
+        ]
+        run_workers(workers, control, limits)
+        for worker, values in zip(workers, all_values, strict=True):
+            if worker.status == ROUND:
+                self._raise_for_ever(codes, values.found, int(units[values.unit]))
+        self._saw(printed, workers)
+        blocks = [block for worker in workers for block in worker.blocks]
+        self._keep_all(codes, lambda: _stretches(blocks, units), False)
+        limits.charge("blocks", 0)
+        return threads
+
+    def _keep_all(
+        self, codes: GroupCodes, parts: Callable[[], Iterator[Part]], in_order: bool
+    ) -> None:
+        """The rows of all relations: of `parts`, each decoded separately."""
+        account = self.context.limits.account
+        for number, each in enumerate(self.kept):
+            base, end, _ = codes.of(number)
+            rows, count = Blocks(account), 0
+            for unit, code, cost in parts():
+                if len(self.kept) > 1:
+                    mine = (code >= base) & (code < end)
+                    code, cost = code[mine], cost[mine]
+                    unit = None if unit is None else unit[mine]
+                if len(code):
+                    count += len(code)
+                    rows.add(tuple(map(narrow, codes.rows(number, code, cost, unit))))
+                    self.context.limits.charge(each.name, rows.held)
+            self._keep(each, rows.take(), count, in_order)
+
+    def _keep(
+        self, each: BestRelation, blocks: Sequence[Columns], count: int, in_order: bool
+    ) -> None:
+        """The rows of a relation."""
+        table = self.tables[each.name]
+        assert isinstance(table, LatticeRounds)
+        if in_order and each.optimum == each.arity - 1 and blocks:
+            columns = tuple(joined_column(list(parts)) for parts in zip(*blocks, strict=True))
+            relation = Relation(table.columns, table.types, columns, count)
+        else:
+            relation = Relation.of_blocks(table.columns, table.types, blocks, count, True)
+        table.settle(relation)
+
+    def _compiled(self, printed: PrintedPlan) -> Any:
+        return compiled_function(printed, self.context.limits, self.name, OFTEN * self.size)
+
+    def _print(
+        self, kept: Sequence[BestRelation], numbered: bool, counts: bool = False
+    ) -> tuple[PrintedPlan, list[Trie]]:
+        tries = [self._index(f.join, at) for f in self.follows for at in range(len(f.join.tries))]
+        printed = print_lattice(kept, self.follows, layouts_of(tries), numbered, counts)
+        return printed, tries
+
+    def _index(self, join: JoinPlan, number: int) -> Trie:
+        """A loose trie, if the lists below a known value are only scanned."""
+        ref = join.tries[number]
+        relation = self.inputs.relation(ref.relation)
+        size = 8 * len(ref.columns) * relation.at_most
+        fits = ref.columns in relation.loose or self.context.limits.account.spill_for(size) is None
+        if fits and _only_walked(join, number) and not relation.indexed(ref.columns, ()):
+            there, before = ref.columns in relation.loose, time_spent()
+            with spending("indexing"):
+                found = loose_of(relation, ref.columns)
+            if found is not None:
+                took = None if there else (time_spent() - before).indexing
+                self._record_index(ref, found, took)
+                CPU.charge(self.context.limits, ref.relation, relation)
+                return found
+        return self.trie_of(ref)
+
+    def _most_codes(self, rows: Mapping[str, Rows]) -> int:
+        """The limit up to which codes are used as the groups' numbers."""
+        size = self.size + sum(count for _, count in rows.values())
+        spare = self.context.limits.spare() // (2 * BYTES * self.context.knobs.workers)
+        return min(self.context.tuning.direct_groups_most, 16 * size + 4096, spare)
+
+    # ------------------------------------------------------------------------------------ values
+
+    def _motion(self, follow: Follow) -> Motion:
+        """How a rule changes the value that it starts from."""
+        join = follow.join
+        assert join.given is not None
+        source = next(each for each in self.kept if each.name == join.given.relation)
+        target = next(each for each in self.kept if each.name == follow.target)
+        known: dict[str, Motion] = {}
+        for at, slot in enumerate(join.given.slots):
+            if at == source.optimum:
+                known[slot.name] = Moving(source.kind == target.kind)
+            else:
+                known[slot.name] = self._fixed(self.spans.known[source.name, at], slot.type)
+        for step in join.steps:
+            if isinstance(step, Join):
+                column = columns_of(step.variable, join)[0]
+                known[step.variable] = self._fixed(self.spans.data(*column), step.type)
+            elif isinstance(step, Assign):
+                known[step.variable] = found = motion(step.expr, known, target.kind)
+                if step.may_fail and not _sure(step.expr, found):
+                    raise _Left("a computation may fail")
+            elif isinstance(step, Generate) and step.may_fail:
+                raise _Left("a computation may fail")
+        for step in all_steps(join.steps):
+            for expr in expressions(step) if not isinstance(step, Assign) else ():
+                if not _harmless(expr):
+                    raise _Left("a computation may fail")
+        for expr in follow.head:
+            if not _sure(expr, motion(expr, known, target.kind)):
+                raise _Left("a computation may fail")
+        return motion(follow.head[target.optimum], known, target.kind)
+
+    def _fixed(self, keys: Span | None, kind: Any) -> Fixed:
+        if keys is None or kind == "symbol":
+            return Fixed()
+        low, high = (decode_value(key, kind, self.context.scope.symbols) for key in keys)
+        return Fixed(low, high)
+
+    def _bounded(self, rows: Mapping[str, Rows], moves: Sequence[Motion], groups: float) -> None:
+        """Leaves the work to rounds if a value may overflow, because order would matter then."""
+        sizes = [0.0]
+        for each in self.kept:
+            columns, count = rows[each.name]
+            kind = self.tables[each.name].types[each.optimum]
+            if count:
+                sizes.append(self._fixed(span(columns[each.optimum]), kind).size)
+        floats = any(self.tables[each.name].types[each.optimum] == "float" for each in self.kept)
+        most = max(m.grows if isinstance(m, Moving) else m.size for m in moves) if moves else 0.0
+        grows = max((m.grows for m in moves if isinstance(m, Moving)), default=0.0)
+        if grows and not max(most, *sizes) + groups * grows < (SAFE_FLOAT if floats else SAFE_INT):
+            raise _Left("values may overflow")
+
+    # ------------------------------------------------------------------------------------ telling
+
+    def _raise_for_ever(self, codes: GroupCodes, code: int, split: int | None) -> None:
+        for number, each in enumerate(self.kept):
+            base, end, _ = codes.of(number)
+            if base <= code < end:
+                one = np.array([code], dtype=np.int64)
+                row = codes.rows(number, one, one, np.array([split or 0], dtype=np.int64))
+                table = self.tables[each.name]
+                group = [
+                    (table.columns[at], int(row[at][0]), table.types[at])
+                    for at in range(each.arity)
+                    if at != each.optimum
+                ]
+                rule = next(r for r in self.rules[each.name] if self.recursive(r))
+                raise improves_for_ever(each.name, group, self.context.scope.symbols, rule)
+
+    def _saw(self, printed: PrintedPlan, workers: Sequence[JoinWorker]) -> None:
+        """Records the workers' counters."""
+        if printed.counters:
+            counts = {COUNTS: tallied(printed, [worker.arguments for worker in workers])}
+            self.seen = counted(printed, [follow.join for follow in self.follows], counts)
+
+    def _tell(
+        self, found: Mapping[str, Relation], threads: int, seconds: float, costs: Costs
+    ) -> None:
+        """Reports to a profile."""
+        context = self.context
+        rows = {name: relation.length for name, relation in found.items()}
+        name = "best values in place"
+        self.record.way = Way(name, sum(rows.values()), "groups", threads, seconds=seconds)
+        for number, plan in enumerate(self.plans):
+            report = context.metrics.run_of(plan)
+            if report is None:
+                return
+            if number == 0:
+                report.rows, report.seconds = sum(rows.values()), seconds
+                report.add_costs(costs)
+                report.bytes = self.record.peak
+            report.executors = dict.fromkeys(range(len(plan.joins)), ExecutorChoice(False, name))
+            report.saw(self.seen)
+
+
+def _stretches(blocks: Sequence[Columns], units: Array) -> Iterator[Part]:
+    """The output rows of loops over `units`, block by block."""
+    for unit, code, cost in blocks:
+        for start in range(0, len(code), AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            yield units[unit[part]], code[part], cost[part]
+
+
+def worsen(kept: Sequence[BestRelation], moves: Sequence[Motion]) -> bool:
+    """Whether no rule derives a better value than the one that it starts from."""
+    same = len({each.kind for each in kept}) == 1
+    return same and all(isinstance(m, Moving) and m.worsens for m in moves)
+
+
+def _only_walked(join: JoinPlan, number: int) -> bool:
+    """Whether a trie's root is searched and all below is scanned."""
+    ref: TrieRef = join.tries[number]
+    if ref.tests or ref.weighted or ref.ranked or len(ref.columns) < 2:
+        return False
+    for step in all_steps(join.steps):
+        mine = [p for p in participants(step) if p.trie == number]
+        if not mine:
+            continue
+        if mine[0].depth == 0:
+            walked = isinstance(step, Seek)
+        else:
+            walked = (
+                isinstance(step, Join)
+                and len(step.participants) == 1
+                and step.reuse is None
+                and {at for _, at in step.implied} == set(range(len(step.cuts)))
+            )
+        if not walked:
+            return False
+    return True
+
+
+def _harmless(expr: Expr) -> bool:
+    """Whether an expression cannot fail for any values."""
+    if not isinstance(expr, Apply):
+        return True
+    plain = expr.function in PLAIN | {"=", "!=", "<", "<=", ">", ">="}
+    return plain and expr.type != "float" and all(map(_harmless, expr.args))
+
+
+def _sure(expr: Expr, moves: Motion) -> bool:
+    """Whether an expression cannot fail: of ints, or of floats that stay far from infinity."""
+    if not isinstance(expr, Apply):
+        return True
+    if expr.function not in PLAIN or not all(_sure(arg, moves) for arg in expr.args):
+        return False
+    if expr.type != "float":
+        return True
+    size = moves.grows if isinstance(moves, Moving) else moves.size
+    return size < SAFE_FLOAT
+
+
+def _ascends(values: Array) -> bool:
+    return bool((values[1:] >= values[:-1]).all())

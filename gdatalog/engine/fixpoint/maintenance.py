@@ -1,0 +1,285 @@
+"""Incremental maintenance: a stratum continues from its old result when rows were added.
+
+If a stratum is monotone in what was added (no negation or aggregate reads it, except a min or max
+in the head), its relations keep all their rows. Each rule runs for the new rows of each of its
+atoms in turn, with all rows of the other atoms, and then the fixpoint continues. New facts, and the
+rows of new rules, come first.
+
+Old rows are neither copied nor indexed again: a relation has several parts, and a join runs for
+each combination of one part per relation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import isqrt
+from typing import Any
+
+from gdatalog.engine.choose import FallbackMet
+from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.derived import Derived, in_order, union_rows
+from gdatalog.engine.device import Device
+from gdatalog.engine.fixpoint.lattice_rounds import optimum_columns
+from gdatalog.engine.fixpoint.maintained import MaintainedLattice, MaintainedRelation
+from gdatalog.engine.fixpoint.rounds import Rounds
+from gdatalog.engine.fixpoint.stratum import DELTA, NO_PARTS, Parts
+from gdatalog.engine.metrics import Round
+from gdatalog.engine.nearby import led_to, nearby
+from gdatalog.errors import MemoryLimitError
+from gdatalog.plan.conditions import Grown, When
+from gdatalog.plan.effects import participants
+from gdatalog.plan.nodes import Branch, Guard, RulePlan, Step, TrieRef, Version
+from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.order.sizes import Assumed, Bound, ColumnTest, RelationStatistics, Statistics
+from gdatalog.planner.rules import plan_rule
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.membership import RowBits
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+
+
+class Maintenance(Rounds):
+    """A stratum that continues from known relations."""
+
+    def __init__(
+        self,
+        stratum: Stratum,
+        inputs: StratumInputs,
+        known: Mapping[str, Relation],
+        news: Mapping[str, Relation],
+    ) -> None:
+        """`news`: the rows that were added to lower relations, by name."""
+        super().__init__(stratum, inputs)
+        self.known = known
+        self.news = news
+        self.tables: dict[str, Any] = {}
+        for name, relation in known.items():
+            kinds = optimum_columns(self.rules[name])
+            self.tables[name] = (
+                MaintainedLattice(relation, kinds, inputs.context.scope.symbols, self.ops)
+                if kinds
+                else MaintainedRelation(relation, self.ops)
+            )
+        self.read = frozenset(news).union(stratum.relations)
+        self.parts: dict[str, Relation] = {}  # relations by their names in a plan
+
+    def follow(self, rules: Sequence[CheckedRule], until: Sequence[When]) -> dict[str, Relation]:
+        """Returns the relations with all rows that follow from new rows, from the inputs' seeds,
+        and from `rules` that are new. Raises `FallbackMet` when a condition of `until` is met,
+        because too many rows follow."""
+        seeds = self.inputs.seeds
+        derived: dict[str, list[Derived]] = {name: list(rows) for name, rows in seeds.items()}
+        self.deltas = dict(self.news)
+        for rule in self.stratum.rules:
+            found = self._of_new_rule(rule) if rule in rules else self._of_new_rows(rule)
+            derived.setdefault(rule.head.name, []).extend(found)
+        rounds: list[Round] = []
+        try:
+            with self.context.limits.watch.work("round", self.name, unit="rows") as work:
+                while self._take(derived):
+                    work.round = len(rounds) + 1
+                    self.context.limits.poll()
+                    self._check_grown(until)
+                    derived = {}
+                    for rule in self.stratum.rules if self.stratum.recursive else ():
+                        derived.setdefault(rule.head.name, []).extend(self._of_new_rows(rule))
+                    rounds.append(
+                        Round(
+                            len(rounds) + 1,
+                            {name: delta.length for name, delta in self.deltas.items()},
+                            {name: table.length for name, table in self.tables.items()},
+                            self.record.end_round(),
+                        )
+                    )
+                    rounds[-1].tell(work)
+                    self._check_improving(len(rounds))
+        except MemoryLimitError as error:
+            raise self.growth(error, rounds) from None
+        self.record.end({name: table.length for name, table in self.tables.items()})
+        return {name: table.finished() for name, table in self.tables.items()}
+
+    def _take(self, derived: Mapping[str, Sequence[Derived]]) -> bool:
+        """Adds derived rows; the new ones are the delta. Returns whether there are any."""
+        self.deltas = {}
+        for name, table in self.tables.items():
+            parts = derived.get(name, ())
+            rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+            self.deltas[name] = new = table.add(*rows)
+            self.record.derived(name, parts, new, self.ops)
+            self.context.limits.charge(name, table.nbytes)
+        return any(delta.length for delta in self.deltas.values())
+
+    def _check_grown(self, until: Sequence[When]) -> None:
+        for when in until:
+            if isinstance(when, Grown) and any(
+                table.came > max(when.least, self.known[name].at_most)
+                for name, table in self.tables.items()
+            ):
+                raise FallbackMet(when)
+
+    # ----------------------------------------------------------------------------------- rules
+
+    def _of_new_rule(self, rule: CheckedRule) -> Iterator[Derived]:
+        """All new rows of a rule."""
+        inputs = self.inputs
+        plan = plan_rule(
+            rule, inputs.schemas, inputs.param_types, self._sizes_of,
+            orders=inputs.plans.orders, tuning=self.context.tuning,
+        )  # fmt: skip
+        for join in range(len(plan.joins)):
+            yield from self._by_parts(_only(plan, join), True)
+
+    def _of_new_rows(self, rule: CheckedRule) -> Iterator[Derived]:
+        """The rows that a rule derives from the new rows of each of its atoms."""
+        plan, most = self._plan(rule), self.context.tuning.news_breadth_first
+        for number, join in enumerate(plan.joins):
+            assert join.given is not None
+            delta = self.deltas.get(join.given.relation)
+            if delta is not None and delta.length:
+                yield from self._by_parts(_only(plan, number), delta.length > most)
+
+    def _plan(self, rule: CheckedRule) -> RulePlan:
+        """One join for each atom that may have new rows, with all rows of the other atoms."""
+        inputs, read = self.inputs, self.read
+
+        def make(sizes: Statistics) -> RulePlan:
+            return plan_rule(
+                rule, inputs.schemas, inputs.param_types, sizes, read, first=False, old="full",
+                orders=inputs.plans.orders, tuning=self.context.tuning,
+            )  # fmt: skip
+
+        return inputs.plans.delta_plan(rule, read, self._sizes_of, make)
+
+    def _by_parts(self, plan: RulePlan, large: bool) -> Iterator[Derived]:
+        """Runs a plan of one join for each combination of parts of the relations that it reads.
+
+        Negations and counts need all rows at once and are not split.
+        """
+        (join,) = plan.joins
+        whole, tuning = _asked_as_a_whole(join.steps), self.context.tuning
+        choices: list[list[TrieRef]] = []
+        led: Mapping[int, Array] = {}
+        if join.given is not None and not large:
+            led = led_to(join, self.rows_of(join)[0])
+        for number, ref in enumerate(join.tries):
+            relation = self._relation(ref.relation)
+            near = None
+            if number in led and number not in whole:
+                near = nearby(relation, ref, self._bits(ref.relation), led[number], tuning)
+            parts = relation.parts if near is None else (near,)
+            if number in whole or ref.ranked or ref.weighted or parts == (relation,):
+                choices.append([ref])
+                continue
+            names = [f"{ref.relation} ({number}, {at + 1})" for at in range(len(parts))]
+            self.parts.update(zip(names, parts, strict=True))
+            choices.append([replace(ref, relation=name) for name in names])
+        for tries in product(*choices):
+            chosen = replace(plan, joins=(replace(join, tries=tries),))
+            forced = self.context.knobs.strategy
+            quick = "levelwise" if forced == "auto" and not large else forced
+            yield self.run_plan(chosen, None, strategy=quick)
+        self.parts.clear()
+
+    def _relation(self, name: str) -> Relation:
+        part = self.parts.get(name)
+        if part is not None:
+            return part
+        return self.tables[name].full() if name in self.tables else self.inputs.relation(name)
+
+    def _bits(self, name: str) -> RowBits | None:
+        """The bitmap of a relation's rows, if there is one."""
+        table = self.tables.get(name)
+        if table is None:
+            return self.inputs.relation(name).bits
+        return table.bits() if isinstance(table, MaintainedRelation) else None
+
+    def _finished(self, ref: TrieRef) -> Relation | None:
+        return self._relation(ref.relation)
+
+    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
+        if ref.relation not in self.parts:
+            return super().trie_of(ref, device, parts)
+        device = device or self.context.device
+        part = self.parts[ref.relation]
+        trie = device.trie(part, ref)
+        device.charge(self.context.limits, ref.relation, part)
+        return trie
+
+    def _sizes_of(self, name: str, version: Version) -> RelationStatistics:
+        if version == "delta":
+            return Assumed(DELTA, DELTA, self.inputs.schemas[name].arity)
+        table = self.tables.get(name)
+        if table is None:
+            relation = self.inputs.relation(name)
+            return Estimated(relation, relation.at_most)
+        if table.length > self.context.tuning.news_statistics_most:
+            return Assumed(table.length, isqrt(table.length), self.inputs.schemas[name].arity)
+        return Estimated(table.known, table.length)
+
+
+def _only(plan: RulePlan, number: int) -> RulePlan:
+    """A plan with one of its joins, each of which is a group of its own."""
+    joins = (plan.joins[number],)
+    if not plan.gathers:
+        return replace(plan, joins=joins)
+    at = plan.groups.index((number,))
+    return replace(plan, joins=joins, groups=((0,),), bindings=(plan.bindings[at],))
+
+
+def _asked_as_a_whole(steps: Sequence[Step], inside: bool = False) -> set[int]:
+    """The tries that need all rows at once: those of negations and aggregates."""
+    found: set[int] = set()
+    for step in steps:
+        if inside:
+            found.update(part.trie for part in participants(step))
+            if isinstance(step, Guard):
+                found.add(step.trie)
+        if isinstance(step, Branch):
+            for alternative in step.alternatives:
+                found |= _asked_as_a_whole(alternative, inside or step.mode != "exists")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """Statistics for a plan that later versions of a relation reuse: estimates only, nothing that
+    holds just for its current rows."""
+
+    relation: Relation  # or the relation that it continues
+    rows: int
+    assumed: bool = False
+    rises: frozenset[tuple[int, int]] = frozenset()
+    graph: None = None
+    symmetric: bool = False
+    loopless: bool = False
+
+    @property
+    def _largest(self) -> RelationStatistics:
+        return self.relation.parts[0].statistics
+
+    @property
+    def balanced(self) -> bool:
+        return self._largest.balanced
+
+    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return self._largest.size(tests, ranked)
+
+    def distinct(self, columns: frozenset[int]) -> int:
+        return self._largest.distinct(columns)
+
+    def degrees(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> Any:
+        return self._largest.degrees(column, tests, ranked)
+
+    def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return self._largest.sorting(column, tests, ranked)
+
+    def lists(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> Any:
+        return self._largest.lists(column, tests, ranked)
+
+    def set(self) -> Any:
+        return self._largest.set()
+
+    def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
+        return self._largest.within(column, bounds)

@@ -1,0 +1,484 @@
+"""Runs a partitioned recursive stratum: a separate, compiled fixpoint for each value of a column.
+
+A worker processes one value at a time, with one stamp array or hash table and a worklist; no index
+grows, and threads share nothing. This module chooses the function, and rounds where these are
+faster; `planner/rewrite/partitioned.py` decides which strata can be partitioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gdatalog.calls import GiveUp, LoopRun
+from gdatalog.engine.choose import ExecutorChoice
+from gdatalog.engine.depth import counted, counts_of, printed_once
+from gdatalog.engine.derived import (
+    Derived,
+    DistinctBlocks,
+    Seeds,
+    count_of,
+    device_ops,
+    laid,
+    relation_of,
+)
+from gdatalog.engine.device import CPU, shared_by
+from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
+from gdatalog.engine.fixpoint.seeds import RowsByColumn, copied, grouped, order_by
+from gdatalog.engine.fixpoint.spans import limits_of, narrow, spans_of, stamps_for
+from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
+from gdatalog.engine.metrics import StratumMetrics, Way
+from gdatalog.errors import MemoryLimitError, Note
+from gdatalog.executors.worklist import ListRoom
+from gdatalog.plan.effects import longest_first
+from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
+from gdatalog.plan.placement import Shared
+from gdatalog.planner.rewrite.partitioned import Partitioning, partitioning_of, two_atoms_of
+from gdatalog.records import dataclass
+from gdatalog.storage.on_device import brought
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+from gdatalog.timers import Costs, time_spent
+
+if TYPE_CHECKING:
+    from gdatalog.printer.module import PrintedPlan
+    from gdatalog.printer.worklist import Listed, Recursive
+
+
+LIST_BYTES = 5  # of a GPU's tile: its list and stamps, for each possible row
+OFTEN = 2_000.0  # visits of a row by a fixpoint, for the choice of compiler passes
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedFixpoint:
+    """A partitioned fixpoint that is ready to run: its values and the function's arguments.
+
+    Queries run `printed`; `run` is what runs here.
+    """
+
+    printed: PrintedPlan
+    run: PrintedPlan
+    tries: Sequence[Trie]
+    values: Array
+    beside: Mapping[str, Array]
+    rooms: Sequence[ListRoom]
+
+
+Groups = Mapping[str, RowsByColumn | None]  # of each relation; None: no rows
+
+
+class PartitionedStratum(StratumRun):
+    """A stratum with a separate fixpoint for each value of a column."""
+
+    @cached_property
+    def later(self) -> list[RulePlan]:
+        return [self.plan(rule, first=False) for rule in self.stratum.rules if self.recursive(rule)]
+
+    @cached_property
+    def split(self) -> Partitioning | None:
+        """How the stratum is partitioned, if this strategy is allowed."""
+        context, names = self.context, self.stratum.relations
+        if context.knobs.split == "never" or context.knobs.strategy == "levelwise":
+            return None
+        if not self.stratum.recursive:
+            return None
+        if context.limit_sizes.keys() & set(names):
+            return None
+        if any(isinstance(table, LatticeRounds) for table in self.tables.values()):
+            return None
+        if any(two_atoms_of(rule, names) for rule in self.stratum.rules):
+            return None
+        return partitioning_of(self.later, self._arities)
+
+    @property
+    def _arities(self) -> Mapping[str, int]:
+        return {name: self.inputs.schemas[name].arity for name in self.stratum.relations}
+
+    @cached_property
+    def recursions(self) -> list[Recursive]:
+        from gdatalog.printer.worklist import Recursive
+
+        return [Recursive(join, plan.relation) for plan in self.later for join in plan.joins]
+
+    @property
+    def columns(self) -> Mapping[str, int]:
+        assert self.split is not None
+        return self.split.columns
+
+    # ------------------------------------------------------------------------------- choosing
+
+    @property
+    def small(self) -> bool:
+        """Whether rounds are tried first, because they need no compilation."""
+        return not self.forced and self.read_rows < self.context.tuning.partitioned_from
+
+    @property
+    def forced(self) -> bool:
+        return self.context.knobs.split == "always" or self.context.knobs.strategy == "lftj"
+
+    @property
+    def read_rows(self) -> int:
+        """How many rows the rules and the data produce."""
+        names = {atom.name for rule in self.stratum.rules if rule.body for atom in atoms(rule)}
+        below = names - set(self.stratum.relations)
+        own = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
+        return own + sum(self.inputs.relation(name).length for name in below)
+
+    @cached_property
+    def shared(self) -> Shared | None:
+        """The devices that share the values, if there are several and sharing pays."""
+        context = self.context
+        members, tuning = context.device.members, context.tuning
+        if len(members) < 2 or self.read_rows < tuning.shared_inputs_from:
+            return None
+        if self._values_expected < tuning.shared_values_from:
+            return None
+        return shared_by(members, OFTEN * self.read_rows, tuning)
+
+    @property
+    def _values_expected(self) -> float:
+        """How many values are expected to have rows before recursion."""
+        found = 0.0
+        for name, column in self.columns.items():
+            found += sum(count_of(part) for part in self.inputs.seeds.get(name, ()))
+            plans = [self.plan(rule, first=True) for rule in self.rules[name]]
+            for join in (join for plan in plans for join in plan.joins):
+                output = join.outputs[column]
+                bound = output.name if isinstance(output, Slot) else None
+                levels = [step for step in join.steps if isinstance(step, Join)]
+                expected = [step.estimate for step in levels if step.variable == bound]
+                found += expected[0] if expected else join.cost
+        return found
+
+    # ---------------------------------------------------------------------------------- seeds
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The rows that each relation has without recursion."""
+        return {name: self._group(name) for name in self.stratum.relations}
+
+    def _group(self, name: str) -> RowsByColumn | None:
+        split, arity = self.columns[name], self.inputs.schemas[name].arity
+        order = order_by(split, arity)
+        plans = [self.plan(rule, first=True) for rule in self.rules[name]]
+        plans = [plan for plan in plans if plan.joins]
+        if len(plans) == 1 and not any(map(count_of, self.inputs.seeds.get(name, ()))):
+            ref = copied(plans[0], split)
+            if ref is not None:
+                trie = self.trie_of(ref)
+                return grouped(trie, order) if trie.total else None
+        return self.group_of(name, self.first(name))
+
+    def group_of(self, name: str, parts: Sequence[Derived]) -> RowsByColumn | None:
+        """Rows of a relation, grouped by the partition column."""
+        schema = self.inputs.schemas[name]
+        relation = relation_of(schema.columns, schema.types, parts, self.ops)
+        if not relation.length:
+            return None
+        return self._grouped(name, relation)
+
+    def _grouped(self, name: str, relation: Relation) -> RowsByColumn:
+        order = order_by(self.columns[name], self.inputs.schemas[name].arity)
+        return grouped(self.context.device.trie(relation, TrieRef(name, "full", order)), order)
+
+    def _unordered(self, name: str, parts: Sequence[Derived]) -> RowsByColumn | None:
+        """The same for rows in unknown order."""
+        schema = self.inputs.schemas[name]
+        blocks = [
+            block
+            for part in parts
+            for block in (part.blocks if isinstance(part, DistinctBlocks) else [part[0]])
+            if len(block[0])
+        ]
+        count = sum(len(block[0]) for block in blocks)
+        if not blocks:
+            return None
+        blocks = [laid(block, self.ops) for block in blocks]
+        ops = device_ops(self.ops)
+        relation = Relation.of_blocks(schema.columns, schema.types, blocks, count, ops=ops)
+        return self._grouped(name, relation)
+
+    # ------------------------------------------------------------------------------- the task
+
+    def task(
+        self, seeds: Groups, known: Groups | None = None, counts: bool = False
+    ) -> PartitionedFixpoint | None:
+        """What there is to run; None if the rules cannot be printed."""
+        xp = self.ops.xp
+        found = [group for group in seeds.values() if group is not None]
+        if len(found) == 1:
+            values = xp.ascontiguousarray(found[0].values)
+        else:
+            values = xp.unique(xp.concatenate([group.values for group in found]))
+        already: dict[str, RowsByColumn] = {}
+        for name, group in (known or {}).items():
+            if group is not None:
+                already[name] = group.only(values)
+        made = {
+            ref: self.trie_of(ref)
+            for ref in longest_first(tuple(r for rule in self.recursions for r in rule.join.tries))
+        }
+        tries = [made[ref] for rule in self.recursions for ref in rule.join.tries]
+        held = {name: [g for g in (seeds[name], already.get(name)) if g] for name in seeds}
+        context = self.context
+        spans = spans_of(self.recursions, held, self._arities, self.columns, tries, context.scope)
+        beside: dict[str, Array] = {"splits": values}
+        lists, rooms = [], []
+        for at, name in enumerate(self.stratum.relations):
+            own = spans[name]
+            group = seeds[name]
+            others = [column for column in range(len(own)) if column != self.columns[name]]
+            stamps = stamps_for([own[column] for column in others], context.tuning.stamps_most)
+            rows = {column: np.int32 if narrow(span) else np.int64 for column, span in own.items()}
+            lists.append(self._listed(name, group, already.get(name), rows, stamps))
+            kept = [column for column in rows if not counts or column in others]
+            rooms.append(ListRoom({column: rows[column] for column in kept}, stamps, not counts))
+            _bring(beside, f"seeds_{at}", group, values, others, xp)
+            if name in already:
+                _bring(beside, f"known_{at}", already[name], values, others, xp)
+            if stamps:
+                beside[f"spans_{at}"] = xp.asarray(limits_of(own))
+            if counts:
+                beside[f"counts_{at}"] = xp.zeros(len(values), dtype=xp.int64)
+        if not self._enough(len(values), rooms):
+            return None
+        printed = run = self._printed(lists, tries, values, counts)
+        if context.metrics.lasting:
+            run = self._printed(lists, tries, values, counts, counted=True)
+        if printed is None or run is None:
+            return None
+        return PartitionedFixpoint(printed, run, tries, values, {**beside, **counts_of(run)}, rooms)
+
+    def _enough(self, values: int, rooms: Sequence[ListRoom]) -> bool:
+        """Whether the values keep a GPU's tiles busy; long runs of few values would be slow."""
+        context, tuning = self.context, self.context.tuning
+        if context.device is CPU:
+            return True
+        free, _ = context.device.room(context.memory)
+        most = free // (2 * max(1, sum(LIST_BYTES * room.stamps for room in rooms)))
+        small = self.forced or self.read_rows <= tuning.tiles_from
+        return most > 0 and (small or min(values, most) >= tuning.tiles_busy)
+
+    def _listed(
+        self,
+        name: str,
+        group: RowsByColumn | None,
+        known: RowsByColumn | None,
+        rows: Mapping[int, type[np.generic]],
+        stamps: int,
+    ) -> Listed:
+        split, bytes_most = self.columns[name], self.context.tuning.byte_stamps_most
+
+        def dtypes(held: RowsByColumn | None) -> tuple[str, ...]:
+            if held is None:
+                return ("int32",) * (len(rows) - 1)
+            return tuple(held.columns[column].dtype.name for column in sorted(held.columns))
+
+        from gdatalog.printer.worklist import Listed
+
+        return Listed(
+            name,
+            split,
+            tuple(np.dtype(rows[column]).name for column in sorted(rows)),
+            dtypes(group),
+            None if known is None else dtypes(known),
+            None if not stamps else "uint8" if stamps <= bytes_most else "int32",
+        )
+
+    def _printed(
+        self,
+        lists: Sequence[Listed],
+        tries: Sequence[Trie],
+        values: Array,
+        counts: bool,
+        counted: bool = False,
+    ) -> PrintedPlan | None:
+        kind = "int32" if values.dtype == np.int32 else "int64"
+        from gdatalog.printer.layouts import layouts_of
+
+        knobs, rules = self.context.knobs, self.recursions
+        intersect, tile = knobs.intersect, self.context.device.tile(knobs)
+        own = (kind, counts, intersect)
+        layouts = layouts_of(tries)
+        key = (tuple(rules), tuple(lists), *own, tile, counted, layouts)
+
+        def printed() -> PrintedPlan:
+            if tile:
+                from gdatalog.printer.worklist_tile import print_tiles
+
+                return print_tiles(rules, layouts, lists, *own, tile, counted)
+            from gdatalog.printer.worklist import print_partitioned
+
+            return print_partitioned(rules, layouts, lists, *own, counted)
+
+        found = printed_once(key, printed)
+        return None if isinstance(found, str) else found
+
+    # --------------------------------------------------------------------------------- running
+
+    def run(self) -> dict[str, Relation] | None:
+        """Returns the relations; None if only rounds can evaluate them correctly."""
+        if all(group is None for group in self.groups.values()):
+            return {
+                name: self._relation(name, DistinctBlocks([], 0)) for name in self.stratum.relations
+            }
+        record, started = self.record, (perf_counter(), time_spent())
+        task = self.task(self.groups)
+        found = None if task is None else self._follow(task)
+        if task is None or found is None:
+            return None
+        relations = {name: self._relation(name, blocks) for name, blocks in found.items()}
+        rows = {name: relation.length for name, relation in relations.items()}
+        self._tell(record, rows, task, started)
+        return relations
+
+    def more(self, seeds: Seeds, known: Mapping[str, Relation]) -> dict[str, DistinctBlocks] | None:
+        """The rows that follow from new rows, including these, but without the `known` ones.
+
+        New rows may be unsorted and have duplicates. Known rows, which must be closed under the
+        rules, are stamped and not followed.
+        """
+        groups = {name: self._unordered(name, seeds.get(name, ())) for name in self.columns}
+        if all(group is None for group in groups.values()):
+            return {name: DistinctBlocks([], 0) for name in self.columns}
+        held: dict[str, RowsByColumn | None] = {}
+        for name in self.columns:
+            relation = known.get(name)
+            if relation is not None and relation.length:
+                held[name] = self._grouped(name, relation)
+        task = self.task(groups, held)
+        return None if task is None else self._follow(task)
+
+    def counts(self) -> dict[str, tuple[Array, Array]] | None:
+        """For each relation the number of rows for each value: values and counts. Few of them go to
+        the host, because the strata that read them are small."""
+        if all(group is None for group in self.groups.values()):
+            none = np.empty(0, dtype=np.int64)
+            return dict.fromkeys(self.stratum.relations, (none, none))
+        record, started = self.record, (perf_counter(), time_spent())
+        task = self.task(self.groups, counts=True)
+        if task is None or self._follow(task) is None:
+            return None
+        found = {}
+        few = len(task.values) <= self.context.tuning.device_from
+        values = brought(task.values) if few else task.values
+        for at, name in enumerate(self.stratum.relations):
+            counts = task.beside[f"counts_{at}"]
+            counts = brought(counts) if few else counts
+            some = counts > 0
+            found[name] = values[some], counts[some]
+        rows = {name: int(counts.sum()) for name, (_, counts) in found.items()}
+        self._tell(record, rows, task, started)
+        return found
+
+    def _follow(self, task: PartitionedFixpoint) -> dict[str, DistinctBlocks] | None:
+        context = self.context
+        limits, names = context.limits, self.stratum.relations
+        try:
+            # The progress of a single value is unknown.
+            total = len(task.values) if len(task.values) > 1 else None
+            with limits.watch.work("joining", self.name, total, "values"):
+                run = LoopRun(
+                    task.run,
+                    task.tries,
+                    context.scope,
+                    limits,
+                    self.name,
+                    context.knobs,
+                    task.beside,
+                    OFTEN * sum(trie.total for trie in task.tries),
+                    self.shared,
+                )
+                found = context.device.follow(run, task.rooms, context.force_chunk)
+        except GiveUp:
+            return None
+        except MemoryLimitError as error:
+            raise self.growth(error) from None
+        finally:
+            limits.charge("blocks", 0)
+        return {
+            name: DistinctBlocks(blocks, sum(len(block[0]) for block in blocks))
+            for name, blocks in zip(names, found, strict=True)
+        }
+
+    def _relation(self, name: str, blocks: DistinctBlocks) -> Relation:
+        """A relation, on the host if the device had no room for all of it."""
+        schema = self.inputs.schemas[name]
+        relation = relation_of(schema.columns, schema.types, [self.at_one_place(blocks)], self.ops)
+        self.context.limits.charge(name, self._held(relation))
+        return relation
+
+    def _tell(
+        self,
+        record: StratumMetrics,
+        rows: Mapping[str, int],
+        task: PartitionedFixpoint,
+        started: tuple[float, Costs],
+    ) -> None:
+        """Reports to a profile. `started`: the start time, and the costs up to then."""
+        context = self.context
+        seconds = perf_counter() - started[0]
+        name = self.description
+        here = context.device is CPU
+        threads = min(context.knobs.workers, len(task.values)) if here else 0
+        description = (
+            name if here else f"{name}, by tiles {self.shared or f'of {context.device.name}'}"
+        )
+        record.way = Way(description, len(task.values), "values", threads, seconds=seconds)
+        record.end(dict(rows))
+        seen = counted(task.run, [rule.join for rule in self.recursions], task.beside)
+        for number, plan in enumerate(self.later):
+            report = context.metrics.run_of(plan)
+            if report is None:
+                return
+            if number == 0:
+                report.rows, report.seconds = sum(rows.values()), seconds
+                report.add_costs(time_spent() - started[1])
+                report.bytes = record.peak
+            report.executors = dict.fromkeys(range(len(plan.joins)), ExecutorChoice(False, name))
+            report.saw(seen)
+
+    @property
+    def description(self) -> str:
+        return f"a fixpoint for each {self.split_by()}"
+
+    def split_by(self) -> str:
+        """Describes the partition columns."""
+        return ", ".join(
+            f"{self.inputs.schemas[name].columns[column]} of {name}"
+            for name, column in sorted(self.columns.items())
+        )
+
+    def growth(self, error: MemoryLimitError) -> MemoryLimitError:
+        """Adds the growing rules to the error."""
+        rules = [rule for rule in self.stratum.rules if self.recursive(rule)]
+        return MemoryLimitError(
+            f"{error.message}, in the fixpoint of {' and '.join(self.stratum.relations)}",
+            rules[0].span,
+            notes=[Note("this rule is recursive too", rule.span) for rule in rules[1:]],
+            hint="does the recursion end? A rule that makes new values can go on for ever. "
+            "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
+        )
+
+
+def _bring(
+    beside: dict[str, Array],
+    name: str,
+    group: RowsByColumn | None,
+    values: Array,
+    others: Sequence[int],
+    xp: Any,
+) -> None:
+    """The arguments that hold rows, by value."""
+    if group is None:
+        beside[f"{name}_starts"] = xp.zeros(len(values) + 1, dtype=xp.int64)
+    else:
+        beside[f"{name}_starts"] = group.among(values)
+    for column in others:
+        empty = xp.empty(0, dtype=xp.int32)
+        beside[f"{name}_{column}"] = empty if group is None else group.columns[column]

@@ -1,0 +1,270 @@
+"""Semi-naive evaluation of a recursive stratum.
+
+In a round each relation has its turn: each rule that reads it runs once for its delta, the rows
+that were added since its last turn. Atoms of relations with earlier turns read all rows (`full`),
+those with later turns the rows that have had their turn (`old`), so that no rows are joined twice.
+Rows for a relation with a later turn are processed in the same round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from gdatalog.cancellation import WorkItem
+from gdatalog.engine.choose import FallbackMet
+from gdatalog.engine.derived import Derived, nbytes_of, together
+from gdatalog.engine.device import CPU
+from gdatalog.engine.fixpoint.delta import DeltaRelation
+from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
+from gdatalog.engine.fixpoint.replanning import Replanning
+from gdatalog.engine.fixpoint.spaces import expected_spaces
+from gdatalog.engine.fixpoint.stratum import DELTA, StratumRun, placed
+from gdatalog.engine.fixpoint.variants import Variant, alone
+from gdatalog.engine.metrics import Round, RuleRound
+from gdatalog.errors import Caution, MemoryLimitError, Note
+from gdatalog.plan.conditions import LargeTurns, SmallRounds, When
+from gdatalog.plan.nodes import TrieRef
+from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.records import dataclass, field
+from gdatalog.storage.relation import Relation
+
+NEW_ROWS = "new rows"  # the account's owner of a round's rows
+
+
+@dataclass(slots=True)
+class Came:
+    """What was added to a relation since its last turn: candidate rows, and the number of new ones
+    that loops added. `both`: for rules that did both, how many rows loops found."""
+
+    parts: list[Derived] = field(default_factory=list)
+    found: int = 0
+    both: list[tuple[RuleRound, int]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.parts or self.found)
+
+
+class Rounds(StratumRun):
+    """Semi-naive rounds."""
+
+    def run(self, passing: Collection[str] = (), until: Sequence[When] = ()) -> dict[str, Relation]:
+        """Returns all relations except the `passing` ones, which no one asks for.
+
+        Raises `FallbackMet` when a condition of `until` is met.
+        """
+        self.until = until
+        self.turns = 0  # of rules
+        by_rule = [(rule, self._variants(rule)) for rule in self.stratum.rules]
+        self.variants = variants = [each for _, some in by_rule for each in some]
+        self.replannings = [Replanning(self, rule, some) for rule, some in by_rule if some]
+        if self.context.device is CPU:
+            for each in variants:
+                for ref in each.growing:
+                    table = self.tables[ref.relation]
+                    if isinstance(table, DeltaRelation):
+                        table.indexed = True
+        self.came = {name: Came() for name in self.tables}
+        self.olds_read = {
+            ref.relation
+            for each in variants
+            for ref in each.growing
+            if ref.version == "old" and not self._in_runs(ref.relation)
+        }
+        for name in passing:
+            table = self.tables[name]
+            if isinstance(table, DeltaRelation):
+                table.passing = True
+        with self.context.limits.watch.work("round", self.name, unit="rows") as work:
+            for name in self.tables:
+                self.deltas[name] = self._add(name, self.first(name))
+                work.done += self.deltas[name].length
+            self.record.end_round()
+            self._expect(variants)
+            self._rounds(variants, work)
+        self.replannings, self.variants = [], []  # they reference this object and so all rows
+        self.context.limits.charge("rows followed", 0)
+        return self.finished(passing)
+
+    def _variants(self, rule: CheckedRule) -> list[Variant]:
+        """The joins of a rule, one for the new rows of each of its atoms."""
+        if not self.recursive(rule):
+            return []
+        plan = self.plan(rule, first=False)
+        return [
+            Variant(self, rule, alone(plan, number), DELTA, plan, number)
+            for number in range(len(plan.joins))
+        ]
+
+    def _expect(self, variants: Sequence[Variant]) -> None:
+        """Tells relations where their rows may be."""
+        growing = {name: t for name, t in self.tables.items() if isinstance(t, DeltaRelation)}
+        spaces = expected_spaces(
+            [variant.plan for variant in variants],
+            {name: table.space for name, table in growing.items()},
+            {
+                ref.relation: self.inputs.relation(ref.relation)
+                for variant in variants
+                for ref in variant.join.tries
+                if ref.relation not in self.tables
+            },
+        )
+        for name, space in spaces.items():
+            if name in growing:
+                growing[name].expect(space)
+
+    def _rounds(self, variants: Sequence[Variant], work: WorkItem) -> None:
+        news: list[Round] = []
+        try:
+            first = next(iter(self.tables))
+            while self.deltas[first].length or not news or any(self.came.values()):
+                work.round = len(news) + 1
+                self.context.limits.poll()
+                done = self._round(work.round, variants)
+                if done is None:
+                    break
+                news.append(done)
+                for rule in self.replannings:
+                    rule.look()
+                news[-1].tell(work)
+                self._check_improving(news[-1].number)
+                self._check(len(news), not any(news[-1].new.values()))
+                if self._full_enough():
+                    break
+        except MemoryLimitError as error:
+            raise self.growth(error, news) from None
+
+    def _round(self, number: int, variants: Sequence[Variant]) -> Round | None:
+        """Runs the turn of each relation. Returns None if no new row was found."""
+        first, *_ = self.tables
+        new = dict.fromkeys(self.tables, 0)
+        followed = False
+        for name, table in self.tables.items():
+            if number > 1 and name != first:
+                new[name] = self._begin_turn(name)
+            if not self.deltas[name].length:
+                continue
+            followed = True
+            for variant in self._turn(name, variants):
+                self.turns += 1
+                with placed(variant.rule):
+                    rows, stats = variant.follow()
+                came = self.came[variant.plan.relation]
+                came.found += variant.found
+                if rows:
+                    self.context.limits.account.add(NEW_ROWS, sum(map(nbytes_of, rows)))
+                    came.parts.append(together(rows))
+                    came.both.append((stats, variant.found))
+            if isinstance(table, DeltaRelation):
+                table.runs.settle()
+                if table.indexed:
+                    index = table.runs.trie_nbytes + table.hash_indexes.nbytes
+                    self.context.limits.charge(f"index of {name}", index)
+            if name in self.olds_read:
+                self.olds[name] = table.full()
+        if not followed:
+            return None
+        new[first] = self._begin_turn(first)  # nothing more can be added to it
+        return Round(
+            number,
+            new,
+            {name: table.length for name, table in self.tables.items()},
+            self.record.end_round(),
+        )
+
+    def _begin_turn(self, name: str) -> int:
+        """Makes the rows added since a relation's last turn its delta; returns their number."""
+        table, came = self.tables[name], self.came[name]
+        if not came:
+            if self.deltas[name].length:
+                self.deltas[name] = Relation.empty(table.columns, table.types)
+            return 0
+        self.came[name] = Came()
+        if name in self.olds_read:
+            self.olds[name] = table.full()
+        self.deltas[name] = self._add(name, came.parts, came.found)
+        limits = self.context.limits
+        limits.account.add(NEW_ROWS, -sum(map(nbytes_of, came.parts)))
+        limits.charge(name, table.nbytes)
+        limits.count(name, table.length)
+        for stats, count in came.both:
+            stats.new = None if stats.new is None else stats.new + count
+        return self.deltas[name].length
+
+    def behind(self, ref: TrieRef, follows: str, before: bool) -> bool:
+        return ref.relation == follows and not before
+
+    def _turn(self, name: str, variants: Sequence[Variant]) -> Iterator[Variant]:
+        """The variants for a relation's new rows. Those that read only its old rows run before its
+        indexes get the new ones."""
+        table = self.tables[name]
+        mine = [variant for variant in variants if variant.follows == name]
+        yield from (variant for variant in mine if variant.before)
+        if isinstance(table, DeltaRelation):
+            table.take_turn(False)
+        yield from (variant for variant in mine if not variant.before)
+        if isinstance(table, DeltaRelation):
+            table.take_turn(True)
+
+    def _check(self, number: int, ended: bool) -> None:
+        """Whether a condition for switching to another strategy is met."""
+        if not self.until:
+            return
+        looked = sum(variant.looked for variant in self.variants)
+        rows = sum(table.length for table in self.tables.values())
+        for when in self.until:
+            match when:
+                case SmallRounds(count, most):
+                    power = number & (number - 1) == 0
+                    met = not ended and power and number >= count and rows < number * most
+                case LargeTurns(least, each, most):
+                    met = looked >= least and looked >= each * self.turns
+                    met = met and self.context.limits.account.total <= most
+                case _:  # the caller checks it
+                    met = False
+            if met:
+                raise FallbackMet(when)
+
+    def _in_runs(self, name: str) -> bool:
+        table = self.tables[name]
+        return isinstance(table, DeltaRelation) and table.indexed
+
+    def _full_enough(self) -> bool:
+        for name, size in self.context.limit_sizes.items():
+            if name in self.tables and self.tables[name].length >= size:
+                message = f"{name} has reached its .limitsize of {size} rows: the fixpoint stops"
+                self.context.scope.cautions.setdefault(message, Caution(message))
+                return True
+        return False
+
+    def _check_improving(self, number: int) -> None:
+        """Raises an error for a derivation longer than the number of groups, which improves itself
+        forever, unless `min(...)` or `max(...)` of two values bounds what is derived."""
+        if not any(isinstance(table, LatticeRounds) for table in self.tables.values()):
+            return
+        groups = sum(table.length for table in self.tables.values())
+        if number <= groups + 2 or any(map(is_clamped, self.stratum.rules)):
+            return
+        for name, table in self.tables.items():
+            delta = self.deltas[name]
+            if isinstance(table, LatticeRounds) and delta.length:
+                rule = next(r for r in self.rules[name] if self.recursive(r))
+                symbols = self.context.scope.symbols
+                raise improves_for_ever(name, table.group(delta, 0), symbols, rule)
+
+    def growth(self, error: MemoryLimitError, news: Sequence[Round]) -> MemoryLimitError:
+        """Adds the growing rules, and by how much they grow each round, to the error."""
+        rounds = ", ".join(str(sum(n.new.values())) for n in news[-6:])
+        names = " and ".join(self.stratum.relations)
+        notes = [
+            Note("this rule is recursive too", rule.span)
+            for rule in self.stratum.rules
+            if self.recursive(rule)
+        ]
+        recent = f"; new rows in the last rounds: {rounds}" if news else ""
+        return MemoryLimitError(
+            f"{error.message}, in round {len(news) + 1} of {names}{recent}",
+            notes[0].span if notes else None,
+            notes=notes[1:],
+            hint="does the recursion end? A rule that makes new values can go on for ever. "
+            "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
+        )

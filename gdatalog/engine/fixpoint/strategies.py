@@ -1,0 +1,297 @@
+"""Recursive strata: the strategies that their plans name, and the code that runs each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gdatalog.account import default_limit
+from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.derived import count_of, relation_of
+from gdatalog.engine.device import CPU
+from gdatalog.engine.fixpoint.bitmap_rounds import MarkedRounds
+from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
+from gdatalog.engine.fixpoint.one_worklist import one_worklist
+from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
+from gdatalog.engine.fixpoint.rewrites import linear_of, linearised, over, split_stratum
+from gdatalog.engine.fixpoint.rounds import Rounds
+from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
+from gdatalog.engine.host_tries import too_large
+from gdatalog.engine.strata import Ready, Relations, attempt, rule_plans, run_here
+from gdatalog.plan.conditions import (
+    CONDITIONS,
+    Bytes,
+    LargeTurns,
+    SmallRounds,
+    TooManyRows,
+    Unsuited,
+    When,
+)
+from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.placement import Local, OnWorkers
+from gdatalog.plan.stratum import (
+    BitmapRounds,
+    Fallback,
+    InPlaceLattice,
+    Key,
+    LinearRule,
+    OnTheHost,
+    Partitioned,
+    Rewrite,
+    SemiNaive,
+    Strategy,
+    StratumPlan,
+    Worklist,
+)
+from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.rewrite.counting import counts_of
+from gdatalog.planner.rewrite.dead_variables import SplitStratum
+from gdatalog.planner.rewrite.linear import first_of
+from gdatalog.planner.rewrite.partitioned import Partitioning
+from gdatalog.records import replace
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.table import Array
+
+if TYPE_CHECKING:
+    from gdatalog.engine.fixpoint.lattice_worklist import InPlace
+
+Found = TypeVar("Found", Relations, Relations | None)
+
+# --------------------------------------------------------------------------------- planning
+
+
+def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = False) -> Ready:
+    """Plans a recursive stratum: on the CPU if it is not expected to fit the device, or did not fit
+    before. `counted`: as for `plan_stratum`."""
+    ready, context = _planned(stratum, inputs, counted), inputs.context
+    if context.device is CPU or context.cluster is not None:
+        return ready
+    own = {*stratum.relations, *ready.stratum.relations, *(r.head.name for r in ready.rules)}
+
+    def on_host() -> Ready:
+        here = replace(inputs, context=replace(context, device=CPU))
+        with context.limits.account.other_limit(default_limit()):
+            found = _planned(stratum, here, counted)
+        rewrites = (*found.plan.rewrites, OnTheHost(context.device.name))
+        return replace(found, plan=replace(found.plan, rewrites=rewrites))
+
+    def finished(name: str) -> Relation | None:
+        return None if name in own else ready.inputs.relation(name)
+
+    below = {atom.name for rule in stratum.rules for atom in atoms(rule)}.difference(own)
+    rows = tuple(sum(map(count_of, parts)) for parts in inputs.seeds.values())
+    room = context.memory, counted, rows, *sorted(context.scope.params.items())
+
+    def outgrown() -> Ready:
+        inputs.plans.outgrew(stratum, {name: inputs.relation(name) for name in below}, room)
+        return on_host()
+
+    plans = [plan for _, plan in ready.planned]
+    before = inputs.plans.outgrown(stratum, inputs.relation, room)
+    if before or too_large(plans, finished, context.device, context.limits):
+        return on_host()
+    return replace(ready, on_host=outgrown)
+
+
+def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
+    before: list[tuple[CheckedRule, RulePlan]] = []
+    rewrites: tuple[Rewrite, ...] = ()
+    linear = linear_of(stratum, inputs)
+    if linear is not None:
+        before = rule_plans(StratumRun(linear.first, inputs))
+        stratum, inputs = linear.later, linearised(linear, inputs)
+        (name,) = stratum.relations
+        rewrites = (LinearRule(name, first_of(inputs.schemas[name]).name),)
+    splits = PartitionedStratum(stratum, inputs)
+    strategy, parts = _strategy(splits, counted)
+    planned = rule_plans(StratumRun(*over(parts, stratum, inputs)))
+    context = inputs.context
+    placed = None if context.cluster is None else context.cluster.placement(splits)
+    return Ready(
+        StratumPlan(
+            stratum.relations,
+            True,
+            strategy,
+            tuple(plan for _, plan in planned),
+            tuple(plan for _, plan in before),
+            rewrites,
+            placed or _here(splits, strategy),
+        ),
+        stratum,
+        inputs,
+        tuple(rule for rule, _ in (*before, *planned)),
+    )
+
+
+def _here(splits: PartitionedStratum, strategy: Strategy) -> Local:
+    """Where a recursive stratum runs on this machine: on several devices if it is partitioned, or
+    may become so."""
+    device = splits.context.device
+    then = None if strategy.fallback is None else strategy.fallback.to
+    shared = splits.shared if Partitioned in (type(strategy), type(then)) else None
+    return Local(device.members[0] if shared is None else device.name, shared)
+
+
+def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, SplitStratum | None]:
+    """The first strategy, and the rules of its rounds if they are split."""
+    stratum, inputs, tuning = splits.stratum, splits.inputs, splits.context.tuning
+    # Rounds run what compiled loops cannot, and what is too small to compile.
+    unsuited: tuple[When, ...] = (Unsuited(),)
+    enough: tuple[When, ...] = (TooManyRows(tuning.rounds_most), Bytes(splits.context.memory))
+    here = splits.context.device is CPU
+    if splits.split is not None:
+        keys = tuple(
+            Key(name, column, inputs.schemas[name].columns[column])
+            for name, column in sorted(splits.columns.items())
+        )
+        rounds = SemiNaive() if here else _on_device(splits, split_stratum(stratum, inputs))
+        partitioned = Partitioned(keys, counted, Fallback(unsuited, rounds))
+        first = SemiNaive((), Fallback(enough, partitioned)) if splits.small else partitioned
+        return first, None
+    best = _in_place(splits)
+    if best is not None:
+        in_place = InPlaceLattice(Fallback(unsuited, SemiNaive()))
+        return SemiNaive((), Fallback(enough, in_place)) if best.small else in_place, None
+    parts = split_stratum(stratum, inputs)
+    projections = () if parts is None else parts.notes
+    if not here:
+        return _on_device(splits, parts), parts
+    one = one_worklist(stratum, inputs)
+    if one is None:
+        return SemiNaive(projections), parts
+    worklist = Worklist(Fallback(unsuited, SemiNaive(projections)))
+    if one.forced:
+        return worklist, parts
+    small = SmallRounds(tuning.worklist_rounds, tuning.worklist_round_rows)
+    return SemiNaive(projections, Fallback((small,), worklist)), parts
+
+
+def _in_place(splits: PartitionedStratum) -> InPlace | None:
+    """The in-place lattice strategy, if it applies to the stratum."""
+    if not any(isinstance(table, LatticeRounds) for table in splits.tables.values()):
+        return None
+    from gdatalog.engine.fixpoint.lattice_worklist import InPlace
+
+    best = InPlace(splits.stratum, splits.inputs)
+    return best if best.refusal is None else None
+
+
+def _on_device(run: StratumRun, parts: SplitStratum | None) -> Strategy:
+    """Rounds on the CPU first, and on the device once rules have enough rows for launches: there
+    with bitmaps, if they apply to the rules."""
+    projections = () if parts is None else parts.notes
+    rounds = SemiNaive(projections)
+    bitmap = MarkedRounds(*over(parts, run.stratum, run.inputs))
+    marked = BitmapRounds(projections, Fallback((Unsuited(),), rounds))
+    large = marked if bitmap.followers else rounds
+    knobs, tuning = run.context.knobs, run.context.tuning
+    first = (plan for _, plan in rule_plans(StratumRun(*over(parts, run.stratum, run.inputs))))
+    cost = sum(join.cost for plan in first for join in plan.joins if join.given is None)
+    if knobs.strategy == "auto" and knobs.dedup == "auto" and cost <= tuning.device_from:
+        turns = LargeTurns(tuning.device_from, tuning.device_from_turn, run.context.memory)
+        return SemiNaive(projections, Fallback((turns,), large), on_host=True)
+    small = large is marked and bitmap.small
+    until = Fallback((TooManyRows(tuning.rounds_most),), marked)
+    return SemiNaive(projections, until) if small else large
+
+
+# ---------------------------------------------------------------------------------- running
+
+
+def _rounds(strategy: SemiNaive, ready: Ready) -> Relations:
+    until = () if strategy.fallback is None else strategy.fallback.when
+
+    def run(way: tuple[Stratum, StratumInputs], passing: Collection[str]) -> Relations:
+        return Rounds(*way).run(passing, until)
+
+    if not strategy.on_host:
+        return _projected(strategy, ready, run)
+    context = ready.inputs.context
+    ready = replace(ready, inputs=replace(ready.inputs, context=replace(context, device=CPU)))
+    if context.memory >= default_limit():
+        return _projected(strategy, ready, run)
+    with context.limits.account.other_limit(default_limit()):  # the other limit is the device's
+        return _projected(strategy, ready, run)
+
+
+def _bitmap_rounds(strategy: BitmapRounds, ready: Ready) -> Relations | None:
+    return _projected(strategy, ready, lambda way, passing: MarkedRounds(*way).run(passing))
+
+
+def _projected(
+    strategy: SemiNaive | BitmapRounds,
+    ready: Ready,
+    run: Callable[[tuple[Stratum, StratumInputs], Collection[str]], Found],
+) -> Found:
+    """The output of rounds, for rules that dead-variable projection has split."""
+    stratum, inputs = ready.stratum, ready.inputs
+    parts = split_stratum(stratum, inputs) if strategy.projections else None
+    passing = () if parts is None else parts.schemas
+    found = run(over(parts, stratum, inputs), passing)
+    for name in passing:
+        inputs.context.limits.charge(name, 0)
+    return found
+
+
+def _partitioned(strategy: Partitioned, ready: Ready) -> Relations | None:
+    splits = PartitionedStratum(ready.stratum, ready.inputs)
+    splits.split = Partitioning({key.relation: key.column for key in strategy.keys})
+    if isinstance(ready.plan.placement, Local):
+        splits.shared = ready.plan.placement.shared
+    if not strategy.counted:
+        return splits.run()
+    counts = splits.counts()
+    return None if counts is None else counted_relations(splits, counts)
+
+
+def _improved_in_place(_: InPlaceLattice, ready: Ready) -> Relations | None:
+    from gdatalog.engine.fixpoint.lattice_worklist import InPlace
+
+    best = InPlace(ready.stratum, ready.inputs)
+    return best.run() if best.refusal is None else None
+
+
+def _worklist(_: Worklist, ready: Ready) -> Relations | None:
+    worklist = one_worklist(ready.stratum, ready.inputs)
+    return None if worklist is None or worklist.split is None else worklist.run()
+
+
+RUNNERS: dict[type[Strategy], Callable[[Any, Ready], Relations | None]] = {
+    SemiNaive: _rounds,
+    BitmapRounds: _bitmap_rounds,
+    Partitioned: _partitioned,
+    InPlaceLattice: _improved_in_place,
+    Worklist: _worklist,
+}
+
+
+def counted_relations(
+    splits: PartitionedStratum, counts: Mapping[str, tuple[Array, Array]]
+) -> Relations:
+    """The relations of counts: of each relation for each value of its key."""
+    found = {}
+    for name, rows in counts.items():
+        schema = counts_of(splits.inputs.schemas[name], splits.columns[name])
+        parts = [(rows, len(rows[0]))]
+        found[schema.name] = relation_of(schema.columns, schema.types, parts, splits.ops)
+    return found
+
+
+def run_on_workers(ready: Ready, placement: OnWorkers) -> Relations:
+    """Evaluates a stratum on a cluster, unless this process finishes it first."""
+    cluster = ready.inputs.context.cluster
+    assert cluster is not None
+    if placement.until:
+        found = attempt(partial(run_here, ready), placement.until, ready.inputs.context)
+        if not isinstance(found, CONDITIONS):
+            return found
+    splits = PartitionedStratum(ready.stratum, ready.inputs)
+    main = ready.plan.main
+    if isinstance(main, Partitioned) and main.counted:
+        counts = None if placement.by is None else cluster.counts(splits)
+        if counts is not None:
+            return counted_relations(splits, counts)
+        if placement.until:
+            return run_here(ready)
+    return cluster.fixpoint(splits, placement) or run_here(ready)

@@ -1,0 +1,470 @@
+"""One join of a recursive rule, which processes a relation's new rows round after round.
+
+It runs breadth-first until that has looked at more rows than compiling costs, and then in compiled
+loops, which test and set the dedup index and output only new rows. Another thread compiles them
+meanwhile; they run as soon as they are ready. Loops read growing relations from hash tries, which
+grow in place. A plan that reads other indexes of them runs for each combination of their runs
+(`runs.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import inf, prod
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gdatalog.calls import DONE, OUTSIDE, GiveUp
+from gdatalog.engine.choose import ExecutorChoice, allowing
+from gdatalog.engine.depth import Form, JoinNest, counted
+from gdatalog.engine.derived import Derived
+from gdatalog.engine.device import CPU, compiled_function, function_soon
+from gdatalog.engine.fixpoint.delta import DeltaRelation
+from gdatalog.engine.fixpoint.hashed import Hashed
+from gdatalog.engine.fixpoint.stratum import NO_PARTS, Parts, StratumRun
+from gdatalog.engine.metrics import RuleRound, RuleRun
+from gdatalog.engine.sources import Sources
+from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
+from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
+from gdatalog.plan.tuning import Tuning
+from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.hash_trie import HashTrie
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.trie import Trie
+from gdatalog.timers import Costs, time_spent
+
+if TYPE_CHECKING:
+    from gdatalog.printer.module import PrintedPlan
+
+
+TURN, LOOPS_TURN = 15_000, 10_000  # fixed cost of a rule's turn and of a run of loops, in rows
+COMBINATION, MERGING = 30_000, 16  # the same for a combination of runs; and to merge a row
+BY_LOOPS = ExecutorChoice(False, "the rounds are worth it")
+MOST_LOOPS = 8  # that a variant keeps, each with its own scratch memory
+AT_ONCE = 1 << 18  # rows per run of loops, if there are that many
+
+
+class LoopsPay(Exception):
+    """Breadth-first has looked at as many rows as compiling costs. (Not `TooMany`, which ends a
+    join's own allowance.)"""
+
+
+@dataclass(slots=True)
+class Variant:
+    """`plan`: the plan of `rule` with this join only, which has a `number` in the `whole` plan."""
+
+    run: StratumRun
+    rule: CheckedRule
+    plan: RulePlan
+    expected: float  # input rows that the plan assumes
+    whole: RulePlan
+    number: int
+    looked: int = 0  # rows looked at breadth-first
+    followed: int = 0  # rows processed breadth-first
+    unprintable: bool = False  # whether there are no loops
+    must: bool = True  # whether to wait for loops that are not compiled yet
+    rate: float = inf  # rows that loops recently looked at per input row
+    # Loops by the layouts of their indexes and by the kind of dedup index.
+    loops: OrderedDict[object, PlanFunction] = field(default_factory=OrderedDict)
+    printed: dict[object, PrintedPlan] = field(
+        default_factory=dict
+    )  # loops that are not compiled yet
+    tries: list[Trie | None] = field(default_factory=list)  # those that stay
+    waiting: float = 0.0  # rows not reported to the compiler yet
+    report: RuleRun | None = None  # a profile's metrics of the whole plan
+    found: int = 0  # new rows that loops found in this round
+    called: str = field(init=False)  # for progress reports
+    tuning: Tuning = field(init=False)
+    lasting: dict[int, Any] = field(default_factory=dict)  # its state over all rounds
+    # Of the plan: its join, the relation whose new rows it follows, the numbers of the indexes of
+    # relations that the fixpoint changes, and these.
+    join: JoinPlan = field(init=False)
+    follows: str = field(init=False)
+    numbers: tuple[int, ...] = field(init=False)
+    growing: tuple[TrieRef, ...] = field(init=False)
+    # Whether it reads only old rows of the relation whose new rows it processes.
+    before: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.called = self.run.called(self.rule)
+        self.tuning = self.run.context.tuning
+        self._read()
+
+    def _read(self) -> None:
+        (self.join,) = self.plan.joins
+        assert self.join.given is not None
+        self.follows = self.join.given.relation
+        refs, tables = self.join.tries, self.run.tables
+        self.numbers = tuple(at for at, ref in enumerate(refs) if ref.relation in tables)
+        self.growing = tuple(refs[at] for at in self.numbers)
+        own = [ref.version for ref in self.growing if ref.relation == self.follows]
+        self.before = bool(own) and "full" not in own
+
+    @property
+    def new_rows(self) -> int:
+        """The number of rows to process."""
+        return self.run.deltas[self.follows].length
+
+    def follow(self) -> tuple[list[Derived], RuleRound]:
+        """Processes the new rows; returns candidate rows and the metrics. Loops have already added
+        their rows to the relation; they are `new` if there are no others."""
+        with self.run.context.limits.watch.work("joining", self.called):
+            return self._follow()
+
+    def _follow(self) -> tuple[list[Derived], RuleRound]:
+        stats = self.run.record.running(self.plan.relation, self.rule)
+        self.found, self.report = 0, self.run.context.metrics.run_of(self.whole)
+        before = Costs() if self.report is None else time_spent()
+        derived: list[Derived] = []
+        if not (self._worth() and self._by_loops(stats)):
+            derived = self._breadth_first(stats)
+        for loops in self.loops.values():
+            loops.let_go(self.numbers)
+        if not derived:
+            stats.new = self.found
+        self.run.record.ran(stats)
+        if self.report is not None:
+            self.report.add_costs(time_spent() - before)
+            self.report.bytes = max(self.report.bytes, stats.bytes)
+        return derived, stats
+
+    def change(self, plan: RulePlan, whole: RulePlan, expected: float) -> None:
+        """Switches to another plan of the same rule and atom."""
+        self.expected, self.whole = expected, whole
+        if plan.joins[0] is not self.join:
+            self.unprintable = False
+            self.loops.clear()
+            self.printed.clear()
+            self.tries = []
+            self.looked, self.followed, self.rate = 0, 0, inf
+            self.lasting.clear()
+        self.plan = plan
+        self._read()
+
+    # ------------------------------------------------------------------------ what it is run on
+
+    def _hash_tries(self) -> dict[TrieRef, HashTrie]:
+        """The indexes of growing relations that grow in place."""
+        found: dict[TrieRef, HashTrie] = {}
+        for ref in self.growing:
+            table = self.run.tables[ref.relation]
+            if isinstance(table, DeltaRelation) and not (ref.tests or ref.weighted or ref.ranked):
+                behind = ref.version == "old" and self.run.behind(ref, self.follows, self.before)
+                trie = table.hash_trie(ref.columns, behind)
+                if trie is not None:
+                    found[ref] = trie
+        return found
+
+    def _combinations(self, growing: Sequence[TrieRef]) -> Iterator[Parts]:
+        """Each combination of the growing relations' runs."""
+        if not growing:
+            yield NO_PARTS
+            return
+        refs = list(dict.fromkeys(growing))
+        if len(refs) == len(growing) == 1:
+            for run in self._runs(refs[0], False):
+                yield {refs[0]: run}
+            return
+        often = Counter(growing)
+        lists = [self._runs(ref, often[ref] > 1) for ref in refs]
+        count = prod(map(len, lists))
+        for at, (ref, runs) in enumerate(zip(refs, lists, strict=True)):
+            table = self.run.tables[ref.relation]
+            saved = count - count // max(1, len(runs))
+            if MERGING * sum(run.length for run in runs) < COMBINATION * saved:
+                assert isinstance(table, DeltaRelation)  # other relations have a single part
+                lists[at] = [table.runs.one(runs)]
+                count //= len(runs)
+        for chosen in product(*lists):
+            yield dict(zip(refs, chosen, strict=True))
+
+    def _runs(self, ref: TrieRef, together: bool) -> list[Relation]:
+        """`together`: as one relation, because several atoms read it."""
+        table = self.run.tables[ref.relation]
+        if not isinstance(table, DeltaRelation) or not table.indexed:
+            found = table.full() if ref.version == "full" else self.run.olds.get(ref.relation)
+            return [] if found is None or not found.length else [found]
+        runs = table.runs.before()
+        if ref.version == "full" and table.runs.last is not None:
+            runs = [*runs, table.runs.last]
+        return [table.runs.merged(runs)] if together and runs else list(runs)
+
+    def _blocks(self) -> list[Columns]:
+        """The new rows in storage order."""
+        delta = self.run.deltas[self.follows]
+        return delta.blocks(distinct=False) if delta.types else [()]
+
+    # ---------------------------------------------------------------------------- breadth-first
+
+    def _breadth_first(self, stats: RuleRound) -> list[Derived]:
+        derived: list[Derived] = []
+        for parts in self._combinations(self.growing):
+            found = self._in_time(parts, stats)
+            if found is None:
+                if self._by_loops(stats):  # for all combinations
+                    return []
+                found = self._in_levels(parts, stats)
+            derived.append(found)
+        return derived
+
+    def _in_time(self, parts: Parts, stats: RuleRound) -> Derived | None:
+        """Runs breadth-first while that pays; returns None if it has not completed."""
+        if not self._may_loop() or self.unprintable:
+            return self._in_levels(parts, stats)
+        limits, tuning = self.run.context.limits, self.tuning
+        most = max(tuning.loops_from_round, int(tuning.loops_from) - self.looked)
+        try:
+            with allowing(limits, most, LoopsPay):
+                return self._in_levels(parts, stats)
+        except LoopsPay:
+            self.lasting.clear()  # rows that were noted as followed have led nowhere yet
+            for what in ("answers", "rows followed"):
+                limits.charge(what, 0)
+            self.must = True
+            return None
+
+    def _in_levels(self, parts: Parts, stats: RuleRound) -> Derived:
+        strategy = self.run.context.knobs.strategy
+        report = None if self.report is None else RuleRun(self.plan, self.report.seen)
+        began, limits = perf_counter(), self.run.context.limits
+        before = limits.looked
+        try:
+            found = self.run.run_plan(
+                self.plan, None, self.lasting, parts, report, stats,
+                "levelwise" if strategy == "auto" else strategy,
+            )  # fmt: skip
+        finally:
+            seconds = perf_counter() - began
+            self.looked += limits.looked - before + TURN
+        self.followed += self.new_rows
+        if report is not None and self.report is not None:
+            for choice in report.executors.values():
+                self.report.executors[self.number] = choice
+            self.report.left = report.left
+            self.report.rows += report.rows
+            self.report.seconds += seconds
+        return found
+
+    # -------------------------------------------------------------------------------- by loops
+
+    def _may_loop(self) -> bool:
+        run = self.run
+        table = run.tables[self.plan.relation]
+        return (
+            run.context.device is CPU
+            and run.context.knobs.strategy != "levelwise"
+            and isinstance(table, DeltaRelation)
+            and bool(table.types)
+            and table.dedup != "sort"
+        )
+
+    def _worth(self) -> bool:
+        """Whether the remaining work is worth loops, or they may be compiled by now."""
+        if not self._may_loop() or self.unprintable:
+            return False
+        if self.loops or self.run.context.knobs.strategy == "lftj":
+            return True
+        looked = self._expected_looked()
+        if looked < min(self.tuning.loops_soon_from, self.tuning.loops_from):
+            return False
+        self.must = looked >= self.tuning.loops_from
+        asked = self.printed.values()
+        if asked and not (self.must or any(function_soon(each, looked) for each in asked)):
+            return False
+        table = self.run.tables[self.plan.relation]
+        assert isinstance(table, DeltaRelation)
+        return table.loops_hash() is not None
+
+    def _expected_looked(self) -> float:
+        """How many rows breadth-first will have looked at after these."""
+        return self.looked + self.new_rows * self._each()
+
+    def _each(self) -> float:
+        """The average number of rows looked at for each input row."""
+        if self.followed:
+            return self.looked / self.followed
+        return self._expected_each()
+
+    def _expected_each(self) -> float:
+        return max(1.0, self.join.cost / max(1.0, self.expected))
+
+    def _nest(self, tries: Sequence[Trie | HashTrie], hashed: bool) -> JoinNest:
+        given: dict[TrieRef, Any] = dict(zip(self.join.tries, tries, strict=True))
+        sources = Sources(given.__getitem__, lambda name: (self._blocks()[0], 0))
+        form = Form(self.join.outputs, fresh=True, hashed=hashed)
+        context, profiled = self.run.context, self.report is not None
+        return JoinNest(self.join, form, sources, context, counted=profiled, growing=self.numbers)
+
+    def _loops(
+        self, parts: Parts, grown: Mapping[TrieRef, HashTrie], hashed: bool, given: Columns
+    ) -> PlanFunction | None:
+        """Loops for these relations; None if they cannot be printed or compiled, or are not
+        compiled yet."""
+        from gdatalog.printer.layouts import layouts_of
+
+        refs = self.join.tries
+        if not self.tries:
+            self.tries = [
+                None if at in self.numbers else self.run.trie_of(ref, CPU)
+                for at, ref in enumerate(refs)
+            ]
+        tries: list[Trie | HashTrie] = [
+            trie if trie is not None else grown.get(ref) or self.run.trie_of(ref, CPU, parts)
+            for ref, trie in zip(refs, self.tries, strict=True)
+        ]
+        key: tuple[object, ...] = (hashed, *(column.dtype.char for column in given))
+        if parts is NO_PARTS:  # hash tries vary only in the look-up at their roots
+            key += tuple([trie.levels[0].dense for trie in grown.values()])
+        else:
+            key += tuple(map(id, layouts_of([tries[at] for at in self.numbers], growing=True)))
+        loops = self.loops.get(key) or self._made(key, tries, hashed)
+        if loops is None:
+            return None
+        self.loops.move_to_end(key)
+        loops.read(tries)
+        return loops
+
+    def _made(
+        self, key: object, tries: Sequence[Trie | HashTrie], hashed: bool
+    ) -> PlanFunction | None:
+        printed = self.printed.get(key)
+        if printed is None:
+            nest = self._nest(tries, hashed)
+            if nest.reason is not None:
+                self.unprintable = True
+                return None
+            printed = self.printed[key] = nest.printed
+        try:
+            if self.must:
+                function = self._function(printed, 0.0)
+            else:
+                function = function_soon(printed, self._expected_looked())
+        except GiveUp:  # they do not compile
+            self.unprintable = True
+            return None
+        if function is None:
+            return None
+        context = self.run.context
+        loops = PlanFunction(function, printed, context.scope, context.knobs.workers)
+        del self.printed[key]
+        self.loops[key] = loops
+        if len(self.loops) > MOST_LOOPS:
+            self.loops.popitem(last=False)
+        return loops
+
+    def _function(self, printed: PrintedPlan, rows: float) -> Any:
+        return compiled_function(printed, self.run.context.limits, self.plan.relation, rows)
+
+    def _by_loops(self, stats: RuleRound) -> bool:
+        """Runs loops, which add their rows to the relation; returns whether they completed."""
+        table = self.run.tables[self.plan.relation]
+        if not self._may_loop() or self.unprintable or not isinstance(table, DeltaRelation):
+            return False
+        grown = self._hash_tries()
+        others = [ref for ref in self.growing if ref not in grown]
+        return all(
+            self._follow_block(block, table, parts, grown, stats)
+            for parts in self._combinations(others)
+            for block in pieces(self._blocks())
+        )
+
+    def _follow_block(
+        self,
+        given: Columns,
+        table: DeltaRelation,
+        parts: Parts,
+        grown: Mapping[TrieRef, HashTrie],
+        stats: RuleRound,
+    ) -> bool:
+        limits, tuning = self.run.context.limits, self.tuning
+        known, loops, before = table.loops(), None, 0
+        began = perf_counter()
+        count = len(given[0]) if given else 1
+        while known is not None:
+            if loops is None:
+                loops = self._loops(parts, grown, isinstance(known, Hashed), given)
+                if loops is None:
+                    return False
+                if self.rate < inf:
+                    self.waiting += count * self.rate
+                if self.waiting >= tuning.loops_from:
+                    loops.use(self._function(loops.printed, self.waiting))
+                    self.waiting = 0.0
+                most = self.run.context.knobs.workers - 1.0
+                given_by = count / tuning.loops_given_each
+                looked_by = count * self.rate / tuning.loops_looked_each
+                hands = 1 + int(min(most, max(given_by, looked_by)))
+                before = 0
+                loops.begin({f"new{at}": column for at, column in enumerate(given)}, hands)
+            room = known.room if isinstance(known, Hashed) else ENDLESS
+            status = loops.go_on(known.arguments, room, limits)
+            tried, rows = loops.counts()
+            self.rate = max(tried / count, self._expected_each())
+            self.looked += tried - before
+            limits.look(LOOPS_TURN + tried - before)
+            before = tried
+            table.take(loops.taken())
+            if rows:
+                limits.charge(self.plan.relation, table.nbytes)
+            if status == DONE:
+                self._tell(loops, stats, tried, rows, perf_counter() - began)
+                return True
+            if status not in (OUTSIDE, CROWDED):
+                return False  # breadth-first distinguishes errors from rows that do not matter
+            changed = table.widen(loops.met()) if status == OUTSIDE else table.make_room()
+            limits.charge(self.plan.relation, table.nbytes)
+            if type(changed) is not type(known):
+                loops = None  # other loops start over; rows found so far are known
+            known = changed
+        return False
+
+    def _tell(
+        self, loops: PlanFunction, stats: RuleRound, tried: int, rows: int, seconds: float
+    ) -> None:
+        self.must = True  # once loops have run, loops continue
+        self.found += rows
+        stats.tried += tried
+        stats.seconds += seconds
+        stats.executors[self.number] = BY_LOOPS.kind
+        if self.report is not None:
+            self.report.rows += rows
+            self.report.seconds += seconds
+            self.report.executors[self.number] = BY_LOOPS
+            self.report.saw(counted(loops.printed, [self.join], loops.tallied()))
+
+
+def pieces(blocks: Sequence[Columns]) -> Iterator[Columns]:
+    """Joins short blocks of rows, because each run of loops has fixed costs."""
+    if len(blocks) == 1:
+        yield tuple(map(np.ascontiguousarray, blocks[0]))
+        return
+    waiting: list[Columns] = []
+    for block in blocks:
+        waiting.append(block)
+        if not block or sum(len(each[0]) for each in waiting) >= AT_ONCE:
+            yield _joined(waiting)
+            waiting = []
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(blocks: Sequence[Columns]) -> Columns:
+    if len(blocks) == 1:
+        return tuple(map(np.ascontiguousarray, blocks[0]))
+    return tuple(map(np.concatenate, zip(*blocks, strict=True)))
+
+
+def alone(plan: RulePlan, number: int) -> RulePlan:
+    """A rule's plan with one of its joins."""
+    if len(plan.joins) == 1:
+        return plan
+    pairs = zip(plan.groups, plan.bindings, strict=True)
+    bindings = tuple(names for group, names in pairs if number in group)
+    groups = ((0,),) if plan.groups else ()
+    return replace(plan, joins=(plan.joins[number],), groups=groups, bindings=bindings)

@@ -1,0 +1,1 @@
+"""A session: texts, prepared programs, settings, and the evaluation of what is asked."""

@@ -1,0 +1,445 @@
+"""Evaluates a checked program: the strata that an answer needs, each once, in order.
+
+The result of a stratum is cached under its inputs: its rules and facts, the relations below it, and
+parameters. A view is recomputed only when its inputs change. If rows were only added, it is updated
+incrementally (`maintenance.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gdatalog.account import LARGE, trim_if_much
+from gdatalog.cancellation import OBJECT, cancellable
+from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.engine.derived import (
+    Derived,
+    DistinctBlocks,
+    Rows,
+    count_of,
+    relation_of,
+    remote_blocks,
+)
+from gdatalog.engine.device import CPU
+from gdatalog.engine.facts.inputs import extended
+from gdatalog.engine.facts.rows import fact_rows, in_rows
+from gdatalog.engine.fixpoint.counting import count_stratum, readers_of
+from gdatalog.engine.fixpoint.lattice_rounds import monotone
+from gdatalog.engine.fixpoint.maintained import together
+from gdatalog.engine.fixpoint.stratum import atoms as atoms_of
+from gdatalog.engine.session.budget import accounted
+from gdatalog.engine.session.last_use import LastUse
+from gdatalog.engine.session.prepared import CheckedText
+from gdatalog.engine.session.remembered import (
+    MadeOf,
+    Memory,
+    News,
+    Read,
+    Remembered,
+    news_since,
+    settled,
+)
+from gdatalog.engine.session.texts import NO_FACTS, FactList
+from gdatalog.engine.strata import (
+    Ready,
+    Since,
+    plan_incremental,
+    plan_stratum,
+    run,
+    run_stratum,
+)
+from gdatalog.errors import Caution
+from gdatalog.parser.syntax import Atom, Param
+from gdatalog.plan.stratum import OnTheHost
+from gdatalog.planner.check.checked import Checked, Schema, Stratum
+from gdatalog.planner.check.walk import Node, walk
+from gdatalog.planner.rewrite.counting import COUNTS
+from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.on_device import brought
+from gdatalog.storage.relation import Relation
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """A program over stored relations; relations are evaluated on demand."""
+
+    context: ExecutionContext
+    text: CheckedText
+    stored: Mapping[str, Relation]
+    facts: Callable[[str], FactList]  # the facts of a relation
+    remembered: Memory = field(default_factory=dict)
+    keep: Callable[[Collection[str]], bool] = lambda names: True  # which results are cached
+    asked: Collection[str] = ()  # the relations that will be requested
+    # Called with relations that are not read again, if this is the last call.
+    let_go: Callable[[str], None] | None = None
+    _known: dict[str, Relation] = field(default_factory=dict)
+    _home: dict[str, Stratum] = field(default_factory=dict)
+    _read: dict[tuple[str, ...], list[str]] = field(default_factory=dict)  # by stratum
+    _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
+    _last_use: LastUse | None = None
+    _gone: set[str] = field(default_factory=set)  # relations that were freed
+
+    def __post_init__(self) -> None:
+        # All strings of the program are in the table before anything reads their ranks.
+        scope = self.context.scope
+        self.text.intern(scope.symbols)
+        for value in scope.params.values():
+            if isinstance(value, str):
+                scope.symbols.intern(value)
+        self._home = {name: s for s in self.checked.strata for name in s.relations}
+
+    @property
+    def checked(self) -> Checked:
+        return self.text.checked
+
+    @property
+    def cautions(self) -> list[Caution]:
+        return list(self.context.scope.cautions.values())
+
+    def relation(self, name: str) -> Relation:
+        """Returns a relation, after evaluating what it depends on."""
+        found = self._known.get(name)
+        if found is None:
+            with accounted(self.context.limits, self.context.device.name):
+                self._evaluate([name])
+            found = self._known[name]
+        return found
+
+    def known(self, name: str) -> Relation | None:
+        """Returns a relation if no rule has to run for it; a derived one only if its inputs are
+        unchanged."""
+        stratum = self._home.get(name)
+        if name in self.checked.unbound:
+            return None
+        if name in self._known or stratum is None:
+            return self.relation(name)
+        below = {read: self.known(read) for read in self._reads(stratum)}
+        if any(relation is None for relation in below.values()):
+            return None
+        self._known.update({name: held for name, held in below.items() if held is not None})
+        found = self._recall(stratum)
+        return None if found is None else found[name]
+
+    def first(self, name: str, limit: int) -> Relation:
+        """Returns at most `limit` rows of a relation, without computing all of it if possible."""
+        stratum = self._home.get(name)
+        if (
+            name in self._known
+            or stratum is None
+            or stratum.recursive
+            or len(stratum.rules) != 1
+            or self._seeds(name)
+        ):
+            return self.relation(name)
+        with accounted(self.context.limits, self.context.device.name):
+            self._evaluate(self._reads(stratum))
+            return self._run(stratum, limit)[name]
+
+    def derived(self, name: str) -> bool:
+        """Whether a relation has rules."""
+        return name in self._home
+
+    def needed(self, wanted: Iterable[str]) -> set[str]:
+        """The relations that must be evaluated for these."""
+        needed: set[str] = set()
+        todo = list(wanted)
+        while todo:
+            name = todo.pop()
+            if name in needed or name in self._known:
+                continue
+            needed.add(name)
+            stratum = self._home.get(name)
+            if stratum is not None:
+                needed.update(stratum.relations)
+                todo += self._reads(stratum)
+        return needed
+
+    def strata_of(self, wanted: Iterable[str]) -> list[Stratum]:
+        """The strata that must be evaluated for these relations, in order."""
+        needed = self.needed(wanted)
+        return [s for s in self.checked.strata if needed & set(s.relations)]
+
+    def _evaluate(self, wanted: Iterable[str]) -> None:
+        """Evaluates what the wanted relations need, lower strata first."""
+        if self.let_go is not None and self._last_use is None:
+            self._last_use = LastUse(self.strata_of(self.asked), self._reads, self.asked)
+        needed = self.needed(wanted)
+        for name in sorted(needed & self.checked.unbound.keys()):
+            raise self.checked.unbound[name]
+        counting: dict[tuple[str, ...], Stratum] = {}  # strata that read counts
+        strata = [s for s in self.checked.strata if needed & set(s.relations)]
+        for stratum in strata:
+            if stratum.relations[0] in self._known:
+                continue
+            if stratum.relations in counting:
+                self._known.update(self._of_counts(counting[stratum.relations]))
+                continue
+            found = self._recall(stratum) or self._follow(stratum)
+            found = found or self._counted(stratum, strata, wanted, counting)
+            self._known.update(found or self._run(stratum, None))
+            if self.let_go is not None:
+                self._let_go(stratum, self.let_go)
+        for name in needed - self._known.keys() - self._gone.difference(wanted):
+            self._known[name] = self._given(name)
+
+    def _let_go(self, stratum: Stratum, let_go: Callable[[str], None]) -> None:
+        """Frees the relations that are not read again after a stratum."""
+        assert self._last_use is not None
+        freed = 0
+        for name in stratum.relations:
+            let_go(name)  # the rows of its files are included
+        for name in self._last_use.after(stratum):
+            relation = self._known.pop(name, None)
+            let_go(name)
+            self.remembered.pop((name,), None)
+            self._gone.add(name)
+            for what in (name, f"index of {name}", f"codes of {name}"):
+                if what in self.context.limits.held:
+                    self.context.limits.charge(what, 0)
+            freed += 0 if relation is None else relation.nbytes + relation.trie_nbytes
+        if freed >= LARGE:
+            trim_if_much()
+
+    def _given(self, name: str) -> Relation:
+        """A relation without rules: its data and facts."""
+        schema = self.checked.schemas[name]
+        stored = self.stored.get(name)
+        facts = self.facts(name)
+        if not facts:
+            if stored is not None:
+                return self._named(name, stored, schema.columns)
+            return Relation.empty(schema.columns, schema.types)
+        made_of = MadeOf((schema,), (), (facts,), self._values_of(facts.params))
+        below = {} if stored is None else {(name, True): stored}
+        found = self.remembered.get((name,))
+        if found is not None and found.fresh(made_of, below):
+            return found.relations[name]
+        before = None if found is None else found.relations.get(name)
+        tuning = self.context.tuning
+        news = None if found is None else news_since(found, made_of, below, tuning)
+        if before is not None and news is not None and before.store.on_host:
+            relation = before
+            for keys, count in self._new_seeds(name, news.facts[0], news):
+                more = Relation.from_rows(schema.columns, schema.types, keys, count)
+                relation = extended(relation, more)
+        else:
+            seeds = self._seeds(name)
+            count = sum(map(count_of, seeds))
+            near = [part for part in seeds if not isinstance(part, DistinctBlocks)]
+            if len(near) < len(seeds):
+                relation = relation_of(schema.columns, schema.types, seeds, CPU.ops)
+            else:
+                blocks = [tuple(map(brought, keys)) for keys, _ in near]
+                columns = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+                relation = Relation.from_rows(schema.columns, schema.types, columns, count)
+        if self.keep([name]):
+            versions = {read: held.version for read, held in below.items()}
+            self.remembered[(name,)] = Remembered(made_of, versions, {name: relation})
+        return relation
+
+    def _named(self, name: str, stored: Relation, columns: tuple[str, ...]) -> Relation:
+        """A stored relation under its declared column names, cached."""
+        if stored.columns == columns:
+            return stored
+        found = self.remembered.get((name,))
+        made_of = MadeOf((self.checked.schemas[name],), (), (NO_FACTS,), ())
+        below = {(name, True): stored}
+        if found is None or not found.fresh(made_of, below):
+            versions = {(name, True): stored.version}
+            found = Remembered(made_of, versions, {name: stored.renamed(columns)})
+            self.remembered[(name,)] = found
+        return found.relations[name]
+
+    # ---------------------------------------------------------------------------------- strata
+
+    def _reads(self, stratum: Stratum) -> list[str]:
+        """The relations outside a stratum that its rules read, in a fixed order."""
+        found = self._read.get(stratum.relations)
+        if found is not None:
+            return found
+        self.context.limits.poll()
+        names = {
+            part.name
+            for rule in stratum.rules
+            if rule.body is not None
+            for part in walk(rule.body)
+            if isinstance(part, Atom)
+        }
+        found = sorted(names.difference(stratum.relations))
+        self._read[stratum.relations] = found
+        return found
+
+    def _made_of(self, stratum: Stratum) -> MadeOf:
+        facts = tuple(self.facts(name) for name in stratum.relations)
+        nodes = _nodes(stratum)
+        used = {part.name for node in nodes for part in walk(node) if isinstance(part, Param)}
+        for atoms in facts:
+            used.update(atoms.params)
+        return MadeOf(
+            tuple(self.checked.schemas[name] for name in stratum.relations),
+            stratum.rules,
+            facts,
+            self._values_of(used),
+            tuple(self.context.limit_sizes.get(name) for name in stratum.relations),
+        )
+
+    def _values_of(self, params: Collection[str]) -> tuple[Any, ...]:
+        """The values with their types, because 1 = 1.0 = True in Python."""
+        types, given = self.checked.param_types, self.context.scope.params
+        return tuple((name, types.get(name), given.get(name)) for name in sorted(params))
+
+    def _below(self, stratum: Stratum) -> dict[Read, Relation]:
+        below = {(name, False): self.relation(name) for name in self._reads(stratum)}
+        stored = {(n, True): self.stored[n] for n in stratum.relations if n in self.stored}
+        return {**below, **stored}
+
+    def _recall(self, stratum: Stratum, what: str = "") -> Mapping[str, Relation] | None:
+        found = self.remembered.get(tuple(name + what for name in stratum.relations))
+        if found is None or not found.fresh(self._made_of(stratum), self._below(stratum)):
+            return None
+        return found.relations
+
+    def _remember(
+        self, stratum: Stratum, relations: Mapping[str, Relation], what: str = ""
+    ) -> None:
+        if self.let_go is None and self.keep(stratum.relations):
+            versions = {read: held.version for read, held in self._below(stratum).items()}
+            self.remembered[tuple(name + what for name in stratum.relations)] = Remembered(
+                self._made_of(stratum), versions, relations
+            )
+
+    def _follow(self, stratum: Stratum) -> Mapping[str, Relation] | None:
+        """Updates the stratum's relations from their old rows and the new ones."""
+        found = self.remembered.get(stratum.relations)
+        here = self.context.device is CPU
+        if found is None or not here or any(map(lies_away, found.relations.values())):
+            return None
+        news = news_since(found, self._made_of(stratum), self._below(stratum), self.context.tuning)
+        if news is None:
+            return None
+        changed = {name: rows for (name, own), rows in news.rows.items() if not own}
+        if not monotone(stratum, changed):
+            return None
+        seeds = {
+            name: in_rows(self._new_seeds(name, facts, news))
+            for name, facts in zip(stratum.relations, news.facts, strict=True)
+        }
+        rows = {name: together(parts) for name, parts in changed.items()}
+        inputs = replace(self.inputs(), seeds=seeds)
+        since = Since(found.relations, rows, tuple(news.rules))
+        relations = run(plan_incremental(stratum, inputs, since, partial(self.planned, stratum)))
+        self._remember(stratum, relations)
+        return relations
+
+    def _new_seeds(self, name: str, facts: Sequence[Atom], news: News) -> list[Rows]:
+        """The rows that were added to a relation without rules: data and facts."""
+        data = [(part.keys, part.length) for part in news.rows.get((name, True), ())]
+        return [*data, *(self._fact_rows(name, facts) if facts else ())]
+
+    def inputs(self, stratum: Stratum | None = None) -> StratumInputs:
+        """The inputs of strata, or of one stratum with the rows that its relations have."""
+        schemas = self.checked.schemas
+        own = () if stratum is None else stratum.relations
+        return StratumInputs(
+            self.context,
+            {**schemas, **self._counts} if self._counts else schemas,
+            self.checked.param_types,
+            self.relation,
+            self.text.plans,
+            {name: in_rows(self._seeds(name)) for name in own},
+        )
+
+    def planned(self, stratum: Stratum) -> Ready:
+        """The plan of a stratum."""
+        return plan_stratum(stratum, self.inputs(stratum))
+
+    def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
+        relations = run_stratum(stratum, self.inputs(stratum), limit)
+        if limit is None:
+            found = self.remembered.get(stratum.relations)
+            if found is not None:
+                relations = {
+                    name: settled(found.relations[name], relation)
+                    for name, relation in relations.items()
+                }
+            self._remember(stratum, relations)
+        return relations
+
+    def _counted(
+        self,
+        stratum: Stratum,
+        needed: Sequence[Stratum],
+        wanted: Iterable[str],
+        counting: dict[tuple[str, ...], Stratum],
+    ) -> Mapping[str, Relation] | None:
+        """The number of rows of a stratum, if nothing else is needed; `counting` rewrites the
+        strata that read it."""
+        if {*wanted, *self.asked} & set(stratum.relations):
+            return None
+        readers = readers_of(stratum, needed, self._reads)
+        if not readers or any(self._seeds(n) for reader in readers for n in reader.relations):
+            return None
+        before = self._recall(stratum, COUNTS)
+        found = count_stratum(stratum, self.inputs(stratum), readers, before)
+        if found is None:
+            return None
+        if before is None:
+            self._remember(stratum, found.relations, "" if found.whole else COUNTS)
+        counting.update(found.readers)
+        self._counts.update(found.schemas)
+        return found.relations
+
+    def _of_counts(self, reader: Stratum) -> Mapping[str, Relation]:
+        """Evaluates a stratum over counts. The CPU reads the few numbers."""
+        inputs, context = self.inputs(), self.context
+        read = {
+            atom.name for rule in reader.rules if rule.body is not None for atom in atoms_of(rule)
+        }
+        few = context.tuning.device_from
+        if context.device is CPU or not read <= self._counts.keys():
+            return run_stratum(reader, inputs)
+        if any(self._known[name].length > few for name in read):
+            return run_stratum(reader, inputs)
+        ready = plan_stratum(reader, replace(inputs, context=replace(context, device=CPU)))
+        rewrites = (*ready.plan.rewrites, OnTheHost(context.device.name, numbers=True))
+        return run(replace(ready, plan=replace(ready.plan, rewrites=rewrites)))
+
+    # ----------------------------------------------------------------------------------- facts
+
+    def _seeds(self, name: str) -> list[Derived]:
+        """The rows that a relation has without rules: its data and facts."""
+        seeds: list[Derived] = []
+        stored = self.stored.get(name)
+        if stored is not None and self.context.cluster is not None and lies_away(stored):
+            assert stored.remote is not None
+            seeds.append(remote_blocks(stored.remote))
+        elif stored is not None and stored.length:
+            seeds.append((stored.sorted_keys, stored.length))
+        facts = self.facts(name)
+        return [*seeds, *(self._fact_rows(name, facts) if facts else ())]
+
+    def _fact_rows(self, name: str, facts: Sequence[Atom]) -> list[Rows]:
+        types, scope = self.checked.schemas[name].types, self.context.scope
+        looked_at = (len(facts) + 64) * len(types) * 16 * OBJECT
+
+        def rows() -> Rows:
+            return fact_rows(facts, types, scope.params, scope.symbols)
+
+        return [cancellable(looked_at, rows, None)]
+
+
+def lies_away(relation: Relation) -> bool:
+    """Whether its rows are remote only."""
+    return relation.remote is not None and relation.remote.unfetched
+
+
+def _nodes(stratum: Stratum) -> list[Node]:
+    return [
+        node
+        for rule in stratum.rules
+        for node in (*rule.head.args, *([rule.body] if rule.body else []))
+    ]

@@ -1,0 +1,210 @@
+"""Answers by magic sets: evaluates the rewritten program where that pays.
+
+It reads results that are cached, or will be computed in full anyway. Relations that hold only a
+part of others live for one call and are not cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from weakref import ref
+
+from gdatalog.engine.device import CPU
+from gdatalog.engine.fixpoint.lattice_rounds import monotone
+from gdatalog.engine.session.evaluation import Evaluation
+from gdatalog.engine.session.prepared import CheckedText
+from gdatalog.engine.session.remembered import news_since
+from gdatalog.engine.session.texts import FactList
+from gdatalog.errors import Error, Note
+from gdatalog.parser.syntax import Atom
+from gdatalog.planner.order.sizes import RelationStatistics
+from gdatalog.planner.rewrite.adornments import plain
+from gdatalog.planner.rewrite.magic_set_cost import World
+from gdatalog.planner.rewrite.magic_sets import MagicProgram, magic_program
+from gdatalog.records import dataclass, field
+from gdatalog.storage.relation import Relation
+from gdatalog.timers import spending
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay(Mapping[str, Relation]):
+    """Stored relations, some of them under a second name."""
+
+    stored: Mapping[str, Relation]
+    given: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> Relation:
+        return self.stored[self.given.get(name, name)]
+
+    def __contains__(self, name: object) -> bool:
+        return self.given.get(str(name), name) in self.stored
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.stored
+        yield from (name for name, own in self.given.items() if own in self.stored)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@dataclass(slots=True)
+class Rewritten:
+    """A rewritten program, and the relations whose statistics it depends on."""
+
+    program: MagicProgram
+    text: CheckedText | None
+    looked_at: Mapping[str, ref[Relation]] = field(default_factory=dict)
+    covered: str = ""  # why it was not used the last time
+
+
+def answer(
+    evaluation: Evaluation, name: str, limit: int | None = None, whole: Collection[str] = ()
+) -> Relation:
+    """Returns a relation, or at most `limit` rows; relations of `whole` are evaluated anyway."""
+    found = part_of(evaluation, name, whole)
+    if found is None:
+        return evaluation.relation(name) if limit is None else evaluation.first(name, limit)
+    with speaking_plainly():
+        relation = found.relation(name) if limit is None else found.first(name, limit)
+    for known, full in found._known.items():
+        if plain(known) == known and (known != name or limit is None):
+            evaluation._known.setdefault(known, full)
+    return relation
+
+
+def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> Evaluation | None:
+    """The evaluation of the part of a relation that is needed; None without magic sets."""
+    rewritten = rewritten_for(evaluation, name, whole)
+    if rewritten.text is None:
+        return None
+    part = Evaluation(
+        evaluation.context,
+        rewritten.text,
+        Overlay(evaluation.stored, rewritten.program.given),
+        partial(_facts, evaluation, rewritten.text.checked.facts, rewritten.program.given),
+        evaluation.remembered,
+        lambda names: all(map(_is_users, names)) and evaluation.keep(names),
+        evaluation.asked,
+    )
+    part._known.update(evaluation._known)
+    rewritten.covered = ""
+    for magic in rewritten.program.measured:
+        with speaking_plainly():
+            count = part.relation(magic.magic).length
+        if count > evaluation.context.tuning.magic_sets_share_found * magic.values:
+            rewritten.covered = (
+                f"{magic.relation} is evaluated in full: {count:,} of {magic.values:,.0f} values "
+                "would be asked for"
+            )
+            return None
+    return part
+
+
+def _facts(
+    evaluation: Evaluation,
+    asked: Mapping[str, Sequence[Atom]],
+    given: Mapping[str, str],
+    name: str,
+) -> FactList:
+    """The facts of a relation: the user's, or the requested values of a magic set."""
+    users = given.get(name, name)
+    return evaluation.facts(users) if _is_users(users) else FactList(asked.get(name, ()))
+
+
+def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> Rewritten:
+    """The program for a relation, rewritten or not, and why."""
+    context, knobs = evaluation.context, evaluation.context.knobs
+    # cached relations are evaluated in full, once
+    if knobs.magic_sets == "never" or name in evaluation._known or evaluation.keep([name]):
+        return Rewritten(MagicProgram(None), None)
+    below = derived_below(evaluation, name)
+    if not below:
+        return Rewritten(MagicProgram(None), None)
+    there = {own for own in below if own in whole or is_there(evaluation, own)}
+    data = {own for own in below if own in evaluation.stored}
+    key = (name, knobs, frozenset(there), frozenset(data))
+    found: Rewritten | None = evaluation.text.rewritten.get(key)
+    if found is not None and all(
+        held() is evaluation.relation(own) for own, held in found.looked_at.items()
+    ):
+        return found
+    looked_at: dict[str, Relation] = {}
+
+    def is_here(own: str) -> bool:
+        context.limits.poll()
+        return own in there
+
+    def size(own: str) -> RelationStatistics | None:
+        context.limits.poll()
+        if own in whole or own not in evaluation.checked.schemas:
+            return None
+        if own in evaluation._home and own not in there:
+            return None
+        looked_at[own] = evaluation.relation(own)
+        return looked_at[own].statistics
+
+    worklists = context.device is CPU and knobs.split != "never"
+    worklists = worklists and knobs.strategy != "levelwise"
+    world = World(is_here, data.__contains__, size, context.limit_sizes, worklists, context.tuning)
+    with spending("planning"):
+        program = magic_program(evaluation.checked, name, world, knobs.magic_sets == "always")
+    text = None if program.checked is None else CheckedText(program.checked)
+    held = {own: ref(relation) for own, relation in looked_at.items()}
+    made = Rewritten(program, text, held)
+    evaluation.text.rewritten[key] = made
+    return made
+
+
+def derived_below(evaluation: Evaluation, name: str) -> list[str]:
+    """The derived relations that a nonrecursive relation reads."""
+    home = evaluation._home
+    if name not in home or home[name].recursive:
+        return []
+    found: dict[str, None] = {}
+    waiting = [own for own in evaluation._reads(home[name]) if own in home]
+    while waiting:
+        at_hand = waiting.pop()
+        if at_hand not in found:
+            stratum = home[at_hand]
+            found.update(dict.fromkeys(stratum.relations))
+            waiting += [own for own in evaluation._reads(stratum) if own in home]
+    return list(found)
+
+
+def is_there(evaluation: Evaluation, name: str) -> bool:
+    """Whether a derived relation is evaluated, and can be maintained if its inputs changed."""
+    if name in evaluation._known:
+        return True
+    stratum = evaluation._home[name]
+    found = evaluation.remembered.get(stratum.relations)
+    reads = evaluation._reads(stratum)
+    if found is None or not all(
+        is_there(evaluation, own) for own in reads if own in evaluation._home
+    ):
+        return False
+    made_of, below = evaluation._made_of(stratum), evaluation._below(stratum)
+    if found.fresh(made_of, below):
+        return True
+    news = news_since(found, made_of, below, evaluation.context.tuning)
+    changed = [] if news is None else [own for (own, data) in news.rows if not data]
+    return news is not None and evaluation.context.device is CPU and monotone(stratum, changed)
+
+
+@contextmanager
+def speaking_plainly() -> Iterator[None]:
+    """Within this context, errors name the relations that the user knows."""
+    try:
+        yield
+    except Error as error:
+        for each in error.all:
+            each.message = plain(each.message)
+            each.args = (each.message,)
+            each.hint = None if each.hint is None else plain(each.hint)
+            each.notes = tuple(Note(plain(note.message), note.span) for note in each.notes)
+        raise
+
+
+def _is_users(name: str) -> bool:
+    return plain(name) == name

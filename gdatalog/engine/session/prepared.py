@@ -1,0 +1,299 @@
+"""A cache of parsed, checked and planned programs.
+
+A cached text reaches its executor directly if its inputs are unchanged. The checks depend on the
+statements, the database's rules, the schemas of its data, and the types of parameters. A plan
+depends on the relations whose statistics the planner read: the same ones or, if they are small,
+others with the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+from weakref import ref
+
+from gdatalog.cancellation import LONG_RULE, LONG_TEXT, apart
+from gdatalog.engine.session.folding import folded
+from gdatalog.engine.session.recent import Recent
+from gdatalog.engine.session.texts import Outline
+from gdatalog.errors import Caution, Error
+from gdatalog.parser import Program, parse_with_cautions
+from gdatalog.parser.syntax import Const, Statement
+from gdatalog.plan.nodes import RulePlan, Version
+from gdatalog.planner.check.checked import Checked, CheckedRule, Schema, Stratum
+from gdatalog.planner.check.validity import VALID, Validity, check_with
+from gdatalog.planner.check.walk import walk
+from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.sizes import Looked, Params, RelationStatistics, Statistics
+from gdatalog.planner.rewrite.dead_variables import SplitStratum
+from gdatalog.records import dataclass, field
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import Fingerprint
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.timers import spending
+from gdatalog.values import ParamType
+
+# Characters of all that checked programs were made of, each of which takes about 40 bytes; kept
+# statements are counted each time.
+CHECKED = 4_000_000
+SHIFT = 10  # a factor in the number of rows: beyond it a plan is made again
+SIMILAR = 4  # plans of one rule, for parameters of different selectivity
+LIKE = 8  # a factor in selectivity: within it one plan serves both
+LONGEST = 20_000  # characters of a text: longer ones hold data and are hardly repeated
+
+Value = TypeVar("Value")
+RelationOf = Callable[[str], Relation]
+# Relations by name, and what tells others with the same rows, where there are few.
+Held = tuple[tuple[str, ref[Relation], Fingerprint | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPlan:
+    """A rule's plan, its relations, and the selectivity of its parameters."""
+
+    made_of: Held
+    looked: tuple[Looked, ...]
+    plan: RulePlan
+
+
+class Plans:
+    """The plans of a checked program's rules, while their relations are the same."""
+
+    def __init__(self, orders: Orders | None = None) -> None:
+        """`orders`: cached variable orders of the database."""
+        self.orders = orders or Orders()
+        # By identity, of rules and strata that are held here so that no other gets theirs.
+        self._found: dict[tuple[int, bool, int | None], tuple[CheckedRule, list[PreparedPlan]]] = {}
+        self._parted: dict[tuple[int, str], tuple[Stratum, Held, SplitStratum | None]] = {}
+        self._delta_plans: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
+        self._outgrown: Recent[tuple[Stratum, Held]] = Recent()
+        # Rules and strata in other words, by what they are made of.
+        self._rewritten: dict[Hashable, tuple[object, Any]] = {}
+
+    def rewritten(
+        self, what: Hashable, rules: Sequence[CheckedRule], make: Callable[[], Value]
+    ) -> Value:
+        """Caches the rewritten rules that `make` returns, so that they are planned once."""
+        key = (what, *map(id, rules))
+        if key not in self._rewritten:
+            self._rewritten[key] = tuple(rules), _planned(rules, make)
+        found: Value = self._rewritten[key][1]
+        return found
+
+    def parted(
+        self,
+        stratum: Stratum,
+        way: str,
+        relation: RelationOf,
+        make: Callable[[RelationOf], SplitStratum | None],
+    ) -> SplitStratum | None:
+        """Caches a stratum's split rules while they are equal; `make` looks up relations."""
+        known = self._parted.get((id(stratum), way))
+        if known is not None and _same(known[1], relation):
+            return known[2]
+        made_of, made = _looking(relation, stratum.rules, make)
+        before = None if known is None else known[2]
+        if made == before:
+            made = before
+        for rule in () if before is None or made is before else before.stratum.rules:
+            for key in [key for key in self._found if key[0] == id(rule)]:
+                del self._found[key]
+        self._parted[id(stratum), way] = stratum, made_of, made
+        return made
+
+    def plan(
+        self,
+        rule: CheckedRule,
+        first: bool,
+        relation: RelationOf,
+        make: Callable[[RelationOf, Params], RulePlan],
+        values: Mapping[str, Any],
+        scans: int | None = None,
+    ) -> RulePlan:
+        """The plan of a rule in the first round or a later one; `make` looks up relations.
+
+        `scans`: the least number of rows of a relation that the plan scans. Parameters with other
+        values share a plan if their selectivity is similar.
+        """
+        _, plans = self._found.setdefault((id(rule), first, scans), (rule, []))
+        plans[:] = [known for known in plans if _same(known.made_of, relation)]
+        for known in plans:
+            if all(_alike(looked, relation, values) for looked in known.looked):
+                return known.plan
+        params = Params(values)
+        made_of, plan = _looking(relation, [rule], lambda look: make(look, params))
+        plans.append(PreparedPlan(made_of, tuple(params.looked), plan))
+        del plans[:-SIMILAR]
+        return plan
+
+    def delta_plan(
+        self,
+        rule: CheckedRule,
+        read: frozenset[str],
+        sizes: Statistics,
+        make: Callable[[Statistics], RulePlan],
+    ) -> RulePlan:
+        """The plan of a rule for the new rows of the relations in `read`; it depends only on
+        approximate numbers of rows."""
+        counts, plan = self._delta_plans.get((id(rule), read), ({}, None))
+        if plan is not None and all(
+            rows / SHIFT <= sizes(name, "full").rows + 1 <= rows * SHIFT
+            for name, rows in counts.items()
+        ):
+            return plan
+        seen: dict[str, int] = {}
+
+        def look(name: str, version: Version) -> RelationStatistics:
+            size = sizes(name, version)
+            if version == "full":
+                seen[name] = size.rows + 1
+            return size
+
+        plan = _planned([rule], lambda: make(look))
+        self._delta_plans[id(rule), read] = seen, plan
+        return plan
+
+    def outgrown(self, stratum: Stratum, relation: RelationOf, room: Hashable) -> bool:
+        """Whether a recursion turned out not to fit a device; `room`: the other inputs of that."""
+        known = self._outgrown.get((id(stratum), room))
+        return known is not None and _same(known[1], relation)
+
+    def outgrew(self, stratum: Stratum, relations: Mapping[str, Relation], room: Hashable) -> None:
+        """Records that it did not fit."""
+        self._outgrown.put((id(stratum), room), (stratum, _held(relations)))
+
+
+def _held(relations: Mapping[str, Relation]) -> Held:
+    return tuple((name, ref(held), held.store.fingerprint) for name, held in relations.items())
+
+
+def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Any]) -> bool:
+    """Whether parameter values have a selectivity similar to those of the cached plan."""
+    params = Params(values)
+    bounds = [(op, params.value(bound)) for op, bound in looked.bounds]
+    statistics = relation(looked.relation).statistics
+    now = statistics.within(looked.column, [(op, v) for op, v in bounds if v is not None])
+    pairs = zip(looked.shares, now, strict=True)
+    return all(share / LIKE <= other <= share * LIKE for share, other in pairs)
+
+
+def _same(made_of: Held, relation: RelationOf) -> bool:
+    """Whether the relations are the same, or have been computed again with the same rows, as a
+    text's own relations and magic sets are, which live for one call."""
+    for name, held, fingerprint in made_of:
+        found = relation(name)
+        if held() is not found and (fingerprint is None or found.store.fingerprint != fingerprint):
+            return False
+    return True
+
+
+def _planned(rules: Sequence[CheckedRule], make: Callable[[], Value]) -> Value:
+    length = sum(rule.span.end - rule.span.start for rule in rules)
+    with spending("planning"):
+        return apart(make, length >= LONG_RULE)
+
+
+def _looking(
+    relation: RelationOf, rules: Sequence[CheckedRule], make: Callable[[RelationOf], Value]
+) -> tuple[Held, Value]:
+    looked_at: dict[str, Relation] = {}
+
+    def look(name: str) -> Relation:
+        return looked_at.setdefault(name, relation(name))
+
+    made = _planned(rules, lambda: make(look))
+    return _held(looked_at), made
+
+
+@dataclass(slots=True)
+class CheckedText:
+    """A checked program, and what else is known of it. `validity`: that of the statements that the
+    database keeps."""
+
+    checked: Checked
+    texts: Sequence[object] = ()  # what its key names by identity, so that they live on
+    validity: Validity = VALID
+    plans: Plans = field(default_factory=Plans)
+    rewritten: dict[Hashable, Any] = field(default_factory=dict)  # by `engine.magic_sets`
+    _interned: SymbolTable | None = None
+
+    def intern(self, symbols: SymbolTable) -> None:
+        """Puts all symbols of the program into the symbol table."""
+        if self._interned is symbols:
+            return
+        for stratum in self.checked.strata:
+            for rule in stratum.rules:
+                for node in (*rule.head.args, *([rule.body] if rule.body else [])):
+                    for part in walk(node):
+                        if isinstance(part, Const) and part.type == "symbol":
+                            symbols.intern(str(part.value))
+        self._interned = symbols
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A database's cache of recent texts."""
+
+    texts: Recent[tuple[Program, tuple[Caution, ...]]] = field(default_factory=Recent)
+    programs: Recent[CheckedText] = field(default_factory=lambda: Recent(length=CHECKED))
+    validities: Recent[tuple[Validity, Sequence[object]]] = field(default_factory=Recent)
+    lists: Recent[Relation] = field(default_factory=Recent)  # of values, by their content
+    orders: Orders = field(default_factory=Orders)
+
+    def clear(self) -> None:
+        self.texts.clear()
+        self.programs.clear()
+        self.validities.clear()
+        self.lists.clear()
+        self.orders.clear()
+
+    def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
+        """Parses a text; returns its program and warnings."""
+        if len(text) > LONGEST:
+            return parse_with_cautions(text, name, bare=bare)
+        found = self.texts.get((text, name, bare))
+        if found is None:
+            found = parse_with_cautions(text, name, bare=bare)
+            self.texts.put((text, name, bare), found, len(text))
+        return found
+
+    def check(
+        self,
+        outlines: Sequence[Outline],
+        own: Program,
+        said: Sequence[Statement],
+        known: Mapping[str, Schema],
+        types: Mapping[str, ParamType],
+        whole: bool,
+        unread: Mapping[int, Error],
+    ) -> CheckedText:
+        """Checks a text with the statements that the database keeps, those of `outlines`. The cache
+        identifies both by identity.
+
+        `said`: what the checks see of the text. `unread`: kept statements, by id, whose files
+        cannot be read.
+        """
+        over = (
+            tuple(map(id, outlines)),
+            tuple(known.items()),
+            tuple(sorted(types.items())),
+            tuple((at, str(error)) for at, error in unread.items()),
+        )
+        key = (over, id(own) if said else None, whole)
+        found = self.programs.get(key)
+        if found is None:
+            kept = [statement for outline in outlines for statement in outline.statements]
+            before = self.validities.get(over)
+            length = sum(s.span.end - s.span.start for s in (*kept, *said))
+            valid = None if before is None else before[0]
+            with spending("planning"):
+                checked, validity, alone = apart(
+                    lambda: check_with(kept, said, known, types, unread, valid, whole),
+                    length >= LONG_TEXT,
+                )
+            if alone is not None:
+                self.validities.put(over, (alone, tuple(outlines)))
+            plans = Plans(self.orders)
+            found = CheckedText(folded(checked), (*outlines, own), validity, plans)
+            self.programs.put(key, found, length)
+        return found

@@ -1,0 +1,457 @@
+"""Evaluates a text: with the database's views and data, and its own inputs.
+
+A `Session` lives for one call. It adds the text to the database's rules, reads the input files that
+it needs, checks everything together, and evaluates the requested relations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gdatalog.engine.cluster import Wanted
+from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.facts.files import FilePolicy, Folders, find_include, read_program
+from gdatalog.engine.facts.inputs import FilesRead, Inputs, input_sources
+from gdatalog.engine.facts.lists import ProgramLists
+from gdatalog.engine.fixpoint.stratum import atoms
+from gdatalog.engine.session.budget import accounted
+from gdatalog.engine.session.evaluation import Evaluation
+from gdatalog.engine.session.magic_sets import answer
+from gdatalog.engine.session.prepared import CheckedText, Plans, Prepared
+from gdatalog.engine.session.remembered import Memory
+from gdatalog.engine.session.texts import Outline, ProgramTexts, Stated
+from gdatalog.engine.session.untrusted import check_program
+from gdatalog.errors import Caution, DataError, Error, UsageError
+from gdatalog.parser import Program, expand_includes
+from gdatalog.parser.syntax import (
+    Decl,
+    Directive,
+    Include,
+    ListParam,
+    Param,
+    Query,
+    Rule,
+    Statement,
+)
+from gdatalog.planner.check.checked import Checked, CheckedQuery, Schema
+from gdatalog.planner.check.validity import Validity
+from gdatalog.planner.check.walk import walk
+from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
+from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.given_list import GivenList, holds_many
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.values import INT_MAX, INT_MIN, ParamType, Value, is_unicode
+
+
+@dataclass(slots=True)
+class Settings:
+    """How a session runs: its context, the files that it may use, the receiver of cautions.
+
+    The context has no parameters and no `.limitsize`s yet.
+    """
+
+    context: ExecutionContext
+    policy: FilePolicy
+    folders: Folders
+    warn: Callable[[Caution], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TextParts:
+    """A text's statements: those that the database would keep, and its queries and outputs."""
+
+    rules: tuple[Statement, ...]
+    queries: tuple[Query, ...]
+    directives: tuple[Directive, ...]
+
+    @staticmethod
+    def of(program: Program) -> TextParts:
+        rules, queries, directives = [], [], []
+        for statement in program.statements:
+            if isinstance(statement, Query):
+                queries.append(statement)
+            elif isinstance(statement, Directive) and statement.kind in ("output", "printsize"):
+                directives.append(statement)
+            else:
+                rules.append(statement)
+        return TextParts(tuple(rules), tuple(queries), tuple(directives))
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request of a program: an output, a printsize or a query."""
+
+    name: str
+    directive: Directive | None
+
+
+@dataclass(slots=True)
+class Session:
+    """One text over the content of a database."""
+
+    stored: Mapping[str, Relation]
+    texts: ProgramTexts
+    program: Program
+    symbols: SymbolTable
+    settings: Settings
+    remembered: Memory
+    read: FilesRead
+    prepared: Prepared
+    params: Mapping[str, Any] = field(default_factory=dict)
+    lasting: bool = False  # whether the database keeps the text's rules: then results are cached
+    whole: bool = True
+    ends: bool = False  # whether only the text's own requests are made
+    parts: TextParts = field(init=False)
+    outline: Outline = field(init=False)
+    stated: Stated = field(init=False)
+    text: CheckedText = field(init=False)
+    checked: Checked = field(init=False)
+    inputs: Inputs = field(init=False)
+    context: ExecutionContext = field(init=False)
+    evaluation: Evaluation = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        if settings.context.scope.bounded:
+            check_program(self.program, self.texts, settings.folders)
+        if any(isinstance(statement, Include) for statement in self.program.statements):
+            self.program = expand_includes(
+                self.program,
+                lambda path, span: read_program(
+                    find_include(path, span, settings.folders), settings.policy, settings.warn, span
+                ),
+            )
+        program = self.program
+        self.parts = TextParts.of(program)
+        self.outline = Outline.of(program.statements)
+        self.stated = Stated(self.texts, self.outline)
+        seen = self.texts.seen()
+        said = () if self.texts.says_all(self.outline) else self.outline.statements
+        sources = input_sources(
+            [
+                *((kept.outline.statements, kept.folders) for kept in seen),
+                (said, settings.folders),
+            ]
+        )
+        known = {
+            name: Schema(name, relation.columns, relation.types)
+            for name, relation in self.stored.items()
+        }
+        # Files of undeclared relations are read first: their types come from the data.
+        decls = [s for s in (*self.texts.outline(), *said) if isinstance(s, Decl)]
+        declared = {name for decl in decls for name in decl.names}
+        remote = partial(_afar, settings.context)
+        warn = settings.warn
+        early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read, remote, warn)
+        own = set(map(id, said))
+        unread: dict[int, Error] = {}
+        for name, (first, *_) in sources.items():
+            directive, _ = first
+            if name not in declared and name not in known and directive.path is not None:
+                try:
+                    with accounted(settings.context.limits, settings.context.device.name):
+                        relation = early.file(first, name)
+                except DataError as error:
+                    if id(directive) in own:
+                        raise
+                    unread[id(directive)] = error
+                    continue
+                known[name] = Schema(name, relation.columns, relation.types, directive.span)
+        given = {name: self._parameter(name, value) for name, value in self.params.items()}
+        self.params = {name: value for name, (_, value) in given.items()}
+        types = {name: kind for name, (kind, _) in given.items()}
+        outlines = [kept.outline for kept in seen]
+        self.text = self.prepared.check(outlines, program, said, known, types, self.whole, unread)
+        self.checked = self.text.checked
+        self.inputs = Inputs(
+            self.stored,
+            sources,
+            self.checked.schemas,
+            self.symbols,
+            settings.policy,
+            self.read,
+            remote,
+            warn,
+            ProgramLists(self.checked.lists, self.params, self.symbols, self.prepared.lists),
+        )
+        for name, values in self.checked.lists.items():
+            if values.type == "symbol":  # before anything reads the ranks of strings
+                self.inputs[name]
+        self.context = self._context()
+        self.evaluation = self._evaluation(self.inputs)
+
+    def _parameter(self, name: str, value: object) -> tuple[ParamType, Value | GivenList]:
+        try:
+            return parameter(name, value)
+        except DataError as error:
+            error.span = next((part.span for part in self._params() if part.name == name), None)
+            raise
+
+    def kept_params(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters as a database keeps them: lists are copied, because they may change."""
+        read = self.params
+        return {n: read[n] if isinstance(read[n], GivenList) else v for n, v in given.items()}
+
+    def _params(self) -> Iterator[Param | ListParam]:
+        """The text's parameters, in order."""
+        for statement in self.program.statements:
+            if isinstance(statement, Rule | Query):
+                heads = statement.heads if isinstance(statement, Rule) else ()
+                for node in (*heads, *(() if statement.body is None else (statement.body,))):
+                    for part in walk(node):
+                        if isinstance(part, Param | ListParam):
+                            yield part
+
+    def _context(self) -> ExecutionContext:
+        """The execution context, with the text's own settings."""
+        context = self.settings.context
+        params = {
+            name: self._coerce(name, value)
+            for name, value in self.params.items()
+            if not isinstance(value, GivenList)
+        }
+        scope = replace(context.scope, params=params)
+        return replace(context, scope=scope, limit_sizes=self._limit_sizes())
+
+    def _evaluation(self, stored: Inputs) -> Evaluation:
+        own = {head.name for s in self.parts.rules if isinstance(s, Rule) for head in s.heads}
+        lasting = self.lasting
+        asked = frozenset(ask.name for ask in self.asks())
+        # Rewritten queries may read relations that no rule of the program reads.
+        ends = self.ends and not any(name.startswith("?") for name in asked)
+        text = self.text
+        if ends and not self.context.metrics.lasting:
+            stored.kept = columns_read(self.checked, self._read_by_rules(stored, asked))
+            checked = reading_only(text.checked, stored.kept)
+            text = replace(text, checked=checked, plans=Plans(text.plans.orders))
+
+        def keep(names: Collection[str]) -> bool:
+            if any(name.startswith("?") for name in names):
+                return False
+            return lasting or own.isdisjoint(names)
+
+        return Evaluation(
+            self.context,
+            text,
+            stored,
+            self.stated.facts,
+            self.remembered,
+            keep,
+            asked,
+            stored.let_go if ends else None,
+        )
+
+    def _read_by_rules(self, inputs: Inputs, asked: Collection[str]) -> set[str]:
+        """The declared relations that only have `.input`s and are read only by rules."""
+        derived = {name for stratum in self.checked.strata for name in stratum.relations}
+        limited = self.context.limit_sizes
+        return {
+            name
+            for name, sources in inputs.sources.items()
+            if name not in asked
+            and name not in derived
+            and name not in limited
+            and name not in self.stored
+            and name in self.checked.schemas
+            and not self.stated.facts(name)
+            and all(directive.path is None for directive, _ in sources)
+        }
+
+    @property
+    def validity(self) -> Validity:
+        """Which of the statements that the database keeps are valid."""
+        return self.text.validity
+
+    def kept_outline(self) -> Outline:
+        """What the checks see of the statements that the database would keep."""
+        return self.outline.without([*self.parts.queries, *self.parts.directives])
+
+    def _coerce(self, name: str, value: Value) -> Value:
+        """Converts an int to a float parameter."""
+        return float(value) if self.checked.param_types.get(name) == "float" else value
+
+    def _limit_sizes(self) -> dict[str, int]:
+        sizes = {}
+        for directive in self.checked.directives:
+            if directive.kind == "limitsize":
+                text = dict(directive.options).get("n", "")
+                if not text.isdecimal():
+                    raise UsageError(
+                        ".limitsize needs a number of rows",
+                        directive.span,
+                        hint=f".limitsize {directive.names[0]}(n=1000000)",
+                    )
+                sizes.update(dict.fromkeys(directive.names, int(text)))
+        return sizes
+
+    @property
+    def cautions(self) -> list[Caution]:
+        """The cautions of this text and its evaluation, without those reported before."""
+        sources = {s.span.source for s in (*self.parts.rules, *self.parts.queries)}
+        found = [c for c in self.checked.cautions if c.span is None or c.span.source in sources]
+        return found + self.evaluation.cautions
+
+    def own_queries(self) -> list[CheckedQuery]:
+        """The text's queries, in order."""
+        own = {query.span for query in self.parts.queries}
+        return [query for query in self.checked.queries if query.span in own]
+
+    def asks(self) -> list[Ask]:
+        """The text's requests, in order."""
+        queries = {query.span: query.relation for query in self.own_queries()}
+        found: list[Ask] = []
+        for statement in self.program.statements:
+            if isinstance(statement, Query):
+                found.append(Ask(queries[statement.span], None))
+            elif isinstance(statement, Directive) and statement.kind in ("output", "printsize"):
+                found += [Ask(name, statement) for name in statement.names]
+            elif isinstance(statement, Decl):
+                for kind in ("output", "printsize"):
+                    if kind in statement.qualifiers:
+                        directive = Directive(kind, statement.names, span=statement.span)
+                        found += [Ask(name, directive) for name in statement.names]
+        return found
+
+    def asked(self) -> str:
+        """The only relation that a query's text requests."""
+        queries = self.own_queries()
+        if len(queries) > 1:
+            raise UsageError(
+                f"a query has one answer, and this text asks {len(queries)} times",
+                queries[1].span,
+                hint="call db.query once for each `?-`",
+            )
+        if queries:
+            return queries[0].relation
+        own = [s for s in self.parts.rules if isinstance(s, Rule)]
+        if own:
+            return own[-1].heads[0].name
+        if self.checked.last is None or not self.parts.rules:
+            raise UsageError(
+                "this text asks for nothing",
+                hint="end it with `?- body.`, or with the rule whose relation you want",
+            )
+        return self.checked.last
+
+    def relation(
+        self, name: str, limit: int | None = None, most_rows: int | None = None
+    ) -> Relation:
+        """A relation, or at most `limit` rows; an error as soon as it is known to have more than
+        `most_rows`."""
+        cause = self.validity.broken.get(name)
+        if cause is not None:
+            raise cause.error_for(name)
+        evaluation, limits = self.evaluation, self.context.limits
+        with self.context.metrics.spending():
+            if most_rows is None or (limit is not None and limit <= most_rows):
+                return answer(evaluation, name, limit, self.whole_asks())
+            limits.most_rows = name, most_rows
+            found = answer(evaluation, name, most_rows + 1, self.whole_asks())
+            limits.count(name, found.length)
+            if evaluation.keep([name]):
+                found = answer(evaluation, name, limit, self.whole_asks())  # for the next call
+            return found
+
+    def said(self, name: str) -> int | None:
+        """The number of rows of a relation that has only kept facts."""
+        if name in self.inputs or self.evaluation.derived(name) or self.stated.own is not None:
+            return None
+        return self.stated.texts.rows(name, self.checked.schemas[name].types)
+
+    @contextmanager
+    def reading_ahead(self) -> Iterator[None]:
+        """Within this context, a thread reads the files that the text's outputs need, if it
+        requests nothing else."""
+        evaluation = self.evaluation
+        if evaluation.let_go is None or self.context.cluster is not None:
+            yield
+            return
+        strata = evaluation.strata_of(evaluation.asked)
+        names = (atom.name for s in strata for rule in s.rules for atom in atoms(rule))
+        ahead = self.inputs.read_ahead(dict.fromkeys(names), self.context.limits.spare)
+        try:
+            yield
+        finally:
+            ahead.stop()
+
+    def done_by(self, before: int) -> str:
+        """The device or the cluster's workers that ran the work after this many spread rules."""
+        metrics = self.context.metrics
+        if metrics.spread == before:
+            return self.context.device.name
+        return f"cluster, {metrics.workers:,} worker{'s' * (metrics.workers != 1)}"
+
+    def whole_asks(self) -> set[str]:
+        """The relations that the text's outputs need, which are evaluated in full."""
+        asked = [ask.name for ask in self.asks() if not ask.name.startswith("?")]
+        return self.evaluation.needed(asked) if asked else set()
+
+
+def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
+    """A parameter's type and value, from scalars of Python, NumPy or pandas, or from a collection
+    of them."""
+    if isinstance(value, GivenList):
+        return value.type, value
+    if isinstance(value, (bool, np.bool_)):
+        return "bool", bool(value)
+    if isinstance(value, (int, np.integer)):
+        if not INT_MIN <= int(value) <= INT_MAX:
+            raise DataError(f"the parameter ${name} does not fit into 64 bits: {value}")
+        return "int", int(value)
+    if isinstance(value, (float, np.floating)):
+        if value != value:
+            raise DataError(f"the parameter ${name} is NaN, which is not a value")
+        return "float", float(value)
+    if isinstance(value, str):
+        if not is_unicode(value):
+            raise DataError(f"the parameter ${name} holds half a surrogate pair: {value!r}")
+        return "symbol", str(value)
+    if isinstance(value, (date, np.datetime64)):
+        if value != value:
+            raise DataError(f"the parameter ${name} is NaT, which is not a value")
+        when = _nanoseconds(value)
+        if not INT_MIN < when <= INT_MAX:  # the least value means NaT
+            raise DataError(f"the parameter ${name} is no time from 1677 to 2262: {value}")
+        return "timestamp", when
+    if holds_many(value):
+        many = GivenList.of(name, value)
+        return many.type, many
+    found = "None" if value is None else f"of type {type(value).__name__}"
+    raise DataError(
+        f"the parameter ${name} cannot be {found}",
+        hint="parameters are ints, floats, strings, bools and timestamps, and lists of these",
+    )
+
+
+def _nanoseconds(value: date | np.datetime64) -> int:
+    """A time as nanoseconds since 1970; times without a zone are UTC."""
+    if isinstance(value, np.datetime64):
+        seconds = int(value.astype("datetime64[s]").astype(np.int64))
+        near = abs(seconds) < INT_MAX // 10**9
+        return int(value.astype("datetime64[ns]").astype(np.int64)) if near else seconds * 10**9
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    since = value - datetime(1970, 1, 1, tzinfo=UTC)
+    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    # pandas.Timestamp is a datetime with nanoseconds
+    return microseconds * 1000 + int(getattr(value, "nanosecond", 0))
+
+
+def _afar(
+    context: ExecutionContext, path: str, name: str, schema: Schema | None
+) -> Relation | None:
+    """The relation of a path that a cluster's workers read themselves."""
+    spread = context.knobs.spread
+    if context.cluster is None or spread == "never":
+        return None
+    wanted = Wanted(name, context.memory, None, schema, spread == "partition")
+    return context.cluster.load(path, wanted, context.scope.symbols)

@@ -1,0 +1,349 @@
+"""The texts whose rules a database keeps, in order, and those of their facts that checks need.
+
+Facts come one by one, and checking all earlier ones each time would take quadratic time. So of all
+facts of one shape (relation and argument types) the checks see only the first, because the others
+add nothing. Adding a text does not copy the others: `ProgramTexts` are a prefix of a log that only
+grows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import is_
+from typing import overload
+
+from gdatalog.cancellation import OBJECT, cancellable
+from gdatalog.engine.facts.files import Folders
+from gdatalog.parser.syntax import Atom, Rule, Statement
+from gdatalog.planner.check.facts import Shape, shape_of
+from gdatalog.planner.check.statements import Part, names_of, reads_of, without
+from gdatalog.records import dataclass, field, replace
+
+
+class FactList(Sequence[Atom]):
+    """A prefix of a list of facts that may grow; a longer prefix is recognised at once."""
+
+    __slots__ = ("_atoms", "_end", "params")
+
+    def __init__(
+        self, atoms: Sequence[Atom], params: Collection[str] = (), end: int | None = None
+    ) -> None:
+        """`params`: the names of parameters in them, and perhaps of others."""
+        self._atoms = atoms
+        self._end = len(atoms) if end is None else end
+        self.params = params
+
+    def __len__(self) -> int:
+        return self._end
+
+    def __iter__(self) -> Iterator[Atom]:
+        return iter(self._atoms[: self._end])
+
+    @overload
+    def __getitem__(self, at: int) -> Atom: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Atom]: ...
+    def __getitem__(self, at: int | slice) -> Atom | Sequence[Atom]:
+        return self._atoms[: self._end][at] if isinstance(at, slice) else self._atoms[at]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FactList):
+            return NotImplemented
+        return self._end == other._end and (
+            self._atoms is other._atoms or all(map(Atom.__eq__, self, other))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def since(self, before: FactList) -> Sequence[Atom] | None:
+        """The facts added after `before`; None if that is no prefix."""
+        if self._end < before._end:
+            return None
+        if self._atoms is not before._atoms and not all(map(Atom.__eq__, before, self)):
+            return None
+        return self._atoms[before._end : self._end]
+
+
+NO_FACTS = FactList(())
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What the checks see of a text: all of it except facts that an earlier one stands for."""
+
+    statements: tuple[Statement, ...]
+    facts: Mapping[str, Sequence[Atom]]  # including redundant ones
+    shapes: Mapping[tuple[str, Shape], None]
+    plain: bool  # it has only redundant facts
+
+    @staticmethod
+    def of(text: Sequence[Statement]) -> Outline:
+        return cancellable(len(text) * 32 * OBJECT, lambda: Outline._of(text), None)
+
+    @staticmethod
+    def _of(text: Sequence[Statement]) -> Outline:
+        statements: list[Statement] = []
+        facts: dict[str, list[Atom]] = {}
+        shapes: dict[tuple[str, Shape], None] = {}
+        plain = True
+        for statement in text:
+            found = _shapes(statement)
+            if found is None:
+                plain = False
+                statements.append(statement)
+                continue
+            assert isinstance(statement, Rule)
+            if not found <= shapes.keys():
+                shapes.update(dict.fromkeys(found))
+                statements.append(statement)
+            for head in statement.heads:
+                facts.setdefault(head.name, []).append(head)
+        return Outline(tuple(statements), facts, shapes, plain)
+
+    def without(self, statements: Sequence[Statement]) -> Outline:
+        """The outline of the text without these statements, which are no facts."""
+        if not statements:
+            return self
+        gone = set(map(id, statements))
+        rest = tuple(s for s in self.statements if id(s) not in gone)
+        plain = all(_shapes(s) is not None for s in rest)
+        return replace(self, statements=rest, plain=plain)
+
+    def params(self, name: str) -> set[str]:
+        """The parameters in facts of a relation."""
+        return {
+            kind[1:]
+            for own, shape in self.shapes
+            if own == name
+            for kind in shape
+            if kind[0] == "$"
+        }
+
+
+def _shapes(statement: Statement) -> set[tuple[str, Shape]] | None:
+    """The shapes of a plain fact's heads; None for any other statement."""
+    if type(statement) is not Rule or statement.body is not None:
+        return None
+    found = set()
+    for head in statement.heads:
+        shape = shape_of(head)
+        if shape is None:
+            return None
+        found.add((head.name, shape))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRules:
+    """The rules that the database keeps of a text, and the folders of its inputs."""
+
+    statements: tuple[Statement, ...]
+    folders: Folders
+    outline: Outline
+
+    @staticmethod
+    def of(
+        statements: Sequence[Statement], folders: Folders, outline: Outline | None = None
+    ) -> KeptRules:
+        return KeptRules(tuple(statements), folders, outline or Outline.of(statements))
+
+    def less(self, statements: Sequence[Statement]) -> KeptRules:
+        """The text with these statements, or what is left of them."""
+        same = len(statements) == len(self.statements) and all(
+            map(is_, statements, self.statements)
+        )
+        return self if same else KeptRules.of(statements, self.folders)
+
+
+@dataclass(slots=True)
+class Log:
+    """Texts in the order in which they were kept."""
+
+    keys: list[str] = field(default_factory=list)
+    kept: list[KeptRules] = field(default_factory=list)
+    at: dict[str, int] = field(default_factory=dict)  # the position of a key's text
+    seen: list[int] = field(default_factory=list)  # the texts that the checks see
+    shapes: dict[tuple[str, Shape], int] = field(default_factory=dict)  # first occurrence
+    names: dict[str, int] = field(default_factory=dict)  # of relations; first met there
+    facts: dict[str, list[Atom]] = field(default_factory=dict)
+    homes: dict[str, list[int]] = field(default_factory=dict)  # the texts that mention a name
+    kinds: dict[str, list[Shape]] = field(default_factory=dict)  # of a relation's facts
+    params: dict[str, set[str]] = field(default_factory=dict)  # in them
+    _first: dict[Atom, int] | None = None  # the text with a fact's first occurrence
+    _new: dict[str, list[int]] = field(default_factory=dict)  # the same by relation, ascending
+
+    def add(self, key: str, kept: KeptRules) -> None:
+        at, outline = len(self.keys), kept.outline
+        if not (outline.plain and outline.shapes.keys() <= self.shapes.keys()):
+            self.seen.append(at)
+            for statement in outline.statements:
+                for name in (*names_of(statement), *reads_of(statement)):
+                    self.names.setdefault(name, at)
+        for shape in outline.shapes:
+            if shape not in self.shapes:
+                self.shapes[shape] = at
+                self.kinds.setdefault(shape[0], []).append(shape[1])
+                self.params.setdefault(shape[0], set()).update(outline.params(shape[0]))
+        for name, atoms in outline.facts.items():
+            self.facts.setdefault(name, []).extend(atoms)
+            self.homes.setdefault(name, []).extend([at] * len(atoms))
+            if self._first is not None:
+                self._note(self._first, name, atoms, [at] * len(atoms))
+        self.at[key] = at
+        self.keys.append(key)
+        self.kept.append(kept)
+
+    @property
+    def first(self) -> Mapping[Atom, int]:
+        """The text with the first occurrence of each fact."""
+        if self._first is None:
+            self._first = {}
+            for name, atoms in self.facts.items():
+                self._note(self._first, name, atoms, self.homes[name])
+        return self._first
+
+    def new(self, name: str) -> Sequence[int]:
+        """The texts with the first occurrences of a relation's facts, ascending."""
+        return self._new.get(name, ()) if self.first else ()
+
+    def _note(
+        self, first: dict[Atom, int], name: str, atoms: Iterable[Atom], homes: Iterable[int]
+    ) -> None:
+        new = self._new.setdefault(name, [])
+        for atom, at in zip(atoms, homes, strict=True):
+            if atom not in first:
+                first[atom] = at
+                new.append(at)
+
+
+class ProgramTexts(Mapping[str, KeptRules]):
+    """Texts by their keys. A key's text never changes."""
+
+    __slots__ = ("_length", "log")
+
+    def __init__(self, texts: Mapping[str, KeptRules] | None = None) -> None:
+        self.log = Log()
+        for key, kept in ({} if texts is None else texts).items():
+            self.log.add(key, kept)
+        self._length = len(self.log.keys)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.log.keys[: self._length])
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self.log.at.get(key, self._length) < self._length
+
+    def __getitem__(self, key: str) -> KeptRules:
+        at = self.log.at.get(key, self._length)
+        if at >= self._length:
+            raise KeyError(key)
+        return self.log.kept[at]
+
+    def with_more(self, more: Mapping[str, KeptRules]) -> ProgramTexts:
+        """These texts and others after them, with new keys."""
+        found = self if self._length == len(self.log.keys) else ProgramTexts(self)
+        for key, kept in more.items():
+            found.log.add(key, kept)
+        other = ProgramTexts.__new__(ProgramTexts)
+        other.log, other._length = found.log, len(found.log.keys)
+        return other if more else self
+
+    def without(self, keys: Collection[str]) -> ProgramTexts:
+        if not any(key in self for key in keys):
+            return self
+        return ProgramTexts({key: kept for key, kept in self.items() if key not in keys})
+
+    def revised(self, change: Callable[[Sequence[Statement]], Sequence[Statement]]) -> ProgramTexts:
+        """The texts with replaced statements; texts without statements are dropped."""
+        found = {key: kept.less(change(kept.statements)) for key, kept in self.items()}
+        if all(kept is self[key] for key, kept in found.items()):
+            return self
+        return ProgramTexts({key: kept for key, kept in found.items() if kept.statements})
+
+    def less(self, names: Collection[str], part: Part = "all") -> ProgramTexts:
+        """The texts without their statements about some relations."""
+        if not any(self.speaks_of(name) for name in names):
+            return self
+        return self.revised(lambda statements: without(statements, names, part))
+
+    def speaks_of(self, name: str) -> bool:
+        """Whether a text defines, declares or reads a relation."""
+        return self.log.names.get(name, self._length) < self._length
+
+    def repeats(self, key: str, text: Sequence[Statement]) -> bool:
+        """Whether a text of facts only is there already."""
+        if key not in self:
+            return False
+        kept = self[key]
+        return kept.outline.plain and kept.statements == tuple(text)
+
+    # ---------------------------------------------------------------------------- statements
+
+    def statements(self) -> list[Statement]:
+        return [s for kept in self.log.kept[: self._length] for s in kept.statements]
+
+    def seen(self) -> list[KeptRules]:
+        """The texts that the checks see: those with more than redundant facts."""
+        seen = self.log.seen
+        return [self.log.kept[at] for at in seen[: bisect_left(seen, self._length)]]
+
+    def outline(self) -> Iterable[Statement]:
+        """What the checks see of them."""
+        return (statement for kept in self.seen() for statement in kept.outline.statements)
+
+    def says_all(self, outline: Outline) -> bool:
+        """Whether the facts of these texts cover all of a text."""
+        shapes = self.log.shapes
+        return outline.plain and all(
+            shapes.get(shape, self._length) < self._length for shape in outline.shapes
+        )
+
+    # ---------------------------------------------------------------------------------- facts
+
+    def facts(self, name: str) -> FactList:
+        """The facts of a relation."""
+        atoms = self.log.facts.get(name)
+        if atoms is None:
+            return NO_FACTS
+        end = len(atoms)
+        if self._length < len(self.log.keys):
+            end = bisect_left(self.log.homes[name], self._length)
+        return FactList(atoms, self.log.params[name], end)
+
+    @property
+    def number_of_facts(self) -> int:
+        """The number of facts of all relations."""
+        return sum(len(self.facts(name)) for name in self.log.facts)
+
+    def has_fact(self, fact: Atom) -> bool:
+        return self.log.first.get(fact, self._length) < self._length
+
+    def rows(self, name: str, types: Shape) -> int | None:
+        """The number of rows of a relation's facts, if distinct facts are distinct rows."""
+        if self.log.kinds.get(name) != [types]:
+            return None
+        return bisect_left(self.log.new(name), self._length)
+
+
+@dataclass(slots=True)
+class Stated:
+    """The facts that a program sees: those of kept texts, and its own until they are kept too."""
+
+    texts: ProgramTexts
+    own: Outline | None
+
+    def keep(self, texts: ProgramTexts) -> None:
+        """Records that its own text is kept: it is one of these."""
+        self.texts, self.own = texts, None
+
+    def facts(self, name: str) -> FactList:
+        """The facts of a relation."""
+        there = self.texts.facts(name)
+        own = None if self.own is None else self.own.facts.get(name)
+        if self.own is None or own is None:
+            return there
+        return FactList([*there, *own], {*there.params, *self.own.params(name)})

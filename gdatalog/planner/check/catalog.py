@@ -1,0 +1,302 @@
+"""What a program speaks of: its relations, with their arity and where it was said, and its types.
+
+A relation is there because it has data (`known`), a `.decl`, a rule or fact, or a `.input`;
+the first of these in this order says how many columns it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gdatalog.errors import (
+    Error,
+    NameResolutionError,
+    Note,
+    Span,
+    TypeMismatchError,
+)
+from gdatalog.parser.syntax import Column, Decl, Directive, Program, Rule, TypeDecl
+from gdatalog.planner.check.broken import NOTHING_BROKEN, Cause
+from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check.words import count, did_you_mean
+from gdatalog.records import dataclass, field
+from gdatalog.values import TYPE_NAMES, TypeName
+
+BASE_TYPES: dict[str, TypeName] = {
+    **{name: name for name in TYPE_NAMES},
+    "number": "int",
+    "unsigned": "int",
+}
+
+# What people write for a type elsewhere, and its name here.
+OTHER_NAMES: dict[str, TypeName] = {
+    **dict.fromkeys(("string", "str", "text", "varchar", "String", "object"), "symbol"),
+    **dict.fromkeys(("integer", "int64", "int32", "long", "bigint", "uint"), "int"),
+    **dict.fromkeys(("double", "real", "float64", "float32", "decimal"), "float"),
+    **dict.fromkeys(("boolean",), "bool"),
+    **dict.fromkeys(("datetime", "date", "time"), "timestamp"),
+}
+
+
+@dataclass(slots=True)
+class CatalogRelation:
+    name: str
+    arity: int | None  # None: a `.input` that nothing else speaks of
+    said: str  # how the arity is known: "is declared with", "has data with", "is defined with"
+    span: Span | None
+    schema: Schema | None = None  # of a declared or known relation
+    broken: bool = False  # its declaration is wrong, which has been reported
+    declared: bool = False
+    has_data: bool = False
+
+
+@dataclass(slots=True)
+class Catalog:
+    relations: dict[str, CatalogRelation] = field(default_factory=dict)
+    types: dict[str, TypeName] = field(default_factory=lambda: dict(BASE_TYPES))
+    directives: list[Directive] = field(default_factory=list)
+    broken: Mapping[str, Cause] = field(default_factory=dict)
+
+
+def show_schema(schema: Schema) -> str:
+    """`E(src: int, dst: int)`."""
+    columns = (f"{name}: {kind}" for name, kind in zip(schema.columns, schema.types, strict=True))
+    return f"{schema.name}({', '.join(columns)})"
+
+
+def collect(
+    program: Program,
+    known: Mapping[str, Schema],
+    errors: list[Error],
+    broken: Mapping[str, Cause] = NOTHING_BROKEN,
+) -> Catalog:
+    """The relations and types of the program; what its declarations get wrong."""
+    catalog = Catalog(broken=broken)
+    _types([s for s in program.statements if isinstance(s, TypeDecl)], catalog, errors)
+    for name, schema in known.items():
+        said = "is declared with" if schema.declared else "has data with"
+        catalog.relations[name] = CatalogRelation(
+            name, schema.arity, said, schema.span, schema, has_data=True, declared=schema.declared
+        )
+    for statement in program.statements:
+        if isinstance(statement, Decl):
+            for name in statement.names:
+                _declare(name, statement, catalog, errors)
+    for statement in program.statements:
+        if isinstance(statement, Rule):
+            for head in statement.heads:
+                if head.name not in catalog.relations:
+                    arity = len(head.args)
+                    said = "is defined with"
+                    catalog.relations[head.name] = CatalogRelation(
+                        head.name, arity, said, head.span
+                    )
+    _directives(program, catalog, errors)
+    return catalog
+
+
+# ---------------------------------------------------------------------------------- .decl
+
+
+def _declare(name: str, decl: Decl, catalog: Catalog, errors: list[Error]) -> None:
+    types = [_column_type(column, catalog, errors) for column in decl.columns]
+    columns = tuple(column.name for column in decl.columns)
+    for at, column in enumerate(decl.columns):
+        if column.name in columns[:at]:
+            first = decl.columns[columns.index(column.name)]
+            errors.append(
+                NameResolutionError(
+                    f"`{name}` has two columns of the name `{column.name}`",
+                    column.span,
+                    hint="give each column a name of its own",
+                    notes=[Note("the first is here", first.span)],
+                )
+            )
+    before = catalog.relations.get(name)
+    if None in types:
+        if before is None or not before.declared:
+            said = "is declared with"
+            catalog.relations[name] = CatalogRelation(
+                name, len(types), said, decl.span, broken=True, declared=True
+            )
+        return
+    schema = Schema(name, columns, tuple(t for t in types if t), decl.span, declared=True)
+    if before is not None and before.schema is not None:
+        if before.declared and _same(before.schema, schema):
+            return
+        if before.declared:
+            errors.append(
+                TypeMismatchError(
+                    f"`{name}` is declared again, and differently",
+                    decl.span,
+                    hint="one of the two should go, or be the same as the other",
+                    notes=[Note(f"it is `{show_schema(before.schema)}` here", before.span)],
+                )
+            )
+            return
+        if before.schema.types != schema.types:
+            errors.append(
+                TypeMismatchError(
+                    f"`{name}` is declared as `{show_schema(schema)}`, "
+                    f"but its data is `{show_schema(before.schema)}`",
+                    decl.span,
+                    hint="change the declaration, or load the data with these types",
+                    notes=[Note("the data came from here", before.span)] if before.span else [],
+                )
+            )
+            return
+    elif before is not None and before.declared:
+        return
+    has_data = before is not None and before.has_data
+    catalog.relations[name] = CatalogRelation(
+        name, schema.arity, "is declared with", decl.span, schema, False, True, has_data
+    )
+
+
+def _same(one: Schema, other: Schema) -> bool:
+    return one.columns == other.columns and one.types == other.types
+
+
+def _column_type(column: Column, catalog: Catalog, errors: list[Error]) -> TypeName | None:
+    found = catalog.types.get(column.type_name)
+    if found is None:
+        errors.append(no_such_type(column.type_name, column.span, catalog))
+    return found
+
+
+def no_such_type(name: str, span: Span, catalog: Catalog) -> NameResolutionError:
+    hint = did_you_mean(name, catalog.types)
+    if name in OTHER_NAMES:
+        hint = f"it is called `{OTHER_NAMES[name]}` here"
+    return NameResolutionError(
+        f"there is no type `{name}`",
+        span,
+        hint=hint or f"types are {', '.join(TYPE_NAMES)}, and what `.type` makes of them",
+    )
+
+
+# ---------------------------------------------------------------------------------- .type
+
+
+def _types(decls: list[TypeDecl], catalog: Catalog, errors: list[Error]) -> None:
+    """Every name's base type: a name may stand before what it is made of."""
+    said: dict[str, TypeDecl] = {}
+    for decl in decls:
+        first = said.setdefault(decl.name, decl)
+        if decl.name in BASE_TYPES:
+            message = f"`{decl.name}` is a type of the language and cannot be made anew"
+            errors.append(NameResolutionError(message, decl.span, hint="take another name"))
+        elif (first.op, first.targets) != (decl.op, decl.targets):
+            errors.append(
+                TypeMismatchError(
+                    f"the type `{decl.name}` is made twice, and differently",
+                    decl.span,
+                    hint="take another name for one of the two",
+                    notes=[Note("it is made here too", first.span)],
+                )
+            )
+    waiting = [decl for name, decl in said.items() if name not in BASE_TYPES]
+    while waiting:
+        ready = [d for d in waiting if all(t in catalog.types for t in d.targets)]
+        if not ready:
+            break
+        for decl in ready:
+            _make_type(decl, catalog, errors)
+        waiting = [decl for decl in waiting if decl.name not in catalog.types]
+    for decl in waiting:
+        unknown = [t for t in decl.targets if t not in catalog.types and t not in said]
+        for target in unknown:
+            errors.append(no_such_type(target, decl.span, catalog))
+        if not unknown and _reaches(decl.name, decl.name, said):
+            message = f"the type `{decl.name}` is made of itself"
+            hint = f"say what it is: `.type {decl.name} = int`"
+            errors.append(NameResolutionError(message, decl.span, hint=hint))
+    for decl in waiting:
+        catalog.types.setdefault(decl.name, "int")  # reported above; no more errors about it
+
+
+def _make_type(decl: TypeDecl, catalog: Catalog, errors: list[Error]) -> None:
+    # a bare `.type T`, as older programs have it, is a symbol
+    bases = [catalog.types[target] for target in decl.targets] or ["symbol"]
+    catalog.types[decl.name] = bases[0]
+    for target, base in zip(decl.targets, bases, strict=False):
+        if base != bases[0]:
+            errors.append(
+                TypeMismatchError(
+                    f"the type `{decl.name}` mixes base types: `{decl.targets[0]}` is "
+                    f"{bases[0]} but `{target}` is {base}",
+                    decl.span,
+                    hint="a union is of types over one base type",
+                )
+            )
+            return
+
+
+def _reaches(start: str, goal: str, said: Mapping[str, TypeDecl]) -> bool:
+    seen: set[str] = set()
+    open_names = [start]
+    while open_names:
+        decl = said.get(open_names.pop())
+        for target in decl.targets if decl else ():
+            if target == goal:
+                return True
+            if target not in seen:
+                seen.add(target)
+                open_names.append(target)
+    return False
+
+
+# ----------------------------------------------------------------------------- directives
+
+
+def _directives(program: Program, catalog: Catalog, errors: list[Error]) -> None:
+    """Directives, those that stand as qualifiers of a `.decl` too; `.input` makes known."""
+    found = [s for s in program.statements if isinstance(s, Directive)]
+    said = {(d.kind, name) for d in found for name in d.names}
+    for statement in program.statements:
+        if isinstance(statement, Decl):
+            for kind in statement.qualifiers:
+                names = tuple(n for n in statement.names if (kind, n) not in said)
+                if kind in ("input", "output", "printsize") and names:
+                    found.append(Directive(kind, names, span=statement.span))
+    for directive in found:
+        if directive.kind == "input":
+            for name in directive.names:
+                relation = CatalogRelation(name, None, "is read with", directive.span)
+                catalog.relations.setdefault(name, relation)
+    for directive in found:
+        for name in directive.names:
+            if name in catalog.broken:
+                if (directive.kind, name) in said:
+                    errors.append(catalog.broken[name].error_for(name, directive.span))
+            elif name not in catalog.relations:
+                errors.append(no_such_relation(name, directive.span, catalog))
+    catalog.directives = found
+
+
+def no_such_relation(name: str, span: Span, catalog: Catalog) -> NameResolutionError:
+    hint = did_you_mean(name, catalog.relations)
+    stem, dot, ending = name.partition(".")
+    if dot and ending in ("csv", "tsv", "facts", "parquet", "arrow", "json", "jsonl"):
+        hint = f'this is the name of a file: `.input {stem}("{name}")`'
+    if dot and ending == "dl":
+        hint = f'this is the name of a file: `gdatalog {name}`, or `db.run_file("{name}")`'
+    return NameResolutionError(
+        f"there is no relation `{name}`",
+        span,
+        hint=hint or f"define `{name}` by a rule or facts, load it, or declare it with `.decl`",
+    )
+
+
+def arity_error(name: str, used: int, span: Span, relation: CatalogRelation) -> TypeMismatchError:
+    """A use that has not as many arguments as the relation has columns, with both sides."""
+    arity = relation.arity or 0
+    said = f"`{name}` {relation.said} {count(arity, 'column')}"
+    if relation.schema is not None:
+        said += f", `{show_schema(relation.schema)}`"
+    return TypeMismatchError(
+        f"`{name}` has {count(used, 'argument')} here, but {count(arity, 'column')} there",
+        span,
+        hint="write `_` for a column that does not matter" if used < arity else None,
+        notes=[Note(said, relation.span)],
+    )

@@ -1,0 +1,294 @@
+"""Cautions: what a program may say, but probably did not mean."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from gdatalog.errors import Caution
+from gdatalog.parser.syntax import (
+    Aggregate,
+    And,
+    Atom,
+    Column,
+    Decl,
+    Directive,
+    Literal,
+    Or,
+    Pragma,
+    Program,
+    Query,
+    Rule,
+    TypeDecl,
+    Var,
+    Wildcard,
+)
+from gdatalog.planner.check.catalog import Catalog
+from gdatalog.planner.check.walk import Node, children, variables, walk
+from gdatalog.planner.check.words import did_you_mean, show
+from gdatalog.records import replace
+
+# Soufflé's pragmas and qualifiers: what they ask for is either done anyway or not needed.
+PRAGMAS = frozenset(
+    (
+        *("auto-schedule", "compile", "debug-report", "fact-dir", "generate", "include-dir"),
+        *("inline-exclude", "jobs", "legacy", "libraries", "library-dir", "live-profile"),
+        *("magic-transform", "magic-transform-exclude", "no-warn", "output-dir", "profile"),
+        *("profile-frequency", "provenance", "show", "suppress-warnings", "verbose", "version"),
+        "warn",
+    )
+)
+QUALIFIERS = frozenset(
+    (
+        *("input", "output", "printsize", "inline", "no_inline", "magic", "no_magic"),
+        *("btree", "btree_delete", "brie", "override", "overridable"),
+    )
+)
+_SHOWN = 6  # places that one caution lists
+
+# Of the keyword form of directives.
+OPTIONS = {
+    "input": (
+        "IO",
+        "filename",
+        "name",
+        "delimiter",
+        "headers",
+        "columns",
+        "rfc4180",
+        "header",
+        "nulls",
+        "fill",
+        "row_id",
+    ),
+    "output": ("IO", "filename", "name", "delimiter", "headers", "rfc4180"),
+    "limitsize": ("n",),
+}
+
+
+def cautions_of(
+    program: Program, catalog: Catalog, whole: bool, earlier: Iterable[Caution] = ()
+) -> tuple[Caution, ...]:
+    """All of them, in the order of the text; `earlier`: those that other checks found."""
+    found = list(dict.fromkeys(earlier))
+    once: list[Var] = []
+    souffle = _has_souffle_types(program)
+    for statement in program.statements:
+        match statement:
+            case Rule(heads, body) if body is not None:
+                once += _used_once(heads, body)
+                found += _products(body)
+                if souffle:
+                    found += _wildcards_counted(body, heads)
+            case Query(body):
+                found += _products(body)
+                if souffle:
+                    found += _wildcards_counted(body)
+            case Pragma(args) if args and args[0] not in PRAGMAS:
+                message = f"the pragma `{args[0]}` is not known, and does nothing"
+                found.append(Caution(message, statement.span, did_you_mean(args[0], PRAGMAS)))
+            case Decl():
+                found += _qualifiers(statement)
+            case Directive():
+                found += _options(statement)
+            case _:
+                pass
+    found += _told_of_once(once)
+    found += _unsigned(program)
+    if whole:
+        found += _empty(program, catalog)
+    found.sort(key=lambda c: (c.span is None, c.span.start if c.span else 0))
+    return tuple(summed_up(found))
+
+
+def _used_once(heads: Sequence[Atom], body: Literal) -> Iterator[Var]:
+    seen: Counter[str] = Counter()
+    first: dict[str, Var] = {}
+    for node in (*heads, body):
+        for part in walk(node):
+            if isinstance(part, Var):
+                seen[part.name] += 1
+                first.setdefault(part.name, part)
+    in_heads = {name for head in heads for name in variables(head)}
+    for name, var in first.items():
+        if seen[name] == 1 and not name.startswith("_") and name not in in_heads:
+            yield var
+
+
+def _told_of_once(found: Sequence[Var]) -> Iterator[Caution]:
+    """One caution a text for all its variables that are used once."""
+    by_source: dict[int, list[Var]] = {}
+    for var in found:
+        by_source.setdefault(id(var.span.source), []).append(var)
+    for once in by_source.values():
+        first = once[0]
+        hint = f"if that is meant, begin the name with `_`: `_{first.name}`, or just `_`"
+        message = f"the variable `{first.name}` is used only once"
+        if len(once) > 1:
+            shown = ", ".join(f"`{var.name}` in line {var.span.line}" for var in once[:_SHOWN])
+            more = ", ..." if len(once) > _SHOWN else ""
+            message = f"{len(once)} variables are used only once: {shown}{more}"
+        yield Caution(message, first.span, hint)
+
+
+def summed_up(cautions: Iterable[Caution]) -> list[Caution]:
+    """One caution for all of one cause in a text: the first, with the lines of the others."""
+    found: list[Caution] = []
+    others: dict[tuple[str, int], list[Caution]] = {}
+    for caution in cautions:
+        if not caution.cause or caution.span is None:
+            found.append(caution)
+            continue
+        key = (caution.cause, id(caution.span.source))
+        if key not in others:
+            found.append(caution)
+        others.setdefault(key, []).append(caution)
+    for at, caution in enumerate(found):
+        if not caution.cause or caution.span is None:
+            continue
+        rest = others[caution.cause, id(caution.span.source)][1:]
+        lines = list(dict.fromkeys(str(c.span.line) for c in rest if c.span is not None))
+        if rest:
+            shown = ", ".join(lines[:_SHOWN]) + (", ..." if len(lines) > _SHOWN else "")
+            said = f"line {shown}" if len(lines) == 1 else f"lines {shown}"
+            message = f"{caution.message} ({len(rest)} more of this kind: {said})"
+            found[at] = replace(caution, message=message)
+    return found
+
+
+def _products(literal: Literal) -> Iterator[Caution]:
+    """Conjunctions that fall apart into atoms that nothing connects."""
+    match literal:
+        case And(items):
+            atoms = _unconnected(items)
+            if len(atoms) > 1:
+                yield Caution(
+                    f"{show(atoms[0])} and {show(atoms[1])} share no variable: every match of "
+                    "one goes with every match of the other",
+                    atoms[1].span,
+                    "if that is not meant, a variable in both or a comparison would join them",
+                    cause="product",
+                )
+            for item in items:
+                yield from _products(item)
+        case Or(items):
+            for item in items:
+                yield from _products(item)
+        case _:
+            return
+
+
+def _unconnected(items: Sequence[Literal]) -> list[Atom]:
+    """The first atom of each part, where parts share no variable."""
+    parts: list[tuple[set[str], Atom | None]] = []
+    for item in items:
+        names = set(variables(item))
+        if not names:
+            continue
+        atom = item if isinstance(item, Atom) else None
+        apart: list[tuple[set[str], Atom | None]] = []
+        for part_names, part_atom in parts:
+            if names & part_names:
+                names |= part_names
+                atom = part_atom or atom
+            else:
+                apart.append((part_names, part_atom))
+        parts = [*apart, (names, atom)]
+    atoms = [atom for _, atom in parts if atom is not None]
+    return sorted(atoms, key=lambda atom: atom.span.start)
+
+
+def _qualifiers(decl: Decl) -> Iterator[Caution]:
+    for qualifier in decl.qualifiers:
+        if qualifier not in QUALIFIERS:
+            message = f"the qualifier `{qualifier}` is not known, and does nothing"
+            yield Caution(message, decl.span, did_you_mean(qualifier, QUALIFIERS))
+
+
+def _options(directive: Directive) -> Iterator[Caution]:
+    """Those of `.input E(IO=file, delimeter=",")`."""
+    known = OPTIONS.get(directive.kind, ())
+    for name, _ in directive.options:
+        if known and name not in known:
+            yield Caution(
+                f"the option `{name}` of .{directive.kind} is not known, and does nothing",
+                directive.span,
+                did_you_mean(name, known) or f"options are {', '.join(known)}",
+            )
+
+
+def _empty(program: Program, catalog: Catalog) -> Iterator[Caution]:
+    """Declared relations that are read, and that nothing will ever be in."""
+    filled: set[str] = set()
+    read: set[str] = set()
+    for directive in catalog.directives:
+        if directive.kind == "input":
+            filled.update(directive.names)
+    for statement in program.statements:
+        if isinstance(statement, Rule):
+            filled.update(head.name for head in statement.heads)
+        if isinstance(statement, Rule | Query) and statement.body is not None:
+            for part in walk(statement.body):
+                if isinstance(part, Atom | Var):  # `?- e.` asks for a relation by its name
+                    read.add(part.name)
+    for relation in catalog.relations.values():
+        empty = relation.name not in filled and not relation.has_data
+        if relation.declared and empty and relation.name in read:
+            yield Caution(
+                f"`{relation.name}` is declared, and stays empty",
+                relation.span,
+                "it has no facts, no rules, no `.input`, and no data was loaded into it",
+            )
+
+
+# ------------------------------------------------------------------ programs of Soufflé's
+
+
+def _has_souffle_types(program: Program) -> bool:
+    return bool(_type_spans(program, ("number", "unsigned")))
+
+
+def _type_spans(program: Program, names: Sequence[str]) -> list[Column | TypeDecl]:
+    found: list[Column | TypeDecl] = []
+    for statement in program.statements:
+        if isinstance(statement, Decl):
+            found += [column for column in statement.columns if column.type_name in names]
+        elif isinstance(statement, TypeDecl) and any(t in names for t in statement.targets):
+            found.append(statement)
+    return found
+
+
+def _unsigned(program: Program) -> Iterator[Caution]:
+    for place in _type_spans(program, ("unsigned",))[:1]:
+        yield Caution(
+            "`unsigned` is a 64-bit int here: it goes below 0, and does not wrap around where "
+            "Soufflé's does",
+            place.span,
+        )
+
+
+def _wildcards_counted(body: Literal, heads: Sequence[Atom] = ()) -> Iterator[Caution]:
+    """Of several atoms Soufflé asks those with a `_` only whether there is a match."""
+    for node in (*heads, body):
+        for part in walk(node):
+            if isinstance(part, Aggregate) and part.kind in ("count", "sum", "mean"):
+                atoms = list(_atoms(part.body))
+                some = next((atom for atom in atoms if Wildcard in map(type, atom.args)), None)
+                if some is not None and len(atoms) > 1:
+                    yield Caution(
+                        f"this {part.kind} is over every match of {show(some)}: Soufflé, which "
+                        "asks only whether there is one, can have another answer",
+                        part.span,
+                        "a name in the place of the `_`, such as `_y`, counts every match there "
+                        "too; to count one, let a rule drop the column first",
+                        cause="wildcard",
+                    )
+
+
+def _atoms(node: Node) -> Iterator[Atom]:
+    """Those of a body that are neither negated nor in an aggregate of their own."""
+    if isinstance(node, Atom):
+        yield node
+    elif isinstance(node, And | Or):
+        for child in children(node):
+            yield from _atoms(child)

@@ -1,0 +1,284 @@
+"""Recursive min and max: every use in the cycle must stay true as values improve.
+
+Within the cycle a relation with `min` in its head holds the best value found so far, and that
+may get better. So such a value may only go where a better one serves as well: through `+` and
+`-`, `min` and `max`, a product with a constant that is not negative, comparisons that better
+values keep satisfying, and into an aggregated column that improves with it.
+
+A direction says how an expression moves as those values improve: -1 down, 1 up, 0 not at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from gdatalog.errors import Error, Note, Span, StratificationError
+from gdatalog.parser.syntax import (
+    And,
+    Atom,
+    Chain,
+    Compare,
+    Const,
+    Expr,
+    FunctionCall,
+    HeadAggregate,
+    Literal,
+    Or,
+    Var,
+)
+from gdatalog.planner.binding import neighbours
+from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.check.heads import aggregate_columns
+from gdatalog.planner.check.walk import Node, contains_head_aggregate, variables
+from gdatalog.planner.check.words import as_rule, own_name, show, text_of
+from gdatalog.records import dataclass, field
+
+MOST_BRANCHES = 256
+TOWARDS = {"min": -1, "max": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    column: int
+    kind: str
+
+
+class _NotMonotone(Exception):
+    """An expression whose direction is not known, and why."""
+
+    def __init__(self, expr: Expr, reason: str, test: Compare | None = None) -> None:
+        super().__init__(reason)
+        self.expr = expr
+        self.reason = reason
+        self.test = test  # the comparison that a better value may fail
+
+
+def check_lattice(stratum: Stratum, errors: list[Error]) -> None:
+    """The rules of a recursive stratum; nothing to say where none of them aggregates."""
+    optima: dict[str, Optimum] = {}
+    for rule in stratum.rules:
+        if not rule.aggregated:
+            continue
+        columns = aggregate_columns(rule.head)
+        bare = sum(contains_head_aggregate(arg) for arg in rule.head.args) == len(columns)
+        if not bare or len(columns) != 1:
+            wrong = "computes with an aggregate" if not bare else "has more than one aggregate"
+            errors.append(
+                StratificationError(
+                    f"the head of a recursive rule {wrong}: {show(rule.head)}",
+                    rule.head.span,
+                    hint="a min or max in a cycle stands alone, as one column of its relation; "
+                    "a rule outside of the cycle can compute with it",
+                )
+            )
+            return
+        [(at, kind)] = columns.items()
+        optima[rule.head.name] = Optimum(at, kind)
+    if not optima:
+        return
+    for rule in stratum.rules:
+        if rule.body is None:
+            continue
+        branches = list(islice(branches_of(rule.body), MOST_BRANCHES + 1))
+        if len(branches) > MOST_BRANCHES:
+            message = f"more than {MOST_BRANCHES} branches of `;` around a recursive min or max"
+            errors.append(StratificationError(message, rule.span, hint="write several rules"))
+            continue
+        for branch in branches:
+            found = _Branch(rule, branch, optima).check()
+            if found is not None:
+                errors.append(found)
+                break
+
+
+def branches_of(literal: Literal) -> Iterator[list[Literal]]:
+    """The ways through the `;` of a body, each a list of literals that are no groups."""
+    match literal:
+        case Or(items):
+            for item in items:
+                yield from branches_of(item)
+        case And(items):
+            yield from _product(items)
+        case _:
+            yield [literal]
+
+
+def _product(items: Sequence[Literal]) -> Iterator[list[Literal]]:
+    plain: list[Literal] = [item for item in items if not isinstance(item, Or)]
+    groups = [item for item in items if isinstance(item, Or)]
+    if not groups:
+        yield plain
+        return
+    for first in branches_of(groups[0]):
+        for rest in _product(groups[1:]):
+            yield [*plain, *first, *rest]
+
+
+@dataclass(slots=True)
+class _Branch:
+    rule: CheckedRule
+    literals: list[Literal]
+    optima: dict[str, Optimum]
+    moves: dict[str, int] = field(default_factory=dict)  # of variables that hold an optimum
+    origins: dict[str, Note] = field(default_factory=dict)
+    definitions: set[tuple[int, int]] = field(default_factory=set)
+
+    def check(self) -> Error | None:
+        try:
+            self._atoms()
+            self._define()
+            for at, literal in enumerate(self.literals):
+                self._literal(at, literal)
+            self._head()
+        except _NotMonotone as refused:
+            return self._error(refused)
+        return None
+
+    def _atoms(self) -> None:
+        for literal in self.literals:
+            if not isinstance(literal, Atom) or literal.name not in self.optima:
+                continue
+            optimum = self.optima[literal.name]
+            arg = literal.args[optimum.column]
+            if not isinstance(arg, Var):
+                raise _NotMonotone(
+                    arg, f"{show(literal)} may hold for a value and not for a better one"
+                )
+            if arg.name in self.moves:
+                raise _NotMonotone(arg, "two values that improve are asked to be equal")
+            self.moves[arg.name] = TOWARDS[optimum.kind]
+            self.origins[arg.name] = Note(
+                f"`{own_name(arg.name)}` is the {optimum.kind} of `{literal.name}` so far",
+                arg.span,
+            )
+
+    def _define(self) -> None:
+        """Follow `d2 = d + w`: d2 moves as d does."""
+        held = Counter(
+            name
+            for literal in self.literals
+            if isinstance(literal, Atom)
+            for name in variables(literal)
+        )
+        changed = True
+        while changed:
+            changed = False
+            for at, literal in enumerate(self.literals):
+                if not isinstance(literal, Compare):
+                    continue
+                for pair, (left, op, right) in enumerate(neighbours(literal)):
+                    for side, other in ((left, right), (right, left)):
+                        if op != "=" or not isinstance(side, Var) or side.name in self.moves:
+                            continue
+                        if held[side.name] or not self._holds_optimum(other):
+                            continue
+                        self.moves[side.name] = self._direction(other)
+                        origin = next(n for n in variables(other) if n in self.origins)
+                        self.origins[side.name] = self.origins[origin]
+                        self.definitions.add((at, pair))
+                        changed = True
+
+    def _literal(self, at: int, literal: Literal) -> None:
+        match literal:
+            case Atom(name, args):
+                skip = self.optima[name].column if name in self.optima else -1
+                for column, arg in enumerate(args):
+                    if column != skip:
+                        self._free(arg, f"{show(literal)} may hold for it and not for a better one")
+            case Compare():
+                for pair, (left, op, right) in enumerate(neighbours(literal)):
+                    if (at, pair) not in self.definitions:
+                        self._compare(literal, left, op, right)
+            case _:
+                self._free(literal, f"{show(literal)} may hold for it and not for a better one")
+
+    def _compare(self, whole: Compare, left: Expr, op: str, right: Expr) -> None:
+        low, high = self._direction(left), self._direction(right)
+        if op in (">", ">="):
+            low, high = high, low
+        keeps = low <= 0 <= high if op not in ("=", "!=") else low == high == 0
+        if not keeps:
+            worse = left if self._direction(left) else right
+            reason = f"{show(whole)} may hold for it and not for a better one"
+            raise _NotMonotone(worse, reason, whole)
+
+    def _head(self) -> None:
+        optimum = self.optima.get(self.rule.head.name)
+        for column, arg in enumerate(self.rule.head.args):
+            if isinstance(arg, HeadAggregate) and optimum is not None:
+                target = arg.targets[0]
+                moves = self._direction(target)
+                if moves not in (0, TOWARDS[optimum.kind]):
+                    raise _NotMonotone(target, f"as it improves, {show(arg)} gets worse")
+            else:
+                self._free(arg, f"it goes to column {column + 1} of `{self.rule.head.name}`")
+
+    def _direction(self, expr: Expr) -> int:
+        match expr:
+            case Var(name):
+                return self.moves.get(name, 0)
+            case FunctionCall("-", (operand,)):
+                return -self._direction(operand)
+            case FunctionCall("-", (left, right)):
+                return self._joint(expr, [self._direction(left), -self._direction(right)])
+            case FunctionCall("+" | "min" | "max", args):
+                return self._joint(expr, [self._direction(arg) for arg in args])
+            case Chain(first, rest) if rest[0][0] in ("+", "-"):
+                signs = [1, *(1 if op == "+" else -1 for op, _ in rest)]
+                parts = [first, *(operand for _, operand in rest)]
+                moves = [s * self._direction(part) for s, part in zip(signs, parts, strict=True)]
+                return self._joint(expr, moves)
+            case FunctionCall("*", (left, right)) if self._holds_optimum(expr):
+                factor, other = (left, right) if isinstance(left, Const) else (right, left)
+                if not isinstance(factor, Const) or float(factor.value) < 0:
+                    raise _NotMonotone(expr, "only a constant that is not negative may multiply it")
+                return self._direction(other)
+            case _:
+                self._free(expr, f"it goes through {show(expr)}")
+                return 0
+
+    def _joint(self, expr: Expr, directions: Sequence[int]) -> int:
+        moving = {direction for direction in directions if direction}
+        if len(moving) > 1:
+            raise _NotMonotone(expr, f"{show(expr)} moves both ways as values improve")
+        return moving.pop() if moving else 0
+
+    def _holds_optimum(self, node: Node) -> bool:
+        return any(name in self.moves for name in variables(node))
+
+    def _free(self, node: Node, reason: str) -> None:
+        for name, var in variables(node).items():
+            if name in self.moves:
+                raise _NotMonotone(var, reason)
+
+    def _outside(self, test: Compare) -> str | None:
+        """The rule that tests the result, where one atom has all that is compared."""
+        needed = variables(test).keys()
+        for literal in self.literals:
+            if isinstance(literal, Atom) and literal.name in self.optima:
+                args = [arg.name for arg in literal.args if isinstance(arg, Var)]
+                if needed <= set(args) and len(args) == len(literal.args):
+                    columns = ", ".join(map(own_name, args))
+                    head = f"{literal.name}_where({columns})"
+                    return as_rule(head, (f"{literal.name}({columns})", text_of(test)))
+        return None
+
+    def _error(self, refused: _NotMonotone) -> Error:
+        expr, reason = refused.expr, refused.reason
+        span: Span = expr.span
+        name = next((n for n in variables(expr) if n in self.origins), None)
+        notes = [self.origins[name]] if name is not None else []
+        hint = "in the cycle it may go through `+` and `-`, `min` and `max`, into the same "
+        hint += "aggregate, and through comparisons that better values keep satisfying; "
+        rule = None if refused.test is None else self._outside(refused.test)
+        hint += "do the rest in a rule outside of the cycle"
+        hint += f": `{rule}`" if rule is not None else ""
+        what = show(expr) if self._holds_optimum(expr) else "what is compared with " + show(expr)
+        return StratificationError(
+            f"{what} may still improve while `{self.rule.head.name}` is computed, and {reason}",
+            span,
+            hint=hint,
+            notes=[note for note in notes if note.span is not span],
+        )

@@ -1,0 +1,494 @@
+"""Names: what each one in a rule is, a relation, a function, an aggregate, a parameter.
+
+Every error is of one place; a rule that has one is left out of what later passes see, its
+relation stays known. What comes out is as `planner.checked` says, but for types.
+
+One class, for every kind of node has a place where it may not stand, and that depends on where
+the walk is: in a head, in a fact, in an aggregate. Hence the length.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMismatchError
+from gdatalog.parser.format import format_node
+from gdatalog.parser.syntax import (
+    Aggregate,
+    And,
+    Atom,
+    Cast,
+    Chain,
+    Compare,
+    Const,
+    Distinct,
+    Expr,
+    FunctionCall,
+    HeadAggregate,
+    ListParam,
+    Literal,
+    Member,
+    Not,
+    Or,
+    Param,
+    Query,
+    Range,
+    Rule,
+    Test,
+    Values,
+    Var,
+    Wildcard,
+)
+from gdatalog.parser.words import NO_NULL
+from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
+from gdatalog.planner.check.catalog import Catalog, arity_error, no_such_relation, no_such_type
+from gdatalog.planner.check.checked import CheckedQuery, CheckedRule
+from gdatalog.planner.check.scopes import FreshNames, Scopes
+from gdatalog.planner.check.walk import rebuild, variables, walk
+from gdatalog.planner.check.words import INSTEAD, did_you_mean, either, nearest
+from gdatalog.planner.rewrite.lists import one_for_many
+from gdatalog.records import dataclass, field, replace
+from gdatalog.values import ParamType
+
+# Names that are called like functions.
+CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
+PREDICATES = ("contains", "distinct", "match", "starts_with")  # which stand as literals
+_NAMED = tuple(name for name in (*CALLABLE, *sorted(AGGREGATES)) if name.isidentifier())
+_OPERATORS = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "bnot", "land", "lor", "lxor", "lnot")
+_BOOLS = ("true", "false")
+_NULLS = ("null", "nil", "none")
+_LISTED = sorted(name for name in FUNCTIONS if name.isidentifier() and name not in _OPERATORS)
+
+
+@dataclass(slots=True)
+class NameResolution:
+    """The pass: `rule` and `query` give what the later passes work on."""
+
+    catalog: Catalog
+    params: Mapping[str, ParamType]
+    errors: list[Error]
+    cautions: list[Caution]
+    fresh: FreshNames = field(default_factory=FreshNames)
+    scoped: bool = False  # a negation or an aggregate was met
+    unknown: set[str] = field(default_factory=set)  # relations; said once of a statement
+    lifted: list[Literal] | None = None  # in a head: where its aggregates with a body go
+    ground: bool = False  # the head is a fact's
+    nested: bool = False  # in an aggregate of a head
+    queries: int = 0
+
+    # ------------------------------------------------------------------------- statements
+
+    def rule(self, rule: Rule) -> list[CheckedRule]:
+        """One rule a head; none if a name is wrong."""
+        before = len(self.errors)
+        self._start()
+        self._constants_meant((*rule.heads, *(() if rule.body is None else (rule.body,))))
+        body = None if rule.body is None else self._literal(rule.body)
+        heads = [self._head(head, rule.body is None) for head in rule.heads]
+        if len(self.errors) > before:
+            return []
+        atoms = [head for head, _ in heads]
+        whole = [
+            CheckedRule(head, self._close(atoms, body, lifted), {}, rule.span)
+            for head, lifted in heads
+        ]
+        return whole if len(self.errors) == before else []
+
+    def fact(self, fact: Atom) -> None:
+        """Check a fact that `planner.facts` has taken."""
+        self._start()
+        if self._is_broken(fact.name, fact.span):
+            return
+        self._arity(fact)
+        for arg in fact.args:
+            self._expr(arg)
+
+    def query(self, query: Query) -> tuple[CheckedQuery | None, CheckedRule | None]:
+        """The query, and the rule that answers it; no rule where it is a whole relation."""
+        self.queries += 1
+        if isinstance(query.body, Test) and isinstance(query.body.expr, Var):
+            name = query.body.expr.name
+            self._start()
+            if self._is_broken(name, query.body.expr.span):
+                return None, None
+            relation = self.catalog.relations.get(name)
+            if relation is None:
+                self.errors.append(no_such_relation(name, query.body.expr.span, self.catalog))
+                return None, None
+            return CheckedQuery(name, relation.arity == 0, query.span), None
+        before = len(self.errors)
+        self._start()
+        self._constants_meant((query.body,))
+        resolved = self._literal(query.body)
+        if query.bare and len(self.errors) > before:
+            self._hint_at_fact(query.body, self.errors[-1])
+        body = self._close([], resolved, []) if len(self.errors) == before else None
+        if body is None or len(self.errors) > before:
+            return None, None
+        shown = [var for name, var in variables(body).items() if "~" not in name]
+        while f"?{self.queries}" in self.catalog.relations:
+            self.queries += 1
+        head = Atom(f"?{self.queries}", tuple(shown), query.span)
+        answer = CheckedQuery(head.name, not shown, query.span)
+        return answer, CheckedRule(head, body, {}, query.span)
+
+    def _hint_at_fact(self, body: Literal, error: Error) -> None:
+        """`likes(alice, bob).` of a relation that is not there is a fact without its quotes."""
+        known = self.catalog.relations.keys() | self.catalog.broken.keys()
+        if not isinstance(body, Atom) or body.name in known or not body.args:
+            return
+        if did_you_mean(body.name, self.catalog.relations) is None:
+            meant = (_as_constant(a) for a in body.args)
+            fact = format_node(replace(body, args=tuple(meant)))
+            error.hint = f"a name is a variable here: for a fact, did you mean `{fact}.`?"
+
+    def _constants_meant(self, nodes: Sequence[Atom | Literal]) -> None:
+        """Variables such as `True` and `NULL`, which are constants in other languages."""
+        seen = [part for node in nodes for part in walk(node) if isinstance(part, Var)]
+        uses = Counter(var.name for var in seen)
+        for var in {var.name: var for var in reversed(seen)}.values():
+            meant = var.name.lower()
+            if meant == var.name or meant not in (*_BOOLS, *_NULLS):
+                continue
+            message, hint = f"`{var.name}` is a variable here", f"did you mean `{meant}`?"
+            if meant in _NULLS:
+                message, hint = f"{message}: there is no null yet", NO_NULL
+            if uses[var.name] == 1:
+                self._fail(message, var.span, hint)
+            else:
+                self.cautions.append(Caution(message, var.span, hint))
+
+    def _start(self) -> None:
+        self.fresh = FreshNames()
+        self.scoped = False
+        self.unknown = set()
+
+    def _close(
+        self, heads: list[Atom], body: Literal | None, lifted: list[Literal]
+    ) -> Literal | None:
+        """The body with what was lifted out of its head, and scopes applied."""
+        items = ([] if body is None else [body]) + lifted
+        if not items:
+            return None
+        whole = conjunction(items, items[0].span)
+        if not self.scoped:
+            return whole
+        return Scopes(self.fresh, self.errors, self.cautions).rule(heads, whole)
+
+    def _fail(self, message: str, span: Span, hint: str | None = None) -> None:
+        self.errors.append(NameResolutionError(message, span, hint=hint))
+
+    # --------------------------------------------------------------------------- literals
+
+    def _literal(self, literal: Literal) -> Literal:
+        match literal:
+            case Atom():
+                return self._atom(literal)
+            case Compare():
+                return self._compare(literal)
+            case And():
+                return conjunction([self._literal(item) for item in literal.items], literal.span)
+            case Or():
+                return disjunction([self._literal(item) for item in literal.items], literal.span)
+            case Not(Not(inner)):
+                return self._literal(inner)
+            case Not():
+                self.scoped = True
+                body = self._literal(literal.body)
+                # a group that held nothing but a negation may come to light only now
+                return body.body if isinstance(body, Not) else Not(body, literal.span)
+            case Test():
+                return self._test(literal)
+            case Member():
+                item = self._expr(literal.item, "compared")
+                values = tuple(self._expr(value, "compared") for value in literal.values)
+                return Member(item, values, literal.span)
+            case Distinct() | Range():
+                return literal
+
+    def _atom(self, atom: Atom) -> Literal:
+        if atom.columns:
+            hint = "give all arguments by their place, `_` for those of any value"
+            self._fail("columns are named in heads only", atom.columns[0].span, hint)
+            return replace(atom, columns=())
+        if self._is_broken(atom.name, atom.span):
+            return Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
+        if atom.name in self.catalog.relations:
+            self._arity(atom)
+            return Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
+        if atom.name == "distinct":
+            args = tuple(self._expr(arg, "compared") for arg in atom.args)
+            if len(args) < 2:
+                hint = "`distinct(x, y, z)` says that they are pairwise different"
+                self._fail("`distinct` needs at least two arguments", atom.span, hint)
+            return Distinct(args, atom.span)
+        if atom.name in CALLABLE or atom.name in AGGREGATES:
+            return Test(self._expr(FunctionCall(atom.name, atom.args, atom.span)), atom.span)
+        for arg in atom.args:
+            self._atom_arg(arg)
+        if atom.name not in self.unknown:
+            self.unknown.add(atom.name)
+            self.errors.append(self._unknown_literal(atom))
+        return atom
+
+    def _unknown_literal(self, atom: Atom) -> Error:
+        error = no_such_relation(atom.name, atom.span, self.catalog)
+        function = did_you_mean(atom.name, PREDICATES)
+        if did_you_mean(atom.name, self.catalog.relations) is None and function is not None:
+            error.hint = function
+        return error
+
+    def _is_broken(self, name: str, span: Span) -> bool:
+        """Whether a relation cannot be evaluated, which is an error, once in a statement."""
+        cause = self.catalog.broken.get(name)
+        if cause is not None and name not in self.unknown:
+            self.unknown.add(name)
+            self.errors.append(cause.error_for(name, span))
+        return cause is not None
+
+    def _arity(self, atom: Atom) -> None:
+        relation = self.catalog.relations[atom.name]
+        if relation.arity is None:
+            relation.arity, relation.said, relation.span = len(atom.args), "is used with", atom.span
+        elif relation.arity != len(atom.args):
+            self.errors.append(arity_error(atom.name, len(atom.args), atom.span, relation))
+
+    def _atom_arg(self, arg: Expr) -> Expr:
+        if isinstance(arg, Var | Const):
+            return arg
+        if isinstance(arg, Wildcard):
+            return Var(self.fresh.name("_"), arg.span)
+        return self._expr(arg)
+
+    def _test(self, test: Test) -> Literal:
+        expr = test.expr
+        if isinstance(expr, Var) and expr.name in self.catalog.relations:
+            arity = self.catalog.relations[expr.name].arity or 0
+            hint = f"write `{expr.name}({', '.join('_' * arity)})`"
+            self._fail(f"the relation `{expr.name}` needs its arguments here", expr.span, hint)
+        return Test(self._expr(expr, "tested"), test.span)
+
+    def _compare(self, compare: Compare) -> Literal:
+        sides = (compare.first, *(side for _, side in compare.rest))
+        if not any(_is_range(side) for side in sides):
+            rest = tuple((op, self._expr(side, "compared")) for op, side in compare.rest)
+            return Compare(self._expr(compare.first, "compared"), rest, compare.span)
+        items: list[Literal] = []
+        for at, (op, right) in enumerate(compare.rest):
+            left = sides[at]
+            if not (_is_range(left) or _is_range(right)):
+                pair = ((op, self._expr(right, "compared")),)
+                items.append(Compare(self._expr(left, "compared"), pair, compare.span))
+            elif op != "=" or (_is_range(left) and _is_range(right)):
+                hint = "`i = range(a, b)` generates each i from a on, less than b"
+                self._fail("`range` can only be what a variable is `=` to", compare.span, hint)
+            else:
+                item, call = (right, left) if _is_range(left) else (left, right)
+                assert isinstance(call, FunctionCall)
+                items.append(self._range(item, call, compare.span))
+        return conjunction(items, compare.span)
+
+    def _range(self, item: Expr, call: FunctionCall, span: Span) -> Literal:
+        if len(call.args) not in (2, 3):
+            hint = "`i = range(a, b)` or `i = range(a, b, step)`"
+            self._fail(f"`range` takes 2 or 3 arguments, not {len(call.args)}", call.span, hint)
+            return Test(Const("bool", True, span), span)
+        start, stop, *steps = (self._expr(arg) for arg in call.args)
+        step = steps[0] if steps else Const("int", 1, call.span)
+        if isinstance(step, Const) and step.value == 0:
+            hint = "a step above 0 counts up, one below 0 counts down"
+            self._fail("the step of this range is 0", step.span, hint)
+        return Range(self._expr(item, "compared"), start, stop, step, span)
+
+    # ------------------------------------------------------------------------ expressions
+
+    def _expr(self, expr: Expr, place: str = "an argument of a function") -> Expr:
+        match expr:
+            case Var() | Const() | Values():
+                return expr
+            case Wildcard():
+                hint = "it is a new variable each time: give it a name"
+                if place == "in a head":
+                    hint = "a head says what is true: give each column a value"
+                self._fail(
+                    f"`_` cannot {'stand' if place == 'in a head' else 'be'} {place}",
+                    expr.span,
+                    hint,
+                )
+                return expr
+            case Param(name) | ListParam(name):
+                if name not in self.params:
+                    self._no_param(expr)
+                elif (wrong := one_for_many(expr, self.params[name])) is not None:
+                    self._fail(wrong[0], expr.span, wrong[1])
+                return expr
+            case FunctionCall():
+                return self._call(expr)
+            case Chain():
+                return rebuild(expr, self._expr)
+            case Cast(operand, type_name):
+                if type_name not in self.catalog.types:
+                    self.errors.append(no_such_type(type_name, expr.span, self.catalog))
+                return Cast(self._expr(operand), type_name, expr.span)
+            case Aggregate():
+                if self.nested:
+                    self._nested(expr.kind, expr.span)
+                if self.lifted is not None:
+                    return self._lift(expr, self.lifted)
+                return self._aggregate(expr)
+
+    def _no_param(self, param: Param | ListParam) -> None:
+        close = nearest(param.name, self.params)
+        near = None if close is None else f"did you mean `${close}`?"
+        give = f'give it: `params={{"{param.name}": ...}}` in Python, `-M {param.name}=value`'
+        give += f" on the command line, `.set ${param.name} value` at the prompt"
+        hint = near or f"{give}, `--param {param.name}=value` in a notebook"
+        self._fail(f"the parameter `${param.name}` has no value", param.span, hint)
+
+    def _call(self, call: FunctionCall) -> Expr:
+        if self.lifted is not None and _is_head_aggregate(call):
+            return self._head_aggregate(call)
+        name = ALIASES.get(call.name, call.name)
+        args = tuple(self._expr(arg) for arg in call.args)
+        if name in ("min", "max") and len(args) == 1:
+            self._not_here(call)
+        elif name in FUNCTIONS:
+            if not any(signature.accepts(len(args)) for signature in FUNCTIONS[name]):
+                self._function_arity(call, name)
+        elif name in AGGREGATES or name in GENERATORS or name == "distinct":
+            self._not_here(call)
+        elif name in self.catalog.relations:
+            hint = f"bind variables by `{name}(...)` in the body, and use those"
+            self._fail(f"`{name}` is a relation, and has no value", call.span, hint)
+        else:
+            near = INSTEAD.get(name.lower()) or did_you_mean(name, _NAMED)
+            hint = near or f"the functions are {', '.join(_LISTED)}"
+            self._fail(f"there is no function `{call.name}`", call.span, hint)
+        return FunctionCall(name, args, call.span)
+
+    def _function_arity(self, call: FunctionCall, name: str) -> None:
+        counts: list[str] = []
+        forms: list[str] = []
+        for signature in FUNCTIONS[name]:
+            least = len(signature.params) if signature.least is None else signature.least
+            counts.append(f"{least}{' or more' if signature.variadic else ''}")
+            kinds = [either(kinds_of(signature.param(at))) for at in range(least)]
+            forms.append(f"`{name}({', '.join(kinds)}{', ...' if signature.variadic else ''})`")
+        takes = either(counts)
+        noun = "argument" if takes == "1" else "arguments"
+        message = f"`{call.name}` takes {takes} {noun}, not {len(call.args)}"
+        hint = f"it is {either(forms)}"
+        self.errors.append(TypeMismatchError(message, call.span, hint=hint))
+
+    def _not_here(self, call: FunctionCall) -> None:
+        """An aggregate, range or distinct that stands where a value should."""
+        name = call.name
+        if name == "range":
+            hint = "write `i = range(a, b)` as a literal of its own, and use `i`"
+            self._fail("`range` is no value", call.span, hint)
+        elif name == "distinct":
+            hint = "write `distinct(x, y)` as a literal of its own"
+            self._fail("`distinct` is no value", call.span, hint)
+        elif self.nested:
+            self._nested(name, call.span)
+        else:
+            form = f"{name} : {{ ... }}" if name == "count" else f"{name} e : {{ ... }}"
+            hint = f"in a body it is written `x = {form}`; `{name}(...)` stands in a head"
+            self._fail(f"the aggregate `{name}` cannot stand here", call.span, hint)
+
+    def _nested(self, kind: str, span: Span) -> None:
+        hint = f"let a relation of its own hold the {kind}, and aggregate over that"
+        self._fail("an aggregate of a head cannot hold another", span, hint)
+
+    def _aggregate(self, aggregate: Aggregate) -> Expr:
+        self.scoped = True
+        kind, number = aggregate.kind, len(aggregate.targets)
+        if kind == "count" and number:
+            hint = "`count : {...}` counts matches, `count_distinct e : {...}` different values"
+            self._fail("`count` counts matches and takes no expression", aggregate.span, hint)
+        elif kind == "count_distinct" and not number:
+            hint = "write `count_distinct e : {...}`, or `count : {...}` for all matches"
+            self._fail("`count_distinct` needs an expression", aggregate.span, hint)
+        elif kind not in ("count", "count_distinct") and number != 1:
+            hint = f"write `{kind} e : {{...}}`"
+            self._fail(f"`{kind}` takes one expression, not {number}", aggregate.span, hint)
+        targets = tuple(self._expr(target, "aggregated") for target in aggregate.targets)
+        return Aggregate(kind, targets, self._literal(aggregate.body), aggregate.span)
+
+    # ------------------------------------------------------------------------------ heads
+
+    def _head(self, head: Atom, fact: bool) -> tuple[Atom, list[Literal]]:
+        """The head, and what of it goes to the body: its aggregates that have their own."""
+        if not self._is_broken(head.name, head.span):
+            self._arity(head)
+        self.lifted, self.ground = [], fact
+        args = tuple(self._expr(arg, "in a head") for arg in head.args)
+        lifted, self.lifted = self.lifted, None
+        return Atom(head.name, args, head.span), lifted
+
+    def _head_aggregate(self, call: FunctionCall) -> Expr:
+        kind, number = call.name, len(call.args)
+        if self.ground:
+            hint = f"give it a body: `total({kind}(...)) <- E(...).`"
+            self._fail("an aggregate needs a body to range over", call.span, hint)
+        elif kind == "count" and number:
+            hint = "`count()` counts matches, `count_distinct(e)` different values"
+            self._fail("`count` counts matches and takes no argument", call.span, hint)
+        elif kind == "count_distinct" and not number:
+            hint = "write `count_distinct(e)`, or `count()` for all matches"
+            self._fail("`count_distinct` needs an argument", call.span, hint)
+        elif kind not in ("count", "count_distinct") and number != 1:
+            hint = f"write `{kind}(e)`"
+            self._fail(f"`{kind}` takes one argument, not {number}", call.span, hint)
+        outer, self.lifted, self.nested = self.lifted, None, True
+        targets = tuple(self._expr(arg, "aggregated") for arg in call.args)
+        self.lifted, self.nested = outer, False
+        # the contract lets it stand in heads, where the syntax has a Call
+        return cast(Expr, HeadAggregate(kind, targets, call.span))
+
+    def _lift(self, aggregate: Aggregate, lifted: list[Literal]) -> Expr:
+        value = Var(self.fresh.name(aggregate.kind), aggregate.span)
+        self.lifted = None
+        resolved = self._aggregate(aggregate)
+        self.lifted = lifted
+        lifted.append(Compare(value, (("=", resolved),), aggregate.span))
+        return value
+
+
+def conjunction(items: list[Literal], span: Span) -> Literal:
+    """One literal that holds if all do, never an And among them."""
+    flat: list[Literal] = []
+    for item in items:
+        flat.extend(item.items if isinstance(item, And) else (item,))
+    return flat[0] if len(flat) == 1 else And(tuple(flat), span)
+
+
+def disjunction(items: list[Literal], span: Span) -> Literal:
+    flat: list[Literal] = []
+    for item in items:
+        flat.extend(item.items if isinstance(item, Or) else (item,))
+    return Or(tuple(flat), span)
+
+
+def kinds_of(param: frozenset[str] | tuple[str, frozenset[str]]) -> list[str]:
+    """The types that an argument may have, in the usual order."""
+    kinds = param if isinstance(param, frozenset) else param[1]
+    return ["any type"] if kinds == ANY else [kind for kind in TYPES if kind in kinds]
+
+
+def _as_constant(arg: Expr) -> Expr:
+    """What a name in a fact was meant as."""
+    if not isinstance(arg, Var):
+        return arg
+    lower = arg.name.lower()
+    return Const("bool", lower == "true") if lower in _BOOLS else Const("symbol", arg.name)
+
+
+def _is_range(expr: Expr) -> bool:
+    return isinstance(expr, FunctionCall) and expr.name == "range"
+
+
+def _is_head_aggregate(call: FunctionCall) -> bool:
+    return call.name in AGGREGATES and (call.name not in ("min", "max") or len(call.args) == 1)

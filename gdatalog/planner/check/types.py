@@ -1,0 +1,400 @@
+"""Types of everything: every column, variable and literal of a program, by unification.
+
+Declared columns and loaded data are settled from the start; facts, rules and functions settle
+the rest, over the whole program at once, so it does not matter what stands first. What does
+not fit is reported with both sides and not merged: one mistake is one error.
+
+Every kind of node has its rule and every rule its message, in one class: hence the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gdatalog.errors import Error, Note, Span, TypeMismatchError
+from gdatalog.parser.syntax import (
+    Aggregate,
+    And,
+    Atom,
+    Cast,
+    Chain,
+    Compare,
+    Const,
+    Distinct,
+    Expr,
+    FunctionCall,
+    HeadAggregate,
+    ListParam,
+    Literal,
+    Member,
+    Not,
+    Or,
+    Param,
+    Range,
+    Test,
+    Values,
+    Var,
+)
+from gdatalog.plan.functions import FUNCTIONS, Signature
+from gdatalog.planner.binding import neighbours
+from gdatalog.planner.check.catalog import Catalog
+from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check.unify import BIT, BOOL, INT, NUMBER, Unifier, Why, mask_of
+from gdatalog.planner.check.walk import rebuild
+from gdatalog.planner.check.words import either, show
+from gdatalog.records import dataclass, field, replace
+from gdatalog.values import TYPE_NAMES, ListOf, ParamType, TypeName
+
+_RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["float"]}
+
+
+@dataclass(slots=True)
+class RuleTypes:
+    """A rule's nodes: of its variables, and of its int literals in the order of a walk."""
+
+    variables: dict[str, int] = field(default_factory=dict)
+    literals: list[int] = field(default_factory=list)
+    casts: bool = False
+
+
+class TypeInference:
+    """The pass. `see` each rule and fact, then `finish`."""
+
+    def __init__(
+        self, catalog: Catalog, params: Mapping[str, ParamType], errors: list[Error]
+    ) -> None:
+        self.catalog = catalog
+        self.errors = errors
+        self.unifier = Unifier()
+        self.columns: dict[str, list[int]] = {}
+        self.given = params
+        self.params = {name: self._param(kind) for name, kind in params.items()}
+        self.lists: dict[str, Span] = {}  # parameters that are lists, and where they stand first
+        self.rule = RuleTypes()
+        self.seen: list[tuple[CheckedRule, RuleTypes]] = []
+        for relation in catalog.relations.values():
+            if relation.schema is not None:
+                why = Why(relation.span, "as declared" if relation.declared else "as loaded")
+                self.columns[relation.name] = [
+                    self.unifier.node(BIT[kind], why) for kind in relation.schema.types
+                ]
+            else:
+                self.add_relation(relation.name, relation.arity or 0)
+
+    def _param(self, kind: ParamType) -> int:
+        why = Why(None, "as it is given")
+        if isinstance(kind, ListOf):
+            if kind.empty or kind.type is None:
+                return self.unifier.node()
+            return self._param(kind.type)
+        if kind == "int":
+            return self.unifier.node(NUMBER, why, literal=True)
+        return self.unifier.node(BIT[kind], why)
+
+    def add_relation(self, name: str, arity: int) -> None:
+        self.columns[name] = [self.unifier.node() for _ in range(arity)]
+
+    # ------------------------------------------------------------------- what says a type
+
+    def see(self, rule: CheckedRule) -> None:
+        """Learn from a rule, or from a fact that stands for all of its kind."""
+        self.rule = RuleTypes()
+        if rule.body is not None:
+            self._literal(rule.body)
+        self._atom(rule.head)
+        self.seen.append((rule, self.rule))
+
+    def see_fact(self, fact: Atom) -> None:
+        self.rule = RuleTypes()
+        self._atom(fact)
+
+    def settle_facts(self, relation: str) -> None:
+        """Facts are all that there is of the relation: as with data, its ints are ints.
+
+        Not so where rules add to it: in `dist(1, 0). dist(y, min(d + w)) <- ...` 0 may be 0.0.
+        """
+        for node in self.columns[relation]:
+            why = self.unifier.why(node)
+            if self.unifier.settled(node) == "int":
+                self.unifier.narrow(node, INT, why)
+
+    def settle_lists(self) -> None:
+        """Every parameter that is a list has values of a type, be it empty."""
+        for name, span in self.lists.items():
+            given = self.given.get(name)
+            if not isinstance(given, ListOf) or self.unifier.settled(self.params[name]) is not None:
+                continue
+            if given.type is not None:
+                self.unifier.narrow(self.params[name], BIT[given.type], Why(None, "as it is given"))
+            else:
+                self.errors.append(
+                    TypeMismatchError(
+                        f"the list `${name}` is empty, and nothing says which type its values have",
+                        span,
+                        hint="compare them with something that has a type, or give an array that "
+                        f'has one: params={{"{name}": numpy.array([], "int64")}}',
+                    )
+                )
+
+    def _literal(self, literal: Literal) -> None:
+        match literal:
+            case Atom():
+                self._atom(literal)
+            case Compare():
+                sides = [literal.first, *(side for _, side in literal.rest)]
+                nodes = [self._expr(side) for side in sides]
+                for at, (left, op, right) in enumerate(neighbours(literal)):
+                    self._same(left, nodes[at], right, nodes[at + 1], f"`{op}` compares")
+            case Member():
+                self._all_same((literal.item, *literal.values), "`in` compares")
+            case Distinct():
+                self._all_same(literal.args, "`distinct` compares")
+            case Test(expr):
+                self._narrow(self._expr(expr), BOOL, expr, "a test is bool", "as a test")
+            case Range():
+                for part in (literal.item, literal.start, literal.stop, literal.step):
+                    node = self._expr(part)
+                    self._narrow(node, INT, part, "`range` counts in int", "as part of `range`")
+            case Not(body):
+                self._literal(body)
+            case And() | Or():
+                for item in literal.items:
+                    self._literal(item)
+
+    def _atom(self, atom: Atom) -> None:
+        columns = self.columns.get(atom.name, [])
+        nodes = [self._expr(arg) for arg in atom.args]
+        for at, (arg, node) in enumerate(zip(atom.args, nodes, strict=True)):
+            if at >= len(columns):
+                return  # a wrong number of arguments has been reported
+            self._column(atom, at, arg, node, columns[at])
+
+    def _column(self, atom: Atom, at: int, arg: Expr, node: int, column: int) -> None:
+        unifier = self.unifier
+        name, subject = self._column_name(atom.name, at), show(arg)
+        why_arg, why_column = Why(arg.span, f"as {name}"), Why(arg.span, f"as {subject}")
+        if not unifier.unify(node, column, why_arg, why_column):
+            self._clash(arg.span, subject, node, self._column_name(atom.name, at), column)
+
+    def _column_name(self, relation: str, at: int) -> str:
+        found = self.catalog.relations.get(relation)  # the relation of a query is not in there
+        if found is None or found.schema is None:
+            return f"column {at + 1} of `{relation}`"
+        return f"column `{found.schema.columns[at]}` of `{relation}`"
+
+    def _all_same(self, exprs: Sequence[Expr], what: str) -> None:
+        nodes = [self._expr(expr) for expr in exprs]
+        for expr, node in zip(exprs[1:], nodes[1:], strict=True):
+            self._same(exprs[0], nodes[0], expr, node, what)
+
+    # ------------------------------------------------------------------------ expressions
+
+    def _expr(self, expr: Any) -> int:
+        """The node of an expression's type. Parts are met in the order of `walk`."""
+        match expr:
+            case Var(name):
+                node = self.rule.variables.get(name)
+                if node is None:
+                    node = self.rule.variables[name] = self.unifier.node()
+                return node
+            case Const("int"):
+                node = self.unifier.node(NUMBER, Why(expr.span, "as a literal"), literal=True)
+                self.rule.literals.append(node)
+                return node
+            case Const(kind):
+                return self.unifier.node(BIT[kind], Why(expr.span, "as a literal"))
+            case Values("int"):
+                node = self.unifier.node(NUMBER, Why(expr.span, "as literals"), literal=True)
+                self.rule.literals.append(node)
+                return node
+            case Values(kind):
+                return self.unifier.node(BIT[kind], Why(expr.span, "as literals"))
+            case Param(name) | ListParam(name):
+                if isinstance(expr, ListParam):
+                    self.lists.setdefault(name, expr.span)
+                # one without a value has been told of
+                return self.params[name] if name in self.params else self.unifier.node()
+            case FunctionCall():
+                return self._call(expr)
+            case Chain():
+                return self._chain(expr)
+            case Cast(operand, type_name):
+                node = self._expr(operand)
+                self.rule.casts = True
+                base = self.catalog.types[type_name]
+                reason = f"`{type_name}` is {'a name for ' if base != type_name else ''}{base}"
+                self._narrow(node, BIT[base], operand, reason, f"as `{type_name}`")
+                return node
+            case Aggregate():
+                nodes = [self._expr(target) for target in expr.targets]
+                self._literal(expr.body)
+                return self._aggregated(expr, nodes)
+            case HeadAggregate():
+                return self._aggregated(expr, [self._expr(target) for target in expr.targets])
+        raise AssertionError(f"not an expression after name resolution: {expr!r}")
+
+    def _aggregated(self, aggregate: Aggregate | HeadAggregate, nodes: list[int]) -> int:
+        kind = aggregate.kind
+        if kind in ("sum", "mean"):
+            reason, why = f"`{kind}` takes int or float", f"as what `{kind}` takes"
+            self._narrow(nodes[0], NUMBER, aggregate.targets[0], reason, why)
+        if kind in _RESULTS:
+            return self.unifier.node(_RESULTS[kind], Why(aggregate.span, f"as a {kind}"))
+        return nodes[0]
+
+    def _call(self, call: FunctionCall) -> int:
+        return self._called(call, [self._expr(arg) for arg in call.args])
+
+    def _called(self, call: FunctionCall, nodes: list[int]) -> int:
+        signature = next(s for s in FUNCTIONS[call.name] if s.accepts(len(nodes)))
+        shared: int | None = None
+        for at, (arg, node) in enumerate(zip(call.args, nodes, strict=True)):
+            param = signature.param(at)
+            kinds = param if isinstance(param, frozenset) else param[1]
+            fits = self._argument(call, arg, node, kinds)
+            if isinstance(param, tuple) and fits:
+                if shared is None:
+                    shared, first = node, arg
+                else:
+                    self._same(first, shared, arg, node, f"`{call.name}` takes")
+        return self._result(call, signature, shared)
+
+    def _chain(self, chain: Chain) -> int:
+        """As calls within calls, from left to right; what is left of an operator is told by its
+        last operand."""
+        left = chain.first
+        node = self._expr(left)
+        for op, right in chain.rest:
+            call = FunctionCall(op, (left, right), left.span.to(right.span))
+            node = self._called(call, [node, self._expr(right)])
+            left = right
+        return node
+
+    def _argument(self, call: FunctionCall, arg: Expr, node: int, kinds: frozenset[str]) -> bool:
+        reason = f"`{call.name}` takes {self._kinds(kinds)}"
+        return self._narrow(node, mask_of(kinds), arg, reason, f"as an argument of `{call.name}`")
+
+    def _kinds(self, kinds: frozenset[str]) -> str:
+        return self.unifier.words(self.unifier.node(mask_of(kinds)))
+
+    def _result(self, call: FunctionCall, signature: Signature, shared: int | None) -> int:
+        if signature.result in BIT:
+            why = Why(call.span, f"as the result of `{call.name}`")
+            return self.unifier.node(BIT[signature.result], why)
+        return self.unifier.node() if shared is None else shared
+
+    # ----------------------------------------------------------------------------- errors
+
+    def _same(self, left: Expr, one: int, right: Expr, other: int, what: str) -> None:
+        shown, other_shown = show(left), show(right)
+        why_one, why_other = Why(left.span, f"as {other_shown}"), Why(right.span, f"as {shown}")
+        if not self.unifier.unify(one, other, why_one, why_other):
+            self._clash(right.span, other_shown, other, shown, one, f"{what} two of one type: ")
+
+    def _narrow(self, node: int, mask: int, expr: Expr, reason: str, why: str) -> bool:
+        if self.unifier.narrow(node, mask, Why(expr.span, why)):
+            return True
+        subject = show(expr)
+        self.errors.append(
+            TypeMismatchError(
+                f"{reason}, but {subject} is {self.unifier.words(node)}",
+                expr.span,
+                hint=_conversion(subject, self.unifier.words(node), mask),
+                notes=self._note(subject, node, expr.span),
+            )
+        )
+        return False
+
+    def _clash(
+        self, span: Span, subject: str, node: int, other: str, there: int, lead: str = ""
+    ) -> None:
+        words, other_words = self.unifier.words(node), self.unifier.words(there)
+        self.errors.append(
+            TypeMismatchError(
+                f"{lead}{subject} is {words}, but {other} is {other_words}",
+                span,
+                hint=_conversion(subject, words, self.unifier.masks[self.unifier.find(there)]),
+                notes=[*self._note(subject, node, span), *self._note(other, there, span)],
+            )
+        )
+
+    def _note(self, subject: str, node: int, span: Span) -> list[Note]:
+        """Why it has the type that it has, unless the error stands at that very place."""
+        why = self.unifier.why(node)
+        if why is None or why.span is span:
+            return []
+        here = " here" if why.span is not None else ""
+        reason = "" if why.text == f"as {subject}" else f", {why.text}"
+        return [Note(f"{subject} is {self.unifier.words(node)}{here}{reason}", why.span)]
+
+    # ----------------------------------------------------------------------------- finish
+
+    def checked_rules(self) -> Iterator[CheckedRule]:
+        """The rules with the types of their variables, and literals of the type they stand for."""
+        for rule, found in self.seen:
+            types = {name: self._settle(node) for name, node in found.variables.items()}
+            floats = [self._settle(node) == "float" for node in found.literals]
+            body, head = rule.body, rule.head
+            if found.casts or any(floats):
+                turn = iter(floats)
+                body = None if body is None else _rewrite(body, turn)
+                head = _rewrite(head, turn)
+            yield CheckedRule(head, body, types, rule.span)
+
+    def _settle(self, node: int) -> TypeName:
+        # What is open here is in a rule with an error, or stands for no value at all.
+        return self.unifier.settled(node) or "int"
+
+    def column_types(self, relation: str) -> tuple[TypeName, ...]:
+        return tuple(self._settle(node) for node in self.columns[relation])
+
+    def open_columns(self, relation: str) -> list[int]:
+        """The columns whose type nothing settles."""
+        nodes = self.columns[relation]
+        return [at for at, node in enumerate(nodes) if self.unifier.settled(node) is None]
+
+    def open_class(self, relation: str, at: int) -> int:
+        """Columns that would be settled together have the same number."""
+        return self.unifier.find(self.columns[relation][at])
+
+    def param_types(self) -> dict[str, TypeName]:
+        return {name: self._settle(node) for name, node in self.params.items()}
+
+
+def _conversion(subject: str, words: str, mask: int) -> str | None:
+    """The function, or the way to write it, that would help where two types meet."""
+    if subject.startswith("`$"):
+        return f"give {subject} as {either([name for name in TYPE_NAMES if mask & BIT[name]])}"
+    written = subject.strip('`"')
+    if words == "symbol" and not mask & ~NUMBER and subject.startswith('`"'):
+        number = written.replace(".", "", 1).lstrip("-").isdigit()
+        return f"without quotes it is a number: `{written}`" if number else None
+    if words == "int" and mask == BIT["symbol"] and written.lstrip("-").isdigit():
+        return f'in quotes it is a text: `"{written}"`'
+    if words == "int" and mask == BIT["float"]:
+        return "`to_float(...)` makes a float of an int"
+    if words == "float" and mask == INT:
+        return "`to_int(...)` makes an int of a float, `to_float(...)` a float of an int"
+    if words == "symbol" and mask == BIT["timestamp"]:
+        return "a timestamp stands without quotes, behind an `@`: @2026-11-20"
+    if words == "symbol" and not mask & ~NUMBER:
+        return "`to_number(...)` reads an int from a text, `to_float(...)` a float"
+    if words in ("int", "float") and mask == BIT["symbol"]:
+        return "`to_string(...)` makes a text of a number"
+    return None
+
+
+def _rewrite(node: Any, floats: Iterator[bool]) -> Any:
+    """Without `as`, and with floats for the int literals that stand for them, in their order."""
+    match node:
+        case Const("int", value):
+            return replace(node, type="float", value=float(value)) if next(floats) else node
+        case Values("int", values):
+            if not next(floats):
+                return node
+            return replace(node, type="float", values=tuple(map(float, values)))
+        case Cast(operand):
+            return _rewrite(operand, floats)
+        case _:
+            return rebuild(node, lambda part: _rewrite(part, floats))

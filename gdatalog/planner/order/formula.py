@@ -1,0 +1,323 @@
+"""Estimates by formula: how many bindings variables have, how long lists are.
+
+An atom's rows are spread over its columns' values as the relation's degrees tell: where k atoms
+share a variable, the sum of the k-th powers of its degrees stands for how often they meet (a few
+hubs meet most). Atoms are independent otherwise.
+
+What a set of variables has is computed from a set that has one variable more or less: only what
+that variable touches is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
+from gdatalog.planner.order.sizes import MOMENTS
+from gdatalog.planner.rewrite.orderings import Orderings
+
+TINY = 1e-9
+HUGE = 1e200  # products stop here: what is larger is as bad
+WIDE = 8  # columns, above which not all combinations of an atom's columns are counted
+COUNTED = 12  # columns whose combinations are counted at the most
+APART = 0.99  # of the rows: so many combinations tell them apart, and so do more columns
+
+
+class Formula:
+    """What degrees alone say of a pattern."""
+
+    def __init__(self, pattern: QueryPattern) -> None:
+        self.pattern = pattern
+        self.orderings = Orderings(pattern)
+        names = range(len(pattern.names))
+        self.holding: list[list[PatternAtom]] = [[] for _ in names]
+        self.near = [0] * len(names)  # the variables that share an atom with each
+        for atom in pattern.atoms:
+            for at in atom.columns:
+                self.holding[at].append(atom)
+                self.near[at] |= atom.mask
+        self.given = {given.variable: given for given in pattern.given}
+        self._apart: dict[int, list[int]] = {}  # of wide atoms, variables that are keys
+        self._shares: dict[tuple[int, int], float] = {}
+        # By variable: the bits of its atoms that hold a constant; those of others, and of what.
+        self._fixed = [0] * len(names)
+        self._leading: list[list[tuple[int, int]]] = [[] for _ in names]
+        for at, atoms in enumerate(self.holding):
+            for number, atom in enumerate(atoms):
+                if atom.fixed:
+                    self._fixed[at] |= 1 << number
+                else:
+                    self._leading[at].append((1 << number, atom.mask))
+        self._groups = [
+            [
+                [self.holding[at].index(atom) for atom in group]
+                for group in self.grouped(at, lambda atom: (atom.kind, atom.mirrored))
+            ]
+            for at in names
+        ]
+        # By variable: the literals that hold it, each with the share of bindings that pass it.
+        self._passes: list[list[tuple[int, float]]] = [[] for _ in names]
+        self._spreads = [
+            [self.holding[at][group[0]].spread(at).powers for group in groups]
+            for at, groups in enumerate(self._groups)
+        ]
+        self._values = [self._most(groups, at) for at, groups in enumerate(self._groups)]
+        start = 1.0
+        for whole, passes in (
+            *((whole, 1.0 / self._domain(whole)) for whole in pattern.equal),
+            *pattern.tests,
+        ):
+            for at in bits(whole):
+                self._passes[at].append((whole, passes))
+            if not whole:
+                start *= passes
+        for atom in pattern.atoms:
+            if atom.fixed:
+                start = min(HUGE, start * self.paths(atom, 0))
+        self._known: dict[int, float] = {0: start}
+        # By variable: the ranges of others that depend on it.
+        self._ranges: list[list[int]] = [[] for _ in names]
+        for at, cut in pattern.ranges.items():
+            near = 0
+            for others, _, _ in cut.rows:
+                near |= others
+            for other in bits(near):
+                self._ranges[other].append(at)
+
+    # ------------------------------------------------------------------- of a set of variables
+
+    def rows(self, bound: int, path: int = 0) -> float:
+        """How many bindings variables have; `path`: a similar set of which that is known."""
+        found = self._known.get(bound)
+        if found is None:
+            found = self._reached(bound, path)
+        return min(HUGE, found * self.orderings.share(bound))
+
+    def _reached(self, bound: int, path: int) -> float:
+        """The same without comparisons of two variables, by way of sets that are in between."""
+        known = self._known
+        if path not in known or (path ^ bound).bit_count() > bound.bit_count():
+            path = 0
+        for at in bits(path & ~bound):
+            rest = path & ~(1 << at)
+            if rest not in known:
+                change = self._change(at, rest) if known[path] else 0.0
+                if not change:  # of an empty set nothing can be told
+                    path = 0
+                    break
+                known[rest] = min(HUGE, known[path] / change)
+            path = rest
+        for at in bits(bound & ~path):
+            wider = path | 1 << at
+            if wider not in known:
+                found = known[path]
+                known[wider] = min(HUGE, found * self._change(at, path)) if found else 0.0
+            path = wider
+        return known[bound]
+
+    def _change(self, at: int, bound: int) -> float:
+        """How many times as many bindings there are with one variable more."""
+        bit = 1 << at
+        wider = bound | bit
+        found = self._share(at, wider)
+        parents = 0  # bound variables from which an atom leads on only now
+        for atom in self.holding[at]:
+            before, paths = atom.mask & bound, atom.paths
+            after = paths.get(before | bit)
+            found *= self.paths(atom, before | bit) if after is None else after
+            if before or atom.fixed:
+                found /= paths.get(before) or self.paths(atom, before) or TINY
+                if not before & (before - 1) and not atom.fixed:
+                    parents |= before
+        for parent in bits(parents):
+            found *= self._share(parent, wider) / (self._share(parent, bound) or TINY)
+        for whole, passes in self._passes[at]:
+            if not whole & ~wider:
+                found *= passes
+        ranges = self.pattern.ranges
+        if at in ranges:
+            found *= ranges[at].share(bound)
+        for other in self._ranges[at]:
+            if bound >> other & 1:
+                rest = bound & ~(1 << other)
+                found *= ranges[other].share(rest | bit) / (ranges[other].share(rest) or TINY)
+        return found
+
+    def passed(self, bound: int) -> float:
+        """How much of the rows tests let through that nothing is known of."""
+        passed = 1.0
+        for at, cut in self.pattern.ranges.items():
+            if bound >> at & 1:
+                passed *= cut.share(bound & ~(1 << at))
+        for whole, passes in self.pattern.tests:
+            if whole & ~bound == 0:
+                passed *= passes
+        return passed
+
+    def paths(self, atom: PatternAtom, bound: int) -> float:
+        """How many distinct rows an atom has in its bound columns, for each constant."""
+        found = atom.paths.get(bound)
+        if found is None:
+            size = atom.size
+            count = len(atom.fixed) + bound.bit_count()
+            if atom.mirrored:
+                powers = size.degrees(0, (), atom.ranked).powers
+                found = powers[count - 1] / max(1.0, powers[0]) ** len(atom.fixed)
+            else:
+                if count == 1:
+                    (only,) = atom.fixed or (atom.columns[at] for at in bits(bound))
+                    found = size.degrees(only, atom.tests).powers[0]
+                else:
+                    found = self._combinations(atom, bound)
+                    if atom.tests:
+                        found *= size.size(atom.tests) / max(1, size.rows)
+                for column in atom.fixed:
+                    found /= max(1.0, size.degrees(column, atom.tests).powers[0])
+            atom.paths[bound] = found
+        return found
+
+    def _combinations(self, atom: PatternAtom, bound: int) -> float:
+        """How many combinations of values the columns of bound variables and constants have. Of a
+        wide atom few are counted: what tells its rows apart does so with more columns, too."""
+        size = atom.size
+        wide = len(atom.columns) > WIDE
+        apart = self._apart.setdefault(id(atom), [])
+        if wide and (bound.bit_count() > COUNTED or any(not known & ~bound for known in apart)):
+            return float(size.rows)
+        found = float(size.distinct(atom.fixed.union(atom.columns[at] for at in bits(bound))))
+        if wide and found >= APART * size.rows:
+            apart.append(bound)
+        return found
+
+    def grouped(
+        self, at: int, test_of: Callable[[PatternAtom], tuple[object, bool]]
+    ) -> list[list[PatternAtom]]:
+        """The atoms that hold a variable, those together that hold it in the same column.
+
+        `test_of` is what makes two atoms the same, and whether the column does not matter.
+        """
+        groups: dict[object, list[PatternAtom]] = {}
+        for atom in self.holding[at]:
+            source, either = test_of(atom)
+            groups.setdefault((source, 0 if either else atom.columns[at]), []).append(atom)
+        return list(groups.values())
+
+    def _share(self, at: int, bound: int) -> float:
+        """By how much the atoms' meeting in a variable changes the product of their rows."""
+        groups = self._groups[at]
+        given = self.given.get(at)
+        if not groups:
+            return 1.0 if given is None else given.values
+        atoms = self.holding[at]
+        others = bound & ~(1 << at)
+        led = self._fixed[at]  # the atoms that lead to it, or on from it
+        for number, mask in self._leading[at]:
+            if mask & others:
+                led |= number
+        found = self._shares.get((at, led))
+        if found is not None:
+            return found
+        found, most = 1.0, self._values[at]
+        for group, powers in zip(groups, self._spreads[at], strict=True):
+            values = max(powers[0], TINY)
+            rows = max(powers[1], TINY)
+            many = 0
+            for number in group:
+                many += led >> number & 1
+                found /= rows if led >> number & 1 else values
+            found *= powers[min(many, len(powers) - 1)]
+            if most < values and atoms[group[0]].size.assumed:
+                # What is not there yet is made of values that are.
+                found *= (values / most) ** (many - 1)
+        found /= most ** (len(groups) - 1)
+        if given is not None:
+            found *= min(1.0, given.values / most)
+        self._shares[at, led] = found
+        return found
+
+    def _most(self, groups: list[list[int]], at: int) -> float:
+        """Of how many values a variable takes some: those of what is there, if any of it is."""
+        values = [powers[0] for powers in self._spreads[at]]
+        assumed = [self.holding[at][group[0]].size.assumed for group in groups]
+        known = [count for count, guess in zip(values, assumed, strict=True) if not guess]
+        return max([TINY, *(known or values)])
+
+    def _domain(self, whole: int) -> float:
+        """How many values the side of an equation can have, as far as atoms tell.
+
+        A variable that no atom holds takes whatever value there is.
+        """
+        most = 1.0
+        if not all(self.holding[at] for at in bits(whole)):
+            return most
+        for at in bits(whole):
+            for atom in self.holding[at]:
+                most = max(most, atom.spread(at).powers[0])
+        return most
+
+    def roots(self, atom: PatternAtom, at: int) -> float:
+        """How many values an atom has for a variable."""
+        return atom.degrees(at).powers[0]
+
+    def fan(self, atom: PatternAtom, at: int, bound: int) -> float:
+        """How long an atom's list of a variable's values is, for a binding of those before."""
+        known = atom.mask & bound
+        if known & (known - 1) or atom.fixed or not known:
+            known_paths = max(TINY, self.paths(atom, known))
+            return min(self.paths(atom, known | 1 << at) / known_paths, self.roots(atom, at))
+        # What a binding sees: values of many rows are in many bindings.
+        (parent,) = bits(known)
+        degrees = atom.degrees(parent)
+        powers = degrees.powers
+        many = min(self._uses(atom, parent, bound), len(powers) - 2)
+        met = self._met(atom, parent, bound)
+        fan = powers[many + 1] / max(TINY, powers[many]) if met is None else met
+        if len(atom.columns) + len(atom.fixed) > 2:
+            mean = max(TINY, powers[1] / max(TINY, powers[0]))
+            fan *= self.paths(atom, known | 1 << at) / max(TINY, powers[0]) / mean
+        return min(fan, float(degrees.most), self.roots(atom, at))
+
+    def _uses(self, atom: PatternAtom, at: int, bound: int) -> int:
+        """How many atoms like this one widen a variable's bindings already."""
+        column = atom.columns[at]
+        return sum(
+            1
+            for other in self.holding[at]
+            if other.source == atom.source
+            and (atom.turned or other.columns[at] == column)
+            and (other.fixed or other.mask & bound & ~(1 << at))
+        )
+
+    def _met(self, atom: PatternAtom, at: int, bound: int) -> float | None:
+        """How long an atom's lists are for values that edges of the same graph lead to, some of
+        them cut by other comparisons: a vertex with many edges from below may have few above."""
+        graph = atom.size.graph
+        if graph is None or not atom.ranked:
+            return None
+        others = [
+            other
+            for other in self.holding[at]
+            if other.kind == atom.kind and other.mask & bound & ~(1 << at)
+        ][: MOMENTS - 1]
+        ways = sorted((other.columns[at], other.tests) for other in others)
+        own = atom.columns[at], atom.tests
+        if all(way == own for way in ways):
+            return None
+        return graph.paths((*ways, own)) / max(TINY, graph.paths(tuple(ways)))
+
+    def intersection(
+        self, atom: PatternAtom, at: int, parents: int, bound: int, cut: float
+    ) -> float:
+        powers = atom.degrees(at).powers
+        rows = max(TINY, powers[1])
+        count = parents.bit_count()
+        length = powers[min(count, len(powers) - 1)] / rows**count
+        for parent in bits(parents):
+            holding = [
+                a for a in self.holding[parent] if a.mask >> at & 1 or a.source == atom.source
+            ]
+            like = next(a for a in holding if a.source == atom.source)
+            own = like.degrees(parent).powers
+            many = min(self._uses(like, parent, bound), len(own) - 2)
+            length *= own[many + 1] / max(TINY, own[many])
+        return length * (min(1.0, cut / 0.5) if atom.ascending else cut)

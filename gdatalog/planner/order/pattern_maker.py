@@ -1,0 +1,234 @@
+"""From the items of a conjunction whose atoms have been opened to its pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import inf, prod
+
+from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot, slots
+from gdatalog.planner.atoms import AtomState
+from gdatalog.planner.comparisons import FLIPPED, Comparisons
+from gdatalog.planner.items import (
+    AggregateItem,
+    Equation,
+    GenerateItem,
+    Item,
+    NotItem,
+    RestoreItem,
+    TestItem,
+    item_may_fail,
+)
+from gdatalog.planner.order.canonical import in_canonical_order
+from gdatalog.planner.order.pattern import (
+    Aggregated,
+    GivenValues,
+    PatternAtom,
+    QueryPattern,
+    ValueRange,
+)
+from gdatalog.planner.order.sizes import PASSES, Looked, OfEdges, Params, RelationStatistics
+from gdatalog.planner.order.twins import find_twins
+from gdatalog.planner.reductions import given_out
+
+# How much of the rows other tests let through.
+OTHERWISE, NEGATED = 0.5, 0.7
+# How many values a range has whose ends are not known.
+RANGE = 100.0
+
+
+class PatternMaker:
+    """Makes the pattern of a conjunction whose atoms have been opened."""
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        outer: Collection[str],
+        live: Collection[str],
+        outputs: Sequence[str] = (),
+        params: Params | None = None,
+    ) -> None:
+        self.params = params or Params()
+        names = in_canonical_order(items, outputs, live, outer)
+        self.place = {name: at for at, name in enumerate(names)}
+        self.pattern = QueryPattern(names, outer=self.mask(outer), live=self.mask(live))
+        asked = (name for name in outputs if name in self.place)
+        # What an aggregate gives is computed, and never solved for.
+        self.given_out = given_out(items)
+        self.bounds: dict[int, list[tuple[str, Expr]]] = {}  # of variables, by what is no variable
+        self.pattern.outputs = tuple(self.place[name] for name in asked)
+
+    def mask(self, names: Collection[str]) -> int:
+        return sum(1 << self.place[name] for name in frozenset(names) if name in self.place)
+
+    def finish(self, comparisons: Comparisons, bag: bool, compacts: bool) -> QueryPattern:
+        """The pattern, once all atoms and other items are in it."""
+        place = self.place
+        self.pattern.bag, self.pattern.compacts = bag, compacts
+        self.pattern.below = {
+            (place[low], place[high]): strict
+            for (low, high), strict in comparisons.below.items()
+            if low in place and high in place and low != high
+        }
+        self.pattern.unequal = {
+            frozenset(place[name] for name in pair)
+            for pair in comparisons.unequal
+            if len(pair) == 2 and pair <= place.keys()
+        }
+        for name, at in place.items():
+            own, implied = self.bounds.get(at, []), comparisons.implied_limits(name, ())
+            if own or implied:
+                self.pattern.ranges[at] = self._range(at, own, implied)
+        self.pattern.finish()
+        find_twins(self.pattern)
+        return self.pattern
+
+    def atom(self, atom: AtomState, size: RelationStatistics) -> None:
+        item = atom.item
+        columns: dict[int, int] = {}
+        fixed = set()
+        for at, arg in enumerate(item.args):
+            if not isinstance(arg, Slot):
+                fixed.add(at)
+            elif arg.name in atom.columns or self.mask((arg.name,)) & self.pattern.outer:
+                columns.setdefault(self.place[arg.name], at)
+        tests = tuple((t.left, t.op, t.right) for t in atom.tests)
+        variables = {column: variable for variable, column in columns.items()}
+        pairs = [*atom.rises]
+        pairs += [(left, right) for left, op, right in tests if op in ("<", "<=")]
+        pairs += [(right, left) for left, op, right in tests if op in (">", ">=")]
+        ascending = tuple(
+            (variables[low], variables[high])
+            for low, high in pairs
+            if low in variables and high in variables
+        )
+        relation, by_rank = item.relation, item.ranked
+        if isinstance(size, OfEdges):  # whoever is met there is met by the relation's edges
+            relation, by_rank = size.relation, size.ranked
+        mirrored = by_rank or size.balanced
+        if mirrored and any(op in (">", ">=") for _, op, _ in tests):
+            # The same rows read the other way round: one name for both.
+            columns = {variable: 1 - column for variable, column in columns.items()}
+            fixed = {1 - column for column in fixed}
+            tests = tuple((left, FLIPPED[op], right) for left, op, right in tests)
+        # That the ends of an edge differ is hardly a test.
+        ordered = tuple(test for test in tests if test[1] != "!=" or not mirrored)
+        kept = () if mirrored else tests
+        ordered = () if isinstance(size, OfEdges) else ordered
+        found = PatternAtom(
+            (relation, item.version, by_rank, ordered),
+            (relation, item.version, by_rank, kept),
+            size,
+            columns,
+            frozenset(fixed),
+            tests,
+            sum(1 << variable for variable in columns),
+            mirrored,
+            by_rank,
+            ascending,
+        )
+        self.pattern.atoms.append(found)
+        self.pattern.links.append(found.mask)
+
+    def item(self, item: Item, cost: float | None = None) -> None:
+        """What an item that is no atom means for the search. `cost`: of an aggregate that may come
+        early, for each row."""
+        pattern = self.pattern
+        whole = self.mask(item.variables)
+        pattern.links.append(whole)
+        if item_may_fail(item):
+            pattern.risky |= whole
+        match item:
+            case TestItem():
+                self._test(item.test, whole)
+            case NotItem():
+                pattern.tests.append((whole, NEGATED))
+                pattern.filters.append(whole)
+            case Equation(may_fail=False):
+                for slot, value in item.ways():
+                    if slot.name not in self.given_out:
+                        pattern.equations.append((self.place[slot.name], self.mask(slots(value))))
+                pattern.equal.append(whole)
+            case Equation(left=Slot(name=name)):
+                pattern.computed |= self.mask((name,))
+                pattern.late.append((self.place[name], self.mask(slots(item.right))))
+            case GenerateItem(slot=slot):
+                values = item.size()
+                values = RANGE if values == inf else float(values)
+                pattern.given.append(
+                    GivenValues(self.place[slot.name], self.mask(item.sources), values)
+                )
+            case RestoreItem():
+                ranks = self.mask(item.ranks)
+                pattern.equations += [(self.place[value.name], ranks) for value in item.values]
+            case AggregateItem():
+                self._aggregate(item, cost)
+
+    def _aggregate(self, item: AggregateItem, cost: float | None) -> None:
+        pattern, at = self.pattern, self.place[item.slot.name]
+        needs = self.mask(item.reads)
+        pattern.computed |= self.mask([slot.name for slot in (item.slot, *item.exports)])
+        pattern.equations += [(self.place[slot.name], 1 << at) for slot in item.exports]
+        if cost is None:
+            pattern.late.append((at, needs))
+        else:
+            pattern.aggregates[at] = Aggregated(needs, cost)
+
+    def _test(self, test: Expr, whole: int) -> None:
+        pattern = self.pattern
+        if not isinstance(test, Apply) or test.function not in PASSES or len(test.args) != 2:
+            pattern.tests.append((whole, OTHERWISE))
+            pattern.filters.append(whole)
+            return
+        if test.function == "!=" and all(isinstance(arg, Slot) for arg in test.args):
+            return  # one of the comparisons
+        ordered = [arg for arg in test.args if isinstance(arg, Slot) and arg.type != "symbol"]
+        if test.function in ("=", "!=") or not ordered:
+            pattern.filters.append(whole)
+        elif len(ordered) == 2:
+            return  # one of the comparisons
+        elif whole & (whole - 1) == 0:
+            at = self.place[ordered[0].name]
+            left, right = test.args
+            op = test.function if isinstance(left, Slot) else FLIPPED[test.function]
+            other = right if isinstance(left, Slot) else left
+            self.bounds.setdefault(at, []).append((op, other))
+            return
+        pattern.tests.append((whole, PASSES[test.function]))
+
+    def _range(
+        self, at: int, bounds: Sequence[tuple[str, Expr]], implied: Sequence[tuple[str, Expr]]
+    ) -> ValueRange:
+        """What is left of a variable's values, as the relations that hold it tell: the one with
+        the fewest has those that all of them have. `implied`: those of other variables,
+        by way of which this one is bounded too."""
+        value = self.params.value
+        known = [(op, bound) for op, bound in (*bounds, *implied) if value(bound) is not None]
+        guessed = prod(PASSES[op] for op, bound in bounds if value(bound) is None)
+        every = [
+            (atom.degrees(at).powers[0], *self._within(atom, at, known), atom)
+            for atom in self.pattern.atoms
+            if known and at in atom.columns and not atom.ranked and not atom.size.assumed
+        ]
+        if not every:
+            return ValueRange(tuple(bounds), prod(PASSES[op] for op, _ in bounds))
+        rows = [
+            (atom.mask & ~(1 << at), bool(atom.fixed), of_rows / of_values)
+            for _, of_values, of_rows, atom in every
+        ]
+        values = min(every, key=lambda found: found[0])[1]
+        return ValueRange(tuple(bounds), guessed * values, tuple(rows))
+
+    def _within(
+        self, atom: PatternAtom, at: int, known: Sequence[tuple[str, Expr]]
+    ) -> tuple[float, float]:
+        """Which share of an atom's values for a variable is left, and of its rows."""
+        # Where both columns are alike either will do.
+        column = 0 if atom.mirrored else atom.columns[at]
+        limits = [(op, self.params.value(bound)) for op, bound in known]
+        shares = atom.size.within(column, [(op, v) for op, v in limits if v is not None])
+        if any(isinstance(bound, Parameter) for _, bound in known):
+            bounds = tuple(
+                (op, bound) for op, bound in known if isinstance(bound, Constant | Parameter)
+            )
+            self.params.looked.append(Looked(str(atom.source[0]), column, bounds, shares))
+        return shares

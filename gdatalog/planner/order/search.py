@@ -1,0 +1,390 @@
+"""The order in which variables are bound, as a tree, by what it costs.
+
+The search goes over sets: `rest` is to be bound, `path` is what is known on the way (what is
+bound, less what nobody needs any more). Where the rest falls into parts that share no literal,
+parts that are not asked for become branches: of a set a witness is enough (`exists`), of a bag
+how many there are (`count`), and what a branch costs depends on what it reads alone. An aggregate
+is a variable too: it has one value, at a cost, once what it hangs on is bound.
+
+Up to `Tuning.ordered_exactly` variables every order is weighed. Beyond, only the best few orders
+are extended (`beam.py`). A single atom needs no search (`single.py`).
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from math import inf
+from operator import or_
+
+from gdatalog.cancellation import current_watch
+from gdatalog.plan.tuning import Tuning
+from gdatalog.planner.order.beam import FEWEST, TURNS, extend
+from gdatalog.planner.order.cost import Estimates, Made
+from gdatalog.planner.order.formula import TINY
+from gdatalog.planner.order.grouping import group
+from gdatalog.planner.order.pattern import QueryPattern, bits
+from gdatalog.planner.order.sampling import Sampler
+from gdatalog.planner.order.search_state import Extension, Order, SearchState, VariableChoice
+from gdatalog.planner.single import FEW, single_order
+
+# What things cost, in values tried.
+ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
+RESTORED = 10.0  # to put the values of a row's ranks back
+SORT, FREE = 3.0, 1000  # of an index that is not there: for each row, but for so many
+
+
+class Search:
+    """The search for one conjunction's order."""
+
+    def __init__(self, pattern: QueryPattern, sampler: Sampler | None, tuning: Tuning) -> None:
+        self.pattern = pattern
+        self.tuning = tuning
+        self.variables = (pattern.everything & ~pattern.outer).bit_count()
+        self.exact = self.variables <= tuning.ordered_exactly
+        self.estimates = Estimates(pattern, sampler, self.exact)
+        self.watch = current_watch()
+        self._found: dict[SearchState, VariableChoice] = {}
+        self._sketched: dict[SearchState, VariableChoice] = {}
+        self._turns: dict[tuple[int, SearchState], Extension] = {}
+        self._allowed = max(FEWEST, TURNS // max(1, self.variables) ** 2)
+        self._of_branch = max(2, self._allowed // 8)
+        self._indexes: dict[tuple[int, int], float] = {}
+        self._refining = sum(1 << at for at, lists in enumerate(self.estimates.wanted) if lists)
+
+    def order(self, rows: float) -> Order:
+        """The best order, for so many rows from outside."""
+        pattern = self.pattern
+        order = Order()
+        path = pattern.closed(pattern.outer, pattern.everything)
+        exists = not pattern.bag and not pattern.live
+        scale = rows / max(self.estimates.rows(pattern.outer), TINY)
+        place = SearchState(path, pattern.everything & ~path, exists)
+        group(self, place, scale)
+        self._describe(place, scale, order)
+        return order
+
+    # ------------------------------------------------------------------------------ candidates
+
+    def candidates(self, place: SearchState) -> list[int]:
+        """What may be bound next: what something known leads to, if there is such a thing."""
+        pattern, estimates = self.pattern, self.estimates
+        if place.due is not None:
+            return [place.due]
+        free = place.rest & ~pattern.computed
+        first = [at for at in bits(free) if not pattern.before[at] & free]
+        found = [at for at in first if estimates.joined(at, place.path)]
+        computed = self._aggregates(place)
+        if found or not free:
+            return [*self._lowest(found, free), *computed]
+        if computed and place.path & ~pattern.outer:
+            return computed  # before a product: it may connect what is left
+        if self._computable(place):
+            return []  # so may what is computed last
+        sourced = {given.variable for given in pattern.given if not given.sources & ~place.path}
+        found = [at for at in first if estimates.formula.holding[at] or at in sourced]
+        return [*self._lowest(found, free), *computed]
+
+    def _aggregates(self, place: SearchState) -> list[int]:
+        """Those that could be computed next."""
+        return [
+            at
+            for at, aggregate in self.pattern.aggregates.items()
+            if place.rest >> at & 1 and not aggregate.needs & ~place.path
+        ]
+
+    def _lowest(self, candidates: list[int], free: int) -> list[int]:
+        """Without those that have a neighbour of lower rank yet to come, if others are left."""
+        lower = self.pattern.lower
+        return [at for at in candidates if not lower[at] & free] or candidates
+
+    # ------------------------------------------------------------------------------- the search
+
+    def best(self, place: SearchState) -> VariableChoice:
+        """What is best bound next, for all bindings of the path."""
+        found = self._found.get(place)
+        if found is None:
+            self.watch.poll()
+            if self.exact:
+                found = self._weighed(place)
+            else:
+                found = extend(self, place, self._allowed, self._found)
+            self._found[place] = found
+        return found
+
+    def begin(self, place: SearchState, choice: VariableChoice) -> None:
+        """Makes a choice, whatever else may cost less."""
+        self._found[place] = choice
+
+    def branch(self, place: SearchState) -> VariableChoice:
+        """What a branch costs, by an order that need not be the best."""
+        if self.exact:
+            return self.best(place)
+        found = self._sketched.get(place)
+        if found is None:
+            found = self._sketched[place] = extend(self, place, self._of_branch, self._sketched)
+        return found
+
+    def _weighed(self, place: SearchState) -> VariableChoice:
+        """The same, when every order has been weighed."""
+        candidates = self.candidates(place)
+        if len(candidates) == 1:
+            return self.choice(candidates[0], place, inf)
+        # The cheapest first: what costs more at once need not be followed.
+        least = {at: self.tried(at, place) for at in candidates}
+        found = VariableChoice(inf, inf, 0.0, -1)
+        for at in sorted(least, key=least.__getitem__):
+            if least[at] > found.total and not place.exists and place.rest != 1 << at:
+                break
+            choice = self.choice(at, place, found.total)
+            if found.variable < 0 or choice.better(found):
+                found = choice
+        if not least:
+            later = self.late(place)
+            known = (
+                self.best(later) if later.rest != place.rest else VariableChoice(0.0, 0.0, 0.0, -1)
+            )
+            found = known._replace(variable=-1)
+        return found
+
+    def tried(self, at: int, place: SearchState) -> float:
+        level = self.estimates.level(at, place.path, place.made)
+        return self.estimates.rows(place.path) * level.tried
+
+    def near(self, at: int, place: SearchState) -> float:
+        """What a variable seems to cost next, with the rows that it leaves."""
+        return self.tried(at, place) + self.estimates.rows(place.path | 1 << at, place.path)
+
+    def late(self, place: SearchState) -> SearchState:
+        """What is left when what is computed last has been."""
+        known = self._computable(place) or place.rest & self.pattern.computed
+        path = self.pattern.closed(place.path | known, place.rest)
+        return place._replace(path=path, rest=place.rest & ~path)
+
+    def _computable(self, place: SearchState) -> int:
+        """What is computed last and could be by now."""
+        late = (1 << at for at, needs in self.pattern.late if not needs & ~place.path)
+        return place.rest & reduce(or_, late, 0)
+
+    def choice(self, at: int, place: SearchState, enough: float) -> VariableChoice:
+        """Binding a variable next; what it costs need not be known where it is `enough`."""
+        turn = self.turn(at, place)
+        cost, work, indexes = self.step_cost(at, place, turn)
+        for below, rows in (*turn.parts, (turn.next, turn.rows)):
+            if below.rest and cost + indexes <= enough:
+                choice, share = self.best(below), self.share(below, rows)
+                cost += choice.cost * share
+                work += choice.work * share
+                indexes += choice.indexes
+        return VariableChoice(cost, work, indexes, at)
+
+    def step_cost(self, at: int, place: SearchState, turn: Extension) -> tuple[float, float, float]:
+        """What binding a variable takes itself: its cost, values tried, and indexes made."""
+        estimates = self.estimates
+        others = estimates.level(at, place.path, place.made).others
+        cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * others) + turn.extra
+        # What an aggregate looks at is counted where its own steps are planned.
+        work = 0.0 if at in self.pattern.aggregates else turn.tried
+        return cost, work, self._index(at, place.path)
+
+    def share(self, place: SearchState, rows: float) -> float:
+        return rows / max(TINY, self.estimates.rows(place.path))
+
+    def turn(self, at: int, place: SearchState) -> Extension:
+        """What follows when a variable is bound next."""
+        found = self._turns.get((at, place))
+        if found is None:
+            found = self._turns[at, place] = self._turn(at, place)
+        return found
+
+    def _turn(self, at: int, place: SearchState) -> Extension:
+        pattern, estimates = self.pattern, self.estimates
+        path, rest, exists, made = place.path, place.rest, place.exists, place.made
+        bit = 1 << at
+        bound = pattern.closed(path | bit, rest, bit)
+        left = rest & ~bound
+        level = estimates.level(at, path, made)
+        tried = estimates.rows(path) * level.tried
+        after, rows = estimates.rows(path | bit, path), estimates.rows(bound, path | bit)
+        if exists:
+            # Once there is a witness nobody looks on.
+            matches = estimates.whole(path | rest) / max(TINY, estimates.rows(path))
+            if matches > 1:
+                tried, after, rows = tried / matches, after / matches, rows / matches
+        elif (
+            pattern.bag
+            and not left
+            and level.single
+            and not bit & pattern.live
+            and not any(whole & bit and not whole & ~bound for whole in pattern.filters)
+        ):
+            # The last level of a count is the length of a list, less what has to differ.
+            tried = estimates.rows(path)
+        turn = Extension(
+            tried, after, rows, SearchState(bound, left, exists, self._made(at, path, left, made))
+        )
+        self._split(turn)
+        if not exists:
+            self._emit(turn, at, path)
+        return turn
+
+    def _made(self, at: int, path: int, left: int, made: Made) -> Made:
+        """The lists that there are now, as far as a variable that is left can refine them."""
+        own = () if at in self.pattern.aggregates else self.estimates.made(at, path)
+        lists = made.union(own)
+        if not lists:
+            return made
+        asked = [
+            wanted
+            for other in bits(left & self._refining)
+            for wanted in self.estimates.wanted[other]
+        ]
+        return frozenset(
+            (group, parents)
+            for group, parents in lists
+            # One that more leads to is shorter, and serves as well.
+            if not any(
+                own == group and parents & ~more == 0 != more & ~parents for own, more in lists
+            )
+            and any(own == group and (parents & some).bit_count() > 1 for own, some in asked)
+        )
+
+    def _split(self, turn: Extension) -> None:
+        """Parts that are not asked for become branches."""
+        pattern, estimates = self.pattern, self.estimates
+        stay = pattern.live | pattern.risky
+        if not turn.next.rest & ~stay:
+            return
+        parts = pattern.components(turn.next.rest)
+        wide = list(filter(pattern.widens, parts))
+        if pattern.bag and len(wide) < 2:
+            return
+        kept = 0
+        found: list[tuple[float, SearchState]] = []
+        for part in parts:
+            if part & stay or not pattern.widens(part):
+                kept |= part
+                continue
+            reads = pattern.around(part) & turn.next.path
+            place = SearchState(reads, part, not pattern.bag)
+            rows = max(TINY, estimates.rows(reads, turn.next.path))
+            found.append((min(1.0, estimates.whole(reads | part) / rows), place))
+        if not found:
+            return
+        aggregates = self._aggregates(turn.next)
+        apart = [(0.0, passed, place) for passed, place in found]
+        if len(found) > 1 or aggregates:
+            apart = [(self._worth(place, passed), passed, place) for passed, place in found]
+        if aggregates and (due := self._tested(turn.next, min(apart)[0], aggregates)) is not None:
+            turn.next = turn.next._replace(due=due)
+            return
+        for _, passed, place in sorted(apart):
+            turn.parts.append((place, min(turn.rows, estimates.rows(place.path))))
+            turn.rows *= passed
+        turn.next = turn.next._replace(rest=kept)
+
+    def _worth(self, place: SearchState, passed: float) -> float:
+        """By what a branch comes before others."""
+        rows = max(TINY, self.estimates.rows(place.path))
+        return _worth(self.branch(place).cost / rows, passed)
+
+    def _tested(self, place: SearchState, than: float, aggregates: list[int]) -> int | None:
+        """An aggregate of which a test is better made before the branches are looked into."""
+        pattern, rows = self.pattern, self.estimates.rows
+        found = []
+        for at in aggregates:
+            after = rows(pattern.closed(place.path | 1 << at, place.rest, 1 << at), place.path)
+            passed = min(1.0, after / max(TINY, rows(place.path)))
+            if passed < 1:
+                found.append((_worth(pattern.aggregates[at].cost, passed), at))
+        worth, at = min(found, default=(inf, -1))
+        return at if worth < than else None
+
+    def _emit(self, turn: Extension, at: int, path: int) -> None:
+        """What it costs to hand rows on: to the answer, or on as fewer rows."""
+        pattern = self.pattern
+        bound, rest = turn.next.path, turn.next.rest
+        if pattern.live & bound and not rest:
+            # Rows of one group that come one after the other are one.
+            grouped = pattern.bag and not pattern.live >> at & 1
+            turn.extra += EMIT * (self.estimates.rows(path) if grouped else turn.rows)
+        if pattern.live >> at & 1 and not pattern.bag:
+            known = path | pattern.computed
+            first = next((output for output in pattern.outputs if not known >> output & 1), at)
+            if first != at and at not in pattern.aggregates:
+                turn.extra += UNORDERED * turn.after  # the answer has to be sorted
+        if pattern.compacts and rest:
+            kept = bound & ~pattern.apart_from(rest, bound & ~pattern.live)
+            few = self.estimates.rows(kept, bound) if kept != bound else inf
+            if few < 0.9 * turn.rows:
+                turn.extra += COMPACT * turn.rows
+                # Rows become one breadth-first only, so they count by half.
+                turn.rows = (turn.rows + few) / 2
+                turn.next = turn.next._replace(path=kept)
+
+    def _index(self, at: int, path: int) -> float:
+        """What sorting takes for atoms whose first column is bound now, without an index yet."""
+        key = (at, path & self.estimates.formula.near[at])
+        found = self._indexes.get(key)
+        if found is None:
+            sorts: dict[object, int] = {}
+            for atom in self.estimates.formula.holding[at]:
+                if not atom.fixed and not atom.mask & path:
+                    column = atom.columns[at]
+                    rows = atom.size.sorting(column, atom.tests, atom.ranked)
+                    sorts[atom.source, column] = max(0, rows - FREE)
+            found = self._indexes[key] = SORT * sum(sorts.values())
+        return found
+
+    # ------------------------------------------------------------------------------ the outcome
+
+    def _describe(self, place: SearchState, scale: float, order: Order) -> None:
+        """Writes down the tree that was found: `scale` times the path's rows come to it."""
+        todo = [(place, scale)]
+        while todo:
+            place, scale = todo.pop()
+            if not place.rest:
+                continue
+            at = self.best(place).variable
+            if at < 0:
+                later = self.late(place)
+                if later.rest != place.rest:
+                    rows = self.estimates.rows(place.path) * scale
+                    todo.append((later, self.share(later, rows)))
+                continue
+            turn = self.turn(at, place)
+            name = self.pattern.names[at]
+            order.rank[name] = len(order.rank)
+            order.work += self.step_cost(at, place, turn)[1] * scale
+            # Of an aggregate those are told that pass the tests of its value.
+            rows = turn.rows if at in self.pattern.aggregates else turn.after
+            order.estimates[name] = rows * scale
+            todo.append((turn.next, self.share(turn.next, turn.rows) * scale))
+            todo += [
+                (branch, self.share(branch, rows) * scale) for branch, rows in reversed(turn.parts)
+            ]
+
+
+def _worth(cost: float, passed: float) -> float:
+    """By what one test comes before another: it is cheap, or lets little through."""
+    return cost / max(TINY, 1 - passed)
+
+
+def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
+    """The best order by formulas; by walks, if that is much work and walks are possible."""
+    variables = (pattern.everything & ~pattern.outer).bit_count()
+    if len(pattern.atoms) == 1 and variables > FEW:
+        alone = single_order(pattern, rows)
+        if alone is not None:
+            return alone
+    search = Search(pattern, None, tuning)
+    always = tuning.walked_from == 0
+    sampler = Sampler(pattern, always) if search.exact and search.variables > 2 else None
+    if sampler is None or not sampler.usable:
+        return search.order(rows)
+    # So many rows of the data take long enough that formulas need not be asked.
+    enough = tuning.walked_from << search.variables
+    if max(atom.size.rows for atom in pattern.atoms) < enough:
+        order = search.order(rows)
+        if order.work < enough:
+            return order
+    return Search(pattern, sampler, tuning).order(rows)

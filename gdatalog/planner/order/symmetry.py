@@ -1,0 +1,297 @@
+"""Where only one of many alike solutions need be found, and in the order of degrees.
+
+Two rewritings of a conjunction, each only where it changes no answer:
+
+`in_degree_order`: a chain such as x < y < z over a graph. If every permutation of the chain's
+variables leaves the rest as it is, any total order of the vertices finds the same sets of them:
+so vertices are ranked by degree, ranks are enumerated, and the values they stand for are sorted
+back into x, y, z (a `RestoreItem`) before anything else reads them.
+
+`one_of_each`: a count of all bindings. The automorphisms of the body make its solutions fall into
+orbits; where the values of an orbit of variables are pairwise different, restrictions `<` single
+out one solution of each, and the count is multiplied. The order that `<` means is that of degrees
+where this helps, else that of the values.
+
+Both ask whether relations are symmetric or free of loops, of those only that are finished.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+from gdatalog.plan.nodes import Slot
+from gdatalog.plan.tuning import Tuning
+from gdatalog.planner.comparisons import Comparisons, rising
+from gdatalog.planner.items import (
+    AggregateItem,
+    AtomItem,
+    Equation,
+    Item,
+    RestoreItem,
+    TestItem,
+    item_may_fail,
+    variables_of,
+)
+from gdatalog.planner.order.edges import (
+    Names,
+    chains_of,
+    comparison,
+    edge_of,
+    ends,
+    has_triangle,
+    in_order,
+    operator,
+    rank,
+    rankable,
+    ranked,
+    strict_order,
+    types_of,
+    unlike_neighbours,
+    unlike_pairs,
+)
+from gdatalog.planner.order.sizes import RelationStatistics, Statistics
+from gdatalog.planner.rewrite.automorphisms import Pair, Symmetries, literals_of, share_of
+
+
+def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...]:
+    """The items without tests `x != y` that an atom or another comparison ensures."""
+    unequal = [item for item in items if operator(item) == "!="]
+    if not unequal:
+        return tuple(items)
+    tests = set(unequal)
+    others = [item for item in items if item not in tests]
+    below = Comparisons(others, rising(others, sizes)).below
+    loopless = unlike_neighbours(others, sizes)
+    implied = set()
+    for item in unequal:
+        a, b = ends(item)
+        if below.get((a, b)) or below.get((b, a)):
+            implied.add(item)
+        elif frozenset((a, b)) in loopless and (a, b) not in below and (b, a) not in below:
+            implied.add(item)  # with x <= y it says x < y, which is worth a cut
+    return tuple(item for item in items if item not in implied)
+
+
+# ----------------------------------------------------------------------- the order of degrees
+
+
+def in_degree_order(
+    items: Sequence[Item],
+    outer: Names,
+    live: Names,
+    bag: bool,
+    sizes: Statistics,
+    restores: bool,
+    tuning: Tuning,
+) -> tuple[Item, ...]:
+    """The items, with chains over a graph put in the order of degrees where that is sound.
+
+    Of one graph at most: ranks of one mean nothing to another. Whether it is quicker where values
+    have to be put back is for others to say; without `restores` nothing of that kind is done.
+    """
+    if any(isinstance(i, RestoreItem) or (isinstance(i, AtomItem) and i.ranked) for i in items):
+        return tuple(items)
+    edges = Counter(item.relation for item in items if isinstance(item, AtomItem))
+    for relation, count in edges.items():
+        if count >= 3:  # a triangle has three
+            found = _Chains(items, relation, outer, sizes, tuning).ranked(live, bag, restores)
+            if found is not None:
+                return found
+    return tuple(items)
+
+
+class _Chains:
+    """A conjunction's atoms of one graph, and the chains of `<` over their variables."""
+
+    def __init__(
+        self, items: Sequence[Item], relation: str, outer: Names, sizes: Statistics, tuning: Tuning
+    ) -> None:
+        self.sizes = sizes
+        self.tuning = tuning
+        self.relation = relation
+        self.atoms = [
+            item
+            for item in items
+            if isinstance(item, AtomItem)
+            and item.relation == relation
+            and edge_of(item) is not None
+            and item.variables.isdisjoint(outer)
+        ]
+        names = variables_of(self.atoms)
+        self.names = list(dict.fromkeys(name for a in self.atoms for name in edge_of(a) or ()))
+        self.tests = [
+            item
+            for item in items
+            if isinstance(item, TestItem) and operator(item) and item.variables <= names
+        ]
+        own = {*self.atoms, *self.tests}
+        self.late = [item for item in items if item not in own]
+        self.size = sizes(relation, "full")
+
+    def ranked(self, live: Names, bag: bool, restores: bool) -> tuple[Item, ...] | None:
+        """The items, with ranks in place of this graph's vertices; None if that will not do."""
+        order = strict_order([*self.atoms, *self.tests], self.sizes)
+        if not order:
+            return None
+        chains = chains_of(order)
+        needed = (live | variables_of(self.late)) & frozenset(self.names)
+        if chains is None or (needed and not restores):
+            return None
+        if not self._promising(chains, needed, bag) or not rankable(self.size):
+            return None
+        assert self.size.graph is not None
+        if self.size.graph.skew < self.tuning.degree_skew:
+            return None
+        unequal = [item for item in self.tests if operator(item) == "!="]
+        rest: list[Item] = [*self.atoms, *unequal]
+        rest += [comparison("!=", a, b) for a, b in sorted(order)]
+        literals = literals_of(rest, lambda atom: True)
+        assert literals is not None
+        symmetries = Symmetries(literals, self.names)
+        chained = frozenset(name for chain in chains for name in chain)
+        stay = {name: name for name in self.names if name in chained or name in needed}
+        for chain in chains:
+            for a, b in pairwise(chain):
+                if symmetries.extend({**stay, a: b, b: a}) is None:
+                    return None
+        restored = [chain for chain in chains if not needed.isdisjoint(chain)]
+        restored += [(name,) for name in self.names if name in needed - chained]
+        return (
+            *map(ranked, self.atoms),
+            *map(ranked, unequal),
+            *(ranked(comparison("<", a, b)) for chain in chains for a, b in pairwise(chain)),
+            *(self._restore(names) for names in restored),
+            *self.late,
+        )
+
+    def _restore(self, names: Sequence[str]) -> RestoreItem:
+        types = types_of(self.atoms)
+        values = tuple(Slot(name, types[name]) for name in names)
+        return RestoreItem(self.relation, tuple(map(rank, names)), values)
+
+    def _promising(self, chains: Sequence[Sequence[str]], needed: Names, bag: bool) -> bool:
+        """Whether it may well be quicker, if degrees differ much."""
+        near = {frozenset(edge_of(atom) or ()) for atom in self.atoms}
+        if not any(has_triangle(chain, near) for chain in chains):
+            return False
+        for chain in chains:
+            if not bag and not needed.isdisjoint(chain) and not needed.issuperset(chain):
+                return False  # a witness is enough for the rest of the chain
+        return all(map(self._can_wait, self.late))
+
+    def _can_wait(self, item: Item) -> bool:
+        """Whether it does no harm to come to an item only when the values are back."""
+        if isinstance(item, AtomItem):
+            size = self.sizes(item.relation, item.version)
+            vertices = self.size.distinct(frozenset((0,)))
+            return len(item.variables) == len(item.args) and all(
+                isinstance(arg, Slot)
+                and (arg.name not in self.names or 2 * size.distinct(frozenset((at,))) >= vertices)
+                for at, arg in enumerate(item.args)
+            )
+        return isinstance(item, (AggregateItem, Equation))
+
+
+# ----------------------------------------------------------------------------- one of each
+
+
+def one_of_each(
+    items: Sequence[Item], sizes: Statistics, tuning: Tuning, fixed: Collection[str] = ()
+) -> tuple[tuple[Item, ...], int]:
+    """Items with fewer solutions, and how many of the given ones' solutions each stands for.
+
+    Only for a count of all solutions, or of those for each value of `fixed` variables: which one of
+    each orbit is left has no meaning.
+    """
+    counted = any(isinstance(item, AtomItem) and item.counted for item in items)
+    if any(map(item_may_fail, items)) or (len(variables_of(items)) < 3 and not counted):
+        return tuple(items), 1
+    by_degree = None if fixed else _by_degree(items, sizes, tuning)
+    return by_degree or _by_value(items, sizes, fixed)
+
+
+def _by_value(
+    items: Sequence[Item], sizes: Statistics, fixed: Collection[str]
+) -> tuple[tuple[Item, ...], int]:
+    """Any body: restrictions compare values, so those have to have an order."""
+    types = types_of(items)
+    literals = literals_of(items, lambda atom: sizes(atom.relation, atom.version).symmetric)
+    if literals is None:
+        return tuple(items), 1
+    unlike = unlike_pairs(items, sizes)
+    found = Symmetries(literals, in_order(items)).restrictions(
+        lambda a, b: types.get(a, "symbol") != "symbol" and frozenset((a, b)) in unlike,
+        lambda a, b: any({a, b} <= item.variables for item in items if isinstance(item, AtomItem)),
+        fixed=fixed,
+    )
+    tests = [comparison("<", a, b, types[a]) for a, b in found.pairs]
+    return (*items, *tests), found.orbit
+
+
+def _by_degree(
+    items: Sequence[Item], sizes: Statistics, tuning: Tuning
+) -> tuple[tuple[Item, ...], int] | None:
+    """A body of nothing but one graph's edges and comparisons: in the order of degrees.
+
+    Comparisons that are there already may go if each orbit has as many solutions that pass them,
+    whatever the order.
+    """
+    atoms = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
+    tests = [item for item in items if isinstance(item, TestItem) and operator(item)]
+    size = sizes(atoms[0].relation, atoms[0].version) if atoms else None
+    if (
+        size is None
+        or not rankable(size)
+        or len(atoms) + len(tests) < len(items)
+        or len({atom.relation for atom in atoms}) > 1
+        or not variables_of(tests) <= variables_of(atoms)
+        or any(atom.ranked for atom in atoms)
+    ):
+        return None
+    order = strict_order(items, sizes)
+    if order is None:
+        return None
+    unlike = unlike_pairs(items, sizes)
+    unequal = [item for item in tests if operator(item) == "!="]
+    apart = unlike_neighbours(atoms, sizes)  # as the atoms say already
+    unequal += [comparison("!=", a, b) for a, b in sorted(order) if frozenset((a, b)) not in apart]
+    literals = literals_of([*atoms, *unequal], lambda atom: True)
+    assert literals is not None
+    names = in_order(atoms)
+    near = {frozenset(edge_of(atom) or ()) for atom in atoms}
+    symmetries = Symmetries(literals, names)
+    found = symmetries.restrictions(
+        lambda a, b: frozenset((a, b)) in unlike, lambda a, b: frozenset((a, b)) in near
+    )
+    share: int | None = found.orbit
+    if order:
+        ends = frozenset(name for pair in order for name in pair) | symmetries.moved()
+        share = share_of(order, [name for name in names if name in ends], found)
+    if (
+        share is None
+        or not found.pairs
+        or not _degrees_help(found.pairs, near, atoms, size, tuning)
+    ):
+        return None
+    tests = [*unequal, *(comparison("<", a, b) for a, b in found.pairs)]
+    return (*map(ranked, atoms), *map(ranked, tests)), share
+
+
+def _degrees_help(
+    pairs: Sequence[Pair],
+    near: Collection[Names],
+    atoms: Sequence[AtomItem],
+    size: RelationStatistics,
+    tuning: Tuning,
+) -> bool:
+    """Whether the order of degrees is better than that of values."""
+    if "symbol" in types_of(atoms).values():
+        return True  # values have no order that cuts a list
+    below = Comparisons([comparison("<", a, b) for a, b in pairs]).below
+    compared = {frozenset(pair) for pair in below}
+    names = sorted({name for pair in pairs for name in pair})
+    assert size.graph is not None
+    skewed = size.graph.skew >= tuning.degree_skew
+    return skewed and has_triangle(names, {pair for pair in near if pair in compared})

@@ -1,0 +1,202 @@
+"""What a recursive rule's joins are expected to cost, each of its atoms' new rows given once.
+
+All that is asked is whether many bindings are the same in the variables that are still needed.
+So the estimate is a mean: the rows of an atom for each value of what is known of it. Relations
+that the fixpoint makes are not there yet; their columns take values of the data that flow into
+them, and each value has some partners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import prod
+
+from gdatalog.parser.syntax import Atom, Var
+from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check.walk import walk
+from gdatalog.planner.order.sizes import RelationStatistics
+from gdatalog.records import dataclass, field
+
+# How many partners a value of a recursive relation is taken to have, and how many values a
+# column of which nothing is known.
+PARTNERS, VALUES = 16.0, 10_000.0
+# A row that is given (looked up among those there are, stored) costs as much as this many that
+# are looked at.
+GIVEN = 2.0
+# Rows that could be one are often not: of c that could, c to this power are.
+MEET = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class FixpointRelation:
+    """A relation that the fixpoint makes: its rows, and the values of each of its columns."""
+
+    rows: float
+    values: tuple[float, ...]
+
+    def distinct(self, columns: Iterable[int]) -> float:
+        return min(self.rows, prod(self.values[at] for at in columns))
+
+
+@dataclass(slots=True)
+class Collapse:
+    """The estimates for one stratum."""
+
+    sizes: Callable[[str], RelationStatistics]  # of relations that are there
+    made: dict[str, FixpointRelation] = field(default_factory=dict)
+
+    def recursive(self, rules: Sequence[CheckedRule], arities: Mapping[str, int]) -> None:
+        """Assumes sizes of the relations of a stratum: values flow from rule to rule."""
+        values = {name: [0.0] * arity for name, arity in arities.items()}
+        for _ in range(len(arities) + 2):
+            for rule in rules:
+                if rule.body is None:
+                    continue
+                atoms = [part for part in walk(rule.body) if isinstance(part, Atom)]
+                for at, arg in enumerate(rule.head.args):
+                    found = self._values(arg, atoms, values) if isinstance(arg, Var) else 1.0
+                    into = values[rule.head.name]
+                    into[at] = max(into[at], found)
+        for name, columns in values.items():
+            known = tuple(most or VALUES for most in columns)
+            rows = min(PARTNERS * max(known, default=1.0), prod(known))
+            self.made[name] = FixpointRelation(max(1.0, rows), known)
+
+    def _values(
+        self, variable: Var, atoms: Sequence[Atom], made: Mapping[str, Sequence[float]]
+    ) -> float:
+        """How many values a variable takes: those of data, or of what else is made."""
+        there, flows = [], [0.0]
+        for atom in atoms:
+            for at, arg in enumerate(atom.args):
+                if arg == variable:
+                    if atom.name in made:
+                        flows.append(made[atom.name][at])
+                    else:
+                        there.append(float(self.sizes(atom.name).distinct(frozenset((at,)))))
+        return min(there) if there else max(flows)
+
+    # ------------------------------------------------------------------------------- of atoms
+
+    def rows(self, atom: Atom) -> float:
+        return self.distinct(atom.name, range(len(atom.args)))
+
+    def distinct(self, name: str, columns: Collection[int]) -> float:
+        """How many combinations of values some columns of a relation have."""
+        if not columns:
+            return 1.0
+        made = self.made.get(name)
+        if made is not None:
+            return max(1.0, made.distinct(columns))
+        return max(1.0, float(self.sizes(name).distinct(frozenset(columns))))
+
+    def values(self, name: str, atoms: Iterable[Atom]) -> float:
+        """How many values a variable can take at most, by the atoms that hold it."""
+        return min(
+            self.distinct(atom.name, (at,))
+            for atom in atoms
+            for at, arg in enumerate(atom.args)
+            if isinstance(arg, Var) and arg.name == name
+        )
+
+    def fan(self, atom: Atom, bound: Collection[str], wanted: Collection[str]) -> float:
+        """How many bindings of what is wanted an atom has for each of what is bound."""
+        known, kept = [], []
+        for at, arg in enumerate(atom.args):
+            if not isinstance(arg, Var) or arg.name in bound:
+                known.append(at)
+            elif arg.name in wanted:
+                kept.append(at)
+        return self.distinct(atom.name, (*known, *kept)) / self.distinct(atom.name, known)
+
+    def passes(self, atom: Atom, values: dict[str, float]) -> float:
+        """How much of what is bound an atom lets through, and what is left of its values."""
+        share = 1.0
+        for at, arg in enumerate(atom.args):
+            if isinstance(arg, Var):
+                there = self.distinct(atom.name, (at,))
+                share *= min(1.0, there / values.get(arg.name, there))
+                values[arg.name] = min(there, values.get(arg.name, there))
+        return share
+
+    # ------------------------------------------------------------------------- of conjunctions
+
+    def bindings(
+        self, given: Atom, atoms: Sequence[Atom], wanted: Collection[str]
+    ) -> tuple[float, float]:
+        """For each row of an atom that is given: all bindings, and those looked at on the way.
+
+        The atom that multiplies least comes next, as the order of a plan would have it.
+        """
+        left, known = list(atoms), set(names_of(given))
+        values: dict[str, float] = {}
+        self.passes(given, values)
+        many, looked_at = 1.0, 0.0
+        while left:
+            atom, fan = self.next(left, known, wanted)
+            left.remove(atom)
+            known |= names_of(atom)
+            many *= fan * self.passes(atom, values)
+            looked_at += many
+        return many, looked_at
+
+    def alike(self, atoms: Sequence[Atom], live: Collection[str], wanted: Collection[str]) -> float:
+        """How many bindings have the same live variables, if they meet as often as they can."""
+        left, known, many = list(atoms), set(live), 1.0
+        while left:
+            atom, fan = self.next(left, known, wanted)
+            left.remove(atom)
+            known |= names_of(atom)
+            many *= max(1.0, fan)
+        return many
+
+    def next(
+        self, left: Sequence[Atom], known: Collection[str], wanted: Collection[str]
+    ) -> tuple[Atom, float]:
+        """The atom that multiplies least of those that hold something known."""
+        near = [atom for atom in left if names_of(atom) & set(known)] or left
+        found = []
+        for atom in near:
+            others = set(wanted).union(*(names_of(other) for other in left if other is not atom))
+            found.append((self.fan(atom, known, others), atom))
+        fan, atom = min(found, key=lambda pair: pair[0])
+        return atom, fan
+
+    def work(
+        self, atoms: Sequence[Atom], wanted: Collection[str], recursive: Collection[str]
+    ) -> float:
+        """What a rule costs in all rounds: each row of a recursive atom is new once."""
+        total = 0.0
+        for at, atom in enumerate(atoms):
+            if atom.name in recursive:
+                many, looked_at = self.bindings(atom, [*atoms[:at], *atoms[at + 1 :]], wanted)
+                total += self.rows(atom) * (looked_at + GIVEN * many)
+        return total
+
+    def made_of(
+        self, atoms: Sequence[Atom], live: Sequence[str], recursive: Collection[str]
+    ) -> FixpointRelation:
+        """What a part of a rule makes, once bindings that differ in nothing live are one."""
+        first = next(atom for atom in atoms if atom.name in recursive)
+        others = [atom for atom in atoms if atom is not first]
+        wanted = once(atoms, live) | names_of(first)
+        many, _ = self.bindings(first, others, wanted)
+        met = self.rows(first) * many / self.alike(atoms, live, wanted) ** MEET
+        values = tuple(self.values(name, atoms) for name in live)
+        return FixpointRelation(max(1.0, min(met, prod(values))), values)
+
+
+def names_of(atom: Atom) -> frozenset[str]:
+    """An atom's variables."""
+    return frozenset(arg.name for arg in atom.args if isinstance(arg, Var))
+
+
+def once(atoms: Sequence[Atom], live: Collection[str]) -> frozenset[str]:
+    """The variables that join atoms, or are live: others ask only whether there is a row."""
+    seen: set[str] = set()
+    twice: set[str] = set(live)
+    for atom in atoms:
+        names = names_of(atom)
+        twice |= names & seen
+        seen |= names
+    return frozenset(twice)

@@ -1,0 +1,105 @@
+"""Counts in bodies that hang on one variable: made for all its values at once.
+
+`f(x, c) <- P(x), c = count : { ... x ... }` counts anew for each x. Where that is expected to cost
+more than a count of the group's bindings by x, as a signed sum, that becomes a table, and the body
+looks each x up in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gdatalog.plan.nodes import Gather, JoinPlan, RulePlan, Slot, Version
+from gdatalog.plan.tuning import Tuning
+from gdatalog.planner.items import AggregateItem, AtomItem, Conjunction, Item
+from gdatalog.planner.order.edges import types_of
+from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.sizes import Assumed, Params, RelationStatistics, Statistics
+from gdatalog.planner.order.work import work_of
+from gdatalog.planner.reductions import may_be_early
+from gdatalog.planner.rewrite.algebra import Algebra, signed_sum
+from gdatalog.records import dataclass, replace
+
+ROWS = "~rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Tabled:
+    """A body that reads tables, the rules that make them, their sizes, and what these cost."""
+
+    items: Conjunction
+    rules: tuple[RulePlan, ...]
+    sizes: Statistics
+    cost: float
+
+
+def tabled(
+    items: Conjunction,
+    plan_join: Callable[[Conjunction, frozenset[str]], JoinPlan],
+    sizes: Statistics,
+    params: Params | None,
+    orders: Orders,
+    tuning: Tuning,
+    algebra: Algebra,
+) -> Tabled | None:
+    """A body with tables in place of counts; None where no count becomes one. `plan_join` plans
+    the join of a body that counts the bindings of some variables."""
+    read: list[Item] = []
+    rules: list[RulePlan] = []
+    tables: dict[str, Assumed] = {}
+    cost = 0.0
+    for item in items:
+        if not isinstance(item, AggregateItem) or not _may_be_tabled(item):
+            read.append(item)
+            continue
+        (name,) = item.reads
+        (body,) = item.alternatives
+        types = types_of(body)
+        atoms = (i for i in body if isinstance(i, AtomItem))
+        rows = max((sizes(i.relation, i.version).rows for i in atoms), default=0)
+        found = None
+        if name in types and (rows >= tuning.algebra_rows or algebra.mode != "auto"):
+            whole = plan_join(body, item.reads)
+            found = signed_sum(body, whole, sizes, params, orders, tuning, algebra, (name,))
+        if found is None:
+            read.append(item)
+            continue
+        joins, terms, work = found
+        table, key = f"~by{len(rules) + 1}", Slot(name, types[name])
+        count = Slot(f"{ROWS}{len(rules) + 1}", "int")
+        gathers = (Gather("count", (), count.name, "int", item.span),)
+        numbers = (tuple(range(len(joins))),)
+        rules.append(RulePlan(table, joins, (key, count), (key,), gathers, numbers, ((),), terms))
+        values = max(1, int(min(work, _values(body, name, sizes))))
+        tables[table] = Assumed(values, values, 2, each=(values, values))
+        alternatives = ((AtomItem(table, (key, count)),),)
+        read.append(replace(item, alternatives=alternatives, bindings=((count.name,),)))
+        cost += work
+    if not rules:
+        return None
+
+    def known(relation: str, version: Version) -> RelationStatistics:
+        return tables[relation] if relation in tables else sizes(relation, version)
+
+    return Tabled(tuple(read), tuple(rules), known, cost)
+
+
+def pays(plan: RulePlan, other: RulePlan, found: Tabled) -> bool:
+    """Whether a plan that reads tables is expected to cost less than another."""
+    before = sum(work_of(join, found.sizes) for join in other.joins)
+    return found.cost + sum(work_of(join, found.sizes) for join in plan.joins) < before
+
+
+def _may_be_tabled(item: AggregateItem) -> bool:
+    alone = len(item.reads) == len(item.alternatives) == 1 and not item.exports
+    return item.kind == "count" and alone and may_be_early(item)
+
+
+def _values(body: Conjunction, name: str, sizes: Statistics) -> int:
+    return min(
+        sizes(item.relation, item.version).distinct(frozenset((at,)))
+        for item in body
+        if isinstance(item, AtomItem)
+        for at, arg in enumerate(item.args)
+        if isinstance(arg, Slot) and arg.name == name
+    )

@@ -1,0 +1,246 @@
+"""Recursive rules split where a variable dies.
+
+    sg(x, y) <- E(a, x), sg(a, b), E(b, y).
+
+Given a row (a, b), nobody asks for a any more once x is known, and (x, b) is the same for many
+(a, x, b). So the rule becomes two, of a relation that only the fixpoint sees:
+
+    sg~1(x, b) <- E(a, x), sg(a, b), E(b, _).
+    sg(x, y)   <- sg~1(x, b), E(b, y).
+
+Its rows are found again and again, but each goes on once in all rounds. It belongs to the
+stratum like any other relation; that the answers stay the same needs no proof but that of
+unfolding: the first rule put into the second is the rule there was (`E(b, _)` is asked for again,
+so that no row is made that leads nowhere).
+
+What may fail, computes or generates stays with the second rule, where it sees the bindings that
+it saw before. Rules with aggregates, and strata in which a min or max improves, are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import permutations
+
+from gdatalog.parser import format_node
+from gdatalog.parser.syntax import Aggregate, Atom, Literal, Or, Var
+from gdatalog.planner.alternatives import alternatives_of
+from gdatalog.planner.check.checked import CheckedRule, Schema, Stratum
+from gdatalog.planner.check.walk import N, rebuild, variables, walk
+from gdatalog.planner.order.sizes import RelationStatistics
+from gdatalog.planner.rewrite.collapse import PARTNERS, Collapse, FixpointRelation, names_of
+from gdatalog.planner.rewrite.cuts import (
+    Cut,
+    all_of,
+    atoms_of,
+    cuts_of,
+    literals_of,
+    names_in,
+    plain,
+)
+from gdatalog.records import dataclass, field, replace
+from gdatalog.values import TypeName
+
+# A split must be expected to take at most this share of the work, and a witness to leave at most
+# this share of a variable's values.
+WORTH, REFUSES = 0.75, 0.9
+
+PART = "~"  # stands for the relation of a part that is thought of
+
+Way = str  # "auto", "always" or "never"
+
+
+@dataclass(frozen=True, slots=True)
+class SplitStratum:
+    """A stratum whose rules have been split: the one to evaluate in its place."""
+
+    stratum: Stratum
+    schemas: Mapping[str, Schema]  # of the relations made for it
+    notes: tuple[str, ...]  # for an explanation
+
+
+def split_at_dead_variables(
+    stratum: Stratum,
+    schemas: Mapping[str, Schema],
+    sizes: Callable[[str], RelationStatistics],
+    way: Way = "auto",
+) -> SplitStratum | None:
+    """The stratum with its rules split where that is expected to gain; None if it is nowhere.
+
+    `sizes` tells of the relations below. `way`: "always" splits wherever one can, "never" nowhere.
+    """
+    if way == "never" or not stratum.recursive or any(rule.aggregated for rule in stratum.rules):
+        return None
+    return RuleSplitting(stratum, schemas, Collapse(sizes), way == "always").result()
+
+
+@dataclass(slots=True)
+class RuleSplitting:
+    """The work on one stratum."""
+
+    stratum: Stratum
+    schemas: Mapping[str, Schema]
+    estimates: Collapse
+    always: bool
+    made: dict[str, Schema] = field(default_factory=dict)
+    rules: list[CheckedRule] = field(default_factory=list)  # of the relations made
+    notes: list[str] = field(default_factory=list)
+    # What a part is, its variables numbered: its relation, and which of them are its columns.
+    known: dict[Signature, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+
+    def result(self) -> SplitStratum | None:
+        rules = [part for rule in self.stratum.rules for part in self._alternatives(rule)]
+        if not any(cuts_of(rule, self._recursive) for rule in rules):
+            return None
+        arities = {name: self.schemas[name].arity for name in self.stratum.relations}
+        self.estimates.recursive(rules, arities)
+        # A part that a later rule is split for may serve an earlier one.
+        for _ in range(2):
+            rules = [self._split(rule) for rule in rules]
+        if not self.made:
+            return None
+        stratum = Stratum((*self.stratum.relations, *self.made), (*self.rules, *rules), True)
+        return SplitStratum(stratum, self.made, tuple(self.notes))
+
+    def _alternatives(self, rule: CheckedRule) -> list[CheckedRule]:
+        """A rule for each alternative, if one of them may be split."""
+        if rule.body is None or not any(isinstance(part, Or) for part in walk(rule.body)):
+            return [rule]
+        if any(isinstance(part, Aggregate) for part in walk(rule.body)):
+            return [rule]
+        rules = [replace(rule, body=all_of(parts)) for parts in alternatives_of(rule.body)]
+        return rules if any(cuts_of(part, self._recursive) for part in rules) else [rule]
+
+    def _recursive(self, name: str) -> bool:
+        return name in self.stratum.relations or name in self.made or name == PART
+
+    # -------------------------------------------------------------------------------- choosing
+
+    def _split(self, rule: CheckedRule) -> CheckedRule:
+        """What is left of the rule when its parts have become rules of their own."""
+        cut = self._best(rule)
+        if cut is None:
+            return rule
+        at = len(self.notes)
+        atom = self._part(rule, cut)
+        dead = ", ".join("_" if "~" in name else name for name in cut.dead)
+        dies = "dies" if len(cut.dead) == 1 else "die"
+        head, part = format_node(rule.head), format_node(atom)
+        self.notes.insert(at, f"{head} is split where {dead} {dies}: each {part} goes on once")
+        return self._split(replace(rule, body=all_of((atom, *cut.rest))))
+
+    def _part(self, rule: CheckedRule, cut: Cut) -> Atom:
+        """The atom that stands for a part; its relation is made if no other rule needed it."""
+        signature, numbers = signature_of(cut.part, cut.live)
+        found = self.known.get(signature)
+        if found is not None:
+            name, order = found
+            variable = {number: name for name, number in numbers.items()}
+            return _atom(name, [variable[number] for number in order], rule)
+        name = f"{rule.head.name.partition('~')[0]}~{len(self.made) + 1}"
+        self.known[signature] = name, tuple(numbers[variable] for variable in cut.live)
+        self.made[name] = Schema(name, cut.live, tuple(rule.types[v] for v in cut.live))
+        self.estimates.made[name] = self._estimate(cut)
+        head = _atom(name, cut.live, rule)
+        own = CheckedRule(head, all_of(cut.part), {**rule.types, **cut.types}, rule.span)
+        self.rules.append(self._split(own))
+        return head
+
+    def _best(self, rule: CheckedRule) -> Cut | None:
+        """The cut that leaves least to do, if that is little enough."""
+        cuts = list(map(self._with_witnesses, cuts_of(rule, self._recursive)))
+        if not cuts or rule.body is None:
+            return None
+        work = [self._work(rule, cut) for cut in cuts]
+        whole = self._cost(literals_of(rule.body), names_in(rule.head.args))
+        if not self.always and min(work) > WORTH * whole:
+            return None
+        return cuts[work.index(min(work))]
+
+    def _work(self, rule: CheckedRule, cut: Cut) -> float:
+        """What the two parts of a rule cost; one that is made anyway costs nothing."""
+        signature, _ = signature_of(cut.part, cut.live)
+        first = 0.0 if signature in self.known else self._cost(cut.part, frozenset(cut.live))
+        self.estimates.made[PART] = self._estimate(cut)
+        rest = (_atom(PART, cut.live, rule), *cut.rest)
+        # A part wider than the head may have more rows than anything that the rule gives: its
+        # estimate, which knows no correlation, is trusted less.
+        wider = max(0, len(cut.live) - len(rule.head.args))
+        return PARTNERS**wider * (first + self._cost(rest, names_in(rule.head.args)))
+
+    def _estimate(self, cut: Cut) -> FixpointRelation:
+        atoms = atoms_of(cut.part)
+        recursive = [atom.name for atom in atoms if self._recursive(atom.name)]
+        return self.estimates.made_of(atoms, cut.live, recursive)
+
+    def _cost(self, literals: Sequence[Literal], wanted: frozenset[str]) -> float:
+        atoms = atoms_of(literals)
+        others = [literal for literal in literals if not isinstance(literal, Atom)]
+        recursive = {atom.name for atom in atoms if self._recursive(atom.name)}
+        return self.estimates.work(atoms, wanted | names_in(others), recursive)
+
+    def _with_witnesses(self, cut: Cut) -> Cut:
+        """A part asks for what its rows will meet of the rest, if that seems to refuse some."""
+        found: list[Atom] = []
+        types: dict[str, TypeName] = {}
+        for atom in atoms_of(cut.rest):
+            shared = names_of(atom) & set(cut.live)
+            if self._recursive(atom.name) or not shared or not plain(atom):
+                continue
+            if not self.always and not self._refuses(atom, shared, atoms_of(cut.part)):
+                continue
+            args = list(atom.args)
+            for at, arg in enumerate(args):
+                if isinstance(arg, Var) and arg.name not in shared:
+                    name = f"_~w{len(types)}"
+                    types[name] = self.schemas[atom.name].types[at]
+                    args[at] = Var(name, arg.span)
+            found.append(replace(atom, args=tuple(args)))
+        return replace(cut, part=(*cut.part, *found), types=types)
+
+    def _refuses(self, atom: Atom, shared: Collection[str], chosen: Sequence[Atom]) -> bool:
+        for at, arg in enumerate(atom.args):
+            if isinstance(arg, Var) and arg.name in shared:
+                there = self.estimates.values(arg.name, chosen)
+                if self.estimates.distinct(atom.name, (at,)) < REFUSES * there:
+                    return True
+        return False
+
+
+def _atom(name: str, args: Iterable[str], rule: CheckedRule) -> Atom:
+    return Atom(name, tuple(Var(arg, rule.span) for arg in args), rule.span)
+
+
+# What a conjunction is, whatever its variables are called: two that are alike have one name.
+
+
+ORDERS = 5  # literals, all of whose orders are tried; more are put in one order by their texts
+
+# Texts of literals with numbers for variables, and the numbers of those that are asked for.
+Signature = tuple[tuple[str, ...], tuple[int, ...]]
+
+
+def signature_of(
+    part: Sequence[Literal], live: Collection[str]
+) -> tuple[Signature, dict[str, int]]:
+    """What a part is whatever its variables are called, and the number of each."""
+    blank = sorted(part, key=lambda literal: format_node(_renamed(literal, {})))
+    orders = permutations(blank) if len(blank) <= ORDERS else [blank]
+    return min((_numbered(order, live) for order in orders), key=lambda found: found[0])
+
+
+def _numbered(order: Sequence[Literal], live: Collection[str]) -> tuple[Signature, dict[str, int]]:
+    numbers: dict[str, int] = {}
+    for literal in order:
+        for name in variables(literal):
+            numbers.setdefault(name, len(numbers))
+    names = {name: f"v{number}" for name, number in numbers.items()}
+    texts = tuple(format_node(_renamed(literal, names)) for literal in order)
+    return (texts, tuple(sorted(numbers[name] for name in live))), numbers
+
+
+def _renamed(node: N, names: Mapping[str, str]) -> N:
+    """The node under other names of variables; "v" for those that have none."""
+    if isinstance(node, Var):
+        return replace(node, name=names.get(node.name, "v"))
+    return rebuild(node, lambda part: _renamed(part, names))

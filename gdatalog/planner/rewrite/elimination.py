@@ -1,0 +1,500 @@
+"""One count of bindings by variable elimination: tables of counts, and the join that reads them.
+
+A part of a body that shares one variable with the rest is a function of that variable: its counts
+become a table, made once, that the rest reads as a relation with weights (`hanging`). So paths and
+trees take a pass over each atom.
+
+What is left has cycles. Some variables are bound first, in an outer loop; what they leave of the
+others falls into paths, which tables fill in from their ends: for each x, how many y lead to each z
+(`tallied`). Such a table has an entry for each value of one variable, for one outer binding at a
+time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import combinations
+from math import inf, prod
+
+from gdatalog.plan.nodes import (
+    Branch,
+    Filter,
+    Join,
+    JoinPlan,
+    Seek,
+    Slot,
+    Step,
+    Tally,
+    Term,
+    Version,
+)
+from gdatalog.plan.tuning import Tuning
+from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
+from gdatalog.planner.components import components
+from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, variables_of
+from gdatalog.planner.order.edges import ends, operator, types_of
+from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.search_state import Order
+from gdatalog.planner.order.sizes import Assumed, OfEdges, Params, RelationStatistics, Statistics
+from gdatalog.planner.order.symmetry import one_of_each
+from gdatalog.planner.order.work import PUSH, work_of
+from gdatalog.planner.rewrite.local_counts import LocalCounts, in_ranks, local_counts
+from gdatalog.planner.rewrite.parts import (
+    hanging,
+    hanging_at_edges,
+    is_cyclic,
+    label_of,
+    neighbours,
+    outer_loops,
+    shared_variables,
+)
+from gdatalog.planner.rewrite.quotients import Isomorphic
+from gdatalog.planner.rewrite.suffix import Suffixes
+from gdatalog.records import dataclass, field, replace
+
+Names = frozenset[str]
+NONE: Names = frozenset()
+MOST_TALLIED = 2  # variables that a table counts the values of
+BESIDE_FROM = 1e9  # values to look at: what neighbours have in common is guessed low below a pair
+MOST_CORE = 8  # variables of a cyclic part of which outer loops are looked for
+
+
+@dataclass(slots=True)
+class Elimination:
+    """The joins of one signed sum. `tally`: loops may keep tables. `live`: the variables that
+    all terms bind: keys, whose values each have a sum of their own, and what is added up."""
+
+    base: Statistics
+    params: Params | None
+    orders: Orders
+    tuning: Tuning
+    tally: bool
+    live: tuple[str, ...] = ()
+    entries: float = inf  # that a table by edge or by vertex may have
+    tables: dict[str, RelationStatistics] = field(default_factory=dict)
+    shapes: dict[Hashable, int] = field(default_factory=dict)
+    joins: list[JoinPlan] = field(default_factory=list)
+    terms: list[Term] = field(default_factory=list)
+    cost: float = 0.0
+    local: bool = False  # parts become tables where one match of each orbit will do for these
+    _known: dict[Hashable, str] = field(default_factory=dict)
+    _fresh: int = 0
+
+    def sizes(self, name: str, version: Version) -> RelationStatistics:
+        return self.tables[name] if name in self.tables else self.base(name, version)
+
+    @property
+    def isomorphic(self) -> Isomorphic:
+        return Isomorphic(self.sizes, self.shapes)
+
+    def term(self, coefficient: int, items: Conjunction, label: str) -> None:
+        """Adds a term of the sum, behind the tables that it reads."""
+        plain = self._fork(False)
+        plain._counted(coefficient, items, label)
+        best = plain
+        if self.tally:
+            local = self._fork(True)
+            alike = items if self.live else in_ranks(items, self.sizes, self.tuning)
+            rest = local._without_hanging(local._without_parts_of_edges(alike))
+            if rest != alike:
+                local._add(local._cheapest(rest), Term(label, coefficient))
+                best = min(plain, local, key=lambda way: way.cost)
+        for name in ("tables", "joins", "terms", "cost", "_known", "_fresh"):
+            setattr(self, name, getattr(best, name))
+
+    def _fork(self, local: bool) -> Elimination:
+        """The same sum, for another way to go on."""
+        tables, known = dict(self.tables), dict(self._known)
+        joins, terms = list(self.joins), list(self.terms)
+        return replace(self, local=local, tables=tables, _known=known, joins=joins, terms=terms)
+
+    def _counted(self, coefficient: int, items: Conjunction, label: str) -> None:
+        items = self._without_hanging(items)
+        self._add(self._cheapest(items), Term(label, coefficient))
+
+    def whole(self, coefficient: int, items: Conjunction, label: str) -> bool:
+        """Adds a body with its `!=`, of which the last variables are counted by the sizes of lists;
+        False if it cannot be counted so."""
+        found = Suffixes(items, self.base, self.params, self.orders, self.tuning, self.tally).best()
+        if found is not None:
+            self._add(found[1], Term(label, coefficient))
+        return found is not None
+
+    def _add(self, join: JoinPlan, term: Term) -> None:
+        self.cost += self._work(join, term)
+        self.joins.append(join)
+        self.terms.append(term)
+
+    def _work(self, join: JoinPlan, term: Term) -> float:
+        live = {name for image in term.images for name in image}
+        work = work_of(join, self.sizes, live, self.tally)
+        if term.images:
+            matches = [step.estimate for step in join.steps if isinstance(step, Join)]
+            work += PUSH * len(term.images) * max(matches, default=1.0)
+        return work
+
+    def _name(self) -> str:
+        self._fresh += 1
+        return f"~{self._fresh}"
+
+    # --------------------------------------------------------------------------- hanging parts
+
+    def _without_hanging(self, items: Conjunction) -> Conjunction:
+        """The items with each part that hangs at one variable replaced by its table."""
+        while True:
+            found = hanging(items, frozenset(self.live), self.local)
+            if found is None:
+                return items
+            name, part = found
+            table = self._table(name, part)
+            if table is None:
+                return items
+            rest = tuple(item for item in items if item not in set(part))
+            items = (*rest, self._read(table, (name,), types_of(items)))
+
+    def _read(self, table: str, names: Sequence[str], types: Mapping[str, object]) -> AtomItem:
+        """The table as an atom: the column behind the key stands for the rows of each."""
+        self._fresh += 1
+        slots = [Slot(name, types[name]) for name in names]  # type: ignore[arg-type]
+        return AtomItem(table, (*slots, Slot(f"~n{self._fresh}", "int")))
+
+    def _table(self, name: str, part: Sequence[Item]) -> str | None:
+        """The table that says of each value of a variable how many matches a part has."""
+        key = self.isomorphic.key(part, (name,))
+        if key not in self._known:
+            values = self._values(name, part)
+            slot = Slot(name, types_of(part)[name])
+            table = self._known[key] = self._name()
+            join = self._plan(part, (name,), frozenset((name,)), values)
+            term = Term(label_of(part), 0, table, (slot,))
+            found = self._local_counts(part, (name,)) if self.tally else None
+            if found is not None:
+                other = replace(term, images=found.images)
+                if self._work(found.join, other) < self._work(join, term):
+                    join, term = found.join, other
+            self.tables[table] = Assumed(int(values), int(values), 2, each=(int(values),) * 2)
+            self._add(join, term)
+        return self._known[key]
+
+    def _local_counts(self, part: Sequence[Item], key: tuple[str, ...]) -> LocalCounts | None:
+        rows = (self.sizes(i.relation, i.version).rows for i in part if isinstance(i, AtomItem))
+        entries = max(rows) / 2 if len(key) == 2 else self._values(key[0], part)
+        if not is_cyclic(part) or entries > self.entries:
+            return None
+        return local_counts(tuple(part), key, self.sizes, self._builder())
+
+    def _without_parts_of_edges(self, items: Conjunction) -> Conjunction:
+        """The items with parts that hang at both ends of an edge replaced by their tables, which
+        hold the edges, too."""
+        for atom, parts in hanging_at_edges(items, self.sizes, frozenset(self.live)):
+            gone, body = (
+                list[Item](),
+                [i for i in items if i.variables - atom.variables or i == atom],
+            )
+            reads: list[Item] = []
+            for part in parts:
+                apart = variables_of(set(body) - {atom, *part}).issuperset(atom.variables)
+                table = self._table_of_edges(atom, part, apart)
+                if table is not None:
+                    reads.append(AtomItem(table, atom.args, counted=len(reads) + 1))
+                    gone += part
+            if reads:
+                rest = [item for item in items if item not in {*gone, atom}]
+                return self._without_parts_of_edges((*rest, *reads))
+        return items
+
+    def _table_of_edges(self, atom: AtomItem, part: Conjunction, new: bool) -> str | None:
+        """The table of a part by the ends of an edge; `new`: it may be made for that."""
+        body, (a, b) = (atom, *part), sorted(atom.variables)
+        key = self.isomorphic.key(body, (a, b))
+        if key not in self._known:
+            found = self._local_counts(body, (a, b)) if new else None
+            if found is None:
+                return None
+            table = self._known[key] = self._name()
+            types = types_of(body)
+            keys = Slot(a, types[a]), Slot(b, types[b])
+            size = self.base(atom.relation, atom.version)
+            self.tables[table] = OfEdges(atom.relation, size, atom.ranked)
+            term = Term(label_of(body), 0, table, keys, found.images)
+            self._add(found.join, term)
+        return self._known[key]
+
+    def _values(self, name: str, items: Sequence[Item]) -> float:
+        """How many values a variable has at the most."""
+        counts = [
+            self.sizes(item.relation, item.version).distinct(frozenset((at,)))
+            for item in items
+            if isinstance(item, AtomItem)
+            for at, arg in enumerate(item.args)
+            if isinstance(arg, Slot) and arg.name == name
+        ]
+        return float(max(1, min(counts, default=1)))
+
+    # ------------------------------------------------------------------------------- one join
+
+    def _builder(self) -> PlanBuilder:
+        return PlanBuilder(self.sizes, (), False, self.params, self.orders, self.tuning)
+
+    def _plan(
+        self,
+        items: Sequence[Item],
+        first: Sequence[str],
+        live: Names,
+        rows: float,
+        tallies: Sequence[_Message] = (),
+    ) -> JoinPlan:
+        """A join that binds some variables first, and fills tables as soon as these are bound."""
+        builder = self._builder()
+        probe = ConjunctionBuilder(builder.apart(), items, frozenset(first), live, True, rows)
+        probe.open_atoms()
+        order = probe.search()
+        ranks = {name: at for at, name in enumerate(first)}
+        ranks |= {name: len(first) + rank for name, rank in order.rank.items()}
+        estimates = {**dict.fromkeys(first, rows), **order.estimates}
+        builder.cost = rows + probe.plan.cost
+        whole = Order(ranks, estimates, order.work)
+        outer: Names = frozenset()
+        steps = ConjunctionBuilder(builder, items, outer, live, True, 1.0, whole).build()
+        made: list[Step] = []
+        for each in tallies:
+            inner = builder.steps(each.items, each.reads, frozenset((each.key,)), True, rows)
+            made.append(Tally(each.table, each.key, tuple(sorted(each.reads)), inner))
+        at = _behind(steps, first)
+        steps = (*steps[:at], *made, *steps[at:])
+        return JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)
+
+    def _cheapest(self, items: Conjunction) -> JoinPlan:
+        """The join of what has no hanging parts any more."""
+        if self.live:
+            return self._by_value(items)
+        restricted, orbit = one_of_each(items, self.sizes, self.tuning)
+        builder = self._builder()
+        steps = builder.whole(restricted, frozenset(), True, frozenset(), 1.0)
+        best = JoinPlan(builder.tries(), steps, (), True, orbit, builder.cost)
+        core = sorted(shared_variables(items))
+        if not self.tally or not 4 <= len(core) <= MOST_CORE or len(components(items, ())) > 1:
+            return best
+        least = enumerated = work_of(best, self.sizes)
+        bodies = [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]
+        for body, times in bodies:
+            # Below the greatest most paths are short, where ranks go by degree.
+            less = Counter(
+                ends(item)[operator(item) in (">", ">=")] for item in body if operator(item)
+            )
+            for first in outer_loops(
+                sorted(shared_variables(body), key=lambda n: (less[n], n)), body
+            ):
+                found = self._tallied(body, first, beside=enumerated >= BESIDE_FROM)
+                work = least if found is None else work_of(found, self.sizes)
+                if found is not None and work < least:
+                    best, least = replace(found, orbit=times), work
+        return best
+
+    def _by_value(self, items: Conjunction) -> JoinPlan:
+        """The same for values of live variables, which may be bound first."""
+        found = []
+        restricted, orbit = one_of_each(items, self.sizes, self.tuning, self.live)
+        for body, times in [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]:
+            found += [replace(join, orbit=times) for join in self._joins_by_value(body)]
+        return min(found, key=lambda join: work_of(join, self.sizes))
+
+    def _joins_by_value(self, items: Conjunction) -> Iterator[JoinPlan]:
+        builder = self._builder()
+        steps = builder.whole(items, frozenset(self.live), True, frozenset(), 1.0)
+        yield JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)
+        connected = self.tally and len(components(items, ())) == 1
+        for first in self._first(items):
+            values = self._outer_rows(first, items)
+            yield self._plan(items, first, frozenset(self.live), values)
+            for most in (1, MOST_TALLIED) if connected else ():
+                tallied = self._tallied(items, first, most, beside=True)
+                if tallied is not None:
+                    yield tallied
+
+    def _first(self, items: Conjunction) -> Iterator[tuple[str, ...]]:
+        """The live variables that an outer loop may bind: each, or two that an atom holds."""
+        live = [name for name in self.live if name in types_of(items)]
+        yield from ((name,) for name in live)
+        near = neighbours([item for item in items if isinstance(item, AtomItem)], set(live))
+        yield from (pair for pair in combinations(live, 2) if pair[1] in near[pair[0]])
+
+    def _tallied(
+        self, items: Conjunction, first: tuple[str, ...], most: int = 1, *, beside: bool
+    ) -> JoinPlan | None:
+        """The join below an outer loop over some variables; None if no table helps.
+
+        `most`: how many variables a table may count the values of. `beside`: also for a variable
+        beside one of two of the loop.
+        """
+        known, messages, rest = dict(self.tables), list[_Message](), list(items)
+        outer = frozenset(first)
+        rows = self._outer_rows(first, items)
+        types = types_of(items)
+        keys: dict[Hashable, str] = {}
+        held: set[str] = set()
+        try:
+            while True:
+                found = self._message(rest, outer, keys, held, most, beside)
+                if found is None:
+                    break
+                key, part, shape = found
+                reads = variables_of(part) & outer
+                columns = (*(n for n in first if n in reads), key)
+                if shape not in keys:
+                    keys[shape] = table = self._name()
+                    values = self._values(key, part)
+                    matches = self._matches(part, reads, key, rows)
+                    entries = max(1, int(min(rows * values, matches)))
+                    each = (*(int(self._values(n, part)) for n in columns), 1)
+                    self.tables[table] = Assumed(entries, int(values), len(each), each=each)
+                    messages.append(_Message(table, key, reads, tuple(part)))
+                whole = {item for item in part if not item.variables <= outer | {key}}
+                rest = [item for item in rest if item not in whole]
+                rest.append(self._read(keys[shape], columns, types))
+                held.add(key)
+            if not messages:
+                return None
+            for name in first:
+                domain = next(item for item in items if _binds(item, name, {}))
+                if not any(_binds(item, name, self.tables) for item in rest):
+                    assert isinstance(domain, AtomItem)
+                    rest.append(self._domain(domain, name))
+            met = types_of([i for i in rest if getattr(i, "relation", "") not in self.tables])
+            for made in messages:
+                if made.key in met:  # who comes to the key by a list finds it in the table
+                    size = self.tables[made.table]
+                    assert isinstance(size, Assumed)
+                    self.tables[made.table] = replace(size, rows=prod(size.each or ()))
+            plan = self._plan(rest, first, frozenset(self.live), rows, messages)
+        finally:
+            self.tables = known | {
+                table: size for table, size in self.tables.items() if table in keys.values()
+            }
+        return plan if _fills_first(plan, first) else None
+
+    def _matches(self, part: Sequence[Item], reads: Names, key: str, rows: float) -> float:
+        """How many matches are expected to be counted into a table, for so many rows."""
+        live = frozenset((key,))
+        probe = ConjunctionBuilder(self._builder(), part, reads, live, True, rows)
+        probe.open_atoms()
+        return max(probe.search().estimates.values(), default=rows)
+
+    def _domain(self, atom: AtomItem, name: str) -> AtomItem:
+        """The values of a variable in an atom, each once."""
+        args = []
+        for arg in atom.args:
+            if isinstance(arg, Slot) and arg.name != name:
+                self._fresh += 1
+                arg = Slot(f"~n{self._fresh}", arg.type)
+            args.append(arg)
+        return replace(atom, args=tuple(args), once=True, counted=0)
+
+    def _outer_rows(self, first: Sequence[str], items: Sequence[Item]) -> float:
+        if len(first) == 1:
+            return self._values(first[0], items)
+        counts = [
+            float(self.sizes(item.relation, item.version).rows)
+            for item in items
+            if isinstance(item, AtomItem) and item.variables.issuperset(first)
+        ]
+        return max(1.0, min(counts))
+
+    def _message(
+        self,
+        rest: Sequence[Item],
+        outer: Names,
+        keys: Mapping[Hashable, str],
+        held: set[str],
+        most: int,
+        beside: bool,
+    ) -> tuple[str, list[Item], Hashable] | None:
+        """A part that hangs at one variable below the outer loop: that variable, the items, and
+        their shape. Rather one whose table is there, else a small one.
+
+        A variable beside the only one of the loop is bound from there: nothing hangs at it.
+        """
+        shared = shared_variables(rest)
+        atoms = [i for i in rest if isinstance(i, AtomItem) and _is_relation(i, self.tables)]
+        around = variables_of(atom for atom in atoms if not atom.variables.isdisjoint(outer))
+        found: list[tuple[bool, int, str, tuple[str, list[Item], Hashable]]] = []
+        for key in sorted(shared - outer):
+            if key in around and (len(outer) == 1 or not beside):
+                continue
+            both = outer | {key}
+            filters = [i for i in rest if key in i.variables and i.variables <= both]
+            filters = [i for i in filters if operator(i) or (i in atoms and not i.counted)]
+            for part in components(rest, both):
+                within = variables_of(part) - both
+                inside = within & shared
+                if (
+                    key not in types_of(part)
+                    or not 1 <= len(inside) <= most
+                    or inside.isdisjoint(around | held)
+                    or not within.isdisjoint(self.live)
+                    or not all(isinstance(i, AtomItem | TestItem) for i in part)
+                ):
+                    continue
+                plain = all(operator(i) or i in atoms for i in part)
+                part = [*part, *filters]
+                reads = sorted(variables_of(part) & outer)
+                shape = self.isomorphic.key(part, (key, *reads)), tuple(reads)
+                new = shape not in keys
+                if new and key in held and not (self.live and plain):
+                    continue  # its values are in its table: from there on a plain join will do
+                found.append((new, len(inside), min(inside), (key, part, shape)))
+        return min(found, key=lambda each: each[:3])[3] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """A table below an outer loop: `items` have so many matches for each value of `key`."""
+
+    table: str
+    key: str
+    reads: Names
+    items: Conjunction
+
+
+def _binds(item: Item, name: str, tables: Mapping[str, object]) -> bool:
+    """Whether an item is an atom of a relation that holds the variable."""
+    return isinstance(item, AtomItem) and name in item.variables and _is_relation(item, tables)
+
+
+def _is_relation(atom: AtomItem, tables: Mapping[str, object]) -> bool:
+    """Whether an atom is of a relation, or of a table by pairs, which has an index like those."""
+    return atom.relation not in tables or atom.counted > 0
+
+
+def _fills_first(plan: JoinPlan, first: Sequence[str]) -> bool:
+    """Whether the outer loop comes first, tables are read behind it by their keys alone, and the
+    loops of each bind its key from a list, which tells what values there may be."""
+    bound = [step.variable for step in plan.steps if isinstance(step, Join)]
+    filled = [step for step in plan.steps if isinstance(step, Tally)]
+    names = {step.table for step in filled}
+    before = plan.steps[: plan.steps.index(filled[0])]
+    in_order = all(
+        ref.columns == tuple(range(len(ref.columns))) for ref in plan.tries if ref.relation in names
+    )
+    return (
+        tuple(bound[: len(first)]) == tuple(first)
+        and in_order
+        and not any(isinstance(step, Branch) for step in before)
+        and all(any(_binds_key(inner, step) for inner in step.steps) for step in filled)
+    )
+
+
+def _binds_key(step: Step, tally: Tally) -> bool:
+    return isinstance(step, Join) and step.variable == tally.key
+
+
+def _behind(steps: Sequence[Step], first: Sequence[str]) -> int:
+    """The place behind the steps that bind the first variables, and what is tested then."""
+    left, at = set(first), 0
+    while at < len(steps) and (left or isinstance(steps[at], Seek | Filter)):
+        step = steps[at]
+        if isinstance(step, Join):
+            left.discard(step.variable)
+        at += 1
+    return at

@@ -1,0 +1,194 @@
+"""Inline relations: their rules stand in the place of the atoms that read them, as in Soufflé.
+
+After `.decl near(x: int, y: int) inline` and `near(x, y) <- x <= y + 2, y <= x + 2.` the atom
+`near(a, b)` is `a <= b + 2, b <= a + 2`. Several rules become a `;`, a negated atom a negated
+group. So a rule of an inline relation may leave variables of its head unbound; where it
+binds all of them the relation is made when it is asked for by its name.
+
+A relation that cannot be expanded is made, with a warning: one that is recursive, aggregates in
+its head, has data or facts, or is an output. So it is where an aggregate ranges over its
+rows: the variables of its rules would count as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from gdatalog.errors import Caution, Error, Note, Span
+from gdatalog.parser.syntax import Atom, Decl, Program
+from gdatalog.planner.check.catalog import Catalog
+from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check.safety import check_safety
+from gdatalog.planner.check.walk import Node, walk
+from gdatalog.planner.rewrite.expanding import WITHOUT, RuleExpansion
+from gdatalog.records import dataclass, field
+
+
+@dataclass(slots=True)
+class Inlined:
+    """The rules after expansion. `names`: the relations that were expanded; `unbound`: those of
+    them that cannot be made, and why."""
+
+    rules: list[CheckedRule]
+    names: frozenset[str] = frozenset()
+    unbound: dict[str, Error] = field(default_factory=dict)
+    cautions: list[Caution] = field(default_factory=list)
+
+
+def expand_inline(
+    program: Program,
+    catalog: Catalog,
+    rules: Sequence[CheckedRule],
+    facts: Collection[str],
+    asked: Mapping[str, Span],
+    errors: list[Error],
+) -> Inlined:
+    """The rules with their inline relations expanded, and checked for safety.
+
+    `facts`: the relations that have some; `asked`: those that queries name as a whole, and where.
+    """
+    spans = _declared_inline(program)
+    expansion = _Inlining(rules, facts, catalog, spans) if spans else None
+    expanded = list(rules) if expansion is None else expansion.all()
+    found = Inlined(expanded)
+    unsafe: dict[str, list[Error]] = {}
+    for rule, before in zip(expanded, rules, strict=True):
+        wrong: list[Error] = []
+        check_safety(rule, wrong)
+        if expansion is not None and rule.head.name in expansion.definitions:
+            if wrong:
+                unsafe.setdefault(rule.head.name, []).extend(wrong)
+        else:
+            errors += wrong if expansion is None else [expansion.placed(e, before) for e in wrong]
+    if expansion is None:
+        return found
+    found.cautions = expansion.cautions
+    found.names = frozenset(expansion.definitions)
+    found.rules = [rule for rule in expanded if rule.head.name not in unsafe]
+    places = {atom.name: atom.span for rule in found.rules for atom in _atoms(rule)} | dict(asked)
+    for name, wrong in unsafe.items():
+        if name in places:
+            note = Note(f"all rows of `{name}` are needed here, though it is inline", places[name])
+            wrong[0].notes = (*wrong[0].notes, note)
+            errors.append(wrong[0])
+        found.unbound[name] = wrong[0]
+    return found
+
+
+def _declared_inline(program: Program) -> dict[str, Span]:
+    return {
+        name: statement.span
+        for statement in program.statements
+        if isinstance(statement, Decl) and "inline" in statement.qualifiers
+        for name in statement.names
+    }
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    return inner.source is outer.source and outer.start <= inner.start <= outer.end
+
+
+def _atoms(rule: CheckedRule) -> Iterator[Atom]:
+    nodes: list[Node] = [*rule.head.args, *([] if rule.body is None else [rule.body])]
+    for node in nodes:
+        yield from (part for part in walk(node) if isinstance(part, Atom))
+
+
+def _reads(rule: CheckedRule) -> set[str]:
+    return {atom.name for atom in _atoms(rule)}
+
+
+class _Inlining:
+    """`definitions`: the rules of each relation that is expanded, expanded themselves; `made`:
+    of those that are not, why."""
+
+    def __init__(
+        self,
+        rules: Sequence[CheckedRule],
+        facts: Collection[str],
+        catalog: Catalog,
+        spans: Mapping[str, Span],
+    ) -> None:
+        self.rules = rules
+        self.spans = spans
+        self.cautions: list[Caution] = []
+        self.definitions: dict[str, list[CheckedRule]] = {}
+        self.made: dict[str, Note] = {}
+        self.by_name = {name: [r for r in rules if r.head.name == name] for name in spans}
+        done_otherwise = {name: d.kind for d in catalog.directives for name in d.names}
+        waiting: list[str] = []
+        for name in spans:
+            why = None
+            if name in done_otherwise:
+                why = f".{done_otherwise[name]} names it"
+            elif catalog.relations[name].has_data:
+                why = "it has data"
+            elif any(rule.aggregated for rule in self.by_name[name]):
+                why = "its rules aggregate in the head"
+            elif name in facts:
+                why = "it has facts beside its rules"
+            if not self.by_name[name]:
+                continue  # there is nothing to make
+            if why is None:
+                waiting.append(name)
+            else:
+                self._made(name, why)
+        self._define(waiting)
+
+    def placed(self, error: Error, rule: CheckedRule) -> Error:
+        """An error in a rule of an inline relation, with the place that reads the relation."""
+        span = error.span
+        if rule.head.name in self.made:
+            error.notes = (*error.notes, self.made[rule.head.name])
+        if span is None or _within(span, rule.span):
+            return error
+        inline = [atom for atom in _atoms(rule) if atom.name in self.definitions]
+        for atom in inline:
+            if any(_within(span, own.span) for own in self.definitions[atom.name]):
+                note = Note(f"`{atom.name}` is inline, and is read here", atom.span)
+                error.notes = (*error.notes, note)
+                return error
+        return error
+
+    def _define(self, waiting: list[str]) -> None:
+        """Those first that read no other; what is left reads itself."""
+        while waiting:
+            reads = {name: set().union(*map(_reads, self.by_name[name])) for name in waiting}
+            free = [name for name in waiting if reads[name].isdisjoint(waiting)]
+            for name in free:
+                self.definitions[name] = list(map(self.rule, self.by_name[name]))
+            if not free:
+                free = [name for name in waiting if name in _reached(name, reads)]
+                for name in free:
+                    self._made(name, "it is recursive")
+            waiting = [name for name in waiting if name not in free]
+
+    def all(self) -> list[CheckedRule]:
+        """All rules, in their order."""
+        done = {id(old): new for name, new_rules in self.definitions.items()
+                for old, new in zip(self.by_name[name], new_rules, strict=True)}  # fmt: skip
+        return [done.get(id(rule)) or self.rule(rule) for rule in self.rules]
+
+    def rule(self, rule: CheckedRule) -> CheckedRule:
+        if rule.body is None or self.definitions.keys().isdisjoint(_reads(rule)):
+            return rule
+        expansion = RuleExpansion(rule, self.definitions)
+        expanded = expansion.expanded()
+        self.cautions += expansion.cautions
+        return expanded
+
+    def _made(self, name: str, why: str) -> None:
+        message = f"`{name}` is declared inline, and is made all the same: {why}"
+        self.made[name] = Note(message, self.spans[name])
+        self.cautions.append(Caution(message, self.spans[name], WITHOUT))
+
+
+def _reached(name: str, reads: Mapping[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        for other in reads.get(todo.pop(), ()):
+            if other not in found:
+                found.add(other)
+                todo.append(other)
+    return found

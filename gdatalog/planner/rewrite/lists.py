@@ -1,0 +1,162 @@
+"""Lists of many values as relations: `x in {1, 2, ...}` becomes an atom over a relation of theirs,
+`x != 1, x != 2, ...` the negation of one; of `x < 1, x < 2, ...` the narrowest is left.
+
+So a list is joined as any relation is. It is known by its content: a text that is asked again, or
+another one with the same list, reads the same relation, and plans that were made for it serve.
+A parameter that is a list is such a relation however many values it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gdatalog.parser.syntax import (
+    MANY,
+    Aggregate,
+    And,
+    Atom,
+    Compare,
+    Const,
+    Expr,
+    ListParam,
+    Literal,
+    Member,
+    Not,
+    Or,
+    Param,
+    Values,
+    Var,
+)
+from gdatalog.planner.check.checked import CheckedRule, Schema, ValueList
+from gdatalog.planner.check.walk import LEAVES, rebuild, walk
+from gdatalog.records import dataclass, field, replace
+from gdatalog.values import ListOf, ParamType, TypeName, list_name
+
+
+def one_for_many(param: Param | ListParam, kind: ParamType) -> tuple[str, str] | None:
+    """What is wrong, and what to do, where one value stands for a list, or a list for a value."""
+    name, many = param.name, isinstance(kind, ListOf)
+    if isinstance(param, ListParam) == many:
+        return None
+    if many:
+        return f"`${name}` is a list, and here stands one value", f"`x in ${name}` takes its values"
+    hint = f'write `x = ${name}`, or give a list, as in params={{"{name}": [...]}}'
+    return f"`in` needs a list, and `${name}` is one value: {kind}", hint
+
+
+@dataclass(slots=True)
+class ListRelations:
+    """The lists of a program's rules that are relations.
+
+    `param_types`: of parameters; of one that is a list, the type of its values.
+    """
+
+    param_types: Mapping[str, TypeName]
+    found: dict[str, ValueList] = field(default_factory=dict)
+    _types: dict[str, TypeName] = field(default_factory=dict)  # of new variables of the rule
+
+    def joined(self, rule: CheckedRule) -> CheckedRule:
+        """The rule with atoms in the place of its long lists."""
+        if rule.body is None or not any(_is_long(part) for part in walk(rule.body)):
+            return rule
+        self._types = {}
+        body = self._node(rule.body)
+        return replace(rule, body=body, types={**rule.types, **self._types})
+
+    def schemas(self) -> dict[str, Schema]:
+        return {name: Schema(name, *values.schema) for name, values in self.found.items()}
+
+    def _node(self, node: Any) -> Any:
+        match node:
+            case Member() if _is_long(node):
+                return self._member(replace(node, item=self._node(node.item)))
+            case Compare(first, ((op, Values() as many),)):
+                item = self._node(first)
+                if op == "!=":
+                    return Not(self._member(Member(item, (many,), node.span)), node.span)
+                return Compare(item, ((op, _narrowest(op, many)),), node.span)
+            case And() | Or():
+                return _flat(rebuild(node, self._node))
+            case Aggregate():
+                before = set(self._types)
+                changed = rebuild(node, self._node)
+                new = self._types.keys() - before
+                return replace(changed, locals=(*changed.locals, *sorted(new)))
+            case _:
+                return node if type(node) in LEAVES else rebuild(node, self._node)
+
+    def _member(self, member: Member) -> Literal:
+        """An atom, and where other values stand in the list, `;` a list of these."""
+        parts = tuple(v for v in member.values if isinstance(v, _KNOWN))
+        rest = tuple(v for v in member.values if not isinstance(v, _KNOWN))
+        (first, *_) = parts
+        kind = first.type if isinstance(first, Const | Values) else self.param_types[first.name]
+        name = self._name(ValueList(kind, parts))
+        item = member.item
+        if not rest:
+            return Atom(name, (item,), member.span)
+        before: list[Literal] = []
+        if not isinstance(item, Var):  # which is computed once
+            new = f"in~{len(self._types) + 1}"
+            self._types[new] = kind
+            before.append(Compare(Var(new, item.span), (("=", item),), member.span))
+            item = Var(new, item.span)
+        either = Or(
+            (Atom(name, (item,), member.span), Member(item, rest, member.span)), member.span
+        )
+        return And((*before, either), member.span) if before else either
+
+    def _name(self, values: ValueList) -> str:
+        """The name of the relation: what is shown of it, and what tells it from all others."""
+        content = repr((values.type, values.parts)).encode("utf-8", "surrogatepass")
+        (first, *_) = values.parts
+        shown = f"{{{_count(values.parts):,} values}}"
+        if isinstance(first, ListParam):
+            shown = f"${first.name}"
+        from hashlib import blake2b
+
+        digest = blake2b(content, digest_size=8).hexdigest()
+        name = list_name(shown, digest)
+        while self.found.setdefault(name, values) != values:
+            digest += "'"
+            name = list_name(shown, digest)
+        return name
+
+
+_KNOWN = (Const, Values, Param, ListParam)  # before anything is evaluated
+
+
+def _narrowest(op: str, many: Values) -> Const:
+    """The one of many constants a comparison with which says as much as with all of them."""
+    least = op in ("<", "<=")
+    value = min(many.values) if least else max(many.values)
+    return Const(many.type, value, many.span)
+
+
+def _is_long(member: Any) -> bool:
+    if isinstance(member, Compare):
+        return isinstance(member.rest[0][1], Values)
+    if not isinstance(member, Member):
+        return False
+    if isinstance(member.values[0], ListParam):
+        return True
+    return _count(member.values) >= MANY
+
+
+def _count(values: tuple[Expr, ...]) -> int:
+    return sum(
+        len(value.values) if isinstance(value, Values) else isinstance(value, _KNOWN)
+        for value in values
+    )
+
+
+def _flat(literal: And | Or) -> And | Or:
+    """Without an And in an And, or an Or in an Or."""
+    kind = type(literal)
+    if not any(type(item) is kind for item in literal.items):
+        return literal
+    items: list[Literal] = []
+    for item in literal.items:
+        items.extend(item.items if isinstance(item, And | Or) and type(item) is kind else (item,))
+    return replace(literal, items=tuple(items))

@@ -1,0 +1,126 @@
+"""Recursion that falls apart into a fixpoint for each value of a column.
+
+In `path(x, z) <- path(x, y), E(y, z)` the first column is passed on unchanged: what follows from
+rows of one x are rows of the same x, so each x is a fixpoint of its own. A stratum splits if one
+column of each of its relations can be chosen such that every rule hands the value of the chosen
+column of its one recursive atom to the chosen column of its head.
+
+That is a property of the rules alone; it is read off their plans, where every alternative stands
+by itself and the recursive atom's columns are variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from gdatalog.parser.syntax import And, Atom
+from gdatalog.plan.nodes import JoinPlan, RulePlan, Slot
+from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """`columns`: by which column each relation of the stratum is split."""
+
+    columns: Mapping[str, int]
+
+
+Pairs = frozenset[tuple[int, int]]
+
+
+def two_atoms_of(rule: CheckedRule, names: Collection[str]) -> bool:
+    """Whether a rule joins two atoms of these relations: then no column splits them, and nothing
+    need be planned to know that."""
+    literals = rule.body.items if isinstance(rule.body, And) else ()
+    return sum(isinstance(each, Atom) and each.name in names for each in literals) > 1
+
+
+def partitioning_of(plans: Sequence[RulePlan], arities: Mapping[str, int]) -> Partitioning | None:
+    """How a stratum splits, by the plans of its recursive rules' later rounds; None: it does not.
+
+    `arities` are those of the stratum's relations.
+    """
+    edges: list[tuple[str, str, Pairs]] = []
+    for plan in plans:
+        if plan.gathers:
+            return None
+        for join in plan.joins:
+            if join.given is None or _recursive(join, arities):
+                return None
+            edges.append((join.given.relation, plan.relation, _passed_on(join)))
+    chosen: dict[str, int] = {}
+    for relations in _connected(edges, arities):
+        if not _choose(relations, edges, arities, chosen):
+            return None
+    return Partitioning(chosen)
+
+
+def _recursive(join: JoinPlan, names: Mapping[str, int]) -> bool:
+    """Whether a join reads rows of the stratum beside those that it is given."""
+    return any(ref.relation in names for ref in join.tries)
+
+
+def _passed_on(join: JoinPlan) -> Pairs:
+    """Which columns of the recursive atom reappear as which of the head."""
+    assert join.given is not None
+    return frozenset(
+        (at, place)
+        for at, slot in enumerate(join.given.slots)
+        for place, output in enumerate(join.outputs)
+        if isinstance(output, Slot) and output.name == slot.name
+    )
+
+
+def _connected(
+    edges: Sequence[tuple[str, str, Pairs]], arities: Mapping[str, int]
+) -> list[list[str]]:
+    """The relations that edges connect, each behind one that it shares an edge with."""
+    beside: dict[str, list[str]] = {name: [] for name in sorted(arities)}
+    for body, head, _ in edges:
+        beside[body].append(head)
+        beside[head].append(body)
+    found: list[list[str]] = []
+    seen: set[str] = set()
+    for first in beside:
+        if first in seen:
+            continue
+        relations = {first: None}
+        waiting = [first]
+        while waiting:
+            more = [name for name in beside[waiting.pop()] if name not in relations]
+            relations.update(dict.fromkeys(more))
+            waiting += dict.fromkeys(more)
+        seen |= relations.keys()
+        found.append(list(relations))
+    return found
+
+
+def _choose(
+    relations: Sequence[str],
+    edges: Sequence[tuple[str, str, Pairs]],
+    arities: Mapping[str, int],
+    chosen: dict[str, int],
+) -> bool:
+    """Chooses a column of each of these relations such that all edges agree, if there is a way:
+    the first one, by backtracking."""
+    place = {name: at for at, name in enumerate(relations)}
+    # The edges that a relation's column is checked by, when all before it have theirs.
+    checks: list[list[tuple[str, str, Pairs]]] = [[] for _ in relations]
+    for body, head, pairs in edges:
+        if body in place:
+            checks[max(place[body], place[head])].append((body, head, pairs))
+    at = column = 0
+    while at < len(relations):
+        name = relations[at]
+        for column in range(column, arities[name]):  # noqa: B020  goes on behind the last one
+            chosen[name] = column
+            if all((chosen[body], chosen[head]) in pairs for body, head, pairs in checks[at]):
+                at, column = at + 1, 0
+                break
+        else:
+            if at == 0:
+                return False
+            at -= 1
+            column = chosen[relations[at]] + 1
+    return True

@@ -1,0 +1,135 @@
+"""The parts of a conjunction that share one variable, or both ends of an edge, with the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from gdatalog.plan.nodes import Slot
+from gdatalog.planner.components import components
+from gdatalog.planner.items import (
+    AtomItem,
+    Conjunction,
+    Item,
+    NotItem,
+    TestItem,
+    variables_of,
+)
+from gdatalog.planner.order.edges import edge_of, types_of
+from gdatalog.planner.order.sizes import Statistics
+
+Names = frozenset[str]
+NONE: Names = frozenset()
+
+
+def label_of(items: Sequence[Item]) -> str:
+    """Atoms as people read them."""
+    from gdatalog.plan.format import format_expr
+
+    told = []
+    for item in items:
+        if isinstance(item, AtomItem):
+            args = ", ".join(
+                "_" if isinstance(arg, Slot) and arg.name.startswith("~") else format_expr(arg)
+                for arg in item.args
+            )
+            told.append(f"{item.relation.replace('~', chr(39))}({args})")
+        elif isinstance(item, TestItem):
+            told.append(format_expr(item.test))
+        else:
+            told.append("a negation" if isinstance(item, NotItem) else "alternatives")
+    return ", ".join(told)
+
+
+def shared_variables(items: Sequence[Item]) -> set[str]:
+    """The variables of more than one item."""
+    once: set[str] = set()
+    more: set[str] = set()
+    for item in items:
+        more |= once & item.variables
+        once |= item.variables
+    return more
+
+
+def neighbours(items: Sequence[Item], names: set[str]) -> dict[str, Names]:
+    """The variables that share an item with each."""
+    near: dict[str, set[str]] = {name: set() for name in names}
+    for item in items:
+        inside = item.variables & names
+        for name in inside:
+            near[name] |= inside - {name}
+    return {name: frozenset(others) for name, others in near.items()}
+
+
+def hanging(
+    items: Conjunction, keys: Names = NONE, cycles: bool = False
+) -> tuple[str, list[Item]] | None:
+    """A variable, and the smallest part of the items that hangs at it and at nothing else; no key
+    is in it.
+
+    Both the part and what it hangs at have further variables: a single atom is read as it is. With
+    `cycles`, all that a part with a cycle hangs at may be single atoms.
+    """
+    shared = shared_variables(items) | keys
+    found: list[tuple[int, str, list[Item]]] = []
+    for whole in components(items, ()):
+        for name in sorted(variables_of(whole) & shared):
+            for part in components(whole, (name,)):
+                inside = variables_of(part) & shared - {name}
+                own = set(map(id, part))
+                rest = variables_of(item for item in whole if id(item) not in own) & shared
+                atoms = all(isinstance(item, AtomItem | TestItem) for item in part)
+                kept = rest - {name} or (name in keys and len(part) < len(whole))
+                kept = kept or (cycles and len(part) < len(whole) and is_cyclic(part))
+                if inside and inside.isdisjoint(keys) and kept and atoms and name in types_of(part):
+                    found.append((len(inside), name, part))
+    return min(found, key=lambda each: each[:2])[1:] if found else None
+
+
+def outer_loops(core: Sequence[str], items: Sequence[Item]) -> Iterator[tuple[str, ...]]:
+    """The variables that may be bound by an outer loop."""
+    yield from ((name,) for name in core)
+    near = neighbours([item for item in items if isinstance(item, AtomItem)], set(core))
+    for a, b in combinations(core, 2):
+        if b in near[a] and max(len(near[a]), len(near[b])) >= len(core) - 1:
+            yield (a, b) if len(near[a]) >= len(near[b]) else (b, a)
+
+
+def hanging_at_edges(
+    items: Conjunction, sizes: Statistics, live: Names
+) -> Iterator[tuple[AtomItem, list[Conjunction]]]:
+    """Edges, and the parts of the items that hang at both ends of each and at nothing else."""
+    for atom in items:
+        pair = edge_of(atom) if isinstance(atom, AtomItem) else None
+        if not isinstance(atom, AtomItem) or pair is None or atom.counted or atom.once:
+            continue
+        size = sizes(atom.relation, atom.version)
+        if not size.symmetric or not size.loopless:
+            continue
+        ends = frozenset(pair)
+        others = components([i for i in items if not i.variables <= ends], pair)
+        parts = [tuple(part) for part in others if _hangs(part, ends, live)]
+        if parts:
+            yield atom, parts
+
+
+def _hangs(part: Sequence[Item], ends: Names, live: Names) -> bool:
+    inside = variables_of(part)
+    return (
+        ends <= inside
+        and inside.isdisjoint(live - ends)
+        and all(isinstance(item, AtomItem | TestItem) for item in part)
+        and not any(isinstance(item, AtomItem) and item.counted for item in part)
+        and len(_edges(part)) + 1 >= len(frozenset().union(*_edges(part)))
+    )
+
+
+def is_cyclic(part: Sequence[Item]) -> bool:
+    """Whether a connected part has a cycle of edges."""
+    edges = _edges(part)
+    return len(edges) >= len(frozenset().union(*edges)) > 0
+
+
+def _edges(part: Sequence[Item]) -> set[Names]:
+    edges = {frozenset(edge_of(item) or ()) for item in part if isinstance(item, AtomItem)}
+    return edges - {frozenset()}

@@ -1,0 +1,256 @@
+"""What recursive rules pass on: which columns that are bound stay bound, and how.
+
+Of `path(x, z) <- path(x, y), E(y, z)` the first column is **kept**: whoever asks for the paths
+from 1 asks for no others. Of `path(x, z) <- E(x, y), path(y, z)` it is **handed on**: the paths
+from 1 are those from its neighbours, and so on, and since the second column is kept, every end
+that is found on the way is one of 1's: the paths of those on the way need not be told apart.
+Where a relation is a closure, `path(x, z) <- path(x, y), path(y, z)` or one whose steps are the
+same as its rules without recursion, either can be had: it is grown at the other end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from gdatalog.parser.syntax import And, Atom, Expr, Literal, Not, Var
+from gdatalog.planner.alternatives import alternatives_of
+from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.check.names import conjunction
+from gdatalog.planner.check.scopes import rename
+from gdatalog.planner.check.walk import contains_aggregate, variables, walk
+from gdatalog.planner.rewrite.adornments import Columns
+from gdatalog.planner.rewrite.sideways import is_plain
+from gdatalog.records import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class RecursiveRule:
+    """A rule with one recursive atom, and what else its body says."""
+
+    rule: CheckedRule
+    atom: Atom
+    rest: tuple[Literal, ...]
+
+    def keeps(self, columns: Columns) -> bool:
+        """Whether these columns are the atom's, unchanged and looked at by nothing else."""
+        head = [self.rule.head.args[at] for at in columns]
+        names = [arg.name for arg in head if isinstance(arg, Var)]
+        seen = Counter(
+            part.name
+            for node in (*self.rule.head.args, *self.atom.args, *self.rest)
+            for part in walk(node)
+            if isinstance(part, Var)
+        )
+        return (
+            head == [self.atom.args[at] for at in columns]
+            and len(names) == len(head)
+            and all(seen[name] == 2 for name in names)
+        )
+
+    def hands_on(self, columns: Columns) -> bool:
+        """Whether the atom's values in these columns follow from the head's, by plain atoms."""
+        head = [self.rule.head.args[at] for at in columns]
+        args = [self.atom.args[at] for at in columns]
+        known = _names(head)
+        known.update(n for item in self.rest if isinstance(item, Atom) for n in variables(item))
+        simple = all(is_plain(_inside(literal)) for literal in self.rest)
+        return simple and is_plain(Atom("", (*head, *args))) and known >= _names(args)
+
+
+def _inside(literal: Literal) -> Literal:
+    return literal.body if isinstance(literal, Not) else literal
+
+
+def _names(args: Sequence[Expr]) -> set[str]:
+    return {name for arg in args for name in variables(arg)}
+
+
+def branches(rule: CheckedRule) -> Iterator[CheckedRule]:
+    """A rule for each alternative of its body."""
+    if rule.body is None:
+        yield rule
+        return
+    for parts in alternatives_of(rule.body):
+        yield replace(rule, body=conjunction(list(parts), rule.body.span))
+
+
+def recursive_atoms(rule: CheckedRule, names: Sequence[str]) -> list[Atom]:
+    nodes = () if rule.body is None else walk(rule.body)
+    return [part for part in nodes if isinstance(part, Atom) and part.name in names]
+
+
+def literals(body: Literal | None) -> tuple[Literal, ...]:
+    """The parts of a conjunction."""
+    if body is None:
+        return ()
+    return body.items if isinstance(body, And) else (body,)
+
+
+def linear(rule: CheckedRule) -> RecursiveRule | None:
+    """A rule that reads its own relation once, in a conjunction."""
+    if len(recursive_atoms(rule, [rule.head.name])) != 1:
+        return None
+    items = literals(rule.body)
+    atom = next((i for i in items if isinstance(i, Atom) and i.name == rule.head.name), None)
+    if atom is None:
+        return None
+    return RecursiveRule(rule, atom, tuple(item for item in items if item is not atom))
+
+
+def kept(
+    stratum: Stratum, rules: Sequence[CheckedRule], name: str, columns: Columns
+) -> dict[str, Columns] | None:
+    """Where the bound columns of a relation stand in all relations of its cycle, if every
+    recursive rule keeps them."""
+    places = {name: columns}
+    waiting = [name]
+    while waiting:
+        at_hand = waiting.pop()
+        for rule in rules:
+            if rule.head.name != at_hand:
+                continue
+            wanted = [rule.head.args[at] for at in places[at_hand]]
+            for atom in recursive_atoms(rule, stratum.relations):
+                if not all(isinstance(arg, Var) and arg in atom.args for arg in wanted):
+                    return None
+                if not any(atom is item for item in literals(rule.body)):
+                    return None  # in a negation or an aggregate
+                known = places.get(atom.name)
+                if known is None:
+                    known = tuple(atom.args.index(arg) for arg in wanted)
+                    if len(set(known)) < len(known):
+                        return None
+                    places[atom.name] = known
+                    waiting.append(atom.name)
+                if [atom.args[at] for at in known] != wanted:
+                    return None
+    return places
+
+
+def handed_on(rules: Sequence[CheckedRule], name: str, columns: Columns) -> bool:
+    """Whether a relation's rules hand these columns on and keep the others, or the other way
+    round: then what is found for a value on the way is found for the one that was asked for."""
+    arity = len(rules[0].head.args)
+    others = tuple(at for at in range(arity) if at not in columns)
+    for rule in rules:
+        if rule.aggregated:
+            return False
+        if not recursive_atoms(rule, [name]):
+            continue
+        one = linear(rule)
+        if one is None:
+            return False
+        if not one.keeps(columns) and not (one.keeps(others) and one.hands_on(columns)):
+            return False
+    return True
+
+
+def narrower(columns: Columns) -> Iterator[Columns]:
+    """All choices of some columns, the larger first."""
+    for size in range(len(columns), 0, -1):
+        yield from combinations(columns, size)
+
+
+def closures(stratum: Stratum, rules: Sequence[CheckedRule]) -> Iterator[list[CheckedRule]]:
+    """The same relation by other rules: a closure is grown at its end, or else at its start."""
+    yield list(rules)
+    if len(stratum.relations) > 1:
+        return
+    (name,) = stratum.relations
+    exits = [rule for rule in rules if not recursive_atoms(rule, [name])]
+    others = [rule for rule in rules if recursive_atoms(rule, [name])]
+    if len(others[0].head.args) != 2 or any(rule.aggregated for rule in rules):
+        return
+    if not all(_distinct(rule.head) and _renamable(rule.body) for rule in exits):
+        return
+    steps = [step for rule in others for step in _steps(rule)]
+    ends = {_canonical(rule.head.args, literals(rule.body)) for rule in exits}
+    if None in steps or {step for step in steps if step != DOUBLES} - ends:
+        return
+    if DOUBLES not in steps and set(steps) != ends:
+        return
+    yield [*exits, *(_grown(others[0], rule, at_end=True) for rule in exits)]
+    yield [*exits, *(_grown(others[0], rule, at_end=False) for rule in exits)]
+
+
+DOUBLES: tuple[Literal, ...] = ()
+
+
+def _steps(rule: CheckedRule) -> Iterator[tuple[Literal, ...] | None]:
+    """What a recursive rule adds to a path, as `_canonical` has it: DOUBLES if another path."""
+    if _doubles(rule, rule.head.name):
+        yield DOUBLES
+        return
+    one = linear(rule)
+    if one is None or not _distinct(rule.head) or not _distinct(one.atom):
+        yield None
+        return
+    x, z = rule.head.args
+    first, second = one.atom.args
+    if first == x and second != z:
+        yield _canonical((second, z), one.rest)
+    elif second == z and first != x:
+        yield _canonical((x, first), one.rest)
+    else:
+        yield None
+
+
+def _canonical(ends: Sequence[Expr], body: Sequence[Literal]) -> tuple[Literal, ...] | None:
+    """A body that leads from one variable to another, with names that do not matter."""
+    names: dict[str, str] = {}
+    for node in (*ends, *body):
+        for name in variables(node):
+            names.setdefault(name, f"{len(names)}")
+    if not all(_renamable(literal) for literal in body):
+        return None
+    return tuple(rename(literal, names) for literal in body)
+
+
+def _grown(rule: CheckedRule, step: CheckedRule, at_end: bool) -> CheckedRule:
+    """path(x, z) <- path(x, y), step(y, z); or path(x, z) <- step(x, y), path(y, z)."""
+    x, z = rule.head.args
+    (y, *_) = (arg for arg in recursive_atoms(rule, [rule.head.name])[0].args if arg not in (x, z))
+    ends = (y, z) if at_end else (x, y)
+    taken = {arg.name for arg in (x, y, z) if isinstance(arg, Var)}
+    new = {name: f"{name}~0" if name in taken else name for name in step.types}
+    for arg, end in zip(step.head.args, ends, strict=True):
+        assert isinstance(arg, Var) and isinstance(end, Var)
+        new[arg.name] = end.name
+    inner = Atom(rule.head.name, (x, y) if at_end else (y, z), rule.head.span)
+    assert step.body is not None
+    items = [inner, *literals(rename(step.body, new))]
+    types = {**rule.types, **{new[name]: kind for name, kind in step.types.items()}}
+    return CheckedRule(rule.head, conjunction(items, rule.span), types, rule.span)
+
+
+def _renamable(body: Literal | None) -> bool:
+    """Aggregates know their variables by name."""
+    return body is not None and not contains_aggregate(body)
+
+
+def _distinct(head: Atom) -> bool:
+    names = {arg.name for arg in head.args if isinstance(arg, Var)}
+    return len(names) == len(head.args)
+
+
+def _doubles(rule: CheckedRule, name: str) -> bool:
+    """`path(x, z) <- path(x, y), path(y, z)`."""
+    items = literals(rule.body)
+    if len(items) != 2 or len(rule.head.args) != 2 or not _distinct(rule.head):
+        return False
+    for left, right in (items, items[::-1]):
+        if not (isinstance(left, Atom) and isinstance(right, Atom)):
+            return False
+        x, z = rule.head.args
+        middle = left.args[1] if len(left.args) == 2 else None
+        if (
+            left.name == right.name == name
+            and left.args == (x, middle)
+            and right.args == (middle, z)
+            and isinstance(middle, Var)
+            and middle not in (x, z)
+        ):
+            return True
+    return False

@@ -1,0 +1,306 @@
+"""A count of bindings that differ, as a signed sum of counts of bindings that need not.
+
+Let some tests `x != y` couple the variables of a conjunction. By Moebius inversion over the
+partitions of these variables, the bindings that pass all tests are a signed sum of the bindings of
+quotients, in each of which the variables of a block are one. A block's coefficient is the sum over
+the connected spanning subgraphs of its tests of -1 to the number of edges; for k variables that
+all differ it is (-1)^(k-1) (k-1)!.
+
+A negated atom is a difference in the same way: all bindings less those where the atom holds.
+
+Quotients that are isomorphic are one term. An isomorphism keeps relations, directions, constants
+and tests: it renames variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from gdatalog.plan.nodes import Apply, Slot
+from gdatalog.planner.items import AtomItem, Conjunction, Equation, Item, NotItem, TestItem
+from gdatalog.planner.order.edges import edge_of, ends, operator
+from gdatalog.planner.order.sizes import Statistics
+from gdatalog.planner.order.symmetry import without_implied
+from gdatalog.planner.rewrite.automorphisms import Literal, literals_of
+from gdatalog.records import dataclass, fields, is_dataclass, replace
+
+MOST_TESTED = 9  # variables that `!=` couples: their partitions are looked through
+MOST_QUOTIENTS = 2_000
+MOST_LEAVES = 200  # of the search for a canonical form
+
+Signed = tuple[int, Conjunction]
+Names = frozenset[str]
+
+
+def renamed(node: Any, names: Mapping[str, str]) -> Any:
+    """An item, or a part of one, with other names for some variables."""
+    if isinstance(node, Slot):
+        return replace(node, name=names[node.name]) if node.name in names else node
+    if isinstance(node, frozenset):
+        return frozenset(names.get(name, name) for name in node)
+    if isinstance(node, tuple):
+        return tuple(renamed(part, names) for part in node)
+    if is_dataclass(node):
+        parts = {field.name: getattr(node, field.name) for field in fields(node) if field.init}
+        changed = {
+            name: renamed(part, names)
+            for name, part in parts.items()
+            if isinstance(part, tuple | frozenset) or is_dataclass(part)
+        }
+        whole: Any = node
+        return replace(whole, **changed) if changed else whole
+    return node
+
+
+def differences(items: Sequence[Item], negated: Iterable[Item]) -> list[Signed]:
+    """The conjunction without some negated atoms, as all less those where one holds."""
+    terms: list[Signed] = [(1, tuple(item for item in items if item not in set(negated)))]
+    for item in negated:
+        assert isinstance(item, NotItem)
+        ((atom,),) = item.alternatives
+        assert isinstance(atom, AtomItem)
+        held = replace(atom, once=not atom.variables <= item.variables)
+        terms += [(-sign, (*rest, held)) for sign, rest in terms]
+    return terms
+
+
+def is_difference(item: Item) -> bool:
+    """Whether an item is a negated atom of which no variable but its own is local."""
+    if not isinstance(item, NotItem) or len(item.alternatives) != 1:
+        return False
+    inner = item.alternatives[0]
+    return len(inner) == 1 and isinstance(inner[0], AtomItem)
+
+
+def quotients(
+    items: Sequence[Item], sizes: Statistics, kept: Collection[str] = ()
+) -> list[Signed] | None:
+    """The signed sum without any `!=` of two variables; None if there are too many variables. All
+    terms bind the variables that are `kept`."""
+    items = without_implied(tuple(dict.fromkeys(items)), sizes)
+    tests = {frozenset(ends(item)) for item in items if unequal(item)}
+    rest = tuple(item for item in items if not unequal(item))
+    tested = sorted(frozenset().union(*tests), key=lambda name: (name not in kept, name))
+    if len(tested) > MOST_TESTED:
+        return None
+    apart = _kept_apart(rest, tested, sizes)
+    slots = {slot.name: slot for test in filter(unequal, items) for slot in _sides(test)}
+    found: list[Signed] = []
+    for number, (coefficient, names) in enumerate(partitions(tested, tests, apart)):
+        if number == MOST_QUOTIENTS:
+            return None
+        quotient = merged(rest, names, sizes)
+        if quotient is not None:
+            equal = [Equation(slots[a], slots[b]) for a, b in names.items() if a in kept]
+            found.append((coefficient, (*quotient, *equal)))
+    return found
+
+
+def _sides(item: Item) -> list[Slot]:
+    assert isinstance(item, TestItem) and isinstance(item.test, Apply)
+    return [arg for arg in item.test.args if isinstance(arg, Slot)]
+
+
+def unequal(item: Item) -> bool:
+    if operator(item) != "!=":
+        return False
+    assert isinstance(item, TestItem) and isinstance(item.test, Apply)
+    left, right = item.test.args
+    return left.type == right.type
+
+
+def _kept_apart(rest: Conjunction, names: Sequence[str], sizes: Statistics) -> set[Names]:
+    """Pairs that no binding makes equal: their blocks have no bindings."""
+    found = set()
+    for at, a in enumerate(names):
+        for b in names[:at]:
+            if merged(rest, {a: b}, sizes) is None:
+                found.add(frozenset((a, b)))
+    return found
+
+
+def merged(rest: Conjunction, names: Mapping[str, str], sizes: Statistics) -> Conjunction | None:
+    """The items after variables became one; None if nothing can match them."""
+    if not names:
+        return rest
+    found: dict[Item, None] = {}
+    for item in rest:
+        new: Item = renamed(item, names) if not item.variables.isdisjoint(names) else item
+        if isinstance(new, AtomItem) and not item.variables.isdisjoint(names):
+            size = sizes(new.relation, new.version)
+            if len(new.args) == 2 and new.args[0] == new.args[1] and size.loopless:
+                return None
+            if edge_of(new) and replace(new, args=new.args[::-1]) in found and size.symmetric:
+                continue
+        if isinstance(new, TestItem) and isinstance(new.test, Apply):
+            args = new.test.args
+            if len(args) == 2 and args[0] == args[1] and isinstance(args[0], Slot):
+                if new.test.function in ("<", ">", "!="):
+                    return None
+                if new.test.function in ("<=", ">="):
+                    continue
+        found[new] = None
+    return tuple(found)
+
+
+def partitions(
+    names: Sequence[str], tests: set[Names], apart: set[Names]
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """The partitions whose coefficient is not 0: it, and by what each variable is replaced."""
+    place = {name: at for at, name in enumerate(names)}
+    edges = [tuple(sorted(place[name] for name in test)) for test in tests]
+    near = [0] * len(names)
+    for a, b in edges:
+        near[a] |= 1 << b
+        near[b] |= 1 << a
+    never = [0] * len(names)
+    for pair in apart:
+        a, b = (place[name] for name in pair)
+        never[a] |= 1 << b
+        never[b] |= 1 << a
+
+    @cache
+    def edgeless(block: int) -> bool:
+        return all(not near[at] & block for at in _bits(block))
+
+    @cache
+    def weight(block: int) -> int:
+        """The sum over connected spanning subgraphs of -1 to the number of their edges."""
+        first = block & -block
+        total = int(edgeless(block))
+        rest = block ^ first
+        part = (rest - 1) & rest  # proper subsets
+        while rest:
+            if edgeless(rest ^ part):
+                total -= weight(first | part)
+            if not part:
+                break
+            part = (part - 1) & rest
+        return total
+
+    def allowed(block: int) -> bool:
+        return all(not never[at] & block for at in _bits(block))
+
+    def split(left: int) -> Iterator[tuple[int, list[int]]]:
+        if not left:
+            yield 1, []
+            return
+        first = left & -left
+        others = left ^ first
+        part = others
+        while True:
+            block = first | part
+            if allowed(block) and weight(block):
+                for sign, blocks in split(left ^ block):
+                    yield sign * weight(block), [block, *blocks]
+            if not part:
+                return
+            part = (part - 1) & others
+
+    for coefficient, blocks in split((1 << len(names)) - 1):
+        replaced = {}
+        for block in blocks:
+            first, *others = _bits(block)
+            replaced.update({names[at]: names[first] for at in others})
+        yield coefficient, replaced
+
+
+def _bits(mask: int) -> list[int]:
+    return [at for at in range(mask.bit_length()) if mask >> at & 1]
+
+
+# ------------------------------------------------------------------------------ isomorphic terms
+
+
+@dataclass(slots=True)
+class Isomorphic:
+    """Gives conjunctions that are the same but for the names of their variables one key."""
+
+    sizes: Statistics
+    shapes: dict[Hashable, int]
+
+    def merged(self, terms: Iterable[Signed], fixed: Sequence[str] = ()) -> list[Signed]:
+        """The terms, with isomorphic ones added up; those that cancel are left out."""
+        first: dict[Hashable, Conjunction] = {}
+        sums: dict[Hashable, int] = {}
+        for coefficient, items in terms:
+            key = self.key(items, fixed)
+            first.setdefault(key, items)
+            sums[key] = sums.get(key, 0) + coefficient
+        return [(sums[key], items) for key, items in first.items() if sums[key]]
+
+    def key(self, items: Sequence[Item], fixed: Sequence[str] = ()) -> Hashable:
+        """Equal for conjunctions that are isomorphic; `fixed` variables go onto each other."""
+        literals = literals_of(items, self._symmetric)
+        assert literals is not None
+        names = sorted(frozenset().union(*(literal.variables for literal in literals), fixed))
+        place = {name: at for at, name in enumerate(names)}
+        known = [
+            (self._shape(each), each.unordered, tuple(place[name] for name in each.variables))
+            for each in literals
+        ]
+        known += [(-1 - at, False, (place[name],)) for at, name in enumerate(fixed)]
+        return _canonical(len(names), known)
+
+    def _shape(self, literal: Literal) -> int:
+        return self.shapes.setdefault((literal.shape, literal.unordered), len(self.shapes))
+
+    def _symmetric(self, atom: AtomItem) -> bool:
+        return self.sizes(atom.relation, atom.version).symmetric
+
+
+_Literals = Sequence[tuple[int, bool, tuple[int, ...]]]
+
+
+def _canonical(count: int, literals: _Literals) -> Hashable:
+    """The literals with variables numbered in a way that their names do not decide."""
+    leaves = 0
+    best: Hashable = None
+
+    def search(colours: list[int]) -> None:
+        nonlocal leaves, best
+        colours = _refined(colours, literals)
+        classes: dict[int, list[int]] = {}
+        for at, colour in enumerate(colours):
+            classes.setdefault(colour, []).append(at)
+        open_classes = [colour for colour, members in classes.items() if len(members) > 1]
+        if not open_classes:
+            leaves += 1
+            key = _numbered(colours, literals)
+            best = key if best is None else min(best, key)  # type: ignore[call-overload]
+            return
+        colour = min(open_classes)
+        for member in classes[colour]:
+            if leaves >= MOST_LEAVES:  # such keys may differ for isomorphic terms: no harm
+                return
+            search([2 * c + (at == member) for at, c in enumerate(colours)])
+
+    search([0] * count)
+    return count, best
+
+
+def _refined(colours: list[int], literals: _Literals) -> list[int]:
+    while True:
+        told: list[list[Any]] = [[] for _ in colours]
+        for shape, unordered, variables in literals:
+            around = [colours[other] for other in variables]
+            if unordered:
+                around.sort()
+            for at, name in enumerate(variables):
+                told[name].append((shape, -1 if unordered else at, tuple(around)))
+        seen = [(colour, tuple(sorted(each))) for colour, each in zip(colours, told, strict=True)]
+        ranks = {each: at for at, each in enumerate(sorted(set(seen)))}
+        new = [ranks[each] for each in seen]
+        if len(ranks) == len(set(colours)):
+            return new
+        colours = new
+
+
+def _numbered(colours: Sequence[int], literals: _Literals) -> tuple[Any, ...]:
+    found = set()
+    for shape, unordered, variables in literals:
+        numbers = [colours[name] for name in variables]
+        found.add((shape, tuple(sorted(numbers) if unordered else numbers)))
+    return tuple(sorted(found))

@@ -1,0 +1,268 @@
+"""Counts of what only `!=` couples: by the sizes of lists, with inclusion and exclusion.
+
+Let the last variables of a body share no atom, so that only tests `x != y` couple them. For each
+binding of the others, each of the last has a list; the bindings of the last that differ are a
+signed sum, over partitions of these variables, of products of how many values the lists of each
+block have in common (GraphPi, GraphSet). No list of the last variables is walked.
+
+The other variables are enumerated, one solution of each orbit. Lists that are equal are measured
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+
+from gdatalog.plan.nest import measurable
+from gdatalog.plan.nodes import Branch, Join, JoinPlan, Seek, Slot, Step
+from gdatalog.plan.tuning import Tuning
+from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
+from gdatalog.planner.comparisons import without_looser
+from gdatalog.planner.components import components
+from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
+from gdatalog.planner.order.edges import (
+    comparison,
+    edge_of,
+    ends,
+    in_order,
+    operator,
+    rank,
+    rankable,
+    ranked,
+    types_of,
+    unlike_pairs,
+)
+from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.sizes import Params, Statistics
+from gdatalog.planner.order.symmetry import without_implied
+from gdatalog.planner.order.work import work_of
+from gdatalog.planner.rewrite.automorphisms import Symmetries, literals_of
+from gdatalog.planner.rewrite.quotients import Isomorphic, partitions, renamed, unequal
+from gdatalog.records import dataclass, replace
+
+MOST_LAST = 5  # variables that are last
+MOST_TRIED = 24  # choices of these
+MOST_LOOKED = 3000  # choices that are looked at, of bodies with many variables
+
+Names = frozenset[str]
+
+
+@dataclass(slots=True)
+class Suffixes:
+    """Plans of one body that count some last variables by inclusion and exclusion."""
+
+    items: Conjunction
+    sizes: Statistics
+    params: Params | None
+    orders: Orders
+    tuning: Tuning
+    bits: bool  # whether branches read rows of bits
+
+    def best(self) -> tuple[float, JoinPlan] | None:
+        """The one with the least work, if there is one."""
+        self.items = without_implied(tuple(dict.fromkeys(self.items)), self.sizes)
+        found: tuple[float, JoinPlan] | None = None
+        for last in self._choices():
+            plan = self._plan(last)
+            if plan is not None:
+                work = work_of(plan, self.sizes, bits=self.bits)
+                if found is None or work < found[0]:
+                    found = work, plan
+        return found
+
+    def _symmetric(self, atom: AtomItem) -> bool:
+        return self.sizes(atom.relation, atom.version).symmetric
+
+    # ------------------------------------------------------------------- which variables are last
+
+    def _choices(self) -> Iterator[Names]:
+        """Sets of variables that can be last, the largest first; of those that automorphisms move
+        onto each other one."""
+        if literals_of(self.items, self._symmetric) is None:
+            return
+        isomorphic = Isomorphic(self.sizes, {})
+        seen: set[object] = set()
+        for sets in reversed(self._candidates()):
+            for chosen in sets:
+                marks = [AtomItem("~last", (Slot(name, "int"),)) for name in chosen]
+                key = isomorphic.key((*self.items, *marks))
+                if key not in seen:
+                    seen.add(key)
+                    yield frozenset(chosen)
+                if len(seen) == MOST_TRIED:
+                    return
+
+    def _candidates(self) -> list[list[tuple[str, ...]]]:
+        """The sets of two variables that can be last, of three, and so on. What is left without a
+        set is connected without a part of it, too: so sets grow variable by variable."""
+        eligible = [name for name in in_order(self.items) if self._eligible(name)]
+        near, looked = self._near(), 0
+        grown: list[list[tuple[str, ...]]] = [[()]]
+        while grown[-1] and len(grown) <= MOST_LAST:
+            sets: list[tuple[str, ...]] = []
+            for chosen in grown[-1]:
+                start = eligible.index(chosen[-1]) + 1 if chosen else 0
+                for name in eligible[start:]:
+                    looked += 1
+                    if near[name].isdisjoint(chosen) and self._leaves_connected({*chosen, name}):
+                        sets.append((*chosen, name))
+                    if looked == MOST_LOOKED:
+                        return [*grown, sets][2:]
+            grown.append(sets)
+        return grown[2:]
+
+    def _eligible(self, name: str) -> bool:
+        """Whether the values of a variable are what some lists have in common once all others are
+        bound."""
+        own = [item for item in self.items if name in item.variables]
+        atoms = [item for item in own if isinstance(item, AtomItem)]
+        for item in own:
+            if isinstance(item, AtomItem):
+                if item.once or sum(_names(arg, name) for arg in item.args) != 1:
+                    return False
+                # A variable that nothing else holds: its values would weigh.
+                others = item.variables - {name}
+                if any(sum(o in i.variables for i in self.items) < 2 for o in others):
+                    return False
+            elif operator(item) is None:
+                return False
+        return len(own) > 1 and any(len(atom.variables) > 1 for atom in atoms)
+
+    def _near(self) -> dict[str, set[str]]:
+        """The variables that share an item, other than `!=`, with each."""
+        near: dict[str, set[str]] = {name: set() for name in variables_of(self.items)}
+        for item in self.items:
+            if not unequal(item):
+                for name in item.variables:
+                    near[name] |= item.variables - {name}
+        return near
+
+    def _leaves_connected(self, last: Set[str]) -> bool:
+        rest = [item for item in self.items if item.variables.isdisjoint(last)]
+        atoms = [item for item in rest if isinstance(item, AtomItem)]
+        return (
+            len(components(atoms, ())) == 1
+            and variables_of(atoms) == variables_of(self.items) - last
+        )
+
+    # ---------------------------------------------------------------------------------- the plan
+
+    def _plan(self, last: Names) -> JoinPlan | None:
+        items, last, orbit = self._restricted(last)
+        between = [item for item in items if unequal(item) and item.variables <= last]
+        before = [item for item in items if item.variables.isdisjoint(last)]
+        own = [item for item in items if item not in set(between) and item not in set(before)]
+        parts, terms = _blocks(own, between, last, self._symmetric)
+        plans = [self._joined(before, parts, terms, last, whole) for whole in (False, True)]
+        found = [replace(plan, orbit=orbit) for plan in plans if plan is not None]
+        return min(found, key=lambda plan: work_of(plan, self.sizes, bits=self.bits), default=None)
+
+    def _joined(
+        self,
+        before: Sequence[Item],
+        parts: Sequence[Conjunction],
+        terms: tuple[tuple[int, tuple[int, ...]], ...],
+        last: Names,
+        whole: bool,
+    ) -> JoinPlan | None:
+        """`whole`: comparisons cut lists of all edges, where tries would hold a part of these: then
+        more lists lie within one."""
+        reads = [variables_of(part) - last for part in parts]
+        live = frozenset().union(*reads)
+        builder = PlanBuilder(self.sizes, (), False, self.params, self.orders, self.tuning)
+        builder.whole_lists = whole
+        items = without_implied(without_looser(tuple(before)), self.sizes)
+        steps = ConjunctionBuilder(builder, items, frozenset(), live, True, 1.0).build()
+        rows = next((s.estimate for s in reversed(steps) if isinstance(s, Join)), 1.0)
+        counts = []
+        for part, read in zip(parts, reads, strict=True):
+            inside = builder.steps(part, read, frozenset(), True, rows)
+            if not _measured(inside):
+                return None
+            counts.append(inside)
+        branch = Branch("count", tuple(sorted(live)), tuple(counts), terms=terms)
+        return JoinPlan(builder.tries(), (*steps, branch), (), True, cost=builder.cost)
+
+    def _restricted(self, last: Names) -> tuple[Conjunction, Names, int]:
+        """The items with restrictions, none of them among the last variables; these, by rank where
+        all is; and how many solutions each one that is left stands for."""
+        items = self.items
+        edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
+        tests = [item for item in items if operator(item) == "!="]
+        relations = {(atom.relation, atom.version) for atom in edges}
+        by_degree = (
+            len(edges) + len(tests) == len(items)
+            and len(relations) == 1
+            and all(rankable(self.sizes(*each)) for each in relations)
+            and not any(self.sizes(*each).rises for each in relations)
+        )
+        types = types_of(items)
+        unlike = unlike_pairs(items, self.sizes)
+        near = {frozenset(edge_of(atom) or ()) for atom in edges}
+        literals = literals_of(items, self._symmetric)
+        assert literals is not None
+        names = [name for name in in_order(items) if name not in last] + sorted(last)
+        found = Symmetries(literals, names).restrictions(
+            lambda a, b: (
+                (by_degree or types.get(a, "symbol") != "symbol") and frozenset((a, b)) in unlike
+            ),
+            lambda a, b: frozenset((a, b)) in near,
+            last,
+        )
+        if not found.pairs:
+            return items, last, 1
+        kinds = dict.fromkeys(types, "int") if by_degree else types
+        less = [comparison("<", a, b, kinds[a]) for a, b in found.pairs]  # type: ignore[arg-type]
+        whole = (*items, *less)
+        if not by_degree:
+            return whole, last, found.orbit
+        return tuple(map(ranked, whole)), frozenset(map(rank, last)), found.orbit
+
+
+def _names(arg: object, name: str) -> bool:
+    return isinstance(arg, Slot) and arg.name == name
+
+
+def _measured(steps: Sequence[Step]) -> bool:
+    """Whether a branch is one level at the most, whose values are only counted."""
+    at = next((at for at, step in enumerate(steps) if not isinstance(step, Seek)), len(steps))
+    return at == len(steps) or measurable(steps, at)
+
+
+def _blocks(
+    own: Sequence[Item],
+    between: Iterable[Item],
+    last: Names,
+    symmetric: Callable[[AtomItem], bool],
+) -> tuple[list[Conjunction], tuple[tuple[int, tuple[int, ...]], ...]]:
+    """The items of each block of some partition, each once; and the signed sum: of each partition
+    its coefficient, and its blocks by number."""
+    tests = {frozenset(ends(item)) for item in between}
+    names = sorted(last)
+    numbers: dict[Collection[Item], int] = {}
+    parts: list[Conjunction] = []
+    sums: dict[tuple[int, ...], int] = {}
+    ways = sorted(partitions(names, tests, set()), key=lambda way: len(way[1]))
+    for coefficient, replaced in ways:  # all apart come first
+        blocks: dict[str, list[str]] = {}
+        for name in names:
+            blocks.setdefault(replaced.get(name, name), []).append(name)
+        found = []
+        for members in blocks.values():
+            same = dict.fromkeys(members, names[0])
+            items = [renamed(item, same) for item in own if not item.variables.isdisjoint(members)]
+            part = tuple(dict.fromkeys(_normal(item, names[0], symmetric) for item in items))
+            found.append(numbers.setdefault(frozenset(part), len(parts)))
+            if found[-1] == len(parts):
+                parts.append(part)
+        key = tuple(sorted(found))
+        sums[key] = sums.get(key, 0) + coefficient
+    return parts, tuple((times, key) for key, times in sums.items() if times)
+
+
+def _normal(item: Item, name: str, symmetric: Callable[[AtomItem], bool]) -> Item:
+    """An item that holds a variable; an edge of a symmetric relation goes to it."""
+    pair = edge_of(item) if isinstance(item, AtomItem) else None
+    if pair is None or not isinstance(item, AtomItem) or not symmetric(item) or pair[1] == name:
+        return item
+    return replace(item, args=item.args[::-1])
