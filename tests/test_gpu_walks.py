@@ -43,15 +43,17 @@ def borrowed(monkeypatch: pytest.MonkeyPatch) -> list[scratch.Scratch]:
     one of each length. Gives what launches have."""
     found: list[scratch.Scratch] = []
 
-    def short(needs: Sequence[scratch.Need], tiles: int, room: int) -> scratch.Scratch:
-        least = sum(need.width if need.buffer else need.nbytes for need in needs)
-        most = 4 * sum(need.nbytes for need in needs)
-        found.append(scratch.laid_out(needs, tiles, max(8 * tiles * least, most)))
-        alone = tuple(replace(parts, count=1) for parts in found[-1].classes)
-        found[-1] = replace(found[-1], classes=alone)
+    def short(needs: Sequence[scratch.Need], tiles: int, _: int) -> scratch.Scratch:
+        lengths = {need.name: need.length for need in needs}
+        longest = max((need.length for need in needs if need.buffer), default=0)
+        classes = []
+        for size in (*(4**at for at in range(1, 12) if 4**at < longest), longest):
+            parts = {need.name: min(need.length, size) for need in needs if need.buffer}
+            classes.append(scratch.BufferClass(parts, 1))
+        own = {need.name: 1 for need in needs if need.buffer}
+        found.append(scratch.Scratch(tiles, lengths | own, tuple(classes) if longest > 1 else ()))
         return found[-1]
 
-    monkeypatch.setattr(scratch, "LEAST", 1)
     monkeypatch.setattr(walk, "laid_out", short)
     return found
 

@@ -75,12 +75,12 @@ def _make_rows(
     rows: dict[int, str] = {}
     places: tuple[str, ...] = ()
     if not nest.tile:  # a tile searches
-        array = nest.arguments.scratch("places", "places", (level,))
+        array = nest.arguments.scratch(text.name("places"), "places", (level,))
         places = array, nest.arguments.scalar("base", level)
         text.line(nest.call("place", values, *ends, *places))
     for node in _adjacencies(nest, steps, group):
         trie = nest.number[node.trie]
-        rows[trie] = nest.arguments.scratch(f"rows{trie}", "rows", (level,))
+        rows[trie] = nest.arguments.scratch(text.name("rows"), "rows", (level,))
         root = nest.level(TrieNode(node.trie, ()))
         args = (values, *ends, *places, nest.arguments.values(root),
                 nest.arguments.scalar("low", root), nest.arguments.index(root),
