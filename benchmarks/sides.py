@@ -40,9 +40,9 @@ class Gdatalog:
 
         assert gdatalog.connect  # which imports the engine
         if self.chained:
-            from gdatalog.planner.build import _Conjunction
+            from gdatalog.planner.build import ConjunctionBuilder
 
-            _Conjunction._split = lambda conjunction: False  # type: ignore[method-assign]
+            ConjunctionBuilder._split = lambda conjunction: False  # type: ignore[method-assign]
         return {name: pd.DataFrame(relation) for name, relation in data.items()}
 
     def build(self, given: Any) -> Any:
