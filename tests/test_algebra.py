@@ -482,3 +482,19 @@ def test_what_can_fail_is_not_rewritten(plans: list[RulePlan]) -> None:
     text = "n(count()) <- E(a, b), E(b, c), a != c, a / b = 0."
     agrees(text, {"E": (("int", "int"), [(1, 2), (2, 3), (3, 1)])}, {"n"})
     assert plans and not any(plan.terms for plan in plans)
+
+
+@pytest.mark.parametrize("op", ["<", "<="])
+def test_tables_are_read_by_all_of_their_key(op: str) -> None:
+    """The key stands nowhere else but in a comparison: loops must not read it from the table."""
+    edges = [(a, b) for a in range(6) for b in range(6) if a != b]
+    labels = [(v, v % 3) for v in range(6)]
+    text = f"n(count()) <- L(a, p), L(d, q), E(a, b), E(b, c), E(c, d), p {op} q."
+    found = []
+    for force in ("never", "quotients", "auto"):
+        with gd.connect(device="cpu") as db:
+            db["E"], db["L"] = edges, labels
+            db._workspace.force(algebra=force)
+            db._workspace.tune(algebra_from=0, algebra_term=0)
+            found += db.query(text).fetchall()
+    assert found == [found[0]] * 3

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog import calls, module, patterns, remember
+from gdatalog import calls, patterns
 from gdatalog.account import Account
 from gdatalog.engine import depth, sums
 from gdatalog.engine.fixpoint import stratum
@@ -21,6 +21,7 @@ from gdatalog.executors import lftj
 from gdatalog.executors.lftj import add_local
 from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import RulePlan, Term
+from gdatalog.printer import module, remember
 from gdatalog.printer.nest import NestPrinter
 from gdatalog.storage.tallied import EdgeCounts
 from gdatalog.storage.trie import Trie, TrieLevel

@@ -472,10 +472,10 @@ def _fills_first(plan: JoinPlan, first: Sequence[str]) -> bool:
     loops of each bind its key from a list, which tells what values there may be."""
     bound = [step.variable for step in plan.steps if isinstance(step, Join)]
     filled = [step for step in plan.steps if isinstance(step, Tally)]
-    names = {step.table for step in filled}
+    columns = {step.table: tuple(range(len(step.reads) + 1)) for step in filled}
     before = plan.steps[: plan.steps.index(filled[0])]
     in_order = all(
-        ref.columns == tuple(range(len(ref.columns))) for ref in plan.tries if ref.relation in names
+        ref.columns == columns[ref.relation] for ref in plan.tries if ref.relation in columns
     )
     return (
         tuple(bound[: len(first)]) == tuple(first)
