@@ -177,7 +177,7 @@ def test_a_fixpoint_is_followed_on_the_workers_gpus(
         monkeypatch.setattr(Connection, "gpus", True)
         assert sorted(there.query(text).fetchall()) == sorted(here.query(text).fetchall())
         told = str(there.profile(text))
-        assert "over 1 worker, each of which takes stretches" in str(there.explain(text))
+        assert "over 1 worker, each of which takes ranges" in str(there.explain(text))
         assert ("on 2 workers with GPUs" in told) == busy
     assert (gpu.driver.launches > launched) == busy  # type: ignore[attr-defined]
 

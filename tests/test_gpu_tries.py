@@ -115,6 +115,8 @@ def test_ranked_tries_are_those_of_storage(
     assert here is not None
     assert there.symmetric == here.symmetric and there.loops == here.loops
     assert there.skew == pytest.approx(here.skew)
+    ways = ((0, ((0, "<", 1),)), (1, ((0, "<", 1),)), (0, ((0, "<", 1),)))
+    assert there.paths(ways) == here.paths(ways)
     for column in (0, 1):
         same(there.degrees(column, tests), here.degrees(column, tests), dtypes=False)
 

@@ -5,7 +5,9 @@ Vertices are ranked by the powers of two of their degrees, then by their keys, a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -68,7 +70,7 @@ class DeviceRanking:
 class DeviceGraph:
     """What is known of rows on a device as edges; each found out when it is first asked for."""
 
-    __slots__ = ("_held", "_loops", "_ranking", "_skew", "_symmetric", "ops")
+    __slots__ = ("_held", "_loops", "_paths", "_ranking", "_skew", "_symmetric", "ops")
 
     def __init__(self, rows: DeviceStore) -> None:
         self.ops = rows.ops
@@ -77,6 +79,7 @@ class DeviceGraph:
         self._loops: bool | None = None
         self._skew: float | None = None
         self._ranking: DeviceRanking | None = None
+        self._paths: dict[Any, float] = {}
 
     @property
     def _rows(self) -> DeviceStore:
@@ -166,6 +169,16 @@ class DeviceGraph:
         found: Array = xp.zeros(count, dtype=xp.int64)
         for ends in self._kept(tests):
             found += xp.bincount(ends[column], minlength=count)
+        return found
+
+    def paths(self, ways: tuple[tuple[int, tuple[RowTest, ...]], ...]) -> float:
+        """In how many ways rows of `ranked` meet in a rank, one for each column and its tests."""
+        found = self._paths.get(ways)
+        if found is None:
+            product: Any = 1.0
+            for way, many in Counter(ways).items():
+                product = product * self.degrees(*way).astype(self.ops.xp.float64) ** many
+            found = self._paths[ways] = float(product.sum())
         return found
 
     def _kept(self, tests: Sequence[RowTest]) -> list[Columns]:

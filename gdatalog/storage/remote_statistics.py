@@ -158,5 +158,8 @@ class RemoteGraph:
             self._skew = self._rows.keeper.skew(self._rows)
         return self._skew
 
+    def paths(self, ways: tuple[Any, ...]) -> None:
+        """Unknown: the survey has no degrees by value."""
+
     def ranking(self) -> Ranking:
         return self._rows.ranking

@@ -303,7 +303,8 @@ class Formula:
         own = atom.columns[at], atom.tests
         if all(way == own for way in ways):
             return None
-        return graph.paths((*ways, own)) / max(TINY, graph.paths(tuple(ways)))
+        met, all_met = graph.paths(tuple(ways)), graph.paths((*ways, own))
+        return None if met is None or all_met is None else all_met / max(TINY, met)
 
     def intersection(
         self, atom: PatternAtom, at: int, parents: int, bound: int, cut: float

@@ -60,8 +60,9 @@ class GraphStatistics(Protocol):
     @property
     def skew(self) -> float: ...
 
-    def paths(self, ways: tuple[tuple[int, tuple[ColumnTest, ...]], ...]) -> float:
-        """In how many ways rows of ranks meet in a value, one for each column and its tests."""
+    def paths(self, ways: tuple[tuple[int, tuple[ColumnTest, ...]], ...]) -> float | None:
+        """In how many ways rows of ranks meet in a value, one for each column and its tests; None
+        if that is unknown."""
 
 
 class RelationStatistics(Protocol):
