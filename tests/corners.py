@@ -1,4 +1,4 @@
-"""Programs on which a rewriting that looks right is wrong: DESIGN section 3's list, and theirs.
+"""Programs on which a rewriting that looks right is wrong: those of the known list, and others.
 
 Each is a program, its data and what it must give, computed by hand. `fails`: it has no answer.
 """

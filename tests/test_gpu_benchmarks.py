@@ -15,7 +15,7 @@ import pytest
 import gdatalog as gd
 from benchmarks import several_gpus
 from benchmarks.gpu import __main__ as program
-from benchmarks.gpu import breakdown, cells, machine, sectors
+from benchmarks.gpu import breakdown, cells, counts, machine, sectors
 from benchmarks.gpu.clocks import Clocked, under_half
 from benchmarks.gpu.forced import NEVER, Forced, NoGpu, Ours, device_of, gpu_driver
 from benchmarks.gpu.hand import KERNELS, TEAMS, Hand
@@ -398,6 +398,21 @@ def test_what_is_asked_of_two_gpus(
     assert several_gpus.main(small) == 1
     assert "the answers differ" in capsys.readouterr().out
     assert several_gpus.main(["--devices", "cuda:", "cpu", "--no-dask"]) == 2
+
+
+@needs_compiler
+def test_counts_by_sums_beside_enumeration(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edges = np.array(list(combinations(range(7), 2)))
+    small = SimpleNamespace(columns=lambda: {"E": {"a": edges[:, 0], "b": edges[:, 1]}})
+    monkeypatch.setattr(counts, "graph", lambda _: small)
+    cases = [counts.Case("email-Enron", "P1", 1.0), counts.Case("none", "C4", 1.0)]
+    monkeypatch.setattr(counts, "cases", lambda: cases)
+    assert counts.main(["--times", "1", "--only", "C4"], HostDriver()) == 0
+    assert "| none | C4 |" in capsys.readouterr().out
+    assert counts.main(["--times", "1", "--only", "P1"], HostDriver()) == 1
+    assert "WRONG" in capsys.readouterr().out  # not as many as that graph has
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Symmetry: where one of many alike solutions is looked for, and in the order of degrees.
 
-DESIGN section 3 lists where that would be wrong. `forced` rewrites wherever it is sound, also
+`tests/corners.py` lists where that would be wrong. `forced` rewrites wherever it is sound, also
 where it would not be worth it, so that small graphs go through it too.
 """
 

@@ -2,8 +2,8 @@
 
 A buffer of a tile would have to be as long as any list may be, and almost no list is. Where there
 is no room for as many such buffers as tiles can run, each tile has a short one of its own, and
-borrows a longer one for what does not fit there (`kernels/borrow.cuh`). Each class has as many
-parts: few lists are long, but they are at work for longer, and take much of the time.
+borrows a longer one for what does not fit there (`kernels/borrow.cuh`). All classes have the same
+number of parts: few lists are long, but a tile works longer on a long one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy.typing as npt
 from gdatalog.records import dataclass
 
 LEAST = 64  # elements of a buffer of a tile's own; there are fewer tiles before it is shorter
-LONGER = 1.5  # times as long as the last: a class of buffers
-OWN = 8  # one part in so many of the room is the tiles' own, if these are not too short then
+LONGER = 1.5  # how many times as long as the class before a class of buffers is
+OWN = 8  # the tiles' own parts take an eighth of the room, as long as that is `LEAST` for each
 BITS = 32  # parts of a word of those that are lent: LENT_BITS
 
 

@@ -135,7 +135,7 @@ def measurable(steps: Sequence[Step], at: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Recoding:
-    """Levels whose candidates all lie in one list: its positions become bits (DESIGN 6.3).
+    """Levels whose candidates all lie in one list: its positions become bits.
 
     `levels` are the places of the joins among the steps. Each meets the list `within` and, of
     levels before it, rows of adjacency.

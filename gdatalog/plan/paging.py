@@ -27,8 +27,8 @@ PROBES = 8  # reads of a search in a list
 # 8, 32 and 128 keys come at 3.5, 14 and 46 GB/s, which is one list in 9 to 11 ns.
 READ_COSTS = 1 << 9
 
-# Of the room for indexes, where tiles make rows of bits: there are thousands of tiles, and the link
-# waits for those that have no room.
+# The share of the room for indexes that pages take where tiles make rows of bits: the rest is room
+# for the rows of thousands of tiles.
 BESIDE_BITS = 0.6
 
 
@@ -51,9 +51,9 @@ def reads(
     better than by the plan. `bits`: variables whose values become bits.
 
     A list that deeper levels read again and again is in the device's caches meanwhile: it counts
-    once for each time that it is chosen. Searches go to one place after another of it, and each
-    waits for the last. Of variables whose values become bits, those behind the first one read only
-    the lists that rows of bits are made of, once for each value of the first.
+    once for each time that it is chosen. A search reads one place of it after another. Variables
+    whose values become bits, but for the first of them, read only the lists that rows of bits are
+    made of, once for each value of the first.
     """
     found: list[ListRead] = []
     chosen: dict[tuple[int, int], float] = {}

@@ -1,4 +1,4 @@
-"""Levels whose candidates all lie in one list: its positions become bits (DESIGN 6.3).
+"""Levels whose candidates all lie in one list: its positions become bits.
 
 The list's values get rows of bits, a row for each: which others of the list stand under it in a
 trie. What a deeper level may be is then an AND of rows; the last level of a count a popcount.
