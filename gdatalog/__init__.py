@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gdatalog.result import Result
     from gdatalog.shell.doctor import doctor
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "DataError",

@@ -78,6 +78,24 @@ class Database(PatternQueries):
         return found
 
     @property
+    def workspace(self) -> Workspace:
+        """The state behind the database, for tools that show or change it, such as the prompt.
+        Its methods do not wait for other threads: use them within `call`.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> with db.call():
+        ...     db.workspace.statements()
+        []
+        """
+        return self._workspace
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._workspace.closed
+
+    @property
     def device(self) -> str:
         """Where queries run: "cpu", or a GPU as "cuda:0"."""
         return self._workspace.device.name
@@ -90,7 +108,7 @@ class Database(PatternQueries):
         return None if spread is None else spread.connection
 
     def __repr__(self) -> str:
-        if self._workspace.closed:
+        if self.closed:
             return "<gdatalog.Database, closed>"
         where = self.device if self.cluster is None else f"{self.device} and {self.cluster}"
         return f"<gdatalog.Database on {where}: {', '.join(self.relations) or 'empty'}>"
@@ -113,8 +131,19 @@ class Database(PatternQueries):
         self._watch.stop.set()
 
     @contextmanager
-    def _call(self, on_progress: OnProgress | None, timeout: float | None = None) -> Iterator[None]:
-        """One call at a time, which is watched, and stopped when its time is over."""
+    def call(
+        self, on_progress: OnProgress | None = None, timeout: float | None = None
+    ) -> Iterator[None]:
+        """Within, other threads' calls wait. What is done within counts as one call: it has
+        `timeout` seconds in all, and `interrupt` stops it.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> with db.call(timeout=5):
+        ...     db["E"] = [(1, 2), (2, 3)]
+        ...     len(db.query("?- E(x, y), E(y, z)."))
+        1
+        """
         seconds = seconds_of(timeout)
         workspace = self._workspace  # what is imported for it is no part of the call's time
         seconds = workspace.timeout if seconds is None else seconds
@@ -170,20 +199,15 @@ class Database(PatternQueries):
         ('src', 'dst')
         """
         options = checked(LoadOptions(columns, header, nulls, {} if fill is None else fill, row_id))
-        findings = self._load(name, data, options, on_progress)
-        self._workspace.tell_of(name, findings)
-
-    def _load(
-        self, name: str, data: Any, options: LoadOptions, on_progress: OnProgress | None = None
-    ) -> Findings:
-        with self._call(on_progress):
+        with self.call(on_progress):
             workspace = self._workspace
             workspace.check_open()
             from gdatalog.result import Result
 
             if isinstance(data, Result):
                 data = data.shared(workspace.symbols)
-            return workspace.load(name, data, options)
+            findings = workspace.load(name, data, options)
+        workspace.tell_of(name, findings)
 
     def __setitem__(self, name: str, data: Any) -> None:
         self.load(name, data)
@@ -216,7 +240,7 @@ class Database(PatternQueries):
         >>> db.insert("path", [(7, 8)])
         path: 1 row inserted, as base facts beside its 1 rule
         """
-        with self._call(on_progress):
+        with self.call(on_progress):
             workspace = self._workspace
             workspace.check_open()
             from gdatalog.relations import Inserted
@@ -248,7 +272,7 @@ class Database(PatternQueries):
         """
         if only not in (None, "rules", "data"):
             raise UsageError(f"only is 'rules', 'data' or None, not {only!r}")
-        with self._call(None):
+        with self.call():
             workspace = self._workspace
             workspace.check_open()
             before = workspace.standing()[1]
@@ -319,7 +343,7 @@ class Database(PatternQueries):
             raise UsageError(f"a limit cannot be negative: {limit}")
         if max_rows is not None and max_rows < 0:
             raise UsageError(f"max_rows cannot be negative: {max_rows}")
-        with self._call(on_progress, timeout):
+        with self.call(on_progress, timeout):
             from gdatalog.result import Result
 
             session = self._workspace.open(text, params, strategy=strategy)
@@ -354,7 +378,7 @@ class Database(PatternQueries):
         >>> db["path"].sorted().fetchall()
         [(1, 2), (1, 3), (2, 3)]
         """
-        with self._call(on_progress, timeout):
+        with self.call(on_progress, timeout):
             from gdatalog.engine.facts.files import Folders
             from gdatalog.parser.syntax import Query
 
@@ -388,13 +412,11 @@ class Database(PatternQueries):
         `.output R`, `include` those where `.include` looks besides the file's own. After `timeout`
         seconds the call ends with a `TimeLimitError`, and no rule is kept.
         """
-        with self._call(on_progress, timeout):
-            from gdatalog.engine.facts.files import Folders, read_text
+        with self.call(on_progress, timeout):
+            from gdatalog.engine.facts.files import Folders
 
-            workspace = self._workspace
-            workspace.check_open()
             name = os.fspath(path)
-            program = workspace.parse(read_text(name, workspace.policy), name)
+            program = self._workspace.parse_file(name)
             folders = Folders(
                 os.fspath(facts), os.fspath(out), tuple(os.fspath(folder) for folder in include)
             )
@@ -414,8 +436,7 @@ class Database(PatternQueries):
 
         workspace = self._workspace
         outputs: dict[str, Result] = {}
-        before = workspace.texts, workspace.params
-        try:
+        with workspace.rollback():
             session = workspace.keep(program, key, params, folders, strategy=strategy)
             for ask in session.asks():
                 if ask.directive is None or ask.directive.kind == "printsize":
@@ -425,9 +446,6 @@ class Database(PatternQueries):
                 if not to_stdout(ask.directive):
                     policy = session.settings.policy
                     write_relation(ask.directive, ask.name, result, policy, folders)
-        except BaseException:
-            workspace.texts, workspace.params = before
-            raise
         workspace.tell(session)
         return outputs
 
@@ -444,7 +462,7 @@ class Database(PatternQueries):
 
         What comes prints itself as a tree; `save("plan.html")` makes a page of it.
         """
-        with self._call(None):
+        with self.call():
             from gdatalog.report import explain
 
             session = self._workspace.open(text, params, strategy=strategy)
@@ -462,7 +480,7 @@ class Database(PatternQueries):
 
         `on_progress` is told how far it is, as `query` tells it.
         """
-        with self._call(on_progress):
+        with self.call(on_progress):
             from gdatalog.engine.metrics import Metrics
             from gdatalog.report import Profile
             from gdatalog.result import Result
@@ -470,13 +488,9 @@ class Database(PatternQueries):
             reports = Metrics()
             session = self._workspace.open(text, params, reports=reports, strategy=strategy)
             relation = session.relation(session.asked())
-            seconds = reports.seconds
+            profile = Profile.after(session.context, Result(relation, self._workspace.symbols))
             self._workspace.tell(session)
-            limits = session.context.limits
-            result = Result(relation, self._workspace.symbols)
-            return Profile(
-                reports, seconds, limits.peak, result, self.device, limits.held, limits.spilled
-            )
+            return profile
 
 
 def _warn(caution: Caution) -> None:

@@ -85,7 +85,7 @@ def query(
     >>> gd.query("n(count()) <- E(_, _).", {"E": [(1, 2), (2, 3)]}).fetchall()
     [(2,)]
     """
-    with connect(device=device, threads=threads) as db, db._call(None, timeout):
+    with connect(device=device, threads=threads) as db, db.call(timeout=timeout):
         for name, rows in (data or {}).items():
             db.load(name, rows, on_progress=on_progress)
         return db.query(text, params, strategy=strategy, max_rows=max_rows, on_progress=on_progress)

@@ -70,7 +70,7 @@ class PatternQueries:
         graph = DataGraph(edges, labels, induced, directed)
         given = [graph.pattern(one) for one in (pattern if several else [pattern])]
         db: Any = self
-        with db._call(on_progress, timeout):
+        with db.call(on_progress, timeout):
             found = count_patterns(db, given, graph)
         return found if several else found[0]
 
@@ -99,7 +99,7 @@ class PatternQueries:
 
         db: Any = self
         graph = DataGraph(edges, labels, induced, directed)
-        with db._call(on_progress, timeout):
+        with db.call(on_progress, timeout):
             return match_pattern(db, graph.pattern(pattern), graph, limit)
 
     def motifs(
@@ -123,7 +123,7 @@ class PatternQueries:
         from gdatalog.patterns.queries import DataGraph, count_motifs
 
         db: Any = self
-        with db._call(on_progress, timeout):
+        with db.call(on_progress, timeout):
             return count_motifs(db, size, DataGraph(edges))
 
     def orbits(
@@ -152,7 +152,7 @@ class PatternQueries:
         from gdatalog.patterns.queries import DataGraph, count_orbits
 
         db: Any = self
-        with db._call(on_progress, timeout):
+        with db.call(on_progress, timeout):
             return count_orbits(db, size, DataGraph(edges))
 
     def frequent(
@@ -188,5 +188,5 @@ class PatternQueries:
 
         db: Any = self
         graph = DataGraph(edges, labels, directed=directed)
-        with db._call(on_progress, timeout):
+        with db.call(on_progress, timeout):
             return frequent_patterns(db, k_edges, support, measure, graph, max_rows)

@@ -9,13 +9,16 @@ from gdatalog.errors import Error, NameResolutionError
 from gdatalog.parser import Program
 from gdatalog.planner.check.broken import Cause
 from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check.statements import ruled
 from gdatalog.planner.check.words import count
 from gdatalog.records import dataclass
 from gdatalog.result import Result
+from gdatalog.storage.relation import Relation
 from gdatalog.widths import visible
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
+    from gdatalog.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,48 @@ class Inserted:
         return text + beside * bool(self.rules)
 
 
+@dataclass(frozen=True, slots=True)
+class RelationEntry:
+    """A relation in a listing: its rows, if they are known without evaluating, and its origin.
+
+    `schema` is None if the relation is invalid; `origin` says why then.
+    """
+
+    name: str
+    schema: Schema | None
+    rows: Relation | None
+    origin: str
+
+    @property
+    def columns(self) -> str:
+        """The columns and their types, as `.decl` writes them."""
+        if self.schema is None:
+            return ""
+        pairs = zip(self.schema.columns, self.schema.types, strict=True)
+        return ", ".join(map(": ".join, pairs))
+
+    def __str__(self) -> str:
+        return self.name if self.schema is None else f"{self.name}({self.columns})"
+
+
+def catalog(workspace: Workspace) -> list[RelationEntry]:
+    """All relations by name; nothing is evaluated."""
+    session = workspace.session(Program(()))
+    with_rules = ruled(workspace.texts.outline())
+    schemas, broken = session.checked.schemas, session.validity.broken
+    return [
+        RelationEntry(name, None, None, broken[name].why(name))
+        if name in broken
+        else RelationEntry(
+            name,
+            schemas[name],
+            session.at_hand(name),
+            "rules" if name in with_rules else "data",
+        )
+        for name in sorted({*schemas, *broken})
+    ]
+
+
 class Relations(Mapping[str, Result]):
     """The relations of a database, by name: those too that cannot be evaluated, because a kept
     rule of theirs, or of one that they depend on, is invalid."""
@@ -40,16 +85,16 @@ class Relations(Mapping[str, Result]):
         self._db = db
 
     def _standing(self) -> tuple[dict[str, Schema], Mapping[str, Cause]]:
-        with self._db._call(None):
-            return self._db._workspace.standing()
+        with self._db.call():
+            return self._db.workspace.standing()
 
     def _names(self) -> list[str]:
         schemas, broken = self._standing()
         return sorted({*schemas, *broken})
 
     def __getitem__(self, name: str) -> Result:
-        workspace = self._db._workspace
-        with self._db._call(None):
+        workspace = self._db.workspace
+        with self._db.call():
             session = workspace.session(Program(()), lasting=True)
             if name not in session.checked.schemas and name not in session.validity.broken:
                 raise NameResolutionError(
@@ -93,6 +138,5 @@ class Relations(Mapping[str, Result]):
         schemas, broken = self._standing()
         lines = {name: f"{name}: invalid, {cause.why(name)}" for name, cause in broken.items()}
         for name, schema in schemas.items():
-            columns = ", ".join(map(": ".join, zip(schema.columns, schema.types, strict=True)))
-            lines[name] = f"{name}({columns})"
+            lines[name] = str(RelationEntry(name, schema, None, ""))
         return "\n".join(visible(lines[name]) for name in sorted(lines)) or "no relations"

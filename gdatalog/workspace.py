@@ -1,14 +1,14 @@
 """What a database holds: data, the texts whose rules stay, and what has been evaluated of them.
 
-The face (`database.py`) locks it and hands out results; the shell works with it directly.
+`Database` locks it and hands out results. The prompt and the notebook's magics use it directly,
+within `Database.exclusive`.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from gdatalog.account import trim
@@ -18,7 +18,7 @@ from gdatalog.engine.cluster import Cluster, Wanted
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.facts.files import FilePolicy, Folders
+from gdatalog.engine.facts.files import FilePolicy, Folders, read_text
 from gdatalog.engine.facts.inputs import FilesRead, extended
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.session.budget import accounted
@@ -32,7 +32,7 @@ from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
 from gdatalog.limits import Limits
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
-from gdatalog.parser.words import RESERVED
+from gdatalog.parser.words import check_relation_name
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check.broken import Cause, caution_of
 from gdatalog.planner.check.checked import Schema
@@ -45,8 +45,6 @@ from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable
-
-_NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
 
 
 class Workspace:
@@ -106,6 +104,53 @@ class Workspace:
         """Forget what has been evaluated and what texts have read: where their rows lay goes."""
         self._remembered, self._read = {}, FilesRead()
 
+    @contextmanager
+    def rollback(self) -> Iterator[None]:
+        """Within, an error leaves texts and parameters as they were."""
+        before = self.texts, self.params
+        try:
+            yield
+        except BaseException:
+            self.texts, self.params = before
+            raise
+
+    @contextmanager
+    def without_texts(self, keys: Collection[str]) -> Iterator[None]:
+        """Within, the texts under these keys are set aside."""
+        before, self.texts = self.texts, self.texts.without(keys)
+        try:
+            yield
+        finally:
+            self.texts = before
+
+    @contextmanager
+    def warnings_to(self, handler: Callable[[Caution], None]) -> Iterator[None]:
+        """Within, this function is called with each warning."""
+        before, self.on_caution = self.on_caution, handler
+        try:
+            yield
+        finally:
+            self.on_caution = before
+
+    def move_to(self, new: Cluster | None, files: Mapping[str, tuple[str, LoadOptions]]) -> None:
+        """Runs queries on these workers from now on, or on none. Relations whose rows are on the
+        old workers are read again, from `files` with their options."""
+        before = self.cluster, self.device, self.why
+        self.cluster = new
+        if new is not None and self.device is not CPU:
+            self.device, self.why = CPU, "GPUs are for the workers"
+        try:
+            again = {name: self.relation_of(name, *file) for name, file in files.items()}
+        except BaseException:
+            self.cluster, self.device, self.why = before
+            if new is not None:
+                new.close()
+            raise
+        self.stored = {**self.stored, **again}
+        if before[0] is not None:
+            self.forget()
+            before[0].close()
+
     def begin(self) -> None:
         """A call begins, and no other is at work. Of texts that strangers' programs made, those go
         that nothing holds."""
@@ -139,12 +184,7 @@ class Workspace:
         from gdatalog.storage.frames import tables_from
         from gdatalog.storage.raw import at_hand
 
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in RESERVED:
-            hint = "a name is a letter or `_`, then letters, digits and `_`"
-            other = re.sub(r"\W", "_", name) if isinstance(name, str) else ""
-            if _NAME.fullmatch(other) and other not in RESERVED:
-                hint += f": {other!r}"
-            raise UsageError(f"not a relation's name: {name!r}", hint=hint)
+        check_relation_name(name)
         if isinstance(data, (str, os.PathLike)):
             self.policy.reading_all(os.fspath(data), None)
         declared = schema or self._declared(name)
@@ -338,6 +378,10 @@ class Workspace:
             self.on_caution(caution)
         return program
 
+    def parse_file(self, path: str) -> Program:
+        self.check_open()
+        return self.parse(read_text(path, self.policy), path)
+
     def open(
         self,
         text: str,
@@ -367,23 +411,19 @@ class Workspace:
 
         `ends`: whether nobody asks for anything but what it asks for.
         """
-        before = self.texts
-        home = folders or self.folders
+        before, home = self.texts, folders or self.folders
         if key is not None:
             own = {key: program.statements}
         else:
             own = {format_node(s): (s,) for s in program.statements}
         # Facts that are said once more stay where they are.
         same = {name for name, text in own.items() if before.repeats(name, text)}
-        self.texts = before.without(own.keys() - same)
-        try:
+        with self.rollback():
+            self.texts = before.without(own.keys() - same)
             session = self.session(
                 program, params, folders=folders, reports=reports, lasting=True,
                 whole=key is not None, strategy=strategy, ends=ends,
             )  # fmt: skip
-        except BaseException:
-            self.texts = before
-            raise
         rules = session.parts.rules
         more: dict[str, KeptRules] = {}
         if key is None:

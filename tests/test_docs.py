@@ -222,7 +222,7 @@ x
 
 ```console
 $ gdatalog
-gdatalog 0.1.0 on cpu. A statement ends with a dot. .help helps, Ctrl-D leaves.
+gdatalog 0.2.0 on cpu. A statement ends with a dot. .help helps, Ctrl-D leaves.
 gdatalog> e(1, 2).
 e: 1 fact added, 1 tuple
 ```

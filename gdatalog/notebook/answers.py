@@ -58,14 +58,13 @@ def run(db: Database, text: CellText, how: How) -> Answers:
     """Keeps a text's rules and answers it. If anything goes wrong, nothing of it is kept."""
     if how.limit is not None and how.limit < 0:
         raise UsageError(f"a limit cannot be negative: {how.limit}")
-    workspace = db._workspace
-    with db._lock:
+    workspace = db.workspace
+    with db.call():
         program = workspace.parse(text.text, text.source, bare=True)
         if how.named:
             _refuse_many(program)
-        before = workspace.texts, workspace.params
         metrics = Metrics() if how.profile else None
-        try:
+        with workspace.rollback():
             session = workspace.keep(
                 program,
                 text.key,
@@ -75,9 +74,6 @@ def run(db: Database, text: CellText, how: How) -> Answers:
                 strategy=how.strategy,
             )
             answers = _answer(db, session, how, metrics)
-        except BaseException:
-            workspace.texts, workspace.params = before
-            raise
         workspace.tell(session)
         return answers
 
@@ -86,20 +82,14 @@ def explained(
     db: Database, text: CellText, params: Mapping[str, Any], strategy: Strategy = "auto"
 ) -> Explanation:
     """The plan of a text, as it would be in place of what is kept under its key; that stays."""
-    workspace = db._workspace
-    with db._lock:
-        before = workspace.texts
-        workspace.texts = before.without([text.key])
-        try:
-            return db.explain(text.text, params, strategy=strategy)
-        finally:
-            workspace.texts = before
+    with db.call(), db.workspace.without_texts([text.key]):
+        return db.explain(text.text, params, strategy=strategy)
 
 
 def forget(db: Database, keys: Sequence[str]) -> None:
     """The texts under these keys are kept no more."""
-    with db._lock:
-        db._workspace.forget_texts(keys)
+    with db.call():
+        db.workspace.forget_texts(keys)
 
 
 def _answer(db: Database, session: Session, how: How, metrics: Metrics | None) -> Answers:
@@ -108,23 +98,20 @@ def _answer(db: Database, session: Session, how: How, metrics: Metrics | None) -
     for ask in _asks(session, how):
         directive = ask.directive
         wanted = max(1, how.limit) if directive is None and how.limit is not None else None
-        result = Result(session.relation(ask.name, wanted), db._workspace.symbols)
+        result = Result(session.relation(ask.name, wanted), db.workspace.symbols)
         if directive is None or to_stdout(directive):
             cut = how.limit is not None and result.columns
             results.append(result.head(how.limit or 0) if cut else result)
         elif directive.kind == "printsize":
             lines.append(f"{ask.name}: {tuples(len(result))}")
         else:
-            policy, folders = db._workspace.policy, session.settings.folders
+            policy, folders = db.workspace.policy, session.settings.folders
             written = write_relation(directive, ask.name, result, policy, folders)
             lines.append(f"{ask.name}: {tuples(len(result))} -> {written}")
     if metrics is None:
         return Answers(results, lines)
-    seconds = metrics.seconds
-    limits = session.context.limits
     shown = results[-1] if results else None
-    profile = Profile(metrics, seconds, limits.peak, shown, db.device, limits.held, limits.spilled)
-    return Answers(results, lines, profile)
+    return Answers(results, lines, Profile.after(session.context, shown))
 
 
 def _asks(session: Session, how: How) -> list[Ask]:

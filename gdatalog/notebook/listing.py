@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from gdatalog.database import Database
-from gdatalog.parser import Program
-from gdatalog.planner.check.statements import ruled
 from gdatalog.present import html_table
 from gdatalog.records import dataclass
-from gdatalog.shell.messages import short_size_of
-from gdatalog.shell.statements import NOT_EVALUATED, at_hand
+from gdatalog.relations import catalog
+from gdatalog.shell.statements import known_size
 from gdatalog.widths import visible, visible_html, width
 
 INVALID = "invalid"
@@ -58,20 +56,10 @@ class Listing:
 
 def list_relations(db: Database) -> Listing:
     """All relations, with their sizes as far as they are known; nothing is evaluated."""
-    with db._lock:
-        workspace = db._workspace
-        session = workspace.session(Program(()))
-        with_rules = ruled(workspace.texts.outline())
-        lines = []
-        broken = session.validity.broken
-        for name in sorted({*session.checked.schemas, *broken}):
-            if name in broken:
-                lines.append(Line(name, "", INVALID, broken[name].why(name)))
-                continue
-            schema = session.checked.schemas[name]
-            found = at_hand(session, name)
-            pairs = zip(schema.columns, schema.types, strict=True)
-            columns = ", ".join(f"{column}: {kind}" for column, kind in pairs)
-            rows = NOT_EVALUATED if found is None else short_size_of(found)
-            lines.append(Line(name, columns, rows, "rules" if name in with_rules else "data"))
-        return Listing(tuple(lines))
+    with db.call():
+        return Listing(
+            tuple(
+                Line(entry.name, entry.columns, known_size(entry), entry.origin)
+                for entry in catalog(db.workspace)
+            )
+        )

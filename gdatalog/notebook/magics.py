@@ -139,7 +139,7 @@ class Magics:
             self._bar.start()
 
     def _watch(self) -> Watch | None:
-        return None if self._db is None else self._db._workspace.watch
+        return None if self._db is None else self._db.workspace.watch
 
     def _end_bar(self) -> None:
         if self._bar is not None:
@@ -147,14 +147,14 @@ class Magics:
         self._bar = None
 
     def _line(self) -> AbstractContextManager[None]:
-        return line_of(self.shell, self.db._workspace.watch)
+        return line_of(self.shell, self.db.workspace.watch)
 
     def _cell_ends(self, result: Any) -> None:
         if not result.info.store_history:
             return
         self._end_bar()
         gone = self.cells.end(result)
-        if gone and self._db is not None and not self._db._workspace.closed:
+        if gone and self._db is not None and not self._db.closed:
             with warnings_on_stderr(self._db):
                 forget(self._db, gone)
 
@@ -163,7 +163,7 @@ class Magics:
         """The database that the magics work on: one of their own, made when it is needed."""
         if self._db is None:
             self._db = connect()
-        if self._db._workspace.closed:
+        if self._db.closed:
             hint = "%datalog_db takes another, as in: db = gdatalog.connect(), then %datalog_db db"
             raise UsageError("the database of the magics is closed", hint=hint)
         return self._db
@@ -229,7 +229,7 @@ class Magics:
         columns = None if given.columns is None else given.columns.split(",")
         with self._line():
             self.db.load(name, data_named(data, self.shell.user_ns), columns=columns)
-        stored = self.db._workspace.stored[name]
+        stored = self.db.workspace.stored[name]
         schema = Schema(name, stored.columns, stored.types)
         message = count_line(stored.length) if stored.counted else size_of(stored)
         print(visible(f"{schema_text(schema)}: {message}"))
@@ -241,7 +241,7 @@ class Magics:
     def rules(self, line: str, cell: str | None) -> None:
         wanted = RULES.read(line).relation
         if wanted is not None and wanted not in self.db.relations:
-            hint = self.db._workspace.near(wanted)
+            hint = self.db.workspace.near(wanted)
             raise NameResolutionError(f"there is no relation {wanted!r}", hint=hint)
         print(visible_lines(rules_text(self.db, wanted)))
 

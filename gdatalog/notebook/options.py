@@ -190,7 +190,7 @@ def database_named(name: str, variables: Mapping[str, Any]) -> Database:
     db = _named(name, variables)
     if not isinstance(db, Database):
         raise UsageError(f"{name!r} is of type {type(db).__name__}, not a Database")
-    db._workspace.check_open()
+    db.workspace.check_open()
     return db
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gdatalog.cancellation import interrupt_message
@@ -39,10 +39,5 @@ def _show_once(error: BaseException, text: str) -> None:
 @contextmanager
 def warnings_on_stderr(db: Database) -> Iterator[None]:
     """What is worth a warning is a text on stderr, not a Python warning about our own code."""
-    workspace = db._workspace
-    before: Callable[..., None] = workspace.on_caution
-    workspace.on_caution = lambda caution: say(caution.format())
-    try:
+    with db.workspace.warnings_to(lambda caution: say(caution.format())):
         yield
-    finally:
-        workspace.on_caution = before

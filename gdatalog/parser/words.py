@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from gdatalog.errors import UsageError
 from gdatalog.parser.tokens import ENDS_OPERAND, OPENING, STARTS_OPERAND, Token
 
 AGGREGATES = ("count", "sum", "min", "max", "mean", "count_distinct", "any_value")
@@ -27,10 +29,24 @@ NAMED: dict[str, tuple[str, Any]] = {
     "lnot": ("NAME", "lnot"),
 }
 RESERVED = frozenset({"true", "false", "not", "inf", "null", "nil", "_"})  # what names nothing
+_NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
 NO_NULL = (
     "every column of a row has a value: give the rows that have one a relation of their own, "
     'or write a value that stands for none, such as -1 or ""'
 )
+
+
+def check_relation_name(name: object) -> None:
+    if isinstance(name, str):
+        if _NAME.fullmatch(name) and name not in RESERVED:
+            return
+        other = re.sub(r"\W", "_", name)
+    else:
+        other = ""
+    hint = "a name is a letter or `_`, then letters, digits and `_`"
+    if _NAME.fullmatch(other) and other not in RESERVED:
+        hint += f": {other!r}"
+    raise UsageError(f"not a relation's name: {name!r}", hint=hint)
 
 
 def find_words(tokens: list[Token]) -> None:

@@ -14,6 +14,9 @@ from gdatalog.report.tree import ReportNode
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gdatalog.engine.context import ExecutionContext
+    from gdatalog.result import Result
+
 
 class Profile(Shown):
     """How a program was evaluated: the tree of `explain`, with actual rows and time.
@@ -36,12 +39,21 @@ class Profile(Shown):
 
     title = "gdatalog: a profile"
 
+    @classmethod
+    def after(cls, context: ExecutionContext, result: Result | None) -> Profile:
+        """The profile of what an evaluation has done so far."""
+        metrics, limits = context.metrics, context.limits
+        return cls(
+            metrics, metrics.seconds, limits.peak, result, context.device.name,
+            limits.held, limits.spilled,
+        )  # fmt: skip
+
     def __init__(
         self,
         metrics: Metrics,
         seconds: float,
         peak: int,
-        result: Any,
+        result: Result | None,
         device: str = "cpu",
         held: Mapping[str, int] | None = None,
         spilled: int = 0,

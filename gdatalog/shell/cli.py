@@ -163,10 +163,8 @@ def start(options: CommandLine, begun: Begun | None = None) -> int:
     params = read_parameters(options.params)
     db = begun.database() if begun is not None else _connect(options)
     if options.strategy != "auto":
-        db._workspace.force(strategy=options.strategy)
-    db._workspace.on_caution = lambda caution: (
-        None if options.no_warnings else say(caution.format())
-    )
+        db.workspace.force(strategy=options.strategy)
+    db.workspace.on_caution = lambda caution: None if options.no_warnings else say(caution.format())
     folders = Folders(options.facts, options.out, options.include)
     if not asked:
         return _interact(db, folders, params, options, begun)
@@ -176,7 +174,7 @@ def start(options: CommandLine, begun: Begun | None = None) -> int:
     job = Job(texts, params, folders, *plans, options.timing, options.bail)
     output = Output(sys.stdout, None if options.explain else options.form)
     output.limit = options.limit
-    with heeding(db._workspace.watch), db._lock.within(db._workspace.timeout):
+    with heeding(db.workspace.watch), db.call():
         failed = run_job(db, job, output, options.form if options.explain else None)
     return max(map(exit_code, failed), default=DONE)
 
@@ -218,7 +216,7 @@ def _interact(
     repl = Repl(db, output, folders, params, interactive=interactive, bail=options.bail)
     repl.timer = options.timing
     if options.no_warnings:
-        db._workspace.on_caution = lambda caution: None
+        db.workspace.on_caution = lambda caution: None
     failed = repl.loop() if begun is None else repl.loop(begun.prompt, begun.first)
     return DONE if interactive else max(map(exit_code, failed), default=DONE)
 

@@ -134,8 +134,8 @@ class PatternCommand:
             timeout=None if self.timeout is None else parse_seconds(self.timeout),
             threads=parse_threads(self.threads),
         )
-        db._workspace.on_caution = lambda caution: say(caution.format())
-        watch = db._workspace.watch
+        db.workspace.on_caution = lambda caution: say(caution.format())
+        watch = db.workspace.watch
         with db, heeding(watch), ProgressLine(sys.stderr, watch)(self.name):
             db.load("E", self.file)
             if self.labels is not None:

@@ -229,7 +229,7 @@ def _cluster(named: Any) -> Iterator[Finding]:
             each = f"{number} of " if number > 1 else ""
             text = "1 thread" if threads == 1 else f"{threads} threads"
             yield Finding("workers", f"{each}{text} and {format_bytes(memory)}")
-        db._workspace.force(spread="replicate")
+        db.workspace.force(spread="replicate")
         yield _asked("a query on them", lambda: _rows(db), timed=True)
 
 
@@ -238,8 +238,8 @@ def _together(device: str) -> list[Any]:
     from gdatalog.opening import connect
 
     with connect(device=device) as db:
-        db._workspace.force(strategy="lftj")
-        db._workspace.tune(shared_from=0)
+        db.workspace.force(strategy="lftj")
+        db.workspace.tune(shared_from=0)
         db["e"] = [(1, 2), (2, 1)]
         return db.query(COMPILED).fetchall()
 

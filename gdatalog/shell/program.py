@@ -57,17 +57,17 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
     try:
         program = _read(db, job.texts)
         reports = Metrics() if job.profile else None
-        line = ProgressLine(sys.stderr, db._workspace.watch)
-        with db._lock:
+        line = ProgressLine(sys.stderr, db.workspace.watch)
+        with db.call():
             with line("reading"):
-                session = db._workspace.keep(
+                session = db.workspace.keep(
                     program, "<program>", job.params, job.folders, reports=reports,
                     ends=not job.explain,
                 )  # fmt: skip
             if job.explain:
                 from gdatalog.report import explain
 
-                plan = explain(session, _explained_names(session), db._workspace.why)
+                plan = explain(session, _explained_names(session), db.workspace.why)
                 output.plan(plan if job.of is None else plan.of(job.of), form)
                 return []
             started, before = perf_counter(), time_spent()
@@ -83,11 +83,7 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
             if reports is not None:
                 from gdatalog.report import Profile
 
-                limits = session.context.limits
-                whole = reports.seconds
-                profile = Profile(
-                    reports, whole, limits.peak, None, db.device, limits.held, limits.spilled
-                )
+                profile = Profile.after(session.context, None)
                 if job.of is not None:
                     try:
                         profile = profile.of(job.of)
@@ -125,7 +121,7 @@ def answer_all(
                 wanted = None
                 if ask.directive is None and output.limit is not None:
                     wanted = max(1, output.limit)  # one row is what a proposition takes
-                result = Result(session.relation(ask.name, wanted), db._workspace.symbols)
+                result = Result(session.relation(ask.name, wanted), db.workspace.symbols)
                 len(result)  # what it costs to have it is part of its time
             time = took(perf_counter() - started, session.done_by(spread))
             give(session, ask, result, output, folders, time, line(_title(ask)))
@@ -138,7 +134,7 @@ def answer_all(
                 break
         if timing:
             say(f"{_title(ask)}: {took(perf_counter() - started, session.done_by(spread))}")
-    db._workspace.tell(session)
+    db.workspace.tell(session)
     return failed
 
 
@@ -199,7 +195,7 @@ def _read(db: Database, texts: Sequence[ProgramText]) -> Program:
             if source is None:
                 name, source = _read_file(db, name)
             # On the command line itself a bare body is a query.
-            program = db._workspace.parse(source, name, bare=text.text is not None)
+            program = db.workspace.parse(source, name, bare=text.text is not None)
             statements += program.statements
         except Error as error:
             errors += error.all
@@ -217,4 +213,4 @@ def _read_file(db: Database, name: str) -> tuple[str, str]:
             raise DataError("cannot read stdin: it is not UTF-8 text") from None
     if not os.path.exists(name) and ("?-" in name or "(" in name):
         raise UsageError(f"there is no file {name!r}", hint="a program text follows -c")
-    return name, read_text(name, db._workspace.policy)
+    return name, read_text(name, db.workspace.policy)

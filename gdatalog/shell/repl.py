@@ -50,20 +50,20 @@ class Repl:
     ) -> None:
         self.db = db
         self.output = output
-        self.folders = db._workspace.folders = folders or Folders()
+        self.folders = db.workspace.folders = folders or Folders()
         self.params = dict(params or {})
         self.interactive = interactive
         self.bail = bail
         self.timer = False
-        self.line = ProgressLine(sys.stderr, db._workspace.watch)
+        self.line = ProgressLine(sys.stderr, db.workspace.watch)
         self.loaded: Mapping[str, Loaded] = {}  # the files that `.load` read
         self.history = History(db.memory_limit // SHARE)  # of `.undo`
-        db._workspace.set_aside = self.history.relations
+        db.workspace.set_aside = self.history.relations
         self.failed: list[BaseException] = []
         self._typed = ""  # of a statement whose dot is still to come
         self._count = 0
         self._stopped = False  # what ran was interrupted
-        db._workspace.on_caution = lambda caution: say(caution.format())
+        db.workspace.on_caution = lambda caution: say(caution.format())
 
     def loop(self, prompt: Prompt | None = None, first: str = "") -> list[BaseException]:
         """Reads and answers until there is no more; gives the errors that were told.
@@ -74,18 +74,18 @@ class Repl:
             return self._converse(prompt, first)
         if self.interactive:
             say(banner(place_of(self.db)))
-            why = self.db._workspace.why
+            why = self.db.workspace.why
             if self.db.device == "cpu" and why not in (ASKED, NO_GPU):
                 say(why)
             # With --untrusted there is no line editor, which completes paths and keeps a history.
-            if can_edit() and not self.db._workspace.untrusted:
+            if can_edit() and not self.db.workspace.untrusted:
                 from gdatalog.shell.editor.prompt import Prompt
 
                 prompt = Prompt()
                 prompt.can_read()
                 prompt.drawn = Thread(target=warm, args=(prompt,), daemon=True).start
                 return self._converse(prompt)
-            if not self.db._workspace.untrusted:
+            if not self.db.workspace.untrusted:
                 _use_readline()
         while True:
             try:
@@ -96,7 +96,7 @@ class Repl:
 
     def _converse(self, prompt: Prompt, text: str = "") -> list[BaseException]:
         """The same with a line editor, which hands over what is whole."""
-        watch = self.db._workspace.watch
+        watch = self.db.workspace.watch
         prompt.doing = lambda: "" if (now := watch.now) is None else now.title
         try:
             while True:
@@ -178,7 +178,7 @@ class Repl:
         text = f"{self._typed}\n{line}" if self._typed else line
         if not text.strip():
             return True
-        ends = self.db._workspace.untrusted and waits_too_long(text)
+        ends = self.db.workspace.untrusted and waits_too_long(text)
         if not ends and not is_whole(text):
             self._typed = text
             return True
@@ -191,16 +191,13 @@ class Repl:
 
     def _limited(self) -> AbstractContextManager[None]:
         """Within, there is as much time as `.set timeout` says."""
-        seconds = self.db._workspace.timeout
-        return nullcontext() if seconds is None else self.db._lock.within(seconds)
+        return nullcontext() if self.db.workspace.timeout is None else self.db.call()
 
     def _guarded(self, action: Any) -> bool:
         """Runs one thing; tells of whatever goes wrong in it. False if it says to leave."""
         started = perf_counter()
         try:
-            with heeding(self.db._workspace.watch), self._limited():
-                if self.db._workspace.watch.outermost:
-                    self.db._workspace.begin()
+            with heeding(self.db.workspace.watch), self._limited():
                 action()
         except Leave:
             return False
@@ -217,7 +214,7 @@ class Repl:
         except Exception as error:
             self.failed.append(error)
             say_unexpected(error)
-        watch = self.db._workspace.watch
+        watch = self.db.workspace.watch
         if watch.by_key and watch.stop.is_set():  # an error came before it looked for Ctrl-C
             self._stopped = True
         if self.timer:

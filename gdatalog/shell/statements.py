@@ -15,7 +15,8 @@ from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
 from gdatalog.planner.check.checked import Schema
 from gdatalog.planner.check.statements import ruled
-from gdatalog.shell.messages import say, say_error, tuples
+from gdatalog.relations import RelationEntry
+from gdatalog.shell.messages import say, say_error, short_size_of, tuples
 from gdatalog.shell.program import answer_all
 from gdatalog.storage.relation import Relation
 from gdatalog.timers import Costs, time_spent
@@ -31,7 +32,7 @@ NOT_EVALUATED = "not evaluated"
 def take(repl: Repl, text: str, name: str) -> None:
     """Takes a text that was typed: each statement is kept by itself."""
     started, before = perf_counter(), time_spent()
-    program = repl.db._workspace.parse(text, name, bare=True)
+    program = repl.db.workspace.parse(text, name, bare=True)
     parsing = perf_counter() - started
     _refuse_facts(repl, program)
     _keep(repl, program)
@@ -47,10 +48,10 @@ def take_file(repl: Repl, program: Program, path: str) -> None:
 def _keep(repl: Repl, program: Program, key: str | None = None, title: str | None = None) -> None:
     """Keeps a program under a key, or each of its statements by itself; `.undo` calls it so."""
     db = repl.db
-    before, state = db._workspace.texts, repl.history.state(repl)
-    held = db._workspace.evaluated()
-    with db._lock:
-        session = db._workspace.keep(program, key, repl.params, repl.folders)
+    before, state = db.workspace.texts, repl.history.state(repl)
+    held = db.workspace.evaluated()
+    with db.call():
+        session = db.workspace.keep(program, key, repl.params, repl.folders)
         asked = session.asks()
         try:
             # A file that asks says what to evaluate; whatever is typed is evaluated as it comes.
@@ -59,13 +60,13 @@ def _keep(repl: Repl, program: Program, key: str | None = None, title: str | Non
             else:
                 _tell_kept(session)
         except Error as error:
-            db._workspace.texts = before
+            db.workspace.texts = before
             say_error(error)
             say("(not kept, for it cannot be evaluated)")
             repl.failed.append(error)
             return
         except BaseException:
-            db._workspace.texts = before
+            db.workspace.texts = before
             raise
         rules = session.parts.rules
         if rules and (key is not None or any(format_node(s) not in before for s in rules)):
@@ -73,7 +74,7 @@ def _keep(repl: Repl, program: Program, key: str | None = None, title: str | Non
         if asked:
             repl.failed += answer_all(db, session, repl.output, repl.folders, repl.line)
         else:
-            db._workspace.tell(session)
+            db.workspace.tell(session)
 
 
 def _tell_times(parsing: float, costs: Costs, whole: float) -> None:
@@ -98,7 +99,7 @@ def _title(statements: Sequence[Statement]) -> str:
 
 def _refuse_facts(repl: Repl, program: Program) -> None:
     """A ground atom of a relation with rules is probably a question."""
-    with_rules = ruled(repl.db._workspace.texts.outline())
+    with_rules = ruled(repl.db.workspace.texts.outline())
     errors = [
         UsageError(
             f"`{head.name}` has rules, so its tuples follow from them",
@@ -188,15 +189,13 @@ def _count(repl: Repl, session: Session, name: str) -> tuple[int, float]:
     return count, perf_counter() - started
 
 
-def at_hand(session: Session, name: str) -> Relation | None:
-    """A relation whose tuples can be counted; None where it had to be evaluated or read first."""
-    evaluation = session.evaluation
-    if not all(map(session.inputs.at_hand, evaluation.needed([name]))):
-        return None
-    return evaluation.known(name)
-
-
 def schema_text(schema: Schema) -> str:
     """A relation with its columns and types, as they are shown."""
-    columns = zip(schema.columns, schema.types, strict=True)
-    return visible(f"{schema.name}({', '.join(f'{column}: {kind}' for column, kind in columns)})")
+    return visible(str(RelationEntry(schema.name, schema, None, "")))
+
+
+def known_size(entry: RelationEntry) -> str:
+    """The size of a relation, if nothing has to be evaluated for it."""
+    if entry.schema is None:
+        return "invalid"
+    return NOT_EVALUATED if entry.rows is None else short_size_of(entry.rows)

@@ -359,6 +359,12 @@ class Session:
                 found = answer(evaluation, name, limit, self.whole_asks())  # for the next call
             return found
 
+    def at_hand(self, name: str) -> Relation | None:
+        """A relation whose rows are known; None if it would have to be evaluated or read first."""
+        if not all(map(self.inputs.at_hand, self.evaluation.needed([name]))):
+            return None
+        return self.evaluation.known(name)
+
     def said(self, name: str) -> int | None:
         """The number of rows of a relation that has only kept facts."""
         if name in self.inputs or self.evaluation.derived(name) or self.stated.own is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gdatalog.engine.device import CPU
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.shell.commands.undoing import Loaded
@@ -21,8 +20,8 @@ def change(db: Database, where: str, loaded: Mapping[str, Loaded]) -> Mapping[st
     ones read are read again; gives what is `loaded` now."""
     from gdatalog.cluster import spread_over
 
-    workspace = db._workspace
-    with db._lock:
+    workspace = db.workspace
+    with db.call():
         stored = workspace.stored
         away = [name for name, data in stored.items() if isinstance(data.store, RemoteRows)]
         files = {n: loaded[n].path for n in away if n in loaded and loaded[n].same(stored[n])}
@@ -35,26 +34,13 @@ def change(db: Database, where: str, loaded: Mapping[str, Loaded]) -> Mapping[st
         new = None
         if where != "off":
             new = spread_over(where, db.memory_limit, workspace.knobs.threads, "auto")
-            if workspace.device is not CPU:
-                workspace.device, workspace.why = CPU, "GPUs are for the workers"
-        old, workspace.cluster = workspace.cluster, new
-        try:
-            again = {
-                name: workspace.relation_of(name, path, options_of_text(dict(loaded[name].options)))
-                for name, path in files.items()
-            }
-        except BaseException:
-            workspace.cluster = old
-            if new is not None:
-                new.close()
-            raise
-        workspace.stored = {**stored, **again}
-        if old is not None:
-            workspace.forget()
-            old.close()
+        options = {name: dict(loaded[name].options) for name in files}
+        workspace.move_to(
+            new, {name: (path, options_of_text(options[name])) for name, path in files.items()}
+        )
         made = {
-            name: Loaded.of(files[name], data, dict(loaded[name].options))
-            for name, data in again.items()
+            name: Loaded.of(path, workspace.stored[name], options[name])
+            for name, path in files.items()
         }
         return {**loaded, **made}
 

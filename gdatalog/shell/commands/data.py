@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, cast
 
 from gdatalog.engine.facts.files import write_answer
 from gdatalog.errors import UsageError
-from gdatalog.parser import Program, format_node
+from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Statement
-from gdatalog.planner.check.statements import Part, ruled
+from gdatalog.planner.check.statements import Part
 from gdatalog.progress import format_bytes
+from gdatalog.relations import catalog
 from gdatalog.shell.commands.registry import (
     COMMANDS,
     command,
@@ -23,12 +24,12 @@ from gdatalog.shell.commands.registry import (
     words_of,
 )
 from gdatalog.shell.commands.undoing import Loaded
-from gdatalog.shell.messages import say, short_size_of, size_of, tuples
+from gdatalog.shell.messages import say, size_of, tuples
 from gdatalog.shell.progress import memory_used
-from gdatalog.shell.statements import NOT_EVALUATED, at_hand, schema_text
+from gdatalog.shell.statements import known_size, schema_text
 from gdatalog.storage.load_options import TEXT_OPTIONS, options_of_text
 from gdatalog.storage.relation import Relation
-from gdatalog.widths import width
+from gdatalog.widths import visible, width
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
@@ -40,20 +41,11 @@ _OPTION = re.compile(rf"(?:{'|'.join(TEXT_OPTIONS)})=")
 @command("data", "relations", "", "all relations, with their sizes")
 def _relations(repl: Repl, rest: str) -> None:
     words_of(rest, "relations", 0, 0)
-    workspace = repl.db._workspace
-    with_rules = ruled(workspace.texts.outline())
-    rows = []
-    with repl.db._lock:
-        session = workspace.session(Program(()))
-        broken = session.validity.broken
-        for name in sorted({*session.checked.schemas, *broken}):
-            if name in broken:
-                rows.append((name, "invalid", broken[name].why(name)))
-                continue
-            found = at_hand(session, name)
-            text = NOT_EVALUATED if found is None else short_size_of(found)
-            schema = schema_text(session.checked.schemas[name])
-            rows.append((schema, text, "rules" if name in with_rules else ""))
+    with repl.db.call():
+        rows = [
+            (visible(str(entry)), known_size(entry), "" if entry.origin == "data" else entry.origin)
+            for entry in catalog(repl.db.workspace)
+        ]
     if not rows:
         repl.output.text("no relations yet: type a fact, e(1, 2). or read a file, .load E e.csv")
         return
@@ -70,7 +62,7 @@ def _rows(relation: Relation) -> int:
 def _schema(repl: Repl, rest: str) -> None:
     words = words_of(rest, "schema", 0, 1)
     relations = repl.db.relations
-    names = [known(repl, words[0])] if words else list(repl.db._workspace.schemas())
+    names = [known(repl, words[0])] if words else list(repl.db.workspace.schemas())
     lines = [f".decl {schema_text(relations.schema(name))}" for name in names]
     repl.output.text("\n".join(lines) or "no relations")
 
@@ -101,12 +93,12 @@ def _load(repl: Repl, rest: str) -> None:
             f"{name!r} is no name for a relation", hint=f"give it one: .load E {shlex.quote(path)}"
         )
     before, started = repl.history.state(repl), perf_counter()
-    with repl.line(name):
-        found = repl.db._load(name, path, options)
+    with repl.line(name), repl.db.call():
+        found = repl.db.workspace.load(name, path, options)
         guess, found.guess = found.guess, None
         again, found.duplicates = found.duplicates, 0
-        repl.db._workspace.tell_of(name, found)
-        relation = repl.db._workspace.stored[name]
+        repl.db.workspace.tell_of(name, found)
+        relation = repl.db.workspace.stored[name]
         text = size_of(relation)
     if guess is not None:  # who reads the file again need not guess
         given = {**given, "header": "true"}
@@ -129,8 +121,8 @@ def _load(repl: Repl, rest: str) -> None:
 )  # fmt: skip
 def _export(repl: Repl, rest: str) -> None:
     name, path = words_of(rest, "export", 2, 2)
-    repl.db._workspace.policy.writing(path, None)
-    with repl.line(known(repl, name)), repl.db._lock:
+    repl.db.workspace.policy.writing(path, None)
+    with repl.line(known(repl, name)), repl.db.call():
         result = repl.db.relations[name]
         write_answer(result, path)
     say(f"{name}: {tuples(len(result))} -> {path}")
@@ -140,7 +132,7 @@ def _export(repl: Repl, rest: str) -> None:
 def _stats(repl: Repl, rest: str) -> None:
     words_of(rest, "stats", 0, 0)
     db = repl.db
-    workspace = db._workspace
+    workspace = db.workspace
     lines = [
         f"relations     {len(db.relations):,}",
         f"statements    {len(workspace.statements()):,}",
@@ -169,9 +161,9 @@ def _drop(repl: Repl, rest: str) -> None:
     names = [word for word in words if word not in ("--rules", "--data")]
     if not names or len(words) - len(names) > 1 or names[0].startswith("-"):
         raise UsageError(f"it is used as {COMMANDS['drop'].usage}", hint=example_of("drop"))
-    workspace = repl.db._workspace
+    workspace = repl.db.workspace
     before = repl.history.state(repl)
-    with repl.db._lock:
+    with repl.db.call():
         if all(name.isdecimal() for name in names):
             gone = _numbered(repl, sorted(set(map(int, names))))
             ids = set(map(id, gone))
@@ -188,7 +180,7 @@ def _drop(repl: Repl, rest: str) -> None:
 
 def _numbered(repl: Repl, numbers: list[int]) -> list[Statement]:
     """Statements by the numbers that `.rules` gives them."""
-    listed = numbered(repl.db._workspace.statements())
+    listed = numbered(repl.db.workspace.statements())
     for number in numbers:
         if not 1 <= number <= len(listed):
             raise UsageError(f"there is no rule number {number}", hint=".rules lists them")
@@ -207,7 +199,7 @@ def _clear(repl: Repl, rest: str) -> None:
             ".clear empties the database: .clear all", hint=f".drop {rest.strip()} drops these"
         )
     before = repl.history.state(repl)
-    repl.db._workspace.clear()
+    repl.db.workspace.clear()
     repl.loaded = {}
     repl.history.keep(repl, ".clear all", before)
     say("the database is empty")

@@ -67,5 +67,5 @@ def _give(repl: Repl, plan: Shown, path: str | None, of: str | None) -> None:
     if path is None:
         repl.output.plan(plan)
     else:
-        plan.save(repl.db._workspace.policy.writing(path, None))
+        plan.save(repl.db.workspace.policy.writing(path, None))
         say(f"-> {path}")

@@ -65,7 +65,7 @@ def command(
 
 def check_trusted(repl: Repl, what: str) -> None:
     """Refuses what a stranger may not do."""
-    if repl.db._workspace.untrusted:
+    if repl.db.workspace.untrusted:
         raise UsageError(f"{what} is not there with --untrusted")
 
 
@@ -93,7 +93,7 @@ def known(repl: Repl, name: str) -> str:
     if name not in repl.db.relations:
         raise NameResolutionError(
             f"there is no relation {name!r}",
-            hint=repl.db._workspace.near(name) or ".relations lists them",
+            hint=repl.db.workspace.near(name) or ".relations lists them",
         )
     return name
 

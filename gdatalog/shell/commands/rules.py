@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from gdatalog.engine.facts.files import read_text
 from gdatalog.engine.session.text_session import Session
 from gdatalog.errors import Error
 from gdatalog.parser import Program, format_node
@@ -15,7 +14,7 @@ from gdatalog.planner.check.validity import Validity
 from gdatalog.result import Result
 from gdatalog.shell.commands.registry import command, known, numbered, words_of
 from gdatalog.shell.messages import say, size_of
-from gdatalog.shell.statements import NOT_EVALUATED, at_hand, take_file
+from gdatalog.shell.statements import NOT_EVALUATED, take_file
 from gdatalog.widths import visible
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 def _rules(repl: Repl, rest: str) -> None:
     words = words_of(rest, "rules", 0, 1)
     only = words[0] if words else None
-    kept = repl.db._workspace.statements()
+    kept = repl.db.workspace.statements()
     if only is not None and not any(only in names_of(statement) for statement in kept):
         known(repl, only)
     repl.output.text(rules_text(repl.db, only))
@@ -40,10 +39,10 @@ def _rules(repl: Repl, rest: str) -> None:
 def rules_text(db: Database, only: str | None) -> str:
     """The rules and declarations that are kept, all or those of one relation: with sizes, or with
     what makes them invalid."""
-    every = db._workspace.statements()
+    every = db.workspace.statements()
     listed = numbered(every)
-    with db._lock:
-        session = db._workspace.session(Program(()))
+    with db.call():
+        session = db.workspace.session(Program(()))
         sizes = {name: _size(session, name) for name in ruled(every)}
     validity = session.validity
     wide = len(str(len(listed)))
@@ -84,7 +83,7 @@ def _size(session: Session, name: str) -> str:
     if name in session.validity.broken:
         return "invalid"
     try:
-        found = at_hand(session, name)
+        found = session.at_hand(name)
     except Error as error:
         return error.kind
     return NOT_EVALUATED if found is None else size_of(found)
@@ -116,12 +115,12 @@ def _save(repl: Repl, rest: str) -> None:
     from gdatalog.storage.writers import write_text
 
     (path,) = words_of(rest, "save", 1, 1)
-    workspace = repl.db._workspace
+    workspace = repl.db.workspace
     session = workspace.session(Program(()))
     found = saved(session, repl.loaded, path)
     for file in (path, *found.data):
         workspace.policy.writing(file, None)
-    with repl.line(path), repl.db._lock:
+    with repl.line(path), repl.db.call():
         for file, relation in found.data.items():
             Result(relation, workspace.symbols).to_parquet(file)
         write_text(found.text, path)
@@ -140,5 +139,4 @@ def _save(repl: Repl, rest: str) -> None:
 )  # fmt: skip
 def _read(repl: Repl, rest: str) -> None:
     (path,) = words_of(rest, "read", 1, 1)
-    program = repl.db._workspace.parse(read_text(path, repl.db._workspace.policy), path)
-    take_file(repl, program, path)
+    take_file(repl, repl.db.workspace.parse_file(path), path)

@@ -69,20 +69,20 @@ def _change_timer(repl: Repl, value: str) -> None:
 
 
 def _change_strategy(repl: Repl, value: str) -> None:
-    repl.db._workspace.force(strategy=chosen(value, STRATEGIES, "strategy"))
+    repl.db.workspace.force(strategy=chosen(value, STRATEGIES, "strategy"))
 
 
 def _change_threads(repl: Repl, value: str) -> None:
     count = int(value) if value.isdecimal() else value
-    repl.db._workspace.force(threads=threads_of(None if value == "auto" else count))
+    repl.db.workspace.force(threads=threads_of(None if value == "auto" else count))
 
 
 def _change_timeout(repl: Repl, value: str) -> None:
-    repl.db._workspace.timeout = parse_seconds(value)
+    repl.db.workspace.timeout = parse_seconds(value)
 
 
 def _timeout_of(repl: Repl) -> str:
-    seconds = repl.db._workspace.timeout
+    seconds = repl.db.workspace.timeout
     return "off" if seconds is None else f"{seconds:g} s"
 
 
@@ -91,15 +91,15 @@ def _timer_of(repl: Repl) -> str:
 
 
 def _strategy_of(repl: Repl) -> str:
-    return repl.db._workspace.knobs.strategy
+    return repl.db.workspace.knobs.strategy
 
 
 def _threads_of(repl: Repl) -> str:
-    return str(repl.db._workspace.knobs.threads or "auto")
+    return str(repl.db.workspace.knobs.threads or "auto")
 
 
 def _device_of(repl: Repl) -> str:
-    return f"{repl.db.device} ({repl.db._workspace.why})"
+    return f"{repl.db.device} ({repl.db.workspace.why})"
 
 
 def _memory_of(repl: Repl) -> str:
@@ -186,7 +186,7 @@ def _device(repl: Repl, rest: str) -> None:
 def _cluster(repl: Repl, rest: str) -> None:
     words = words_of(rest, "cluster", 0, 1)
     if words:
-        before = repl.db._workspace.stored
+        before = repl.db.workspace.stored
         with repl.line("connecting to the cluster"):
             repl.loaded = change(repl.db, words[0], repl.loaded)
         repl.history.moved(repl, before)
@@ -232,7 +232,7 @@ def _parameter(repl: Repl, name: str, value: str) -> None:
     if value:
         given = read_parameters([f"{name}={value}"])
         repl.params = {**repl.params, **given}
-        workspace = repl.db._workspace
+        workspace = repl.db.workspace
         workspace.params = {**workspace.params, **given}
     name = name.removeprefix("$")
     if name not in repl.params:

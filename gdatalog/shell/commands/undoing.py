@@ -91,7 +91,7 @@ class History:
     _stored: Held[dict[str, Relation]] = field(default_factory=Held)
 
     def state(self, repl: Repl) -> DatabaseState:
-        workspace = repl.db._workspace
+        workspace = repl.db.workspace
         return DatabaseState(workspace.texts, workspace.stored, repl.loaded)
 
     def relations(self) -> Iterator[Relation]:
@@ -103,7 +103,7 @@ class History:
         self.changes.append((what, before))
         self._logs.add(before.texts.log)
         self._stored.add(before.stored)
-        workspace = repl.db._workspace
+        workspace = repl.db.workspace
         while len(self.changes) > 1 and (
             len(self.changes) > MOST or self._noted_without(workspace.texts.log) > MOST_TEXTS
         ):
@@ -116,7 +116,7 @@ class History:
     def moved(self, repl: Repl, before: Mapping[str, Relation]) -> None:
         """Follows the database to other workers, or to none. What was read again there stands for
         what it was `before`; rows that lay on those that are gone cannot come back."""
-        now = repl.db._workspace.stored
+        now = repl.db.workspace.stored
         changes, self.changes = self.changes, deque()
         made: dict[int, dict[str, Relation]] = {}  # by id of what they replace
         for _, state in changes:
@@ -157,7 +157,7 @@ class History:
             return None
         what, state = self.changes.pop()
         self._let_go(what, state)
-        workspace = repl.db._workspace
+        workspace = repl.db.workspace
         workspace.texts, workspace.stored = state.texts, state.stored
         repl.loaded = state.loaded
         workspace.tell_invalid()

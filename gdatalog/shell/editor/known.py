@@ -60,8 +60,8 @@ def look(db: Database) -> tuple[KnownNames, Status]:
     from gdatalog.shell.commands.settings import SETTINGS
     from gdatalog.shell.progress import memory_used
 
-    workspace = db._workspace
-    with db._lock:
+    workspace = db.workspace
+    with db.call():
         try:
             schemas, broken = workspace.standing()
         except Exception:  # who asks for them is told; a prompt goes on without names
