@@ -10,23 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gdatalog as gd
 from gdatalog.calls import LoopRun
+from gdatalog.engine import depth
 from gdatalog.engine.depth import form_of_bag, form_of_rows
 from gdatalog.engine.device import CPU, Cpu
 from gdatalog.gpu_ops.launching import whole
 from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.gpu_ops.sums import Sums
-from gdatalog.plan.nodes import TrieRef
+from gdatalog.plan.nodes import JoinPlan, TrieRef
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.fresh import NewRows
 from gdatalog.printer.layouts import layouts_of
 from gdatalog.printer.leaves import RowLeaf
-from gdatalog.printer.module import print_plan
+from gdatalog.printer.module import PrintedPlan, print_plan
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Lookup
 from tests import test_plans
+from tests.interpreted import interpreted
+from tests.test_local_counts import skewed
 
 Source = tuple[str, str]
 
@@ -207,6 +211,37 @@ def kernels_of(
                     except Unprintable:
                         continue
                     yield f"{lanes} lanes: {told}", loops_of(printed).source
+
+
+# Counts whose joins read tables, by edges that the pattern has.
+COUNTS = {
+    "squares": "ab bc cd da", "diamonds": "ab ac ad bc bd", "house": "ab ac ae bc bd de",
+    "K4 at an edge": "ab ac ad bc bd cd ae be", "bowtie": "ab ac bc cd ce de",
+}  # fmt: skip
+
+
+def tables() -> Iterator[Source]:
+    """The kernels of joins that keep tables of counts, fill one together, or read one."""
+    made: list[PrintedPlan] = []
+    plain = depth._print
+
+    def noted(join: JoinPlan, form: Any, layouts: Any, intersect: str, *rest: Any) -> Any:
+        found = plain(join, form, layouts, intersect, *rest)
+        if not isinstance(found, str):
+            made.append(print_plan(join, layouts, form.leaf(join), intersect, 32))
+        return found
+
+    edges = skewed(150)
+    for told, shape in COUNTS.items():
+        with gd.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch, interpreted():
+            patch.setattr(depth, "_print", noted)
+            db["E"] = edges if told == "squares" else [pair for pair in edges if max(pair) < 40]
+            db._workspace.force(algebra="quotients", strategy="lftj")
+            body = ", ".join(f"E({a}, {b})" for a, b in shape.split())
+            db.query(f"n(count()) <- {body}.").fetchall()
+        for number, source in enumerate(dict.fromkeys(loops_of(each).source for each in made)):
+            yield f"{told}, {number}", source
+        made.clear()
 
 
 def _relation(stored: Mapping[str, Relation], ref: TrieRef) -> Relation:

@@ -15,6 +15,7 @@ import gdatalog as gd
 from gdatalog import calls, patterns
 from gdatalog.account import Account
 from gdatalog.engine import depth, sums
+from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import stratum
 from gdatalog.engine.sums import CountOverflow
 from gdatalog.executors import lftj
@@ -204,7 +205,7 @@ def test_indexes_of_counts_are_charged_before_they_are_made(
         TrieLevel((spread * np.concatenate(lists)).astype(dtype), offsets),
     )
     counts = np.arange(offsets[-1]) % 5
-    counted = EdgeCounts(Trie(levels, len(counts), None), counts)
+    counted = EdgeCounts(Trie(levels, len(counts), None), counts, CPU.ops)
     account = Account(memory=1 << 30)
     tracemalloc.start()
     made = counted.trie(columns, (), True, account)
@@ -213,7 +214,7 @@ def test_indexes_of_counts_are_charged_before_they_are_made(
     assert needed <= account.peak
     assert made.total == 2 * counts.sum()
     with pytest.raises(MemoryError):
-        EdgeCounts(counted.edges, counts).trie(columns, (), True, Account(memory=1 << 20))
+        EdgeCounts(counted.edges, counts, CPU.ops).trie(columns, (), True, Account(memory=1 << 20))
 
 
 def test_tables_that_would_not_fit_are_not_planned(

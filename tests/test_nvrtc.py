@@ -16,6 +16,7 @@ from kernel_sources import (
     generated,
     of_test_plans,
     recursion,
+    tables,
     tiles,
 )
 
@@ -61,6 +62,14 @@ def test_every_kernel_compiles() -> None:
     _compiled(generated())
     _compiled(islice(recursion((32,)), 3), ["sm_90"])
     _keep_to_registers(_compiled((*files_of_kernels(), *fused())))
+
+
+def test_kernels_with_tables_of_counts_compile() -> None:
+    sources = list(tables())
+    assert any("add_tally(t" in source for _, source in sources)
+    assert any("add_common<" in source for _, source in sources)
+    _compiled(sources[:1], ["sm_80"])
+    _keep_to_registers(_compiled(sources, ["sm_90"]))
 
 
 @pytest.mark.slow

@@ -117,7 +117,7 @@ def remember(nest: Candidate, rows: int) -> None:
 def choose(nest: Candidate) -> ExecutorChoice:
     """Returns the executor that runs a join."""
     if any(isinstance(step, Tally) for step in nest.join.steps):
-        return ExecutorChoice(False, "its loops keep tables of counts")
+        return ExecutorChoice(False, "its loops keep tables of counts", shared=nest.shared)
     if nest.form.images:
         return ExecutorChoice(False, "each match counts for all that its orbit has")
     by_all = nest.shared if cut_at_first(nest.join) else None

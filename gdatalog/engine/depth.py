@@ -20,7 +20,7 @@ from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan.effects import all_steps, longest_first
-from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot
+from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot, Tally
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass, replace
@@ -162,8 +162,10 @@ class JoinNest:
 
     def _printed(self, counted: bool) -> PrintedPlan | str:
         device, knobs = self.context.device, self.context.knobs
-        # Lanes that each begin a given row share its lists, however short they are.
+        # Lanes that each begin a given row share its lists, however short they are; and each tile
+        # has tables of its own.
         shared = self.join.given is not None and not _intersects(self.join)
+        shared = shared or any(isinstance(step, Tally) for step in self.join.steps)
         lanes = device.tile(knobs) if shared else device.lanes(self.tries, knobs)
         given = tuple(column.dtype.name for column in self.given)
         from gdatalog.printer.layouts import layouts_of

@@ -6,13 +6,14 @@ loops that reduce what they count; the remainders give the exact number, however
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import ceil, log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gdatalog.calls import LOCAL, GiveUp, NotOnDevice, scratch_length
+from gdatalog.engine.count_columns import EXACT, TABLES, ascends, exact_sum, once_each, times_each
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.derived import Derived, Rows, rows_of_groups
 from gdatalog.engine.device import CPU, row_tests
@@ -27,7 +28,7 @@ from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nest import entries
 from gdatalog.plan.nodes import Branch, Gather, JoinPlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.placement import Shared
-from gdatalog.planner.rewrite.algebra import Algebra
+from gdatalog.planner.rewrite.algebra import SURE, Algebra
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
@@ -40,9 +41,8 @@ if TYPE_CHECKING:
 
 COUNT = (Gather("count", (), "~count", "int"),)
 MOST = (1 << 63) - 1
-EXACT = 2.0**62
-TABLES = "tables of counts by value"
 TABLES_OF_LOOPS = "tally", "tallied", "kept", "lists", LOCAL
+LEAST_TILES = 256  # of a GPU that have tables: with fewer it is better to enumerate
 TALLY_SHARE = 4  # tables of counts take such a part of what may still be held, at the most
 
 
@@ -59,10 +59,11 @@ class SumUnsuited(Exception):
 
 
 def algebra_of(knobs: Knobs, here: bool, limits: Limits) -> Algebra:
-    """Whether counts become signed sums; only the compiled loops of the CPU, which is `here`, keep
-    tables of counts."""
-    entries = limits.spare() // TALLY_SHARE // (8 * knobs.workers)
-    return Algebra(knobs.algebra, here and knobs.strategy != "levelwise", entries)
+    """Whether counts become signed sums; only compiled loops keep tables of counts. `here`: those
+    of the CPU, whose workers each have a table by edges or vertices."""
+    entries = limits.spare() // TALLY_SHARE // (8 * (knobs.workers if here else 1))
+    sure = 1.0 if here else SURE
+    return Algebra(knobs.algebra, knobs.strategy != "levelwise", entries, sure)
 
 
 @dataclass(slots=True)
@@ -120,11 +121,11 @@ class Sum:
         self._by_group(gathering)
         groups, (counts,) = gathering.finish()
         keys = groups[0] if groups else counts
-        if not _ascends(keys):
+        if not ascends(keys):
             order = np.argsort(keys, kind="stable")
             keys, counts = keys[order], counts[order]
         level = TrieLevel(keys, np.array([0, len(keys)], dtype=np.int64))
-        return Trie((level,), min(MOST, _total(counts)), counts)
+        return Trie((level,), min(MOST, exact_sum(counts)), counts)
 
     def total(self) -> int:
         """The count, exactly."""
@@ -160,7 +161,7 @@ class Sum:
             found = self._partials(number, plan.keys, plan.gathers, exact)
             if found is None:
                 raise SumUnsuited("numbers of a group leave 64 bits")
-            blocks = _multiplied(found[0], width, found[1] * term.coefficient)
+            blocks = times_each(found[0], width, found[1] * term.coefficient)
             if blocks is None:
                 raise SumUnsuited("numbers of a group leave 64 bits")
             signed += blocks
@@ -217,18 +218,18 @@ class Sum:
         if found is None:
             return None
         (keys,), counts = found
-        if not _ascends(keys):
+        if not ascends(keys):
             order = np.argsort(keys, kind="stable")
             keys, counts = keys[order], counts[order]
         if own.modulus is not None:
             counts %= own.modulus
-        elif _total(counts) >= EXACT:  # sums of any of them have to fit
+        elif exact_sum(counts) >= EXACT:  # sums of any of them have to fit
             return None
         xp = self.run.ops.xp
         offsets = np.array([0, len(keys)], dtype=np.int64)
         level = TrieLevel(xp.asarray(keys), xp.asarray(offsets), xp)
         self._charge(own, keys.nbytes + counts.nbytes)
-        return Trie((level,), _total(counts) if own.modulus is None else 0, xp.asarray(counts))
+        return Trie((level,), exact_sum(counts) if own.modulus is None else 0, xp.asarray(counts))
 
     def _charge(self, own: _Pass, more: int = 0) -> None:
         """Charges the tables of a pass, and no longer what they were made of."""
@@ -256,11 +257,11 @@ class Sum:
         if not keys:  # each worker's count, which need not fit together
             every = [int(count) * times for block in blocks for count in brought(block[-1])]
             return (), np.array(every, dtype=object)
-        multiplied = _multiplied(blocks, len(keys), times)
+        multiplied = times_each(blocks, len(keys), times)
         if multiplied is None:
             return None
         blocks, here = multiplied, self.run.context.device is CPU
-        once = _once_each(blocks, self.run.limits) if here else None
+        once = once_each(blocks, self.run.limits) if here else None
         if once is not None:
             return once
         gathering = Gathering(COUNT, self.run.ops, self.run.scope, self.run.limits)
@@ -331,7 +332,7 @@ class Sum:
             nonlocal counts
             (argument,) = (each for each in nest.plain.arguments if each.kind == LOCAL)
             length = scratch_length(argument, [nest.tries[at] for at in nest.plain.which])
-            made = np.zeros(length, dtype=np.int64)
+            made = run.ops.xp.zeros(length, dtype=np.int64)
             nest.marks = {**moduli, LOCAL: made}
             try:
                 nest.run(self.plan.relation)
@@ -347,20 +348,23 @@ class Sum:
         with run.limits.account.working("tables of counts", self._room(nest)):
             run._run(number, nest, breadth_first, depth_first)
             # Of edges, both directions count.
-            if counts is None or (not modular and 2 * _total(counts) * join.orbit >= EXACT):
+            if counts is None or (not modular and 2 * exact_sum(counts) * join.orbit >= EXACT):
                 return None
             counts *= join.orbit
             if modular:
                 counts %= own.modulus
             if len(term.keys) == 2:
                 place = join.tries.index(entries(join)[term.images[0]].trie)
-                return EdgeCounts(nest.tries[place], counts)
+                return EdgeCounts(nest.tries[place], counts, run.ops)
+            counts = brought(counts)
             keys = np.flatnonzero(counts)
             return keys, counts[keys]
 
     def _room(self, nest: JoinNest) -> int:
         """The bytes of the tables that loops keep; of lists only where there is room for these."""
-        most = nest.context.limits.spare() // TALLY_SHARE
+        spare = nest.context.limits.spare()
+        here = nest.context.device is CPU
+        most = min(spare, nest.context.device.room(spare)[0]) // TALLY_SHARE
         size = _kept_bytes(nest)
         if size > most and nest.form.keeps:
             nest.form = replace(nest.form, keeps=False)
@@ -368,7 +372,7 @@ class Sum:
             size = _kept_bytes(nest)
         if size > most:
             raise SumUnsuited("tables of counts would not fit into the memory limit")
-        return size
+        return size if here or nest.form.images else 0  # there the launch charges them
 
     def _reading(self, number: int, keys: tuple[Slot, ...], own: _Pass) -> PlanRun:
         """The run of one join, which reads tables beside relations."""
@@ -453,45 +457,8 @@ def _kept_bytes(nest: JoinNest) -> int:
         raise SumUnsuited(nest.reason)
     tries = [nest.tries[at] for at in nest.plain.which]
     kept = [each for each in nest.plain.arguments if each.kind in TABLES_OF_LOOPS]
-    times = [nest.knobs.workers + 2 * (each.kind == LOCAL) for each in kept]  # sums, and a copy
+    if nest.context.device is CPU:
+        times = [nest.knobs.workers + 2 * (each.kind == LOCAL) for each in kept]  # sums, a copy
+    else:
+        times = [2 if each.kind == LOCAL else LEAST_TILES for each in kept]
     return 8 * sum(n * scratch_length(each, tries) for n, each in zip(times, kept, strict=True))
-
-
-def _multiplied(blocks: Sequence[Columns], width: int, times: int) -> list[Columns] | None:
-    """What is gathered of groups in part, behind `width` keys, so many times; None where a number
-    may leave 64 bits."""
-    if times == 1:
-        return list(blocks)
-    most = max((_most(part) for block in blocks for part in block[width:]), default=0.0)
-    if most * abs(times) >= EXACT:
-        return None
-    return [(*block[:width], *(times * part for part in block[width:])) for block in blocks]
-
-
-def _once_each(blocks: Sequence[tuple[Array, ...]], limits: Limits) -> tuple[Columns, Array] | None:
-    """The ascending keys of blocks and their counts; None where a key comes more than once."""
-    if not blocks:
-        return None
-    size = sum(column.nbytes for block in blocks for column in block)
-    with limits.account.working(TABLES, 2 * size):
-        keys, counts = (np.concatenate(column) for column in zip(*blocks, strict=True))
-        if not _ascends(keys):
-            order = np.argsort(keys, kind="stable")  # of few ascending stretches
-            keys, counts = keys[order], counts[order]
-    return ((keys,), counts) if _ascends(keys) else None
-
-
-def _most(numbers: Array) -> float:
-    """The greatest, or what is as far from 0."""
-    return max(float(numbers.max()), -float(numbers.min()), 0.0) if len(numbers) else 0.0
-
-
-def _ascends(keys: Array) -> bool:
-    return bool((keys[1:] > keys[:-1]).all())
-
-
-def _total(counts: Array) -> int:
-    """The sum, exactly."""
-    if float(counts.sum(dtype=np.float64)) >= EXACT:
-        return sum(map(int, counts))
-    return int(counts.sum())

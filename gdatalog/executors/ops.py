@@ -108,10 +108,6 @@ class Ops(RowOps, Protocol):
         """The same; raises an error if a total does not fit into 64 bits."""
         ...
 
-    def sums_by(self, groups: Array, count: int, amounts: Array | None, /) -> Array:
-        """The sum of the amounts (1 if None) of each group."""
-        ...
-
     def counts_by(self, groups: Array, count: int, weight: Array | None, /) -> Array:
         """The row count of each group; raises an error if one does not fit into 64 bits."""
         ...

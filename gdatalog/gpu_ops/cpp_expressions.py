@@ -10,12 +10,13 @@ from gdatalog.records import dataclass, field
 
 # Functions that a tile's lanes call together.
 TOGETHER = frozenset({
-    "above", "and_rows", "below", "copy_row", "count_and_shared", "count_common",
+    "above", "and_rows", "below", "clear_tally", "copy_row", "count_and_shared", "count_common",
     "count_row_shared", "fill_ones", "intersect", "parent_of", "recode_rows",
 })  # fmt: skip
 # Behind which of its arguments a function wants to know how long that array is.
 LENGTHS = {
-    "find_indexed": (1,), "find_root": (0, 2), "parent_of": (0,), "recode_rows": (3, 5),
+    "find_indexed": (1,), "find_root": (0, 2), "find_tally": (0,), "parent_of": (0,),
+    "recode_rows": (3, 5),
 }  # fmt: skip
 RENAMED = {
     "sum_of_lanes": "sum", "least_of_lanes": "least", "greatest_of_lanes": "greatest",
@@ -37,6 +38,8 @@ STATE = {
     "listed": "listed(t, tails, {0})",
     "offer": "offer(t, tails, {0}, {1}, {2}, {3})",
     "wipe": "wipe(t, {0}, {1}, {1}_n, {2})",
+    "meet": "sync(t)",
+    "add_local": "add_local({0}, {1}, {2}, work.trouble)",
     "put": "{0}[{1}] = {2}",
 }
 OPERATORS = {
@@ -59,6 +62,7 @@ class Spoken:
     types: LoopTypes = field(init=False)
     root: str | None = None  # the root whose search begins in shared memory
     lists: int = 0  # how many lists of rows a tile has
+    counts: bool = False  # whether it adds to tables of counts
     lengths: set[str] = field(default_factory=set)  # arrays that are asked how long they are
     _renamed: dict[str, str] = field(default_factory=dict)  # what a lane looks up is its own
 
@@ -117,6 +121,7 @@ class Spoken:
         if name == "whole_lists":
             self._length(args[0])
         if name in STATE:
+            self.counts = self.counts or name == "add_local"
             if name == "next_task" and self.buffers:  # who waits has nothing that others wait for
                 return f"(return_rooms(t, lent, borrowed, 0), {STATE[name].format(*texts)})"
             if name == "open_list":
@@ -129,6 +134,10 @@ class Spoken:
             return f"{texts[0]}[{texts[1]}]"
         if name in ("min", "max"):
             return self._extreme(name, args, texts)
+        if name in ("add_common", "clear_tally", "find_tally"):
+            self.counts = True
+        if name == "add_common":  # where it counts is known when it is compiled
+            return f"add_common<{texts[-1]}>({', '.join(['t', *texts[:-1]])})"
         if name == "abs":
             return f"magnitude({texts[0]})"
         if name == "find_root" and self.root in (None, texts[0]):

@@ -138,7 +138,7 @@ class DeviceGroup(Gpu):
             for gpu in self.others:
                 gpu.walks.loops_like(self.walks, printed)
         for trie in tries:
-            _ = trie.total  # which may be counted only now, and here
+            _ = isinstance(trie, Trie) and trie.total  # which may be counted only now, and here
         self.driver.synchronize()  # what the others copy is there
         parts = (1 + len(self.others)) * shared.pieces
         claims, stop = self.claims(), Event()

@@ -18,6 +18,7 @@ from gdatalog.gpu_ops.trie_cache import SHARE
 from gdatalog.gpu_ops.walk import Block
 from gdatalog.limits import Limits
 from gdatalog.plan.placement import DeviceWork
+from gdatalog.storage.tallied import Tallied
 from gdatalog.storage.trie import Trie, TrieLevel
 
 Found = list[list[Block]]  # blocks of rows, by relation
@@ -39,8 +40,10 @@ class Copies:
         """Lets go of all copies; those in use are freed later."""
         self._made.clear()
 
-    def trie(self, trie: Trie) -> Trie:
-        """The copy of a trie, made when it is first asked for."""
+    def trie(self, trie: Any) -> Any:
+        """The copy of a trie, made when it is first asked for; a table that loops keep is none."""
+        if isinstance(trie, Tallied):
+            return trie
         found = self._made.get(trie)
         if found is None:
             parts = (trie.weights, trie.labels)
@@ -49,9 +52,10 @@ class Copies:
             found = self._made[trie] = Trie(levels, trie.total, *copies)
         return found
 
-    def fits(self, tries: Sequence[Trie]) -> bool:
+    def fits(self, tries: Sequence[Trie | Tallied]) -> bool:
         """Whether there is room for what is not copied yet."""
-        missing = {id(trie): trie.nbytes for trie in tries if trie not in self._made}
+        copied = [trie for trie in tries if not isinstance(trie, Tallied)]
+        missing = {id(trie): trie.nbytes for trie in copied if trie not in self._made}
         if not missing:
             return True
         with self.driver.use():

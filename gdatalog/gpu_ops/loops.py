@@ -84,9 +84,9 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     for argument in printed.arguments:
         if argument.kind == "output":
             outputs.append(argument)
-        elif argument.kind in ("buffer", "rows", "words", "own"):
+        elif argument.kind in ("buffer", "rows", "words", "own", "tally", "tallied"):
             scratch.append(argument)
-        elif argument.kind in ("result", "counts"):
+        elif argument.kind in ("result", "counts", "local"):
             results[argument.name] = element(argument.type)
         else:
             inputs[argument.name] = element(argument.type)
@@ -125,6 +125,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         parameters += ["ARRAY(const i64) rooms", "ARRAY(i64) lent", "i64 classes"]
     give = [f"    {_register(kind)} give{at} = 0;" for at, kind in enumerate(columns)]
     give += ["    i64 give_place = 0;"] if translation.fresh else []
+    give += ["    i64 give_key = 0, give_count = 0;"] if translation.counts else []
     lines = [
         _HEAD + "".join(f'#include "{name}"\n' for name in _wanted(translation)),
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
@@ -163,6 +164,7 @@ def _wanted(translation: Translation) -> list[str]:
         "spread.cuh": translation.spreads,
         "fresh.cuh": translation.fresh,
         "counting.cuh": bool(translation.counters),
+        "tallies.cuh": translation.counts,
     }
     return [name for name, yes in wanted.items() if yes]
 

@@ -78,8 +78,10 @@ def laid_out(needs: Sequence[Need], tiles: int, room: int) -> Scratch:
     if tiles * each <= room or not buffers:
         return plain
     fixed = each - sum(need.nbytes for need in buffers)
+    if fixed:  # of large tables there are few, and the rest of the room is for buffers
+        tiles = max(1, min(tiles, room // 2 // fixed))
     lengths = [{need.name: need.length for need in buffers}]
-    while tiles * (fixed + _size(buffers, lengths[-1])) > room // OWN:
+    while tiles * _size(buffers, lengths[-1]) > (room - tiles * fixed) // OWN:
         shorter = {name: _shorter(length) for name, length in lengths[-1].items()}
         if shorter == lengths[-1]:
             break

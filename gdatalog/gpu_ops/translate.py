@@ -12,8 +12,10 @@ be given to other tiles, and then `high`, a variable, comes nearer. A loop
 `for j in spread(low, high)`, the last statement of such a turn, is one whose turns the lanes share:
 those of the ranges that all of them have come to. `for i in units(low, high)`: as `lanes`, where
 the turns are units of the task. `for i in turns(low, high)`: a range whose end may come nearer on
-the way. `emit(...)` gives a row, `emit_fresh(marks, place, ...)` one that was not marked. `leads()`
-is true for one lane.
+the way. `emit(...)` gives a row, `emit_fresh(marks, place, ...)` one that was not marked;
+`length = add_tally(counts, values, length, key, low, amount)` adds to a table of counts. Of lanes
+that are on their own, each has one of these in a turn at the most, which is done where they meet.
+`leads()` is true for one lane.
 
 Where a loop's turns begin by looking things up, lanes look up those of as many turns at once
 (`heads.py`), and the tile then takes one turn after the other.
@@ -113,6 +115,8 @@ class Translation(Spoken):
                 self._emit(args, fresh=False)
             case ast.Expr(value=ast.Call(func=ast.Name(id="emit_fresh"), args=args)):
                 self._emit(args, fresh=True)
+            case ast.Assign(value=ast.Call(func=ast.Name(id="add_tally"))):
+                self._add_tally(node)
             case ast.Expr(
                 value=ast.Call(
                     func=ast.Name(id="recode_rows"), args=[_, low, high, *_, ast.Name(id=rows)]
@@ -329,11 +333,13 @@ class Translation(Spoken):
         shared = last if isinstance(last, ast.For) and _kind(last) == "spread" else None
         head = body[:-1] if shared is not None else body
         if shared is None:
-            fresh = self._emits(body)
-            if fresh is not None:
+            fresh, added = self._emits(body), _added(body)
+            if fresh is not None or added is not None:
                 self._line("gives = false;")
             with self._alone(test):
                 self._block(head)
+            if added is not None:
+                self._add_together(added, "gives", "give_key", "give_count")
             if fresh is not None:
                 gives = [f"give{at}" for at in range(self._width)]
                 self._write("gives", gives, ("marks", "give_place") if fresh else None)
@@ -400,6 +406,23 @@ class Translation(Spoken):
             self._line(f"give{at} = {column};")
         self._line("gives = true;")
 
+    def _add_tally(self, node: ast.Assign) -> None:
+        """Adds to a table of counts; a lane on its own where its turn ends."""
+        key, _, amount = map(self._expr, _arguments(node)[3:])
+        if self._inside is None:
+            self._add_together(node, "t.rank == 0", key, amount)
+            return
+        self._line(f"give_key = {key};")
+        self._line(f"give_count = {amount};")
+        self._line("gives = true;")
+
+    def _add_together(self, node: ast.Assign, yes: str, key: str, amount: str) -> None:
+        self.counts = True
+        length = self._expr(node.targets[0])
+        counts, values, _, _, low, _ = map(self._expr, _arguments(node))
+        given = counts, values, length, yes, key, low, amount
+        self._line(f"{length} = add_tally(t, {', '.join(given)}, work.trouble);")
+
     def _write(self, mine: str, columns: Sequence[str], marks: tuple[str, str] | None) -> None:
         """Writes the rows that lanes have; the tile ends where there is no room, or enough.
 
@@ -440,6 +463,23 @@ class Translation(Spoken):
         """The lane's turn is over."""
         inside.left = True
         self._line(f"goto {inside.end};")
+
+
+def _added(body: Sequence[ast.stmt]) -> ast.Assign | None:
+    """What is added to a table of counts, if anything."""
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    found = [node for node in nodes if isinstance(node, ast.Assign) and _adds(node.value)]
+    assert len(found) < 2
+    return found[0] if found else None
+
+
+def _adds(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and called(node.func) == "add_tally"
+
+
+def _arguments(node: ast.Assign) -> Sequence[ast.expr]:
+    assert isinstance(node.value, ast.Call)
+    return node.value.args
 
 
 def _kind(loop: ast.For) -> str:

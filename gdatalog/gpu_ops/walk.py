@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.calls import DTYPES, SHARED, GiveUp, Outside, room_of, scalar_of
+from gdatalog.calls import CLEARED, DTYPES, SHARED, GiveUp, Outside, scalar_of, scratch_length
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.driver import Driver, Kernel
 from gdatalog.gpu_ops.loops import (
@@ -174,6 +174,8 @@ class _Launch:
         self.rooms = rooms
         self.fresh = "marks" in beside  # whether rows that come are new, and hold at once
         self.loops = loops
+        self.cleared = [name for name in rooms if name.startswith("seen")]
+        self.cleared += [a.name for a in loops.scratch if a.kind in CLEARED]
         self.kernel = kernel
         self.limits = limits
         self.xp: Any = walks.driver.xp
@@ -208,7 +210,7 @@ class _Launch:
         """How many elements of scratch a tile needs."""
         if argument.name in self.rooms:
             return self.rooms[argument.name]
-        return max(1, room_of(argument, self.tries))
+        return max(1, scratch_length(argument, self.tries))
 
     def _scratch(self) -> Scratch:
         """How many tiles walk, all that are resident and have room, and what they have."""
@@ -245,9 +247,8 @@ class _Launch:
         while True:
             outputs = [xp.empty(count * block_rows, dtype=DTYPES[a.type]) for a in loops.outputs]
             counts, previous = xp.zeros((2, count), dtype=xp.int32)
-            for name in self.rooms:
-                if name.startswith("seen"):  # a launch that ended early has left marks
-                    scratch[name].fill(0)
+            for name in self.cleared:  # a launch that ended early has left marks, or counts
+                scratch[name].fill(0)
             held = sum(part.nbytes for block in found[apart:] for part in block)
             size = sum(o.nbytes for o in outputs)
             if held and self._short(held, size):

@@ -107,10 +107,14 @@ class Arguments:
         return self._add(Argument(f"{kind}{trie}", type_of(dtype), kind, (LevelArgument(trie, 0),)))
 
     def scratch(
-        self, name: str, kind: str, levels: tuple[LevelArgument, ...], length: int = 0
+        self,
+        name: str,
+        kind: str,
+        levels: tuple[LevelArgument, ...],
+        length: int = 0,
+        dtype: str | None = None,
     ) -> str:
-        dtype = SCRATCH.get(kind)
-        kind_of = type_of(dtype or self.width(levels))
+        kind_of = type_of(dtype or SCRATCH.get(kind) or self.width(levels))
         return self._add(Argument(name, kind_of, kind, levels, length))
 
     def width(self, levels: tuple[LevelArgument, ...]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Expr, Gather, Slot, Step
 from gdatalog.printer.accumulate import Accumulators
+from gdatalog.printer.lists import LevelLists
 from gdatalog.printer.scope import KnownPositions
 
 if TYPE_CHECKING:
@@ -40,6 +41,17 @@ class Leaf(ABC):
         self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
     ) -> None:
         raise AssertionError(f"{type(self).__name__} does not count")
+
+    def takes_common(
+        self,
+        nest: NestPrinter,
+        steps: Sequence[Step],
+        at: int,
+        met: LevelLists,
+        known: KnownPositions,
+    ) -> bool:
+        """Whether the leaf has printed the last level itself, of what lists have in common."""
+        return False
 
     def marks_tasks(self) -> bool:
         """Whether the row at hand can be a place to go on from, when the block is full."""

@@ -51,6 +51,8 @@ def print_join(
     if nest.split and leaf.counts and summable(nest, steps, at, met, known):
         leaf.count(nest, known, summed(nest, step, met, known))
         return
+    if nest.split and leaf.takes_common(nest, steps, at, met, known):
+        return
     pair = last_pair(nest, steps, at) if nest.split and known.clip is None else None
     if leaf.counts and pair is not None:
         leaf.count(nest, known, measure_pair(nest, pair, steps[at:], known))
@@ -89,7 +91,8 @@ def _tasks(
     met = LevelLists.of(nest, step)
     child = None
     leads = walk.node is not None and not walk.node.last and not nest.hashed(walk.node)
-    whole = leaf.whole_turns(steps, at) or any(isinstance(later, Tally) for later in steps)
+    tallies = any(isinstance(later, Tally) for later in steps)
+    whole = leaf.whole_turns(steps, at) or tallies
     if walk.node is not None and leads and not whole:
         node = walk.node.child(Slot(step.variable, step.type))
         child = node if node in below else None
@@ -126,7 +129,7 @@ def _tasks(
         text.line("s, e = base + start, base + stop")
         if child is None:
             task = Walk(walk.array, "s", "e", walk.node, walk.others)
-            _loop(nest, steps, at, task, met, known, leaf, "base")
+            _loop(nest, steps, at, task, met, known, leaf, "base", last_first=tallies)
         else:
             first = nest.call("parent_of", offsets, "s")
             if nest.tile:  # the loop sees for itself where it ends
@@ -151,11 +154,13 @@ def _loop(
     leaf: Leaf,
     task: str | None,
     child: TrieNode | None = None,
+    last_first: bool = False,
 ) -> None:
     """The loop of a level and all that is inside of it.
 
     `task` is where its turns are counted from, if each is a place that the work can go on from;
-    with a `child`, they are counted by the positions of that list.
+    with a `child`, they are counted by the positions of that list. `last_first`: a tile, which
+    cannot share a turn, begins with the last ranks, of the highest degrees.
     """
     step = steps[at]
     assert isinstance(step, Join)
@@ -167,7 +172,8 @@ def _loop(
             low, _ = nest.range_of(node, known)
             cursors[node] = text.name("p")
             text.line(f"{cursors[node]} = {low}")
-    lanes = nest.together(known) and not walk.others and last_loop(nest, steps, at, leaf)
+    lanes = nest.together(known) and not walk.others
+    lanes = lanes and (known.spread or last_loop(nest, steps, at, leaf))
     sought: dict[TrieNode, str] = {}
     shares = task is not None or known.unit is not None
     with turns(nest, walk, known, lanes, sought) as turn:
@@ -204,6 +210,9 @@ def _loop(
             nest.tried(step, inner)
         if walk.node is not None and walk.node.terms and not walk.others:
             fetch_ahead(nest, steps, at, walk, turn)
+        if last_first and nest.tile and walk.node is not None and walk.node.trie.ranked:
+            place, turn = turn, text.name("i")
+            text.line(f"{turn} = base + total - 1 - ({place} - base)")
         name = nest.bind(step.variable, nest.call("at", walk.array, turn), inner)
         for cut in walk.cuts:
             with text.block(f"if not {name} {cut.op} {nest.key(cut.bound, inner)}"):

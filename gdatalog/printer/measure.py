@@ -89,6 +89,7 @@ def summable(
         at + 1 == len(steps)
         and known.clip is None
         and nest.counting is None
+        and not nest.tile  # its lanes walk the lists
         and bool(met.lists)
         and len(met.roots) == 1
         and all(map(nest.tallied, met.roots))

@@ -112,7 +112,7 @@ def print_plan(
     outputs.sort(key=lambda argument: int(argument.name[3:]))
     arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs
     if tile:
-        source = loops_alone(nest, _plan(nest), counters)
+        source = loops_alone(nest, _plan(nest), [*counters, *nest.prologue])
     else:
         text.line("state[0], state[1], state[4] = 0, 0, n")
         source = module_of(nest, arguments, _plan(nest), [*ROWS, *counters, *nest.prologue])

@@ -9,7 +9,7 @@ of lists, intersections, marks. The steps that widen rows are printed by `levels
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -163,6 +163,12 @@ class NestPrinter:
     def together(self, known: KnownPositions) -> bool:
         """Whether the lanes of a tile are all here: then they intersect and count together."""
         return self.tile > 1 and not known.alone
+
+    @contextmanager
+    def one_lane(self, known: KnownPositions) -> Iterator[None]:
+        """What is printed within is done once, though all lanes of a tile may be here."""
+        with self.text.block("if leads()") if self.together(known) else nullcontext():
+            yield
 
     def recodes(self, known: KnownPositions) -> bool:
         """Whether lists may be recoded here: the rows are made by all lanes."""

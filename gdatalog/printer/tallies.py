@@ -1,7 +1,9 @@
 """Tables of counts that loops keep: filled for each row that comes to them, then read as tries.
 
 A table is an array of counts, one for each value that its key may have, and a list of the values
-whose count is not 0. It is a worker's own. Filling it anew clears what was counted before.
+whose count is not 0. It is a worker's own, a thread's or a tile's. Filling it anew clears what was
+counted before. Of a tile each lane begins a row, and all share what these lead into, where no lists
+are intersected; they add by atomics.
 
 Local counts are such an array that the whole function fills: an entry for each rank of a vertex, or
 for each edge by its position in a trie. Each match counts at several entries.
@@ -10,18 +12,25 @@ for each edge by its position in a trie. Each match counts at several entries.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
+from gdatalog.plan.effects import participants
 from gdatalog.plan.nest import TrieNode, entries
-from gdatalog.plan.nodes import Join, Step, Tally
+from gdatalog.plan.nodes import Filter, Join, Seek, Slot, Step, Tally
 from gdatalog.printer.arguments import LevelArgument
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import Leaf
+from gdatalog.printer.levels import spreads
+from gdatalog.printer.lists import LevelLists, in_order, start_of, trimmed
 from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
     from gdatalog.printer.nest import NestPrinter
+
+
+SHORT = 1 << 31  # of counts in 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +49,15 @@ def table_of(nest: NestPrinter, name: str) -> CountTable:
 
 def print_tally(nest: NestPrinter, step: Tally, known: KnownPositions) -> None:
     """Fills a table; a row for which it stays empty goes no further."""
-    if nest.tile:
-        raise Unprintable("tables of counts are kept by the CPU's threads")
-    text = nest.text
-    level = _level(nest, step)
+    text, level, leaf = nest.text, _level(nest, step), Counts(step.key)
     number = len(nest.tables)
-    table = CountTable(
-        nest.arguments.scratch(f"tally{number}", "tally", (level,)),
-        nest.arguments.scratch(f"tallied{number}", "tallied", (level,)),
+    counts, values = None, None
+    if nest.tile:  # which reads and writes less
+        counts = "int32" if _most_matches(nest, step) < SHORT else None
+        values = nest.arguments.width((level,))
+    table = leaf.table = CountTable(
+        nest.arguments.scratch(f"tally{number}", "tally", (level,), dtype=counts),
+        nest.arguments.scratch(f"tallied{number}", "tallied", (level,), dtype=values),
         f"tallies{number}",
         nest.arguments.scalar("base", level),
     )
@@ -58,11 +68,14 @@ def print_tally(nest: NestPrinter, step: Tally, known: KnownPositions) -> None:
     inner = known.inner()
     inner.weights = []
     inner.clip = inner.unit = inner.found = None
-    inner.spread = False
+    inner.spread = nest.together(known) and spreads(nest, step.steps, leaf)
     split, nest.split = nest.split, True
     with text.block(f"for {text.name('once')} in range(1)"):
-        nest.run(step.steps, 0, inner, Counts(step.key, table))
+        nest.run(step.steps, 0, inner, leaf)
     nest.split = split
+    if nest.tile:
+        text.line("meet()")
+        known.unit = None  # what else there is of the row at hand goes by this worker's table
     with text.block(f"if {table.length} == 0"):
         text.line("continue")
 
@@ -78,6 +91,20 @@ def _level(nest: NestPrinter, step: Tally) -> LevelArgument:
     raise Unprintable("no list holds all keys of a table of counts")
 
 
+def _most_matches(nest: NestPrinter, step: Tally) -> float:
+    """How many matches a key may have at the most, below one row."""
+    most = 1.0
+    for inner in step.steps:
+        weighted = any(nest.paths.tries[part.trie].weighted for part in participants(inner))
+        if weighted or not isinstance(inner, Join | Seek | Filter):
+            return inf
+        if isinstance(inner, Join) and inner.variable != step.key:
+            nodes = [nest.paths.node(part) for part in inner.participants]
+            levels = [nest.tries[n.trie].levels[n.depth] for n in nodes if not nest.hashed(n)]
+            most *= min((level.longest for level in levels), default=inf)
+    return most
+
+
 def find_tallied(nest: NestPrinter, node: TrieNode, key: str) -> str:
     """Where a key's count is, or -1."""
     table = nest.tables[node.trie.relation]
@@ -87,9 +114,11 @@ def find_tallied(nest: NestPrinter, node: TrieNode, key: str) -> str:
 class Counts(Leaf):
     """Adds the rows of a tally to its table."""
 
-    def __init__(self, key: str, table: CountTable) -> None:
+    by_lanes = True
+
+    def __init__(self, key: str) -> None:
         self.key = key
-        self.table = table
+        self.table = CountTable("", "", "", "")
 
     def begins(
         self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
@@ -104,10 +133,14 @@ class Counts(Leaf):
         self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
     ) -> None:
         text, table = nest.text, self.table
-        added = nest.product(nest.weight(known), amount)
+        added = nest.product(nest.weight(known), nest.whole(amount, share))
         if added != "1":
             with text.block(f"if {added} == 0"):
                 text.line("continue")
+        if nest.tile:
+            given = table.counts, table.values, table.length, known.names[self.key], table.low
+            text.line(f"{table.length} = add_tally({', '.join(given)}, {added})")
+            return
         place = text.name("p")
         text.line(f"{place} = {known.names[self.key]} - {table.low}")
         before = _add(nest, table.counts, place, added)
@@ -120,14 +153,14 @@ class LocalCountLeaf(Leaf):
     """Adds each row to the counts of all images of a key: variables, or pairs of variables that an
     entry of one trie stands for."""
 
+    by_lanes = True
+
     def __init__(self, images: Sequence[tuple[str, ...]]) -> None:
         self.images = images
         self.places: list[TrieNode] = []
         self.array = ""
 
     def start(self, nest: NestPrinter) -> None:
-        if nest.tile:
-            raise Unprintable("local counts are kept by the CPU's threads")
         there = entries(nest.join)
         pairs = len(self.images[0]) == 2
         if pairs:
@@ -147,13 +180,67 @@ class LocalCountLeaf(Leaf):
     def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         self.count(nest, known, "1")
 
+    def takes_common(
+        self,
+        nest: NestPrinter,
+        steps: Sequence[Step],
+        at: int,
+        met: LevelLists,
+        known: KnownPositions,
+    ) -> bool:
+        """Of two lists a tile counts each common value where it finds it."""
+        step = steps[at]
+        assert isinstance(step, Join)
+        plain = at + 1 == len(steps) and len(met.lists) == len(step.participants) == 2
+        plain = plain and all(node.last and not node.trie.weighted for node in met.lists)
+        if not plain or not nest.together(known) or nest.counting is not None or known.weights:
+            return False
+        if known.clip is not None or start_of(nest, step, met, known) is not None:
+            return False
+        nodes = in_order(nest, met.nodes, known)
+        term = Slot(step.variable, step.type)
+        here: list[object] = [node.child(term) for node in nodes] if self.places else []
+        here = here or [None, None, (step.variable,)]
+        bits, outside = 0, list[str]()
+        for image in self.places or self.images:
+            if image in here:
+                bits |= 1 << here.index(image)
+            elif isinstance(image, TrieNode) and known.positions.get(image):
+                outside.append(known.positions[image])
+            elif not isinstance(image, TrieNode) and image[0] in known.names:
+                outside.append(known.names[image[0]])
+            else:
+                return False
+        text, amount = nest.text, nest.text.name("m")
+        ends = [trimmed(nest, node, step.cuts, met.lists[node], known) for node in nodes]
+        lists = [
+            part
+            for node, range_ in zip(nodes, ends, strict=True)
+            for part in (nest.values(node), *range_)
+        ]
+        text.line(f"{amount} = add_common({', '.join([*lists, self.array])}, {bits})")
+        if outside:
+            text.line(f"{amount} = {nest.call('sum_of_lanes', amount)}")
+            with text.block(f"if leads() and {amount} > 0"):
+                for place in outside:
+                    text.line(f"add_local({self.array}, {place}, {amount})")
+        return True
+
     def count(
         self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
     ) -> None:
-        added = nest.product(nest.weight(known), amount)
-        for number, image in enumerate(self.images):
-            name = known.positions[self.places[number]] if self.places else known.names[image[0]]
-            _add(nest, self.array, name, added)
+        added = nest.product(nest.weight(known), nest.whole(amount, share))
+        where = [
+            known.positions[self.places[number]] if self.places else known.names[image[0]]
+            for number, image in enumerate(self.images)
+        ]
+        if not nest.tile:
+            for place in where:
+                _add(nest, self.array, place, added)
+            return
+        with nest.one_lane(known):
+            for place in where:
+                nest.text.line(f"add_local({self.array}, {place}, {added})")
 
 
 def _add(nest: NestPrinter, counts: str, place: str, added: str) -> str:

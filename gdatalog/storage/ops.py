@@ -83,6 +83,10 @@ class RowOps(Protocol):
         """The sum of each array of ints."""
         ...
 
+    def sums_by(self, groups: Array, count: int, amounts: Array | None, /) -> Array:
+        """The sum of the amounts (1 if None) of each group."""
+        ...
+
     def in_sorted(self, values: Array, among: Array, /) -> Array:
         """Which of `values` occur in the sorted array `among`."""
         ...

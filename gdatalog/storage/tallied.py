@@ -10,6 +10,7 @@ import numpy as np
 from gdatalog.account import Account
 from gdatalog.records import dataclass, field
 from gdatalog.storage.graph import passes
+from gdatalog.storage.ops import RowOps
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieLevel
 
@@ -29,10 +30,12 @@ class Tallied:
 class EdgeCounts:
     """A table of counts by the ends of edges: `counts` for the entries of a trie that holds each
     edge once. The count of both its directions is the same, and the sum of all fits into 64 bits.
+    `ops` are those of the device whose arrays these are.
     """
 
     edges: Trie
     counts: Array
+    ops: RowOps
     tries: dict[object, Trie] = field(default_factory=dict)
 
     @property
@@ -52,56 +55,61 @@ class EdgeCounts:
         return self.tries[key]
 
     def _made(self, columns: tuple[int, ...], tests: Sequence[Test], weighted: bool) -> Trie:
+        xp = self.ops.xp
         root, below = self.edges.levels  # whose first column is the less one, or is always not
-        first = np.searchsorted(below.offsets, 0, side="right") - 1  # of the first entry
-        rises = len(below) > 0 and bool(root.values[first] < below.values[0])
+        first = xp.searchsorted(below.offsets, xp.zeros(1, dtype=xp.int64), side="right") - 1
+        rises = len(below) > 0 and bool((root.values[first] < below.values[:1]).all())
         ways = [way for way in (1, -1) if passes(-way if rises else way, tests)]
         total = int(self.counts.sum()) * len(ways)
         if not columns:
             return Trie((), total, None)
         if len(columns) == 2 and weighted and ways == [1] and columns == (0, 1):
             return Trie((root, below), total, self.counts)
-        some = np.flatnonzero(self.counts) if ways else np.zeros(0, dtype=np.int64)
-        counts = np.concatenate([self.counts[some]] * max(1, len(ways)))
-        ends = np.repeat(root.values, np.diff(below.offsets))[some], below.values[some]
-        keys = [np.concatenate([ends[::way][column] for way in ways or [1]]) for column in columns]
-        if len(columns) == 1 and len(keys[0]):
-            return _by_one(keys[0], counts, total, weighted)
-        order = _order(keys)
+        some = self.ops.survivors(self.counts != 0) if ways else xp.zeros(0, dtype=xp.int64)
+        counts = xp.concatenate([self.counts[some]] * max(1, len(ways)))
+        ends = root.values[below.parents()[some]], below.values[some]
+        keys = [xp.concatenate([ends[::way][column] for way in ways or [1]]) for column in columns]
+        if len(columns) == 1:
+            return self._by_one(keys[0], counts, total, weighted)
+        order = self._order(keys)
         keys, counts = [key[order] for key in keys], counts[order]
         left = keys[0]
-        starts = np.flatnonzero(np.append(True, left[1:] != left[:-1])[: len(left)])
-        top = TrieLevel(left[starts], np.array([0, len(starts)], dtype=np.int64))
-        if len(columns) == 1:
-            return Trie((top,), 0, counts if weighted else None)
-        levels = top, TrieLevel(keys[1], np.append(starts, len(left)).astype(np.int64))
-        if weighted:
-            return Trie(levels, total, counts)
-        return Trie(levels, len(left), None)
+        starts = self.ops.survivors(xp.append(xp.ones(1, bool), left[1:] != left[:-1])[: len(left)])
+        offsets = xp.append(starts, xp.full(1, len(left))).astype(xp.int64)
+        levels = self._root(left[starts]), TrieLevel(keys[1], offsets, xp)
+        return Trie(levels, total, counts) if weighted else Trie(levels, len(left), None)
 
+    def _root(self, values: Array) -> TrieLevel:
+        return TrieLevel(values, self.ops.xp.asarray(np.array([0, len(values)])), self.ops.xp)
 
-def _by_one(keys: Array, counts: Array, total: int, weighted: bool) -> Trie:
-    """The sums of the counts of each key."""
-    low, high = int(keys.min()), int(keys.max())
-    if high - low < 4 * len(keys) + 1024:
-        sums = np.zeros(high - low + 1, dtype=np.int64)
-        np.add.at(sums, keys - low, counts)
-        found = np.flatnonzero(sums)
-        values, sums = (found + low).astype(keys.dtype), sums[found]
-    else:
-        values, numbers = np.unique(keys, return_inverse=True)
-        sums = np.zeros(len(values), dtype=np.int64)
-        np.add.at(sums, numbers, counts)
-    level = TrieLevel(values, np.array([0, len(values)], dtype=np.int64))
-    return Trie((level,), total if weighted else len(values), sums if weighted else None)
+    def _by_one(self, keys: Array, counts: Array, total: int, weighted: bool) -> Trie:
+        """The sums of the counts of each key."""
+        xp = self.ops.xp
+        if not len(keys):
+            return Trie((self._root(keys),), 0, counts if weighted else None)
+        low, high = (int(bound) for bound in xp.stack([keys.min(), keys.max()]).tolist())
+        if high - low < 4 * len(keys) + 1024:
+            sums = self.ops.sums_by(keys.astype(xp.int64) - low, high - low + 1, counts)
+            found = self.ops.survivors(sums != 0)
+            values, sums = (found + low).astype(keys.dtype), sums[found]
+        else:
+            values, numbers = xp.unique(keys, return_inverse=True)
+            sums = self.ops.sums_by(numbers, len(values), counts)
+        weights = sums if weighted else None
+        return Trie((self._root(values),), total if weighted else len(values), weights)
 
-
-def _order(keys: Sequence[Array]) -> Array:
-    """Where rows stand that are sorted by their columns."""
-    spans = [(int(key.min()), int(key.max()) + 1) for key in keys] if len(keys[0]) else []
-    packed: Array = np.zeros(len(keys[0]), dtype=np.int64)
-    if prod(high - low for low, high in spans) >= 1 << 62:
-        return np.lexsort(keys[::-1])
-    for key, (low, high) in zip(keys, spans, strict=False):
-        packed = packed * (high - low) + (key - low)
-    return np.argsort(packed)
+    def _order(self, keys: Sequence[Array]) -> Array:
+        """Where rows stand that are sorted by their columns."""
+        xp = self.ops.xp
+        packed: Array = xp.zeros(len(keys[0]), dtype=xp.int64)
+        if not len(packed):
+            return packed
+        bounds = [bound for key in keys for bound in (key.min(), key.max())]
+        told = xp.stack([bound.astype(xp.int64) for bound in bounds]).tolist()
+        spans = list(zip(told[::2], told[1::2], strict=True))
+        if prod(high - low + 1 for low, high in spans) >= 1 << 62:
+            return self.ops.order_rows(keys)
+        for key, (low, high) in zip(keys, spans, strict=True):
+            packed = packed * (high - low + 1) + (key - low)
+        order: Array = xp.argsort(packed)
+        return order

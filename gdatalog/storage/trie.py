@@ -184,15 +184,19 @@ class TrieLevel:
                 self._pairs = cancellable(len(self), self._paired) if here else self._paired()
         return self._pairs
 
-    def _paired(self) -> Array:
+    def parents(self) -> Array:
+        """The number of the list that each entry is in."""
         xp = self.xp
         if xp is np:
             lengths = np.diff(self.offsets)
-            parents = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
-        else:  # which has no `repeat` by lengths that lie on a device
-            entries = xp.arange(len(self.values))
-            parents = xp.searchsorted(self.offsets[1:], entries, side="right")
-            parents = parents.astype(xp.int64, copy=False)
+            return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+        # A device has no `repeat` by lengths that lie there
+        entries = xp.arange(len(self.values))
+        found: Array = xp.searchsorted(self.offsets[1:], entries, side="right")
+        return found.astype(xp.int64, copy=False)
+
+    def _paired(self) -> Array:
+        parents = self.parents()
         parents <<= SHIFT
         parents |= self._code(self.values)[0]
         return parents

@@ -338,11 +338,15 @@ DEVICE void walk_either(Tile<N> t, bool second, Array<const T> va, i64 alo, i64 
          second ? alo : blo, second ? ahi : bhi, each);
 }
 
-// Walks the shorter one; the second one also if it is up to half as long again, for the first is
-// more often one that has been met before, and near: who searches it waits less.
+// Which of two lists is walked: the shorter one; the second one also if it is up to half as long
+// again, for the first is more often one that has been met before, and near: who searches it waits
+// less.
+DEVICE bool walks_second(i64 alo, i64 ahi, i64 blo, i64 bhi) {
+    return 2 * (bhi - blo) <= 3 * (ahi - alo);
+}
 template <int N, class A, class B, class F>
 DEVICE void walk_shorter(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, F each) {
-    const bool second = 2 * (bhi - blo) <= 3 * (ahi - alo);
+    const bool second = walks_second(alo, ahi, blo, bhi);
     walk_either(t, second, read_only(va), alo, ahi, read_only(vb), blo, bhi, each);
 }
 

@@ -44,7 +44,7 @@ MOST_NEGATED = 4
 _COUNTED = AtomItem | TestItem | NotItem | EitherItem | Equation
 
 
-# Where loops keep no tables, on a GPU: it enumerates fast what these estimates make dear.
+# Of a GPU's work: it enumerates fast what these estimates make dear.
 SURE = 1.5
 
 
@@ -52,11 +52,13 @@ SURE = 1.5
 class Algebra:
     """Whether counts become sums: "auto" by cost, "always" where it can be done; "quotients" and
     "suffixes" the same, of one kind only. `tables`: loops may keep tables of counts; those by edge
-    or by vertex only if they have no more than so many `entries`."""
+    or by vertex only if they have no more than so many `entries`. `sure`: how many times the work
+    of a sum enumeration has to be."""
 
     mode: str
     tables: bool = True
     entries: float = field(default=inf, compare=False)
+    sure: float = 1.0
 
 
 NEVER = Algebra("never")
@@ -113,7 +115,7 @@ def signed_sum(
             whole = all(found.whole(times, term, label_of(term)) for times, term in terms)
             if whole and (best is None or found.cost < best.cost):
                 best = found
-    if best is None or (best.cost * (1 if algebra.tables else SURE) >= enough and not forced):
+    if best is None or (best.cost * algebra.sure >= enough and not forced):
         return None
     if not best.joins:  # every term is empty, or they cancel
         return None

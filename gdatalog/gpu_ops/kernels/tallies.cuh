@@ -1,0 +1,72 @@
+// Tables of counts: those that a tile keeps for itself, and one that all tiles add to.
+//
+// A tile's table is an array of counts by key, from `low` on, and the list of the keys that have
+// one. Lanes add by atomics: two may have the same key. Who meets an empty count lists its key.
+#pragma once
+#include "lists.cuh"
+#include "control.cuh"
+
+// A count beyond this is left to who counts exactly. Whoever takes a sum beyond it finds it below
+// or above: no sum of two numbers that are not beyond it leaves 64 bits.
+constexpr i64 MOST_COUNTED = 4000000000000000000;
+
+// Forgets what was counted; gives 0, how many keys have a count now.
+template <int N, class C, class V>
+DEVICE i64 clear_tally(Tile<N> t, C counts, V values, i64 length, i64 low) {
+    sync(t);  // all lanes have read what was counted
+    for (i64 at = t.rank; at < length; at += N) counts[+values[at] - low] = 0;
+    sync(t);
+    return 0;
+}
+
+// Adds `amount` (not 0) to the count of a key, for each lane that has one (`yes`); gives how many
+// keys are listed now. All lanes come.
+template <int N, class T, class V>
+DEVICE i64 add_tally(Tile<N> t, Array<T> counts, V values, i64 length, bool yes, i64 key, i64 low,
+                     i64 amount, int& trouble) {
+    i64 had = 1;
+    if (yes) {
+        had = atomic_add(counts, key - low, (T)amount);
+        if (sizeof(T) == sizeof(i64) && had > MOST_COUNTED) trouble = OVERFLOWED;
+    }
+    const u32 news = ballot(t, had == 0);
+    if (had == 0) values[length + before(t, news)] = key;
+    return length + bits_of(news);
+}
+
+// Where a key's count is, in an array of n counts; -1 without.
+template <class C>
+DEVICE i64 find_tally(C counts, i64 n, i64 low, i64 key) {
+    const u64 place = (u64)key - (u64)low;
+    return place < (u64)n && +counts[(i64)place] != 0 ? (i64)place : -1;
+}
+
+// Adds to a count that all tiles add to.
+template <class C>
+DEVICE void add_local(C counts, i64 at, i64 amount, int& trouble) {
+    const i64 had = atomic_add(counts, at, amount);
+    if (amount > 1 && had > MOST_COUNTED) trouble = OVERFLOWED;
+}
+
+// Counts each common value of two lists where it stands in the first (1), in the second (2), and by
+// itself (4), as `WHERE` says; gives this lane's share of how many there are.
+template <int WHERE, int N, class A, class B, class C>
+DEVICE i64 add_common(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, C counts) {
+    i64 n = 0;
+    const auto add = [&](i64 key, i64 a, i64 b) {
+        if (WHERE & 1) atomic_add(counts, a, (i64)1);
+        if (WHERE & 2) atomic_add(counts, b, (i64)1);
+        if (WHERE & 4) atomic_add(counts, key, (i64)1);
+        n++;
+    };
+    if (N == 1) {
+        each_common(va, alo, ahi, vb, blo, bhi, add);
+        return n;
+    }
+    const bool second = walks_second(alo, ahi, blo, bhi);
+    walk_shorter(t, va, alo, ahi, vb, blo, bhi, [&](i64 at, bool yes, i64 key, i64 place) {
+        const i64 mine = at + t.rank;
+        if (yes) add(key, second ? place : mine, second ? mine : place);
+    });
+    return n;
+}

@@ -1,0 +1,241 @@
+"""Tables of counts on a device that is not there: what tiles keep, and what all of them add to.
+
+A number chooses the tile, how soon tasks are shared, and how the threads take turns.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gdatalog as gd
+from gdatalog import patterns
+from gdatalog.engine import depth, sums
+from gdatalog.gpu_ops.device import TILES, Gpu
+from gdatalog.gpu_ops.scratch import Need, laid_out
+from gdatalog.parser import parse
+from gdatalog.printer import tallies
+from gdatalog.printer.module import PrintedPlan
+from tests import test_algebra, test_keyed_counts
+from tests.cuda_host import HostDriver, needs_compiler
+from tests.oracle import TooLong, evaluate
+from tests.test_engine_oracle import Data, Relations, answers, share
+from tests.test_gpu_group import database, group
+from tests.test_local_counts import SHAPES, body_of, drawn_edges, skewed
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+
+LIMITS = (0, -1, 300)  # at every chance, never, after a few atomics
+SQUARES = "n(count()) <- E(a, b), E(b, c), E(c, d), E(d, a), distinct(a, b, c, d)."
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PrintedPlan]]:
+    """The loops that are printed for tiles."""
+    made: list[PrintedPlan] = []
+    plain = depth._print
+
+    def noted(*given: Any) -> PrintedPlan | str:
+        found = plain(*given)
+        assert not isinstance(found, str) or "tables" not in found, found
+        if not isinstance(found, str) and found.lanes:
+            made.append(found)
+        return found
+
+    monkeypatch.setattr(depth, "_print", noted)
+    yield made
+
+
+def device_of(number: int) -> Gpu:
+    driver = HostDriver(seed=number % 1000, blocks=1 + number % 2, races=number % 4 == 1)
+    device = Gpu(driver)
+    device.walks.tuning = replace(
+        device.walks.tuning, limit=LIMITS[number % len(LIMITS)], grain=(0, 1, 7)[number // 2 % 3]
+    )
+    return device
+
+
+def run(text: str, data: Data, number: int, algebra: str = "quotients") -> Relations:
+    with gd.connect(device="cpu") as db:
+        db._workspace.device = device_of(number)
+        db._workspace.force(algebra=algebra, strategy="lftj", tile=TILES[number // 3 % len(TILES)])
+        return answers(db, text, data, {"n"})
+
+
+def agrees(text: str, data: Data, number: int, algebra: str = "quotients") -> None:
+    rows = {name: set(rows) for name, (_, rows) in data.items()}
+    types = {name: types for name, (types, _) in data.items()}
+    try:
+        expected = evaluate(parse(text), rows, types)
+    except TooLong:
+        return
+    assert set(run(text, data, number, algebra)["n"]) == set(expected["n"]), (text, data)
+
+
+@pytest.mark.slow
+@pytest.mark.drawn
+@share(2)
+@given(st.integers(0, 2**32))
+def test_drawn_counts(number: int) -> None:
+    drawn = test_keyed_counts if number % 3 == 0 else test_algebra
+    agrees(*drawn.drawn_count(number), number, ("quotients", "always", "auto")[number % 3])
+
+
+# A number for each tile, and for each way to share.
+NUMBERS = (1, 3, 8, 10, 13, 16)
+
+
+@pytest.mark.parametrize(
+    ("shape", "number"),
+    [
+        pytest.param(shape, number, marks=() if at % 8 == 0 else pytest.mark.slow)
+        for at, (shape, number) in enumerate((s, n) for s in SHAPES for n in NUMBERS)
+    ],
+)
+def test_shapes(shape: str, number: int) -> None:
+    names = sorted(set(SHAPES[shape]) - {" "})
+    rest = f", distinct({', '.join(names)})" if number % 2 else ""
+    data = drawn_edges(number, symmetric=number % 3 > 0)
+    agrees(f"n(count()) <- {body_of(shape)}{rest}.", data, number)
+
+
+CASES = {
+    "squares": ("ab bc cd da", 150),
+    "diamonds": ("ab ac ad bc bd", 60),
+    "bowtie": ("ab ac bc cd ce de", 40),
+    "house": ("ab ac ae bc bd de", 40),
+    "two wedges of a triangle": ("ab ac ad bc bd ce de", 40),
+    "a triangle of triangles": ("ab bc ca ad bd be ce", 30),
+    "K4 at an edge": ("ab ac ad bc bd cd ae be", 30),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "number"),
+    [
+        pytest.param(case, number, marks=() if number == 16 else pytest.mark.slow)
+        for case in CASES
+        for number in NUMBERS
+    ],
+)
+def test_as_enumerated(case: str, number: int, printed: list[PrintedPlan]) -> None:
+    """Where degrees differ much: tables by vertex, by edge, and below an outer loop."""
+    shape, size = CASES[case]
+    found = []
+    for device, algebra in ((None, "never"), (device_of(number), "quotients")):
+        with gd.connect(device="cpu") as db:
+            db["E"] = skewed(size)
+            if device is not None:
+                db._workspace.device = device
+                db._workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
+            db._workspace.force(algebra=algebra)
+            body = ", ".join(f"E({a}, {b})" for a, b in shape.split())
+            count = db.query(f"n(count()) <- {body}.").fetchall()
+            found.append((count, db.count(patterns.from_edges(shape, name="some"))))
+    assert found[0] == found[1]
+    kinds = {argument.kind for plan in printed for argument in plan.arguments}
+    assert kinds & {"tally", "local"}, "it has no table"
+
+
+@pytest.mark.parametrize("most", [1, 1 << 40])
+def test_counts_are_as_wide_as_they_have_to_be(
+    most: int, printed: list[PrintedPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In 32 bits if no list is so long that they could not hold its count."""
+    monkeypatch.setattr(tallies, "SHORT", (1 << 31) // most)
+    monkeypatch.setattr(depth, "_printed", OrderedDict())
+    with gd.connect(device="cpu") as db:
+        db["E"] = skewed(150)
+        expected = db.query(SQUARES).fetchall()
+        db._workspace.device = device_of(16)
+        db._workspace.force(algebra="quotients", strategy="lftj")
+        assert db.query(SQUARES).fetchall() == expected
+    (kind,) = {a.type for plan in printed for a in plan.arguments if a.kind == "tally"}
+    assert kind == ("i32[]" if most == 1 else "i64[]")
+
+
+@pytest.mark.parametrize("parts", [6, 7])
+def test_beyond_64_bits_the_cpu_counts(parts: int) -> None:
+    pages = 1_000
+    rows = [(0, 1), *((end, page) for end in (0, 1) for page in range(2, pages + 2))]
+    body = ", ".join(f"E(a, p{at}), E(b, p{at})" for at in range(parts))
+    with gd.connect(device="cpu") as db:
+        db["E"] = rows + [(b, a) for a, b in rows]
+        db._workspace.device = device_of(16)
+        db._workspace.force(algebra="quotients", strategy="lftj")
+        try:
+            found = db.query(f"n(count()) <- E(a, b), {body}.").fetchall()[0][0]
+        except sums.CountOverflow as error:
+            found = error.exact
+    assert found == 2 * pages**parts + 4 * pages
+
+
+def test_what_does_not_fit_is_enumerated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sums, "LEAST_TILES", 1 << 60)
+    with gd.connect(device="cpu") as db:
+        db["E"] = skewed(150)
+        expected = db.query(SQUARES).fetchall()
+        db._workspace.device = device_of(16)
+        db._workspace.force(algebra="quotients")
+        assert "table '" in str(db.explain(SQUARES))
+        told = db.profile(SQUARES)
+        assert told.result.fetchall() == expected
+        assert all("table '" not in str(run.plan) for run in told.runs)
+
+
+def test_a_profile_counts_what_is_added() -> None:
+    found = []
+    for device in (None, device_of(16)):
+        with gd.connect(device="cpu") as db:
+            db["E"] = skewed(150)
+            if device is not None:
+                db._workspace.device = device
+            db._workspace.force(algebra="quotients", strategy="lftj", intersect="plain")
+            (told,) = db.profile(SQUARES).runs
+            found.append(sorted((count.rows_out, count.tried) for count in told.seen.values()))
+    assert found[0] == found[1] and len(found[0]) > 4
+
+
+def test_several_devices_share_the_rows_that_have_tables() -> None:
+    with gd.connect(device="cpu") as db:
+        db["E"] = skewed(150)
+        expected = db.query(SQUARES).fetchall()
+    with database(group()) as db:
+        db["E"] = skewed(150)
+        db._workspace.force(algebra="quotients")
+        told = db.profile(SQUARES)
+        assert told.result.fetchall() == expected
+        assert any(choice.shared for run in told.runs for choice in run.executors.values())
+
+
+def test_large_tables_leave_room_for_buffers() -> None:
+    """Fewer tiles have tables that take most of the room, and long buffers all the same."""
+    needs = [Need("tally", 1 << 20, 4, False), Need("buffer", 1 << 12, 4, True)]
+    found = laid_out(needs, 8192, 1 << 32)
+    assert 256 < found.tiles <= 1024
+    assert found.own["buffer"] == 1 << 12
+
+
+def test_pairs_of_labels() -> None:
+    """By keys that come first, and by tests between what is counted."""
+    random = Random(4)
+    pairs = [pair for pair in combinations(range(9), 2) if random.random() < 0.6]
+    data: Data = {
+        "E": (("int", "int"), sorted({*pairs, *((b, a) for a, b in pairs)})),
+        "L": (("int", "int"), [(v, v % 3) for v in range(9)]),
+    }
+    for number, head in enumerate(("x, count()", "a, c, count()", "sum(b)")):
+        text = f"n({head}) <- E(a, b), E(b, c), E(c, d), E(d, a), L(a, x), b != d."
+        agrees(text, data, NUMBERS[number])
