@@ -146,7 +146,7 @@ def test_rounds_go_over_to_loops_when_these_are_there(monkeypatch: pytest.Monkey
 
 # ---------------------------------------------------------------------------- the process's end
 
-# Functions wait to be compiled with all passes when the process ends.
+# Functions wait to be compiled in the tier full when the process ends.
 LEAVE = f"""
 import sys
 from gdatalog.codegen import native

@@ -48,8 +48,8 @@ _counts = Lock()  # held for a moment: for `_rows`, and while the compiling thre
 _native: dict[str, Native] = {}
 _rows: dict[str, float] = {}  # that functions of the light tier have looked at
 
-# Rows that are worth all of LLVM's passes: at once, which takes some 60 ms more, and on a thread.
-MUCH, OFTEN = 20_000_000.0, 3_000_000.0
+# Rows that are worth the tier `full`: at once, which takes some 20 ms more, and on a thread.
+MUCH, OFTEN = 6_000_000.0, 1_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +172,8 @@ def _code(source: str) -> str:
 def load(name: str, source: str, rows: float = 0.0) -> Native:
     """The function of a printed text, which is about to look at so many rows.
 
-    The name is what `named` gives. LLVM's light passes come first. A function with much to do is
-    compiled with all passes, at once or, where it comes again, on a thread of its own; who asks
+    The name is what `named` gives. The tier `light` comes first. A function with much to do is
+    compiled in the tier `full`, at once or, where it comes again, on a thread of its own; who asks
     next has that code.
     """
     found = _native.get(name)

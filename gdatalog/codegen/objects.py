@@ -69,7 +69,7 @@ def part(symbol: str, typed: TypedFunction) -> int:
         return address
     ir, parts = llvm.part_of(typed)
     addresses = {each: part(each, its) for each, its in parts.items()}
-    code = object_file(symbol, ir, "light" if typed.function.kind == "seldom" else "helper")
+    code = object_file(symbol, ir, "light" if typed.function.kind == "seldom" else "full")
     code_cache.keep(file_name(symbol), json.dumps({"parts": list(parts)}).encode() + b"\n" + code)
     _parts[symbol] = machine.linked(code, symbol, addresses)
     return _parts[symbol]
