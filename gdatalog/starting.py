@@ -18,7 +18,7 @@ from gdatalog.cancellation import Watch
 from gdatalog.engine.devices import NO_GPU, OpenDevice, kind_of, open_device, plainly_cpu
 from gdatalog.engine.session.knobs import parse_size, seconds_of, threads_of
 from gdatalog.errors import Caution, UsageError
-from gdatalog.importing import whole_imports
+from gdatalog.importing import uncollected, whole_imports
 
 if TYPE_CHECKING:
     from gdatalog.workspace import Workspace
@@ -91,7 +91,7 @@ class Start:
 
     def workspace(self, on_caution: Callable[[Caution], None], watch: Watch) -> Workspace:
         """The state behind the database; imports the engine."""
-        with _importing, whole_imports():
+        with _importing, whole_imports(), uncollected():
             from gdatalog.engine.facts.files import FilePolicy
             from gdatalog.storage.spill import Spill
             from gdatalog.workspace import Workspace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _imp
+import gc
 import importlib
 import signal
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from gdatalog import cancellation
 from gdatalog.cancellation import Watch
-from gdatalog.importing import whole_imports
+from gdatalog.importing import uncollected, whole_imports
 from gdatalog.threads import Abandoned, CancellableThread
 
 NAME = "a_library_for_a_test"
@@ -246,3 +247,12 @@ def test_what_a_callback_swallows(error: type[BaseException]) -> None:
         thread.start()
         thread.join()
     assert held == [error is ZeroDivisionError] and acquired_by_another()
+
+
+def test_collections_wait_for_imports_only() -> None:
+    with uncollected():
+        assert not gc.isenabled()
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()

@@ -123,8 +123,8 @@ def test_what_was_planned_is_not_planned_again(path: Path, monkeypatch: pytest.M
 
 
 def nothing_anew(first: list[tuple[str, str]], second: list[tuple[str, str]]) -> bool:
-    """Functions with much to do are compiled in the tier full on a thread. The process does not wait
-    for those that have not begun when it ends; the next one may begin them."""
+    """Functions with much to do are compiled in the tier full on a thread. The process does not
+    wait for those that have not begun when it ends; the next one may begin them."""
     return not set(first) & set(second) and {tier for _, tier in second} <= {"full"}
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 
 # Of arrays, wherever they lie.
@@ -91,6 +92,7 @@ class AdjacencyLists:
     starts: Array  # of their lists among the children
     ends: Array
     children: Array
+    picked: dict[Any, Any] = field(default_factory=dict)  # by samplers, of the values
 
     def cut(self, op: str) -> AdjacencyLists:
         """Only the children that a value is `op` to."""

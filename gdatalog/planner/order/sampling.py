@@ -125,17 +125,14 @@ class Sampler:
         count = len(values)
         if count <= TAKEN:
             return np.arange(count), np.ones(count)
-        shares = np.full(count, 1.0 / count)
         own = [self._lists.get((id(atom), at)) for atom in self._holding[at]]
         its = {id(each): each for each in own if each is not None and each.values is values}
-        for each in its.values():
-            lengths = each.ends - each.starts
-            shares += lengths / max(1, int(lengths.sum())) / len(its)
-        ends = shares.cumsum()
-        found = np.searchsorted(ends, (np.arange(TAKEN) + 0.5) * (ends[-1] / TAKEN))
-        taken, times = np.unique(found, return_counts=True)
-        weight = times / shares[taken]
-        return taken, weight * (count / weight.sum())
+        lists = [*its.values()]
+        picked = lists[0].picked if lists else {}
+        if tuple(its) not in picked:
+            picked[tuple(its)] = lists, *_picked(count, lists)  # they stay, and so do their ids
+        _, taken, weight = picked[tuple(its)]
+        return taken, weight
 
     def _last(self, bound: int) -> Sample | None:
         """By the variable that is cheapest to bind last."""
@@ -281,6 +278,19 @@ class Sampler:
         if found is None:
             found = self._places[key] = np.searchsorted(lists.values, sample.columns[at])
         return found
+
+
+def _picked(count: int, lists: list[ListSizes]) -> tuple[Array, Array]:
+    """Places of so many values with these lists, and how many each stands for."""
+    shares = np.full(count, 1.0 / count)
+    for each in lists:
+        lengths = each.ends - each.starts
+        shares += lengths / max(1, int(lengths.sum())) / len(lists)
+    ends = shares.cumsum()
+    found = np.searchsorted(ends, (np.arange(TAKEN) + 0.5) * (ends[-1] / TAKEN))
+    taken, times = np.unique(found, return_counts=True)
+    weight = times / shares[taken]
+    return taken, weight * (count / weight.sum())
 
 
 def _even(whole: float, places: int) -> tuple[Array, float]:

@@ -45,6 +45,10 @@ class ListSizes(Protocol):
     @property
     def children(self) -> Any: ...
 
+    @property
+    def picked(self) -> dict[Any, Any]:
+        """What samplers have picked of the values, which others pick as well."""
+
 
 class GraphStatistics(Protocol):
     """What can be asked of a finished binary relation over one type; the answers take a while.
