@@ -116,7 +116,7 @@ def test_what_is_loaded_again_is_read(
     folder: Path, made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert native.load(NAME, SOURCE)(*GIVEN) == ANSWER
-    assert sorted(made) == ["helper", "light"]  # the helper, and what calls it
+    assert sorted(made) == ["full", "light"]  # the helper, and what calls it
     assert native.load(NAME, SOURCE) is native.load(NAME, SOURCE)
     for _ in range(2):
         a_new_process(monkeypatch)
@@ -131,7 +131,7 @@ def test_a_helper_is_compiled_once_for_all_modules(folder: Path, made: list[str]
     native.load(NAME, SOURCE)
     other = SOURCE.replace("total = 0", "total = 1")
     assert native.load(native.named("other", other), other)(*GIVEN) == ANSWER + 1
-    assert sorted(made) == ["helper", "light", "light"]
+    assert sorted(made) == ["full", "light", "light"]
 
 
 def test_results_of_all_types_are_read_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +255,7 @@ def test_what_is_damaged_is_made_anew(
     a_new_process(monkeypatch)
     assert native.load(NAME, SOURCE)(*GIVEN) == ANSWER
     # A helper that is made anew is not linked to code that was there: that is made anew, too.
-    assert sorted(made) == (["light"] if name == NAME else ["helper", "light"])
+    assert sorted(made) == (["light"] if name == NAME else ["full", "light"])
     assert path.read_bytes() == whole
     made.clear()
     a_new_process(monkeypatch)
@@ -270,7 +270,7 @@ def test_a_file_under_another_name_is_no_code(
     native.load(NAME, SOURCE)
     shutil.copy(file_of(NAME), file_of(name))
     assert native.load(name, other)(*GIVEN) == ANSWER + 1000
-    assert sorted(made) == ["helper", "light", "light"]
+    assert sorted(made) == ["full", "light", "light"]
 
 
 TOLD = {"given": ["i64", "i64"], "result": "i64", "parts": [PART], "tier": "light"}
