@@ -14,10 +14,20 @@ from gdatalog.cancellation import cancellable
 from gdatalog.errors import DeviceError, UsageError
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.on_device import DeviceStore, Lying, device_values
-from gdatalog.storage.ordering import order_of, place_of, plain, turned, turned_back
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows, RemoteSchema
-from gdatalog.storage.rows import Columns, concatenate, cut, order_rows, sort_rows
+from gdatalog.storage.rows import (
+    Columns,
+    concatenate,
+    cut,
+    order_of,
+    order_rows,
+    place_of,
+    plain,
+    sort_rows,
+    turned,
+    turned_back,
+)
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG
@@ -26,13 +36,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-# Rows that are decoded at once where an answer is read as a stream.
-BATCH = 1 << 20
-# Rows of each file of a folder, at the most.
-FILE = 1 << 22
-# Rows that are decoded at once where all of them are iterated over, or fetched a few at a time.
-ITERATED = 1 << 16
-FETCHED = 1 << 12
+BATCH = 1 << 20  # rows that a stream decodes at once
+FILE = 1 << 22  # most rows of each file of a folder
+ITERATED, FETCHED = 1 << 16, 1 << 12  # rows decoded at once by iteration, and by `fetchmany`
 
 
 class Result:
@@ -91,8 +97,7 @@ class Result:
 
     @property
     def new(self) -> Result:
-        """The rows of the relation that came when it last changed; all, where it was made from
-        the beginning.
+        """The rows that the last change of the relation added; all, if it was made anew.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -385,8 +390,7 @@ class Result:
         so all of them must see it; into one file they pass through here, some at a time. A folder
         that was written so before is replaced.
         """
-        from gdatalog.storage.folders import filled, names_a_folder, write_folder
-        from gdatalog.storage.writers import write_tables
+        from gdatalog.storage.writers import filled, names_a_folder, write_folder, write_tables
 
         far = self._far
         if not names_a_folder(path):

@@ -34,8 +34,7 @@ from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import check_relation_name
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check.broken import Cause, caution_of
-from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check.checked import Cause, Schema, caution_of
 from gdatalog.planner.check.statements import Part, names_of
 from gdatalog.planner.check.validity import Validity
 from gdatalog.planner.check.words import count

@@ -358,6 +358,6 @@ def test_whatever_fails_while_compiling_is_a_compile_error(
     def fails(*args: Any) -> Any:
         raise ImportError("half an installation")
 
-    monkeypatch.setattr("gdatalog.codegen.llvm.module_of", fails)
+    monkeypatch.setattr("gdatalog.codegen.machine.module_of", fails)
     with pytest.raises(CompileError, match=f"{NAME}: ImportError: half an installation"):
         native.load(NAME, SOURCE)

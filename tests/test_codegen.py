@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.codegen import llvm, machine, native
-from gdatalog.codegen.functions import Function, helper, printed
+from gdatalog.codegen import machine, native
 from gdatalog.codegen.helpers import (
     atomics,
     bits,
@@ -27,10 +26,9 @@ from gdatalog.codegen.helpers import (
     lines,
     lists,
     sorting,
-    spelling,
     values,
 )
-from gdatalog.codegen.language import LoopError, kind_of
+from gdatalog.codegen.language import Function, LoopError, helper, kind_of, printed
 from gdatalog.codegen.types import infer
 from tests import drawn_loops
 from tests.drawn_loops import Drawn
@@ -39,7 +37,7 @@ from tests.replay.running import collect
 
 # How many functions are drawn.
 FUNCTIONS = int(os.environ.get("GDATALOG_PROGRAMS", "300")) // 10
-MODULES = (atomics, bits, hashing, lattice, lines, lists, sorting, spelling, values)
+MODULES = (atomics, bits, hashing, lattice, lines, lists, sorting, lines, values)
 
 Tier = machine.Tier
 
@@ -51,12 +49,12 @@ def built(function: Function, given: Sequence[str], tier: Tier) -> native.Native
 
     def part(symbol: str, typed: Any) -> int:
         if symbol not in addresses:
-            ir, parts = llvm.part_of(typed)
+            ir, parts = machine.part_of(typed)
             its = {each: part(each, of) for each, of in parts.items()}
             addresses[symbol] = machine.linked(machine.object_of(ir, for_parts), symbol, its)
         return addresses[symbol]
 
-    ir, parts = llvm.module_of(function, given)
+    ir, parts = machine.module_of(function, given)
     its = {each: part(each, of) for each, of in parts.items()}
     address = machine.linked(machine.object_of(ir, tier), "entry", its)
     result = infer(function, tuple(given)).result
@@ -164,7 +162,7 @@ def framed(body: str) -> str:
 
 def ir_of(source: str) -> str:
     function, types = printed(source)
-    return llvm.module_of(function, tuple(types.values()))[0]
+    return machine.module_of(function, tuple(types.values()))[0]
 
 
 @pytest.mark.parametrize(("body", "told"), REFUSED)
@@ -329,7 +327,7 @@ HELPERS = [
 def test_every_helper_compiles_for_all_widths(module: ModuleType, name: str) -> None:
     function = helper(getattr(module, name))
     for given in typings(module, getattr(module, name)):
-        assert machine.object_of(llvm.module_of(function, given)[0], "light")
+        assert machine.object_of(machine.module_of(function, given)[0], "light")
 
 
 # ---------------------------------------------------------------------- other processors
@@ -364,7 +362,7 @@ def test_atomics_on_arm(
     module: ModuleType, helped: str, given: tuple[str, ...], wanted: tuple[set[str], ...],
     name: str, tier: Tier,
 ) -> None:  # fmt: skip
-    ir, _ = llvm.module_of(helper(getattr(module, helped)), given)
+    ir, _ = machine.module_of(helper(getattr(module, helped)), given)
     text = machine.assembly_of(ir, tier, ARM[name])
     found = instructions(text)
     assert any(each <= found for each in wanted), text
@@ -465,4 +463,4 @@ def test_every_printed_module_is_in_the_language() -> None:
     assert len(loops) > 300
     for text in loops:
         function, types = printed(text)
-        llvm.module_of(function, tuple(types.values()))
+        machine.module_of(function, tuple(types.values()))

@@ -10,8 +10,7 @@ import gdatalog as gd
 from gdatalog.parser.directives import DIRECTIVES
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.shell.commands.settings import SETTINGS
-from gdatalog.shell.editor.completion import Completion, argument_at, complete, signature
-from gdatalog.shell.editor.filenames import files_at
+from gdatalog.shell.editor.completion import Completion, argument_at, complete, files_at, signature
 from gdatalog.shell.editor.known import KnownNames, look
 from gdatalog.shell.editor.typed import divide, parts_of, without_prompts
 

@@ -16,8 +16,8 @@ import pytest
 from loading import Decl, decl, read_facts, read_input
 
 import gdatalog as gd
-from gdatalog.codegen.helpers import lines, spelling
-from gdatalog.cpu_ops import text_kernels
+from gdatalog.codegen.helpers import lines
+from gdatalog.cpu_ops import sorter
 from gdatalog.errors import DataError
 from gdatalog.records import replace
 from gdatalog.storage import cutting, delimited, facts_files, readers, symbols, text_set
@@ -37,7 +37,7 @@ ENDS = [b"\n", b"\n", b"\n", b"\r\n"]
 
 @pytest.fixture(scope="module")
 def kernels() -> TextSetFunctions:
-    found = text_kernels.text_kernels_for(1 << 40)
+    found = sorter.text_kernels_for(1 << 40)
     assert found is not None
     return found
 
@@ -115,7 +115,7 @@ def test_kernels_do_what_python_does(
     rng = random.Random(3)
     monkeypatch.setattr(text_set, "_FEW", 2)
     with np.errstate(over="ignore"):
-        sets = TextSet(kernels), TextSet(spelling)  # type: ignore[arg-type]
+        sets = TextSet(kernels), TextSet(lines)  # type: ignore[arg-type]
         for _ in range(20):
             some = [*rng.choices(TEXTS, k=rng.randrange(4)), str(rng.randrange(100))]
             one, other = (each.add(some).tolist() for each in sets)

@@ -20,7 +20,7 @@ from gdatalog.planner.check.program import check
 from gdatalog.planner.domains import domains_of
 from gdatalog.result import Result
 from gdatalog.storage.coded import Coded
-from gdatalog.storage.dictionary import ABSENT, Dictionary
+from gdatalog.storage.keys import ABSENT, Dictionary
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from tests.corners import CORNERS, Example
@@ -324,7 +324,7 @@ QUERIES: dict[str, Callable[[Pairs, Pairs], set[Any]]] = {
 def test_inserts_and_queries_in_turns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gdatalog.storage.relation.FEW", 1)
     monkeypatch.setattr("gdatalog.storage.parts.FEW", 8)
-    monkeypatch.setattr("gdatalog.storage.dictionary.FEW", 2000)  # that is 6 keys or so
+    monkeypatch.setattr("gdatalog.storage.keys.FEW", 2000)  # that is 6 keys or so
     random = np.random.default_rng(seed)
     keys = random.integers(-(2**62), 2**62, 16).tolist()
     held: dict[str, Pairs] = {}

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdatalog import cpu_ops as ops
+from gdatalog.cpu_ops.intersection import MarkedRows
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
-from gdatalog.storage.bitmap import MarkedRows
 from gdatalog.storage.symbols import SymbolTable
 from tests.test_operations import LARGE, MEDIUM, SMALL, ints, quick, relation, tuples
 

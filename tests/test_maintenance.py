@@ -17,7 +17,7 @@ import gdatalog as gd
 from gdatalog.engine import strata
 from gdatalog.engine.fixpoint import maintained, maintenance
 from gdatalog.engine.session import evaluation
-from gdatalog.storage import lineage, membership, parts
+from gdatalog.storage import membership, parts
 from gdatalog.storage.relation import Relation
 from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
 from tests.test_engine_oracle import Data, Relations, agrees_in, plain, share
@@ -346,7 +346,7 @@ def test_old_rows_are_let_go_of(lying: None) -> None:
 
 
 def test_what_came_between_is_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lineage, "LITTLE", 100)
+    monkeypatch.setattr(parts, "LITTLE", 100)
     relation = Relation.from_rows(("x",), ("int",), [np.arange(100)], 100)
     version = relation.version
     for at in range(64):

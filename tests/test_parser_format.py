@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.parser import format_node, format_program, parse
-from gdatalog.parser.operators import BINARY
 from gdatalog.parser.syntax import (
     Aggregate,
     And,
@@ -47,6 +46,7 @@ from gdatalog.parser.syntax import (
 from gdatalog.parser.syntax import (
     Test as LoneTest,
 )
+from gdatalog.parser.tokens import BINARY
 from gdatalog.values import INT_MAX, INT_MIN
 
 WORDS = ["x", "y", "z", "X", "_x", "x?", "?", "max", "count", "sum", "in", "land", "bnot", "é"]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gdatalog.errors import ParseError, SourceText
-from gdatalog.parser import lalr
 from gdatalog.parser.builder import Builder
+from gdatalog.parser.parse import RULES, UnexpectedError, build
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.tokens import Token
 from tests.parser_tables import TABLES, lark_of, made
@@ -49,7 +49,7 @@ def test_the_tables_are_those_of_the_grammar() -> None:
 
 
 def test_every_rule_has_its_method() -> None:
-    assert {rule[2] for rule in lalr.RULES} - {""} <= set(dir(Builder))
+    assert {rule[2] for rule in RULES} - {""} <= set(dir(Builder))
 
 
 def _lark_s(lark: Any, tokens: list[Token]) -> Any:
@@ -75,8 +75,8 @@ def _parts(token: Token) -> dict[str, Any]:
 def _ours(tokens: list[Token]) -> Any:
     given: Any = [SimpleNamespace(**_parts(token), token=token) for token in tokens]
     try:
-        return lalr.build(given)
-    except lalr.UnexpectedError as unexpected:
+        return build(given)
+    except UnexpectedError as unexpected:
         return unexpected.at
     except (ParseError, AttributeError) as error:
         return str(error)

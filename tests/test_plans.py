@@ -43,7 +43,7 @@ from gdatalog.plan.nodes import (
     TrieRef,
 )
 from gdatalog.report.plan_tree import rule_text, stratum_label
-from gdatalog.report.words import about
+from gdatalog.report.tree import about
 from tests.corners import CORNERS
 from tests.draw import PROFILES, drawn
 from tests.examples import EXAMPLES

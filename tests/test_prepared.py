@@ -15,7 +15,7 @@ import gdatalog as gd
 from gdatalog.engine.fixpoint import stratum
 from gdatalog.engine.session import prepared
 from gdatalog.engine.session.prepared import Plans
-from gdatalog.engine.session.recent import Recent
+from gdatalog.engine.session.remembered import Recent
 from gdatalog.parser import parse as parse_text
 from gdatalog.parser.syntax import Rule
 from gdatalog.plan.nodes import RulePlan

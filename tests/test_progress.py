@@ -17,7 +17,7 @@ import gdatalog as gd
 from gdatalog import cancellation
 from gdatalog.cancellation import Abandoned, Watch
 from gdatalog.progress import Progress
-from gdatalog.shell.progress import ProgressLine
+from gdatalog.shell.messages import ProgressLine
 from gdatalog.storage import rows
 from gdatalog.storage.readers import read_table
 from gdatalog.storage.relation import Relation

@@ -15,7 +15,7 @@ import pytest
 from terminal import BACKSPACE, CTRL_C, CTRL_D, CTRL_R, ENTER, TAB, UP, Terminal
 
 from gdatalog.shell import cli
-from gdatalog.shell.editor.history import LONGEST, KeptHistory
+from gdatalog.shell.editor.toolkit import LONGEST, KeptHistory
 from gdatalog.shell.messages import GOES_ON, PROMPT
 from gdatalog.shell.options import plain_options
 
@@ -220,7 +220,7 @@ def test_history_is_bounded_and_survives_what_others_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 50
-    monkeypatch.setattr("gdatalog.shell.editor.history.MOST", most)
+    monkeypatch.setattr("gdatalog.shell.editor.toolkit.MOST", most)
     path = tmp_path / "deep" / "history"
     first = KeptHistory(path)
     assert list(first.load_history_strings()) == []

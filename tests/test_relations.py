@@ -23,13 +23,13 @@ from gdatalog import cpu_ops
 from gdatalog.cpu_ops.sorter import sort_by_digits, sorter_for
 from gdatalog.engine.derived import DistinctBlocks, in_order, relation_of
 from gdatalog.result import Result
-from gdatalog.storage import keys, relation, row_store, rows, sorting, threads, trie_builder
+from gdatalog.storage import keys, relation, row_store, rows, threads, trie_builder
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import order_rows, sort_rows
-from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
+from gdatalog.storage.threads import sort_values
 from gdatalog.storage.trie import Trie
 
 quick = settings(
@@ -43,14 +43,14 @@ Row = tuple[int, ...]
 
 @pytest.fixture
 def as_if_long(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for module in (keys, relation, row_store, rows, sorting, threads, trie_builder):
+    for module in (keys, relation, row_store, rows, threads, threads, trie_builder):
         for name in ("LONG", "FEW"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, 0)
     monkeypatch.setattr(threads, "_STRETCH", 3)
     monkeypatch.setattr(keys, "_PIECE", 2)
     monkeypatch.setattr(threads, "cores", lambda: 3)
-    monkeypatch.setattr(sorting, "cores", lambda: 3)
+    monkeypatch.setattr(threads, "cores", lambda: 3)
     yield
 
 
@@ -369,17 +369,17 @@ def test_digits_of_many_values() -> None:
 def test_a_sorter_that_was_offered_is_used(as_if_long: None) -> None:
     asked = []
 
-    def offered(count: int, start: bool) -> sorting.Sorter | None:
+    def offered(count: int, start: bool) -> threads.Sorter | None:
         asked.append(count)
         return (lambda values, low, high: np.array([1, 2, 3])) if count == 3 else None
 
-    sorting.offer(offered)
+    threads.offer(offered)
     try:
         assert sort_values(np.array([9, 8, 7]), 7, 9).tolist() == [1, 2, 3]
         assert sort_values(np.array([9, 8]), 8, 9).tolist() == [8, 9]
         assert sort_values(np.array([8, 9]), 8, 9).tolist() == [8, 9] and asked == [3, 2]
     finally:
-        sorting.withdraw(offered)
+        threads.withdraw(offered)
     assert sorter_for(1 << 40, True) is sort_by_digits
 
 

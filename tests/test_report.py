@@ -16,8 +16,7 @@ from gdatalog.engine.metrics import Index, Metrics, RuleRun
 from gdatalog.engine.session.knobs import Strategy
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.report import Profile
-from gdatalog.report.tree import ReportNode, TextTable
-from gdatalog.report.words import wrong_by
+from gdatalog.report.tree import ReportNode, TextTable, wrong_by
 from gdatalog.timers import Costs
 from gdatalog.widths import width
 from tests.interpreted import interpreted

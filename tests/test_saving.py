@@ -13,7 +13,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.facts.files import Folders
 from gdatalog.shell.commands import undoing
-from gdatalog.shell.commands.session_file import parameter_text
+from gdatalog.shell.commands.undoing import parameter_text
 from gdatalog.shell.output import Output
 from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.repl import Repl

@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gdatalog.storage import temporaries
-from gdatalog.storage.folders import write_folder
+from gdatalog.storage import writers
 from gdatalog.storage.frames import table_from
-from gdatalog.storage.temporaries import beside
-from gdatalog.storage.writers import write_table
+from gdatalog.storage.writers import beside, write_folder, write_table
 
 TABLE = table_from([(1, 2)])
 HOLDER = """
 import sys, time
-from gdatalog.storage.temporaries import beside
+from gdatalog.storage.writers import beside
 from gdatalog.storage.writers import _new_file
 import os
 with beside(sys.argv[1], _new_file) as file, beside(sys.argv[1], os.mkdir) as folder:
@@ -31,7 +29,7 @@ with beside(sys.argv[1], _new_file) as file, beside(sys.argv[1], os.mkdir) as fo
 
 @pytest.fixture(autouse=True)
 def in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(temporaries, "_swept", set())
+    monkeypatch.setattr(writers, "_swept", set())
 
 
 def left(folder: Path) -> list[str]:
@@ -48,7 +46,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
         write_table(TABLE, tmp_path / "a.csv")
         assert len(left(tmp_path)) == 3  # they are held
         process.send_signal(signal.SIGKILL)
-    temporaries._swept.clear()
+    writers._swept.clear()
     write_table(TABLE, tmp_path / "b.csv")
     assert left(tmp_path) == [".gdatalog-notes.tmp"]
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()

@@ -12,8 +12,7 @@ import ast
 from collections.abc import Sequence
 
 from gdatalog.codegen.language import ELEMENTS, LoopError
-from gdatalog.codegen.llvm_entry import quoted
-from gdatalog.codegen.llvm_numbers import SLOT, Value, result_type
+from gdatalog.codegen.llvm_numbers import SLOT, Value, quoted, result_type
 from gdatalog.codegen.llvm_values import LLVMValues
 from gdatalog.codegen.types import Type, TypedFunction, element_of, is_array
 

@@ -6,8 +6,7 @@ import ast
 import struct
 from collections.abc import Sequence
 
-from gdatalog.codegen.functions import called, helper, literal
-from gdatalog.codegen.language import LoopError, kind_of
+from gdatalog.codegen.language import LoopError, called, helper, kind_of, literal
 from gdatalog.codegen.llvm_numbers import SLOT, Instructions, Value, result_type
 from gdatalog.codegen.types import (
     Type,

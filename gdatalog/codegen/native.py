@@ -31,7 +31,7 @@ from gdatalog.records import dataclass
 from gdatalog.timers import spending
 
 if TYPE_CHECKING:
-    from gdatalog.codegen.functions import Function
+    from gdatalog.codegen.language import Function
     from gdatalog.codegen.machine import Tier
 
 _DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
@@ -204,7 +204,7 @@ def load_soon(name: str, source: str, rows: float) -> Native | None:
 
 
 def _printed(source: str) -> tuple[Function, Sequence[str]]:
-    from gdatalog.codegen.functions import printed
+    from gdatalog.codegen.language import printed
 
     found, types = printed(source)
     return found, tuple(types.values())
@@ -212,15 +212,15 @@ def _printed(source: str) -> tuple[Function, Sequence[str]]:
 
 def of(helper: Callable[..., Any], *given: str) -> Native:
     """A helper for arguments of some types, as a function that Python can call."""
-    from gdatalog.codegen import functions
+    from gdatalog.codegen import language
 
-    name = ".".join(("entry", functions.home(helper.__module__), helper.__name__, *given))
+    name = ".".join(("entry", language.home(helper.__module__), helper.__name__, *given))
     found = _native.get(name)
     if found is not None:
         return found
 
     def function() -> tuple[Function, Sequence[str]]:
-        return functions.helper(helper), given
+        return language.helper(helper), given
 
     return _loaded(name, function, "full")
 
@@ -252,10 +252,10 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def _compiled(name: str, found: Function, given: Sequence[str], tier: Tier) -> Native:
-    from gdatalog.codegen import llvm
+    from gdatalog.codegen import machine
     from gdatalog.codegen.types import infer
 
-    ir, parts = llvm.module_of(found, given)
+    ir, parts = machine.module_of(found, given)
     code = objects.object_file(name, ir, tier)
     addresses = {symbol: objects.part(symbol, typed) for symbol, typed in parts.items()}
     result = infer(found, tuple(given)).result

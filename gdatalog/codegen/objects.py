@@ -62,12 +62,12 @@ def read(name: str) -> tuple[bytes, Mapping[str, Any], Mapping[str, int]] | None
 
 def part(symbol: str, typed: TypedFunction) -> int:
     """The address of a helper that other code calls; it is compiled if it is not there."""
-    from gdatalog.codegen import llvm, machine
+    from gdatalog.codegen import machine
 
     address = _parts.get(symbol) or _kept_part(symbol)
     if address is not None:
         return address
-    ir, parts = llvm.part_of(typed)
+    ir, parts = machine.part_of(typed)
     addresses = {each: part(each, its) for each, its in parts.items()}
     code = object_file(symbol, ir, "light" if typed.function.kind == "seldom" else "full")
     code_cache.keep(file_name(symbol), json.dumps({"parts": list(parts)}).encode() + b"\n" + code)

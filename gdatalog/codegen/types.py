@@ -11,8 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen.functions import Function, called, helper, literal, statements
-from gdatalog.codegen.language import SCALARS, LoopError, kind_of
+from gdatalog.codegen.language import (
+    SCALARS,
+    Function,
+    LoopError,
+    called,
+    helper,
+    kind_of,
+    literal,
+    statements,
+)
 from gdatalog.records import dataclass, field
 
 # A scalar, an array like `i32[]`, or, of a result, a tuple; `void` where nothing is returned.

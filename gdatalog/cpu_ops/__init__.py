@@ -4,30 +4,28 @@ import numpy as xp
 
 from gdatalog.cpu_ops.arrays import (
     add_at,
+    add_counts,
     best_by,
+    counts_by,
+    exact_sums,
     expand,
     holds,
     intersect,
+    means,
     merged,
     narrowed,
     packing,
     pieces,
+    ranks_of,
     shortest,
     sort_across,
+    split_sums,
     sums_by,
     survivors,
+    times,
     totals,
 )
 from gdatalog.cpu_ops.evaluate import evaluate, test
-from gdatalog.cpu_ops.exact import (
-    add_counts,
-    counts_by,
-    exact_sums,
-    means,
-    ranks_of,
-    split_sums,
-    times,
-)
 from gdatalog.cpu_ops.intersection import (
     bound_in,
     count_met,
@@ -38,10 +36,9 @@ from gdatalog.cpu_ops.intersection import (
     marked_rows,
     ranges,
 )
-from gdatalog.cpu_ops.sorter import sorter_for
-from gdatalog.cpu_ops.text_kernels import text_kernels_for
-from gdatalog.storage import sorting, text_set
-from gdatalog.storage.grouping import group_rows
+from gdatalog.cpu_ops.sorter import sorter_for, text_kernels_for
+from gdatalog.storage import text_set, threads
+from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.rows import (
     concatenate,
@@ -98,5 +95,5 @@ __all__ = [
     "xp",
 ]
 
-sorting.offer(sorter_for)
+threads.offer(sorter_for)
 text_set.offer(text_kernels_for)

@@ -1,4 +1,4 @@
-"""A level's expansion on NumPy: lists written out, looked up in other lists, what is left."""
+"""Expands a level on NumPy: lists are written out, and looked up in other lists or in bitmaps."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.cancellation import cancellable
+from gdatalog.cancellation import cancellable, current_watch, working_space
 from gdatalog.cpu_ops.arrays import expand, survivors
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER
-from gdatalog.storage.bitmap import MarkedRows
+from gdatalog.records import replace
+from gdatalog.storage.rows import Columns, RowPacking
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
+from gdatalog.values import INT_MIN
 
 
 def intersect_lists(
@@ -120,3 +122,113 @@ def level_of(values: Array, offsets: Array) -> TrieLevel:
 def marked_rows(most: int) -> MarkedRows:
     """An empty set of rows, of at most so many bytes of marks."""
     return MarkedRows(most)
+
+
+# A set of rows as one mark for each row that there could be: no sorting, no search.
+#
+# For rows whose columns have few possible values together. The room grows with the values that
+# come, until it would be larger than it may; then `fits` says no, and the set is kept as it is.
+
+STRETCH = 1 << 22  # marks that are looked at together
+
+
+class MarkedRows:
+    def __init__(self, most: int) -> None:
+        self.most = most  # bytes
+        self._packing: RowPacking | None = None
+        self._spans: list[tuple[int, int]] = []  # of each column: the least and the greatest value
+        self._marks = np.zeros(0, dtype=np.bool_)
+        self._no_more = False  # more room was asked for than there may be
+
+    @property
+    def nbytes(self) -> int:
+        return self._marks.nbytes
+
+    def fits(self, rows: Columns) -> bool:
+        """Makes room for these rows; False, and nothing is changed, if there is not so much."""
+        if not len(rows[0]):
+            return self._packing is not None or self._widen(tuple(np.zeros((len(rows), 1), int)))
+        spans = [(int(column.min()), int(column.max())) for column in rows]
+        if self._spans:
+            both = zip(self._spans, spans, strict=True)
+            spans = [(min(a, c), max(b, d)) for (a, b), (c, d) in both]
+        ends = tuple(np.array(span) for span in spans)
+        held = self._packing is not None and self._packing.holds(ends)
+        if not held and (self._no_more or not self._widen(ends)):
+            self._no_more = True
+            return False
+        self._spans = spans
+        return True
+
+    def _widen(self, ends: Columns) -> bool:
+        """Makes room for rows between these ends; False if that is too much."""
+        for spare in (1, 0):
+            packing = RowPacking.of(ends, spare)
+            if packing is not None and 1 << sum(packing.bits) <= self.most:
+                break
+        else:
+            return False
+        size = 1 << sum(packing.bits)
+        with working_space("marks", size):
+            before, old = self._packing, self._marks
+            packing = replace(packing, least=self._least(packing, ends))
+            self._packing, self._marks = packing, np.zeros(size, dtype=np.bool_)
+            wide = [np.dtype(np.int64)] * len(ends)
+            for start in range(0, len(old) if before is not None else 0, STRETCH):
+                assert before is not None
+                found = np.flatnonzero(old[start : start + STRETCH])
+                found += start
+                self._marks[packing.pack(before.unpack(found, wide))] = True
+        return True
+
+    def _least(self, packing: RowPacking, ends: Columns) -> tuple[int, ...]:
+        """From which values on there is room: what is spare lies below where values have come that
+        are less than all before, so that values which fall leave the room as seldom as others."""
+        if not self._spans:
+            return packing.least
+        return tuple(
+            max(INT_MIN, int(end[1]) - (1 << bits) + 1) if low < span[0] else low
+            for low, bits, end, span in zip(
+                packing.least, packing.bits, ends, self._spans, strict=True
+            )
+        )
+
+    def add(self, rows: Columns) -> None:
+        """Marks rows, which fit."""
+        assert self._packing is not None
+        self._marks[self._packing.pack(rows)] = True
+
+    def news(self, rows: Columns) -> Array:
+        """Marks rows, which fit; the indices, ascending, of the first of each that was not."""
+        assert self._packing is not None
+        packed = self._packing.pack(rows)
+        fresh = np.flatnonzero(~self._marks[packed])
+        _, first = np.unique(packed[fresh], return_index=True)
+        first.sort()
+        found: Array = fresh[first]
+        self._marks[packed[found]] = True
+        return found
+
+    def count(self) -> int:
+        """How many rows are marked."""
+        return int(np.count_nonzero(self._marks))
+
+    def rows(self, dtypes: list[np.dtype[np.generic]]) -> Columns:
+        """The marked rows, sorted."""
+        assert self._packing is not None
+        count = self.count()
+        spill = current_watch().account.spill_for(count * sum(dtype.itemsize for dtype in dtypes))
+        spilled = None if spill is None else spill.columns(dtypes)
+        columns = tuple(np.empty(count if spilled is None else 0, dtype=dtype) for dtype in dtypes)
+        at = 0
+        for start in range(0, len(self._marks), STRETCH):
+            found = np.flatnonzero(self._marks[start : start + STRETCH])
+            found += start
+            rows = self._packing.unpack(found, dtypes)
+            if spilled is not None:
+                spilled.append(rows)
+                continue
+            for column, part in zip(columns, rows, strict=True):
+                column[at : at + len(part)] = part
+            at += len(found)
+        return columns if spilled is None else spilled.finish()

@@ -1,16 +1,16 @@
-"""The compiled sorter of long arrays, which `storage` is offered."""
+"""Compiled functions that `storage` is offered: sorting long arrays, and cutting delimited text."""
 
 from __future__ import annotations
 
 import warnings
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.storage.sorting import Sorter
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import cores, spread
+from gdatalog.storage.text_set import TextSetFunctions
+from gdatalog.storage.threads import Sorter, cores, spread
 
 # From how many values on the sort alone is worth a compilation of its functions.
 WORTH_STARTING = 1 << 21
@@ -79,3 +79,54 @@ def sort_by_digits(values: Array, low: int, high: int) -> Array:
 
         spread(finish, range(workers), True)
     return out
+
+
+# The compiled functions that cut delimited text, which `storage` is offered.
+
+# From how many bytes on a text alone is worth the start of the compiler.
+WORTH_CUTTING = 1 << 20
+WORTH = 1 << 14  # and where its functions are at hand
+
+
+class _Kernels(NamedTuple):
+    scan: Any
+    measure: Any
+    look_up: Any
+    join: Any
+    index_texts: Any
+    move_slots: Any
+
+
+_made: list[TextSetFunctions] = []
+
+
+def text_kernels_for(count: int) -> TextSetFunctions | None:
+    """The functions, for texts of so many bytes if they are worth it."""
+    if count < (WORTH if _made else WORTH_CUTTING):
+        return None
+    if not _made:
+        from gdatalog.codegen.language import LoopError
+
+        try:
+            _made.append(_compiled())
+        except LoopError as problem:
+            warnings.warn(RuntimeWarning(str(problem)), stacklevel=2)
+            return None
+    return _made[0]
+
+
+def _compiled() -> TextSetFunctions:
+    from gdatalog.codegen import native
+    from gdatalog.codegen.helpers import lines
+
+    rows = ("u8[]", "i64", "i64", "bool", "i64[]", "i64")
+    cells = ("u8[]", "i64[]", "i64[]", "i64", "i64")
+    texts = ("u8[]", "i64[]", "i64[]", "i64", "i64[]")
+    return _Kernels(
+        native.of(lines.scan, *rows, "i64[]", "i64[]", "i64[]", "i64[]"),
+        native.of(lines.measure, "u8[]", "i64[]", "i64[]"),
+        native.of(lines.look_up, *cells, *texts, "i32[]"),
+        native.of(lines.join, "i64[]", "i64[]", "i64", "u8[]", "i64[]", "u8[]", "i64[]"),
+        native.of(lines.index_texts, "u8[]", "i64[]", "bool[]", "i64", "i64[]", "i64"),
+        native.of(lines.move_slots, "i64[]", "i64[]", "i64"),
+    )

@@ -12,8 +12,7 @@ from typing import Any, cast, overload
 import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
-from gdatalog.executors.failure import describe_failure
-from gdatalog.executors.frontier import Frontier
+from gdatalog.executors.frontier import Frontier, describe_failure
 from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.ops import Ops
 from gdatalog.plan.nodes import RulePlan

@@ -14,9 +14,8 @@ from gdatalog.calls import Block, GiveUp, LoopRun
 from gdatalog.cancellation import current_watch
 from gdatalog.engine.session.budget import LARGEST_CHUNK
 from gdatalog.engine.session.knobs import Knobs
-from gdatalog.executors.lftj import run_nest
+from gdatalog.executors.lftj import ListRoom, run_nest, run_partitioned
 from gdatalog.executors.ops import Ops
-from gdatalog.executors.worklist import ListRoom, run_partitioned
 from gdatalog.limits import Limits
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared

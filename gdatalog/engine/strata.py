@@ -17,7 +17,7 @@ from gdatalog.engine.choose import FallbackMet, allowing
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.facts.encoding import Encoded, encode
 from gdatalog.engine.fixpoint.stratum import StratumRun
-from gdatalog.engine.session.copies import copied, copy_of
+from gdatalog.engine.session.folding import copied, copy_of
 from gdatalog.engine.session.remembered import settled
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.plan.conditions import CONDITIONS, Bytes, Grown, TooManyRows, Unsuited, When

@@ -1,4 +1,4 @@
-"""A frontier: the bindings of a level as (parent, value) arrays, never as rows.
+"""A frontier: the bindings of a level as (parent, value) arrays; its lists, comparisons and errors.
 
 A frontier stores the parent row of each of its rows and the columns that its level added; earlier
 columns are gathered through the parents on demand.
@@ -7,10 +7,18 @@ columns are gathered through the parents on demand.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from gdatalog.errors import EvaluationError
 from gdatalog.executors.ops import Ops
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.format import format_expr
+from gdatalog.plan.nodes import Apply, Expr, Filter, Join, Slot, Step, slots
+from gdatalog.records import dataclass
+from gdatalog.storage.keys import decode_value
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import TrieLevel
+from gdatalog.values import timestamp_to_text
 
 # Columns are named by variables, by tries (their number: the node that the trie stands at),
 # and by WEIGHT: how many bindings a row stands for.
@@ -110,3 +118,180 @@ def signed_sum(
 def weighing(ops: Ops, frontier: Frontier, weight: Array) -> Frontier:
     """The same rows with weights multiplied by these."""
     return frontier.adding({WEIGHT: times(ops, weight, weight_of(frontier))})
+
+
+# Comparisons that a join tests itself: of its variable with variables that are bound already.
+#
+# Values that fail are not looked up in other lists and never become rows.
+
+Comparison = tuple[str, Expr]  # of the variable at hand with something else
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+
+
+class JoinFilters:
+    """The filters directly after a join that it may test itself, cached."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], list[Comparison]] = {}
+
+    def behind(self, steps: Sequence[Step], at: int) -> list[Comparison]:
+        """Returns those of the join at this position of `steps`; the cache key is the steps' id."""
+        found = self._known.get((id(steps), at))
+        if found is None:
+            found = self._known[id(steps), at] = _behind(steps, at)
+        return found
+
+
+def _behind(steps: Sequence[Step], at: int) -> list[Comparison]:
+    join, found = steps[at], list[Comparison]()
+    assert isinstance(join, Join)
+    for step in steps[at + 1 :]:
+        comparison = _comparison(step.test, join) if isinstance(step, Filter) else None
+        if comparison is None:
+            break
+        found.append(comparison)
+    for later in all_steps(tuple(steps[at + 1 :])) if found else ():
+        if isinstance(later, Join) and later.reuse and later.reuse.variable == join.variable:
+            return []  # it starts from this level's lists, and wants them as they are
+    return found
+
+
+def _comparison(test: Expr, join: Join) -> Comparison | None:
+    if not isinstance(test, Apply) or test.function not in _TURNED:
+        return None
+    if join.type == "symbol" and test.function not in ("=", "!="):
+        return None  # the order of codes means nothing
+    left, right = test.args
+    own = Slot(join.variable, join.type)
+    for mine, other, op in ((left, right, test.function), (right, left, _TURNED[test.function])):
+        if mine == own and other.type == own.type and join.variable not in slots(other):
+            return op, other
+    return None
+
+
+# The lists that a level may be expanded from.
+#
+# If a level's lists do not depend on the last levels' variables, many rows need the same
+# intersection: rows that agree in the variables that it reads share it.
+
+# Whose lists those of a level are, if not a participant's.
+REUSED, ROOTS, SHARED = -1, -2, -3
+
+
+@dataclass(slots=True)
+class Roots:
+    """Case 1: the intersection of root lists, and each value's position in each of them."""
+
+    level: TrieLevel
+    positions: Sequence[Array | None]  # None: where it stands here
+
+
+@dataclass(slots=True)
+class FrontierLists:
+    """Lists that a level may be expanded from, one for each row of the frontier."""
+
+    who: int  # a participant's place, or REUSED, or ROOTS, or SHARED
+    values: Array
+    starts: Array
+    lengths: Array
+    total: int | None = None  # of the lengths, where it is known
+    met: Frontier | None = None  # SHARED: where what has been met stands
+
+
+@dataclass(slots=True)
+class Reused:
+    """The list of an earlier level: `parents` are its list numbers, `own` this row's entry."""
+
+    level: TrieLevel
+    parents: Array
+    own: Array
+
+
+def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Array] | None:
+    """A frontier with a row for each combination of the variables that are read, and the number of
+    each row's combination; None if there are hardly fewer combinations than rows."""
+    base, rows = frontier, None
+    while base.parent is not None and read.isdisjoint(base.columns):
+        if base.rows is not None:
+            rows = base.rows if rows is None else base.rows[rows]
+        base = base.parent
+    if rows is None:
+        return None
+    marks = ops.row_firsts((rows,))  # rows ascend, whatever they come from
+    first = ops.survivors(marks)
+    if 2 * len(first) > frontier.size:
+        return None
+    return base.take(rows[first]), ops.xp.cumsum(marks) - 1
+
+
+# Messages for computations that failed, with the values they failed on.
+
+_WHY = {
+    "/": "division by zero",
+    "%": "division by zero",
+    "^": "a power that is not a number",
+    "to_number": "not a number",
+    "to_int": "not an int",
+    "to_float": "not a float",
+}
+
+
+def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Any) -> EvaluationError:
+    """The error of an expression that fails on the only row of a frontier."""
+    culprit = _innermost(expr, frontier, ops, scope)
+    why = _WHY.get(culprit.function, "the result is not a number (NaN)")
+    if culprit.function == "^" and culprit.type == "int":
+        why = "division by zero"
+    slots = sorted(_slots(culprit), key=lambda slot: slot.name)
+    known = values_of(slots, [frontier.column(slot.name) for slot in slots], 0, scope.symbols)
+    given = f" with {known}" if known else ""
+    return EvaluationError(
+        f"{why}: {format_expr(culprit)}{given}",
+        culprit.span,
+        hint=f"{_test(culprit)}: what can fail is computed only where the tests pass",
+    )
+
+
+def values_of(slots: Sequence[Slot], columns: Sequence[Any], row: int, symbols: Any) -> str:
+    """The values of variables in a row: `x = 1, y = "a"`."""
+    known = []
+    for slot, column in zip(slots, columns, strict=True):
+        value = decode_value(int(column[row]), slot.type, symbols)
+        if slot.type == "timestamp":
+            value = timestamp_to_text(value)
+        shown = f'"{value}"' if isinstance(value, str) and slot.type == "symbol" else value
+        known.append(f"{slot.name.split('~')[0]} = {shown}")
+    return ", ".join(known)
+
+
+def _test(culprit: Apply) -> str:
+    """The test of the body that excludes the failing values."""
+    args = [format_expr(arg) for arg in culprit.args]
+    tests = {
+        "/": f"{args[-1]} != 0",
+        "%": f"{args[-1]} != 0",
+        "sqrt": f"{args[0]} >= 0",
+        "log": f"{args[0]} >= 0",
+        "to_number": f'match("-?[0-9]+", {args[0]})',
+    }
+    test = tests.get(culprit.function)
+    plain = isinstance(culprit.args[-1], Slot)
+    as_in = f", as in `{test}`" if test is not None and plain else ""
+    return f"test for it in the body{as_in}"
+
+
+def _innermost(expr: Expr, frontier: Frontier, ops: Ops, scope: Any) -> Apply:
+    assert isinstance(expr, Apply)
+    for arg in expr.args:
+        if isinstance(arg, Apply):
+            _, failed = ops.evaluate(arg, frontier.column, frontier.size, scope)
+            if failed is not None and bool(failed.any()):
+                return _innermost(arg, frontier, ops, scope)
+    return expr
+
+
+def _slots(expr: Expr) -> set[Slot]:
+    if isinstance(expr, Slot):
+        return {expr}
+    return set().union(*map(_slots, expr.args)) if isinstance(expr, Apply) else set()

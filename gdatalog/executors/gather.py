@@ -14,7 +14,7 @@ import numpy as np
 
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.failure import values_of
+from gdatalog.executors.frontier import values_of
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.spilled_groups import SpilledGroups, lengths_of_groups
 from gdatalog.limits import Limits

@@ -20,12 +20,16 @@ from time import perf_counter
 from typing import Any
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.comparisons import JoinFilters
-from gdatalog.executors.expansion import FrontierExpansion
-from gdatalog.executors.failure import describe_failure
-from gdatalog.executors.frontier import Frontier, Key, signed_sum, weighing
-from gdatalog.executors.generation import Generation
-from gdatalog.executors.lists import Roots
+from gdatalog.executors.expansion import FrontierExpansion, Generation
+from gdatalog.executors.frontier import (
+    Frontier,
+    JoinFilters,
+    Key,
+    Roots,
+    describe_failure,
+    signed_sum,
+    weighing,
+)
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import BranchRows, reduce_branch
 from gdatalog.executors.sinks import FailedRows, Failing, Hits, Sink, Totals

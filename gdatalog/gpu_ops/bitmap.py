@@ -1,6 +1,6 @@
 """A set of rows as one mark for each row that there could be, on a device.
 
-The twin of `storage/bitmap.py`.
+The twin of `cpu_ops/intersection.py`.
 """
 
 from __future__ import annotations

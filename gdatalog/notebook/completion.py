@@ -10,8 +10,7 @@ from gdatalog.database import Database
 from gdatalog.errors import Error
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.records import dataclass, replace
-from gdatalog.shell.editor.completion import complete
-from gdatalog.shell.editor.filenames import files_at
+from gdatalog.shell.editor.completion import complete, files_at
 from gdatalog.shell.editor.known import look
 
 if TYPE_CHECKING:

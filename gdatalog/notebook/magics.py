@@ -10,10 +10,8 @@ from typing import Any, TypeVar
 from gdatalog.cancellation import Watch
 from gdatalog.database import Database
 from gdatalog.errors import NameResolutionError, UsageError
-from gdatalog.notebook.answers import Answers, CellText, How, explained, forget, run
-from gdatalog.notebook.cells import NotebookCells
+from gdatalog.notebook.answers import Answers, CellText, How, NotebookCells, explained, forget, run
 from gdatalog.notebook.completion import Completer
-from gdatalog.notebook.listing import Listing, list_relations
 from gdatalog.notebook.options import (
     DATALOG,
     DB,
@@ -29,8 +27,15 @@ from gdatalog.notebook.options import (
     database_named,
     parameters,
 )
-from gdatalog.notebook.progress import ProgressBar, bar_of, line_of
-from gdatalog.notebook.shown import short_errors, warnings_on_stderr
+from gdatalog.notebook.shown import (
+    Listing,
+    ProgressBar,
+    bar_of,
+    line_of,
+    list_relations,
+    short_errors,
+    warnings_on_stderr,
+)
 from gdatalog.opening import connect
 from gdatalog.planner.check.checked import Schema
 from gdatalog.present import count_line

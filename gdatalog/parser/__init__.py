@@ -1,9 +1,8 @@
 """From text to syntax tree and back."""
 
 from gdatalog.parser.format import format_node, format_program
-from gdatalog.parser.includes import expand_includes
-from gdatalog.parser.parse import parse, parse_all, parse_with_cautions
-from gdatalog.parser.statements import is_complete, split_statements
+from gdatalog.parser.parse import expand_includes, parse, parse_all, parse_with_cautions
+from gdatalog.parser.scanner import is_complete, split_statements
 from gdatalog.parser.syntax import Program
 
 __all__ = [

@@ -9,10 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from gdatalog.errors import ParseError, Span
-from gdatalog.parser.heads import Lone, heads
+from gdatalog.parser.heads import (
+    Lone,
+    Named,
+    Parenthesised,
+    Signed,
+    arguments,
+    heads,
+    literal,
+    value,
+)
 from gdatalog.parser.lists import compared, side_by_side, with_many
-from gdatalog.parser.operators import BINARY, POWER, PREFIX
-from gdatalog.parser.sorting import Named, Parenthesised, Signed, arguments, literal, value
 from gdatalog.parser.syntax import (
     LONG,
     Aggregate,
@@ -42,7 +49,7 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
-from gdatalog.parser.tokens import Token
+from gdatalog.parser.tokens import BINARY, POWER, PREFIX, Token
 from gdatalog.values import INT_MAX
 
 

@@ -1,9 +1,12 @@
-"""A statement that the grammar refused, and where."""
+"""A statement that the grammar refused: where, and what to say if it is a directive or SQL."""
 
 from __future__ import annotations
 
-from gdatalog.errors import ParseError, Span
-from gdatalog.parser.tokens import Token
+import re
+
+from gdatalog.errors import ParseError, Span, meant
+from gdatalog.parser.directives import DIRECTIVES
+from gdatalog.parser.tokens import VALUES, Token
 from gdatalog.records import dataclass
 
 CLOSING = {"LPAR": "RPAR", "LBRACE": "RBRACE"}
@@ -97,3 +100,203 @@ def innermost(failure: Failure) -> str | None:
         elif token.type in ("RPAR", "RBRACE") and open_:
             open_.pop()
     return open_[-1] if open_ else None
+
+
+# What to say about a directive that the grammar refuses.
+
+_REFUSED = {
+    "comp": ("components are", "put the rules into a file of their own and `.include` it"),
+    "init": ("components are", "put the rules into a file of their own and `.include` it"),
+    "functor": ("user-defined functors are", "compute the values before they are loaded"),
+    "lattice": ("lattices are", "keep the best value per group with min(...) or max(...)"),
+    "override": ("components are", "put the rules into a file of their own and `.include` it"),
+    "once": ("`.once` is", "`.include` reads a file where it stands"),
+}
+BASE_TYPES = ("int", "float", "symbol", "bool", "timestamp", "number", "unsigned")
+FORMS = {
+    "decl": ".decl E(src: int, dst: int)",
+    "type": ".type Id = int, or .type Var <: symbol",
+    "number_type": ".number_type Id",
+    "symbol_type": ".symbol_type Name",
+    "input": '.input E, or .input E("edges.csv")',
+    "output": '.output tr, or .output tr("tr.parquet")',
+    "printsize": ".printsize tr",
+    "limitsize": ".limitsize path(n=1000000)",
+    "include": '.include "lib.dl"',
+    "pragma": '.pragma "name" "value"',
+    "plan": ".plan 0:(1,2)",
+}
+
+
+def directive_mistake(failure: Failure) -> Explained | ParseError | None:
+    first = failure.tokens[0]
+    if not first.text.startswith("."):
+        return None
+    name = first.value
+    if first.type == "UNKNOWN":
+        if name in _REFUSED:
+            what, instead = _REFUSED[name]
+            error = mistake(f"{what} not in the language", first.span, instead)
+            return error, _end_of_block(failure)
+        close = meant(name, DIRECTIVES)
+        known = "the directives are ." + " .".join(DIRECTIVES)
+        return mistake(
+            f"there is no directive `.{name}`",
+            first.span,
+            f"did you mean `.{close}`?" if close else known,
+        )
+    token, before = failure.token, failure.before
+    if name == "decl" and before and before.value == "choice" and token and token.text == "-":
+        after = failure.after
+        end = after.end if after else token.end
+        return mistake(
+            "choice-domain is not in the language",
+            Span(token.source, before.start, end),
+            "choose by an aggregate: one(x, min(y)) <- R(x, y).",
+        )
+    if name == "type" and token and (token.type == "LBRACE" or token.text == "["):
+        return mistake(
+            "records and variants are not in the language",
+            token.span,
+            "give each field a column of its own",
+        )
+    unbalanced = brackets(failure)
+    if unbalanced is not None:
+        return unbalanced
+    untyped = token and failure.at > 2 and token.type in ("COMMA", "RPAR")
+    if name == "decl" and before and before.value in BASE_TYPES and untyped:
+        return mistake(
+            "a column needs a name before its type", before.span, f"as in x: {before.value}"
+        )
+    if name == "decl" and before and before.type == "NAME" and untyped:
+        return mistake(
+            "a column needs a type",
+            before.span,
+            f"as in {before.value}: int; the types are int, float, symbol, bool, timestamp",
+        )
+    if name in ("input", "output", "include") and token and token.type == "RPAR":
+        return mistake("something is missing before this parenthesis", token.span, FORMS[name])
+    what = f"`{token.text}` does not belong here" if token else "the directive is not complete"
+    return mistake(what, failure.span, f"write {FORMS[name]}")
+
+
+def _end_of_block(failure: Failure) -> int | None:
+    """Past the closing brace of a component, for what is inside is refused with it."""
+    brace = next((token for token in failure.tokens if token.type == "LBRACE"), None)
+    if brace is None:
+        return None
+    text, depth = brace.source.text, 0
+    for found in re.finditer(r'"[^"\n]*"|//[^\n]*|/\*[\s\S]*?\*/|[{}]', text[brace.start :]):
+        depth += {"{": 1, "}": -1}.get(found[0], 0)
+        if depth == 0 and found[0] == "}":
+            return brace.start + found.end()
+    return len(text)
+
+
+# Other languages, by habit: SQL, its words and its comments.
+
+_SQL = {
+    "select": "a query is a rule or a `?-`: answer(x) <- t(x, y), y > 3.",
+    "with": "name a part of a query by a rule of its own: part(x) <- t(x, y), y > 3.",
+    "create": "declare a relation: .decl t(id: int, name: symbol)",
+    "insert": 'write facts: t(1, "a"). t(2, "b").',
+    "update": "facts do not change: derive the new relation by a rule",
+    "delete": "facts do not change: derive what remains: rest(x) <- t(x), !gone(x).",
+    "drop": "leave the relation's rules and facts out",
+}
+
+
+def sql(tokens: list[Token]) -> Explained | None:
+    """SQL, by habit."""
+    if len(tokens) < 2 or tokens[0].type != "NAME" or tokens[0].value.lower() not in _SQL:
+        return None
+    word = tokens[0].value.lower()
+    if tokens[1].type not in VALUES and tokens[1].text not in ("*", "("):
+        return None
+    words = [token.value.lower() for token in tokens[1:] if token.type == "NAME"]
+    shows = {
+        "select": "from" in words or tokens[1].type in VALUES,
+        "with": "as" in words,
+        "create": bool(words) and words[0] in ("table", "view", "or", "temp", "index"),
+        "insert": bool(words) and words[0] == "into",
+        "update": "set" in words,
+        "delete": bool(words) and words[0] == "from",
+        "drop": bool(words) and words[0] in ("table", "view", "index"),
+    }
+    if not shows[word]:
+        return None
+    error = mistake("this looks like SQL", tokens[0].span, _SQL[word])
+    # A statement of SQL ends with a semicolon at the end of a line.
+    for at, token in enumerate(tokens):
+        if token.type == "SEMICOLON" and at + 1 < len(tokens) and new_line(token, tokens[at + 1]):
+            return error, token.end
+    return error, None
+
+
+# Of one word: what to write where it joins two things.
+_BETWEEN = {
+    "like": 'write contains("part", x), or match("regular expression", x)',
+    "ilike": 'write contains("part", lower(x))',
+    "between": "comparisons chain: 1 <= x <= 3",
+    "limit": "an answer is whole; in Python, `limit=10` gives its first rows",
+    "order": "an answer is a set; in Python, `.sorted()` and `.df(sort=True)` sort it",
+    "group": "the head's columns beside an aggregate are the group: n(x, count()) <- e(x, _).",
+    "having": "test it in another rule: big(x) <- n(x, c), c > 3.",
+    "as": "name a value by `=`: z = y + 1",
+}
+# And where it stands before what it is about.
+_BEFORE = {
+    "exists": "an atom alone says that there is such; `!` before it, that there is none",
+    "case": "write one rule for each case",
+    "if": "write one rule for each case, or a `;`",
+    "forall": "it holds for all if there is none for which it does not: !(p(y), !q(y))",
+    "all": "it holds for all if there is none for which it does not: !(p(y), !q(y))",
+    "for": "a variable takes every value for which the body holds",
+    "let": "name a value by `=`: z = y + 1",
+    "limit": "in Python, `query(..., limit=5)`; in a program, `.limitsize p(n=5)`",
+    "distinct": "a relation has no duplicates; `count_distinct(x)` counts different values",
+}
+
+
+def sql_word(before: Token, token: Token) -> ParseError | None:
+    """A word of SQL between two things that stand side by side on one line."""
+    if new_line(before, token):
+        return None
+    if token.type == "NAME" and token.value.lower() in _BETWEEN:
+        word, hint = token, _BETWEEN[token.value.lower()]
+    elif before.type == "NAME" and before.value.lower() in _BEFORE:
+        word, hint = before, _BEFORE[before.value.lower()]
+    elif before.type == "NAME" and before.value in DIRECTIVES and token.type == "NAME":
+        hint = f"a directive begins with a dot: `.{before.value} {token.text}`"
+        return mistake(f"`{before.value}` is no operator", before.span, hint)
+    else:
+        return None
+    return mistake(f"`{word.value}` is no operator", word.span, hint)
+
+
+def sql_star(failure: Failure) -> ParseError | None:
+    """SQL's `*`, which is a number of columns or none."""
+    token, before = failure.token, failure.before
+    if token is None or token.text != "*" or before is None or innermost(failure) != "call":
+        return None
+    if before.type not in ("LPAR", "COMMA"):
+        return None
+    hint = "write `_` for a column of any value"
+    if before.type == "LPAR" and failure.tokens[failure.at - 2].text == "count":
+        hint = "`count()` counts matches"
+    return mistake("`*` is no argument", token.span, hint)
+
+
+def sql_comment(tokens: list[Token]) -> Explained | None:
+    """`-- text`: a comment there, two signs here."""
+    first = tokens[0]
+    text = first.source.text
+    if not text.startswith("--", first.start):
+        return None
+    end = text.find("\n", first.start)
+    error = mistake(
+        "a statement cannot begin with `--`",
+        Span(first.source, first.start, first.start + 2),
+        "a comment begins with `//`",
+    )
+    return error, end if end >= 0 else len(text)

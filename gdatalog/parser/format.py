@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-from gdatalog.parser.operators import BINARY, POWER, PREFIX
 from gdatalog.parser.syntax import (
     Aggregate,
     And,
@@ -44,6 +43,7 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
+from gdatalog.parser.tokens import BINARY, POWER, PREFIX
 from gdatalog.parser.words import AGGREGATES, INFIX_WORDS
 from gdatalog.values import is_list, quoted, shown_name, timestamp_to_text
 

@@ -11,9 +11,18 @@ import re
 from collections.abc import Callable
 
 from gdatalog.errors import ParseError, Span
-from gdatalog.parser.directive_mistakes import directive_mistake
-from gdatalog.parser.failure import Explained, Failure, brackets, innermost, mistake, new_line
-from gdatalog.parser.foreign import sql, sql_star, sql_word
+from gdatalog.parser.failure import (
+    Explained,
+    Failure,
+    brackets,
+    directive_mistake,
+    innermost,
+    mistake,
+    new_line,
+    sql,
+    sql_star,
+    sql_word,
+)
 from gdatalog.parser.tokens import VALUES, Token
 from gdatalog.parser.words import AGGREGATES, NO_NULL
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gdatalog.cancellation import LONG_TEXT, apart
-from gdatalog.errors import Caution, ParseError, SourceText, Span, raise_together
-from gdatalog.parser.facts import facts
-from gdatalog.parser.failure import Failure
-from gdatalog.parser.foreign import sql, sql_comment
+from gdatalog.errors import Caution, Note, ParseError, SourceText, Span, raise_together
+from gdatalog.parser.builder import Builder
+from gdatalog.parser.failure import Failure, sql, sql_comment
 from gdatalog.parser.heads import statement
-from gdatalog.parser.lalr import UnexpectedError, build
+from gdatalog.parser.lists import facts
 from gdatalog.parser.mistakes import explain
 from gdatalog.parser.scanner import NESTING, Scanned, scan, too_deep
-from gdatalog.parser.syntax import Program, Statement
-from gdatalog.parser.tokens import MANY_CONSTANTS
+from gdatalog.parser.syntax import Include, Program, Statement
+from gdatalog.parser.tables import ACCEPTED, ACTIONS, END, RULES
+from gdatalog.parser.tokens import MANY_CONSTANTS, Token
 
 # How often a text may be read on inside a statement whose dot is missing; each time scans that
 # statement again.
@@ -175,3 +175,128 @@ def _below(node: Any) -> Iterator[Any]:
             inner = item[-1] if isinstance(item, tuple) else item
             if hasattr(inner, "span"):
                 yield inner
+
+
+# The LALR parser: from the tokens of a statement to what the builder makes of them.
+#
+# Its tables are made of the grammar beforehand (`tests/parser_tables.py`), so that no start waits
+# for a generator of parsers.
+
+
+class UnexpectedError(Exception):
+    """No statement goes on with the token `at` this index (past the last: none ends there)."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
+
+
+# What makes a value of a rule's parts. None: they are no value of their own, but take their places
+# among the parts of the rule that they are in.
+_MAKERS = [getattr(Builder(), rule[2]) if rule[2] else None for rule in RULES]
+
+
+def build(tokens: Sequence[Token]) -> Any:
+    """What the builder makes of a statement."""
+    states = [0]
+    values: list[Any] = []
+    for at, token in enumerate(tokens):
+        kind = token.type
+        action = ACTIONS[states[-1]].get(kind)
+        while action is not None and action < 0:
+            _reduce(~action, states, values)
+            action = ACTIONS[states[-1]].get(kind)
+        if action is None:
+            raise UnexpectedError(at)
+        states.append(action)
+        values.append(token)
+    while states[-1] != ACCEPTED:
+        action = ACTIONS[states[-1]].get(END)
+        if action is None:
+            raise UnexpectedError(len(tokens))
+        _reduce(~action, states, values)
+    return values[0]
+
+
+def _reduce(rule: int, states: list[int], values: list[Any]) -> None:
+    """Puts one value in the place of the parts of a rule, the last ones."""
+    symbol, size, _, spliced = RULES[rule]
+    first = len(values) - size
+    parts = values[first:]
+    del values[first:], states[first + 1 :]
+    if spliced:
+        # A list that grows at its end, as in `a, b, c`, is not copied.
+        flat: list[Any] = parts[0] if spliced[0] == 0 else []
+        for place, part in enumerate(parts):
+            if place not in spliced:
+                flat.append(part)
+            elif place or part is not flat:
+                flat += part
+        parts = flat
+    make = _MAKERS[rule]
+    values.append(parts if make is None else make(parts))
+    states.append(ACTIONS[states[-1]][symbol])
+
+
+# `.include "lib.dl"`: the statements of another file, in the directive's place.
+
+Read = Callable[[str, Span], Program]
+
+
+DEEPEST = 100
+
+
+def expand_includes(program: Program, read: Read) -> Program:
+    """The program with each `.include` replaced by what it names, and so on below.
+
+    `read(path, span)` parses a file; `span` is its directive, whose source tells what the path
+    is relative to. It names the file as `span.source` does: that is how a file that includes
+    itself is found out. The errors of all files are raised together.
+    """
+    errors: list[ParseError] = []
+    statements = _expand(program, read, (), errors)
+    if errors:
+        errors[0].others = tuple(errors[1:])
+        raise errors[0]
+    return Program(tuple(statements))
+
+
+def _expand(
+    program: Program, read: Read, above: tuple[Span, ...], errors: list[ParseError]
+) -> list[Statement]:
+    """`above`: the directives that led here, the outermost first."""
+    found: list[Statement] = []
+    for node in program.statements:
+        if not isinstance(node, Include):
+            found.append(node)
+            continue
+        trail = (*above, node.span)
+        cycle = _cycle(trail)
+        if cycle is not None:
+            errors.append(cycle)
+            break
+        try:
+            below = read(node.path, node.span)
+        except ParseError as error:
+            errors += [part for part in error.all if isinstance(part, ParseError)]
+            continue
+        found += _expand(below, read, trail, errors)
+    return found
+
+
+def _cycle(trail: tuple[Span, ...]) -> ParseError | None:
+    """The error, if the file that holds the last directive holds an earlier one too."""
+    *above, last = trail
+    names = [span.source.name for span in above]
+    if last.source.name in names:
+        steps = above[names.index(last.source.name) :]
+        files = [*(span.source.name for span in steps), last.source.name]
+        return ParseError(
+            "files that include each other: " + " -> ".join(files),
+            steps[-1],
+            hint="put what both need into a file that includes neither",
+            notes=[Note("which is included here", span) for span in steps[:-1]],
+        )
+    if len(trail) > DEEPEST:
+        return ParseError(f"files are included more than {DEEPEST} deep", last)
+    return None

@@ -1,4 +1,4 @@
-"""From text to the tokens of one statement after the other.
+"""From text to the tokens of one statement after the other, or to the statements' texts.
 
 One regular expression cuts the text. What it cannot know is decided here from the token before:
 whether an operator or an operand may come next (so `land` is an operator in `x land y` and a
@@ -259,3 +259,55 @@ def _starts_statement(tokens: list[Token], text: str, end: int) -> bool:
 
 def _first_on_line(text: str, start: int) -> bool:
     return not text[text.rfind("\n", 0, start) + 1 : start].strip()
+
+
+# Cutting a text into statements: what a REPL needs to know before it answers.
+
+
+def split_statements(text: str) -> list[str]:
+    """The statements of a text, each with its dot and without what stands between them."""
+    source = SourceText("<text>", text)
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        scanned = scan(source, at)
+        if scanned.tokens:
+            end = scanned.end if scanned.stop == "dot" else scanned.tokens[-1].end
+            found.append(text[scanned.tokens[0].start : end])
+        at = scanned.end
+    return found
+
+
+def is_complete(text: str) -> bool:
+    """Whether the text ends where a statement ends; what it says may be wrong all the same.
+
+    >>> is_complete("p(x) <- q(x).  // done"), is_complete("p(x) <- q(x),")
+    (True, False)
+    """
+    source = SourceText("<text>", text)
+    at = 0
+    while at < len(text):
+        scanned = scan(source, at)
+        at = scanned.end
+        if not is_ended(scanned, at >= len(text)):
+            return False
+    return True
+
+
+def is_ended(scanned: Scanned, last: bool) -> bool:
+    """Whether a statement has all of its end; `last`: the text ends with it."""
+    if scanned.stop == "open comment":
+        return False
+    if last and scanned.stop == "directive":
+        return _directive_complete(scanned.tokens)
+    return not last or scanned.stop != "end" or not scanned.tokens
+
+
+def _directive_complete(tokens: list[Token]) -> bool:
+    """Whether a directive at the end of a text has all it needs."""
+    depth = 0
+    for token in tokens:
+        depth += {"LPAR": 1, "LBRACE": 1, "RPAR": -1, "RBRACE": -1}.get(token.type, 0)
+    if depth > 0 or tokens[-1].type in ("COMMA", "VBAR", "EQUAL", "SUBTYPE"):
+        return False
+    return not (tokens[0].type == "DECL" and tokens[-1].type == "NAME" and len(tokens) == 2)

@@ -1,4 +1,4 @@
-"""Tokens, and the values of those that are literals."""
+"""Tokens, the values of those that are literals, and how tightly operators bind."""
 
 from __future__ import annotations
 
@@ -149,3 +149,26 @@ def timestamp_token(source: SourceText, start: int, end: int) -> Token:
             "write @2026-11-20 or @2026-11-20T08:30:00.5, from 1677-09-22 to 2262-04-11",
         )
     return Token("TIMESTAMP", value, source, start, end)
+
+
+# How tightly operators bind, for reading and for printing.
+
+BINARY = {
+    "lor": 1,
+    "lxor": 2,
+    "land": 3,
+    "bor": 4,
+    "bxor": 5,
+    "band": 6,
+    "bshl": 7,
+    "bshr": 7,
+    "bshru": 7,
+    "+": 8,
+    "-": 8,
+    "*": 9,
+    "/": 9,
+    "%": 9,
+    "^": 11,
+}
+PREFIX = 10  # - bnot lnot: looser than ^, tighter than *
+POWER = 11  # the one that goes to the right

@@ -11,7 +11,6 @@ edges, of networkx' graphs and of DotMotif's texts are the same kind of object.
 (1, 0)
 """
 
-from gdatalog.patterns.dotmotif import from_dotmotif
 from gdatalog.patterns.frequent import frequent_rules
 from gdatalog.patterns.pattern import (
     Pattern,
@@ -23,7 +22,7 @@ from gdatalog.patterns.pattern import (
     path,
     star,
 )
-from gdatalog.patterns.suites import graphlets, named, suite
+from gdatalog.patterns.suites import from_dotmotif, graphlets, named, suite
 
 __all__ = [
     "Pattern",

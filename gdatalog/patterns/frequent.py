@@ -17,8 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from gdatalog.cancellation import current_watch
-from gdatalog.patterns.growing import grown, parts, turns
-from gdatalog.patterns.shapes import Shape, restrictions
+from gdatalog.patterns.shapes import Shape, grown, parts, restrictions, turns
 from gdatalog.records import dataclass
 
 Measure = Literal["mni", "instances"]

@@ -10,12 +10,10 @@ import numpy as np
 
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError, RowLimitError, UsageError
-from gdatalog.patterns.drawing import drawn
 from gdatalog.patterns.frequent import NAMES, Measure, frequent_rules
-from gdatalog.patterns.growing import grown
 from gdatalog.patterns.orbits import EMBEDDED, ROOTLESS, TOTALS, copies, induced, orbits, rules
-from gdatalog.patterns.pattern import Label, Pattern
-from gdatalog.patterns.shapes import Shape
+from gdatalog.patterns.pattern import Label, Pattern, drawn
+from gdatalog.patterns.shapes import Shape, grown
 from gdatalog.patterns.suites import graphlets, named
 from gdatalog.records import dataclass
 

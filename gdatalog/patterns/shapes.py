@@ -1,4 +1,4 @@
-"""Small graphs by the numbers of their vertices: automorphisms, embeddings, restrictions.
+"""Small graphs by the numbers of their vertices: grown edge by edge, automorphisms, embeddings.
 
 Vertices are few: searches place one after the other, and leave off where an edge has no image.
 """
@@ -6,7 +6,9 @@ Vertices are few: searches place one after the other, and leave off where an edg
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
+from gdatalog.cancellation import current_watch
 from gdatalog.records import dataclass
 
 Edge = tuple[int, int]
@@ -101,3 +103,66 @@ def _follows(pair: Edge, pairs: Sequence[Edge]) -> bool:
         seen |= more
         waiting += more
     return False
+
+
+# Connected graphs, grown edge by edge, and what they are made of.
+
+
+@cache
+def grown(size: int, directed: bool) -> tuple[Shape, ...]:
+    """The connected graphs of so many edges, each once: those with one less, and an edge more."""
+    if size == 1:
+        return (Shape.of(2, [(0, 1)], directed=directed),)
+    found: dict[tuple[object, ...], list[Shape]] = {}
+    for shape in grown(size - 1, directed):
+        current_watch().poll()
+        old = range(shape.size)
+        pairs = [(u, v) for u in old for v in (*old, shape.size) if u != v]
+        pairs += [(shape.size, v) for v in old]
+        for u, v in pairs:
+            if (u, v) in shape.edges:
+                continue
+            larger = max(u, v, shape.size - 1) + 1
+            more = (*shape.edges, *Shape.of(larger, [(u, v)], directed=directed).edges)
+            candidate = Shape(larger, frozenset(more), frozenset(), (None,) * larger)
+            same = found.setdefault(degrees_of(candidate), [])
+            if not any(onto(candidate, other) for other in same):
+                same.append(candidate)
+    return tuple(shape for same in found.values() for shape in same)
+
+
+def parts(shape: Shape, smaller: Sequence[Shape], directed: bool) -> Iterator[tuple[int, Mapping]]:
+    """Each way to take an edge off such that the rest is connected: which of the smaller shapes
+    that is, and where each of its vertices lies."""
+    for u, v in sorted(shape.edges):
+        if directed or u < v:
+            taken = {(u, v)} if directed else {(u, v), (v, u)}
+            rest = shape.edges - taken
+            kept = sorted({end for edge in rest for end in edge})
+            place = {vertex: at for at, vertex in enumerate(kept)}
+            edges = frozenset((place[x], place[y]) for x, y in rest)
+            part = Shape(len(kept), edges, frozenset(), (None,) * len(kept))
+            for number, other in enumerate(smaller):
+                if degrees_of(other) == degrees_of(part) and (mapping := onto(other, part)):
+                    yield number, tuple(kept[there] for there in mapping)
+
+
+def turns(shape: Shape) -> Iterator[list[Mapping]]:
+    """The automorphisms as products of few: one of each list, in turn."""
+    group = shape.automorphisms()
+    for vertex in range(shape.size):
+        images = {mapping[vertex]: mapping for mapping in group}
+        if len(images) > 1:
+            yield list(images.values())
+        group = [mapping for mapping in group if mapping[vertex] == vertex]
+
+
+def onto(one: Shape, other: Shape) -> Mapping | None:
+    """One graph onto another with as many edges, if they are the same."""
+    return next(embeddings(one, other), None)
+
+
+def degrees_of(shape: Shape) -> tuple[object, ...]:
+    """What isomorphic graphs have in common."""
+    ends = [[edge[end] for edge in shape.edges] for end in (0, 1)]
+    return tuple(sorted((ends[0].count(v), ends[1].count(v)) for v in range(shape.size)))

@@ -43,8 +43,8 @@ class LevelLayout:
 @dataclass(frozen=True, slots=True)
 class TrieLayout:
     """`number`: which of a plan's tries it is; two atoms may read one. `labels`: their type, where
-    ranks stand for values. `loose`: made as `cpu_ops/loose.py` makes them. `hashed`: a hash trie,
-    whose lists are in no order. `tallied`: a table of counts that loops keep, in no order either.
+    ranks stand for values. `loose`: made as `cpu_ops/best_values.py` makes them. `hashed`: a hash
+    trie, whose lists are in no order. `tallied`: a table of counts that loops keep, unordered.
 
     Equal layouts are one object, for ever: there are few, and `id` is their key.
     """

@@ -17,8 +17,14 @@ from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import Spread
 from gdatalog.plan.stratum import OnTheHost
 from gdatalog.planner.check.checked import CheckedRule, Stratum
-from gdatalog.report.indexes import NamedIndex, indexes_of
-from gdatalog.report.plan_tree import WORTH_A_WORD, PlannedRule, PlannedStratum, PlanReport
+from gdatalog.report.plan_tree import (
+    WORTH_A_WORD,
+    NamedIndex,
+    PlannedRule,
+    PlannedStratum,
+    PlanReport,
+    indexes_of,
+)
 from gdatalog.report.shown import Shown
 from gdatalog.report.tree import ReportNode
 from gdatalog.storage.relation import Relation

@@ -11,8 +11,7 @@ from gdatalog.engine.fixpoint.stratum import UNKNOWN
 from gdatalog.errors import UsageError
 from gdatalog.planner.check.words import did_you_mean
 from gdatalog.records import dataclass, replace
-from gdatalog.report.tree import ReportNode
-from gdatalog.report.words import many
+from gdatalog.report.tree import ReportNode, many
 
 LARGE = 24  # rules: larger plans are folded
 COSTLIEST = 5  # rules listed at the top

@@ -1,4 +1,4 @@
-"""A tree as HTML: nested lists that fold, aligned numbers, bars; no script, no other file.
+"""A tree as HTML or as a mermaid flowchart. The HTML needs no script and no other file.
 
 A fragment has its own scoped style. It follows the browser's or the notebook's light or dark theme.
 """
@@ -11,9 +11,8 @@ from math import log10
 from pathlib import Path
 
 from gdatalog.report.folded import folded
-from gdatalog.report.tree import Cell, ReportNode, TextTable
-from gdatalog.report.words import STAYS, about, unbroken
-from gdatalog.widths import visible_html
+from gdatalog.report.tree import STAYS, Cell, Kind, ReportNode, TextTable, about, took, unbroken
+from gdatalog.widths import visible, visible_html
 
 _LIGHT = "--ink: #1f2933; --soft: #667382; --line: #d9dfe5; --ground: #ffffff; --raised: #f5f7f9; \
 --guessed: #b6c4d2; --came: #2a9d8f; --spent: #4c78c9; --mark: #b4450f; --mark-ground: #fdeee4; \
@@ -214,3 +213,78 @@ def _table(table: TextTable) -> str:
 def _cell(tag: str, cell: Cell, is_text: bool) -> str:
     text = "" if cell is None else f"{cell:,}" if isinstance(cell, (int, float)) else cell
     return f"<{tag}{' class=text' if is_text else ''}>{visible_html(text)}</{tag}>"
+
+
+# A tree as a mermaid flowchart, which GitHub, GitLab and many editors draw.
+
+# Mermaid's brackets for the shapes of nodes; other nodes are boxes.
+_SHAPES: dict[Kind, tuple[str, str]] = {
+    "plan": ('(["', '"])'),
+    "stratum": ('(["', '"])'),
+    "branch": ('{{"', '"}}'),
+    "end": ('[/"', '"/]'),
+    "indexes": ('[("', '")]'),
+    "memory": ('[("', '")]'),
+}
+_STYLES = (
+    "classDef marked stroke:#c2410c,stroke-width:3px",
+    "classDef level stroke:#0f766e,stroke-width:2px",
+)
+
+
+def mermaid(root: ReportNode) -> str:
+    """Returns the tree as a flowchart from top to bottom.
+
+    >>> print(mermaid(ReportNode("plan", 'on "cpu"', children=(ReportNode("note", "x < 3"),))))
+    flowchart TD
+        n0(["on #quot;cpu#quot;"])
+        n1["x #lt; 3"]
+        n0 --> n1
+        classDef marked stroke:#c2410c,stroke-width:3px
+        classDef level stroke:#0f766e,stroke-width:2px
+    """
+    nodes = list(root.walk())
+    numbers = {id(node): at for at, node in enumerate(nodes)}
+    lines = ["flowchart TD"]
+    lines += [f"    n{at}{_box(node)}" for at, node in enumerate(nodes)]
+    for at, node in enumerate(nodes):
+        lines += [f"    n{at} --> n{numbers[id(child)]}" for child in node.children]
+    lines += [f"    {style}" for style in _STYLES]
+    for name, chosen in (("marked", _marked(nodes)), ("level", _levels(nodes))):
+        if chosen:
+            lines.append(f"    class {','.join(chosen)} {name}")
+    return "\n".join(lines)
+
+
+def _marked(nodes: list[ReportNode]) -> list[str]:
+    return [f"n{at}" for at, node in enumerate(nodes) if node.marks]
+
+
+def _levels(nodes: list[ReportNode]) -> list[str]:
+    return [f"n{at}" for at, node in enumerate(nodes) if node.kind == "level" and not node.marks]
+
+
+def _box(node: ReportNode) -> str:
+    opens, closes = _SHAPES.get(node.kind, ('["', '"]'))
+    return opens + "<br/>".join(map(_escaped, _texts(node))) + closes
+
+
+def _texts(node: ReportNode) -> Iterator[str]:
+    yield node.label
+    yield from node.details
+    numbers = []
+    if node.estimate is not None:
+        numbers.append(f"{about(node.estimate)} expected")
+    if node.actual is not None:
+        numbers.append(f"{node.actual:,} came")
+    if node.seconds is not None and node.kind != "plan":
+        numbers.append(took(node.seconds))
+    if numbers:
+        yield ", ".join(numbers)
+    yield from node.marks
+
+
+def _escaped(text: str) -> str:
+    """Escapes what would end a label, start a tag, or (`%%`) start a mermaid directive."""
+    names = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"}
+    return "".join(names.get(ch, ch) for ch in visible(text)).replace("%%", "#37;#37;")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gdatalog.engine.metrics import Metrics
 from gdatalog.report.profile_tree import Evaluated
-from gdatalog.report.rounds import COLUMNS, round_lines
+from gdatalog.report.rule_runs import COLUMNS, round_lines
 from gdatalog.report.shown import Shown
 from gdatalog.report.tree import ReportNode
 

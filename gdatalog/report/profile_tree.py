@@ -8,21 +8,19 @@ from gdatalog.engine.metrics import Index, Metrics, RuleRun
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, fields
-from gdatalog.report.costliest import costliest
-from gdatalog.report.indexes import index_label
+from gdatalog.report.hints import costliest
 from gdatalog.report.plan_tree import (
     chosen,
+    index_label,
     plan_label,
     rule_text,
     stratum_facts,
     stratum_label,
     where,
 )
-from gdatalog.report.rounds import rounds_node, rule_key
-from gdatalog.report.rule_runs import Matches, StratumRan, ran
+from gdatalog.report.rule_runs import Matches, StratumRan, ran, rounds_node, rule_key
 from gdatalog.report.steps import Executor, Happened, order_of, plan_nodes, with_dedup
-from gdatalog.report.tree import Fact, Kind, ReportNode
-from gdatalog.report.words import many, per_second, took
+from gdatalog.report.tree import Fact, Kind, ReportNode, many, per_second, took
 from gdatalog.timers import Costs
 from gdatalog.values import shown_name
 

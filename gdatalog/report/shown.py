@@ -80,7 +80,7 @@ class Shown:
 
     def to_mermaid(self) -> str:
         """The tree as a mermaid flowchart."""
-        from gdatalog.report.mermaid import mermaid
+        from gdatalog.report.html import mermaid
 
         return mermaid(self.tree)
 

@@ -18,8 +18,7 @@ from gdatalog.plan.format import (
 )
 from gdatalog.plan.nodes import Branch, Generate, GivenRows, Join, JoinPlan, RulePlan, Step, Tally
 from gdatalog.records import dataclass, field
-from gdatalog.report.tree import Fact, Kind, ReportNode
-from gdatalog.report.words import about, wrong_by
+from gdatalog.report.tree import Fact, Kind, ReportNode, about, wrong_by
 
 
 class Saw(Protocol):

@@ -7,8 +7,7 @@ from functools import partial
 from textwrap import wrap
 
 from gdatalog.records import dataclass, replace
-from gdatalog.report.tree import Kind, ReportNode, TextTable
-from gdatalog.report.words import STAYS, about, unbroken
+from gdatalog.report.tree import STAYS, Kind, ReportNode, TextTable, about, unbroken
 from gdatalog.widths import visible
 from gdatalog.widths import width as shown_width
 

@@ -24,14 +24,12 @@ from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, U
 from gdatalog.opening import connect
 from gdatalog.records import dataclass
 from gdatalog.shell.counting import PatternCommand, pattern_command
-from gdatalog.shell.editor.terminal import give_back
-from gdatalog.shell.messages import say, say_error, say_unexpected
+from gdatalog.shell.editor.terminal import give_back, heeding
+from gdatalog.shell.messages import ProgressLine, say, say_error, say_unexpected
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.output import Output
 from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.program import Job, ProgramText, run_job
-from gdatalog.shell.progress import ProgressLine
-from gdatalog.shell.stopping import heeding
 
 if TYPE_CHECKING:
     from gdatalog.shell.start import Begun

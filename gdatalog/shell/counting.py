@@ -13,9 +13,8 @@ from gdatalog.database import Database
 from gdatalog.engine.session.knobs import parse_seconds, parse_threads
 from gdatalog.opening import connect
 from gdatalog.records import dataclass
-from gdatalog.shell.messages import say
-from gdatalog.shell.progress import ProgressLine
-from gdatalog.shell.stopping import heeding
+from gdatalog.shell.editor.terminal import heeding
+from gdatalog.shell.messages import ProgressLine, say
 
 F = TypeVar("F", bound=Callable[..., Any])
 

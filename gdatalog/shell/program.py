@@ -20,9 +20,8 @@ from gdatalog.parser import Program
 from gdatalog.parser.syntax import Rule, Statement
 from gdatalog.records import dataclass
 from gdatalog.result import Result
-from gdatalog.shell.messages import say, say_error, took
+from gdatalog.shell.messages import ProgressLine, say, say_error, took
 from gdatalog.shell.output import Output
-from gdatalog.shell.progress import ProgressLine
 from gdatalog.timers import spending, time_spent
 
 

@@ -19,13 +19,19 @@ from gdatalog.parser import parse
 from gdatalog.shell.commands import COMMANDS, Leave, run_command
 from gdatalog.shell.commands.undoing import SHARE, History, Loaded
 from gdatalog.shell.editor.known import look, place_of
-from gdatalog.shell.editor.terminal import can_edit
+from gdatalog.shell.editor.terminal import can_edit, heeding
 from gdatalog.shell.editor.typed import command_of, divide, is_whole
-from gdatalog.shell.messages import GOES_ON, PROMPT, banner, say, say_error, say_unexpected
+from gdatalog.shell.messages import (
+    GOES_ON,
+    PROMPT,
+    ProgressLine,
+    banner,
+    say,
+    say_error,
+    say_unexpected,
+)
 from gdatalog.shell.output import Output
-from gdatalog.shell.progress import ProgressLine
 from gdatalog.shell.statements import take
-from gdatalog.shell.stopping import heeding
 
 if TYPE_CHECKING:
     from gdatalog.shell.editor.prompt import Prompt

@@ -1,4 +1,4 @@
-"""The arrays that tables hold: integers, floats, nanoseconds, encoded texts.
+"""The arrays of tables, on the host or on a device: integers, floats, nanoseconds, encoded texts.
 
 Each comes from an array of a kindred type, or an error says which of its values does not fit.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.storage.place import DataPlace
+from gdatalog.storage.load_options import DataPlace
 from gdatalog.storage.table import DTYPES, Array, Column, TextColumn
 from gdatalog.values import INT_MAX, TypeName
 
@@ -113,3 +113,79 @@ def encoded(values: Any) -> TextColumn:
     else:
         texts = found.dictionary.to_numpy(zero_copy_only=False)
     return TextColumn(arrow_numbers(found.indices), texts)
+
+
+# Columns that lie on a device, on their way in: CuPy's arrays, cuDF's, whatever speaks of CUDA.
+#
+# What is plainly right is typed and checked where it lies. All else (texts, dates with a time
+# zone, values that are missing or do not fit) is copied to the host, where errors are told.
+
+_TYPES: dict[str, TypeName] = {"i": "int", "u": "int", "f": "float", "b": "bool", "M": "timestamp"}
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+def from_cudf(data: Any) -> bool:
+    """Whether something is cuDF's: a frame, a series, an index."""
+    return type(data).__module__.split(".")[0] == "cudf"
+
+
+def lies_on_device(data: Any) -> bool:
+    """Whether something is an array of CUDA's, or a column of cuDF's."""
+    return from_cudf(data) or hasattr(data, "__cuda_array_interface__")
+
+
+def fetched(raw: Any) -> Any:
+    """A column copied to the host."""
+    if from_cudf(raw):
+        return raw.to_pandas()
+    return raw.get() if hasattr(raw, "get") else raw
+
+
+def device_column(raw: Any, declared: TypeName | None, xp: Any) -> tuple[TypeName, Any] | None:
+    """A column of `xp`'s arrays, nobody else's; None if the host has to look at it."""
+    dtype = raw.dtype
+    kind = dtype.kind if isinstance(dtype, np.dtype) else ""
+    found = _TYPES.get(kind)
+    if found is None or (declared is not None and declared != found):
+        return None
+    if from_cudf(raw):
+        if raw.null_count:
+            return None
+        raw = (raw.astype("int64") if kind == "M" else raw).to_cupy()
+    elif kind == "M":
+        return None
+    values = xp.asarray(raw)
+    if values.ndim != 1 or len(values) == 0:
+        return None
+    if found == "float":
+        made = values.astype(xp.float64) + 0.0  # -0.0 + 0.0 is 0.0
+        return None if bool(xp.isnan(made).any()) else (found, made)
+    if found == "timestamp":
+        made = _instants(values, np.datetime_data(dtype)[0])
+        return None if made is None else (found, made)
+    if kind == "u" and dtype.itemsize == 8 and int(values.max()) > INT_MAX:
+        return None
+    narrow = found == "int" and np.can_cast(dtype, np.int32)
+    return found, values.astype(xp.bool_ if found == "bool" else xp.int32 if narrow else xp.int64)
+
+
+def _instants(values: Any, unit: str) -> Any:
+    """Nanoseconds, if all can be told in 64 bits, and none is missing."""
+    factor = _NANOSECONDS.get(unit)
+    if factor is None:
+        return None
+    low, high = int(values.min()), int(values.max())
+    if low <= -(INT_MAX // factor) or high >= INT_MAX // factor:
+        return None
+    return values * factor
+
+
+def device_keys(column: Any, kind: TypeName, xp: Any) -> Array:
+    """The keys of a column of values."""
+    keys: Array
+    if kind == "float":
+        bits = column.view(xp.int64)
+        keys = bits ^ ((bits >> 63) & 0x7FFF_FFFF_FFFF_FFFF)
+    else:
+        keys = column.astype(xp.int32) if kind == "bool" else column
+    return keys

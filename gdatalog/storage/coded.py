@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.cancellation import cancellable
-from gdatalog.storage.dictionary import CodedColumn, Dictionary
+from gdatalog.storage.keys import CodedColumn, Dictionary
 from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.ops import DeviceOps
 from gdatalog.storage.row_store import RowStore

@@ -14,15 +14,17 @@ from gdatalog.errors import DataError
 from gdatalog.storage.arrays import (
     arrow_numbers,
     borrowed,
+    device_column,
     empty_column,
     encoded,
+    fetched,
     floats,
     instants,
     integers,
+    lies_on_device,
 )
-from gdatalog.storage.device_columns import device_column, fetched, lies_on_device
+from gdatalog.storage.load_options import DataPlace, shown
 from gdatalog.storage.objects import as_int, object_column, odd_decimal
-from gdatalog.storage.place import DataPlace, shown
 from gdatalog.storage.table import Array, Column
 from gdatalog.values import INT_MAX, INT_MIN, TypeName
 

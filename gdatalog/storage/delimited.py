@@ -20,7 +20,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.cutting import ColumnLayout, cut_large
-from gdatalog.storage.place import DataPlace
+from gdatalog.storage.load_options import DataPlace
 from gdatalog.storage.text_set import TextSet, kernels_for
 from gdatalog.threads import Abandoned
 from gdatalog.values import TypeName

@@ -1,4 +1,4 @@
-"""Duplicate rows, found by the cheapest test that decides.
+"""Duplicate rows, found by the cheapest test that decides; and groups of equal rows, numbered.
 
 - Rows that lie in order: neighbours are compared.
 - A column without equal values: no two rows are equal. A sample finds the column to look at.
@@ -18,14 +18,22 @@ from functools import cache
 import numpy as np
 
 from gdatalog.account import Account
-from gdatalog.cancellation import current_watch, working_space
+from gdatalog.cancellation import cancellable, current_watch, working_space
 from gdatalog.storage.on_device import KnownRows
-from gdatalog.storage.rows import Columns, RowPacking, Span, firsts, sort_rows, spans_of
+from gdatalog.storage.rows import (
+    Columns,
+    RowPacking,
+    Span,
+    firsts,
+    order_rows,
+    row_firsts,
+    sort_rows,
+    spans_of,
+)
 from gdatalog.storage.selection import rows_among
-from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import cores, in_ranges, spread
+from gdatalog.storage.threads import cores, in_ranges, sort_values, spread
 
 ROOM = 24  # bytes that looking for duplicates takes for each row, at the most
 _PIECE = 1 << 16  # rows that are compared with their neighbours before the next ones are
@@ -283,3 +291,77 @@ def _divided(numbers: Array, bits: int) -> tuple[Array, Array]:
     parts = (numbers.view(np.uint64) >> np.uint64(64 - bits)).astype(np.uint16)
     counts = np.bincount(parts, minlength=1 << bits)
     return numbers[np.argsort(parts, kind="stable")], np.append(0, np.cumsum(counts))
+
+
+# Groups of equal rows, numbered: by a table where there are few possible rows, else by a sort.
+
+# Groups are numbered by a table of up to this many entries for each row, or so many in all.
+COUNTED, SMALL = 2, 1 << 12
+
+
+def group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
+    """(first, groups): the first row of each distinct row, and for each row its group's number.
+
+    Groups are numbered in the order of the rows' values.
+    """
+    if not columns:
+        return np.zeros(min(1, length), dtype=np.int64), np.zeros(length, dtype=np.int64)
+    with working_space("grouping", 48 * length):
+        return cancellable(length, lambda: _group_rows(columns, length))
+
+
+def _group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
+    packing = RowPacking.of(columns)
+    if packing is None:
+        order = order_rows(columns)
+        marks = row_firsts([column[order] for column in columns])
+        return order[marks], _numbered(order, marks)
+    packed, bits = packing.pack(columns), sum(packing.bits)
+    if 1 << bits <= max(COUNTED * length, SMALL):
+        return _counted_groups(packed, length)
+    row_bits = (length - 1).bit_length()
+    if bits + row_bits > 63:
+        order = np.argsort(packed, kind="stable")
+        marks = firsts(packed[order])
+        return order[marks], _numbered(order, marks)
+    # A sort of plain integers is quicker than one that moves rows' numbers along.
+    packed <<= row_bits
+    packed |= np.arange(length)
+    packed = sort_values(packed, 0, (1 << (bits + row_bits)) - 1, own=True)
+    order = packed & ((1 << row_bits) - 1)
+    marks = firsts(packed >> row_bits)
+    return order[marks], _numbered(order, marks)
+
+
+def _counted_groups(packed: Array, length: int) -> tuple[Array, Array]:
+    """The groups of small numbers: each number is looked up in a table."""
+    counts = np.bincount(packed)
+    present = np.flatnonzero(counts)
+    groups = packed
+    if len(present) < len(counts):
+        numbers = np.empty(len(counts), dtype=np.int64)
+        numbers[present] = np.arange(len(present))
+        groups = numbers[packed]
+    few = 16 * len(present)  # rows, among which most often each group is
+    first = _first_of(groups[:few], len(present))
+    if few < length and int(first.min()) < 0:
+        first = _first_of(groups, len(present))
+    return first, groups
+
+
+def _first_of(groups: Array, count: int) -> Array:
+    """The first row of each group; -1 where there is none."""
+    first = np.full(count, -1, dtype=np.int64)
+    first[groups[::-1]] = np.arange(len(groups) - 1, -1, -1)  # of equal places the last one stays
+    return first
+
+
+def _numbered(order: Array, marks: Array) -> Array:
+    """For each row its group's number, by the order of rows and where a group begins in it."""
+    groups, numbers = np.empty(len(order), dtype=np.int64), np.cumsum(marks) - 1
+
+    def fill(part: slice) -> None:  # all at once NumPy would keep the interpreter's lock
+        groups[order[part]] = numbers[part]
+
+    in_ranges(fill, len(order))
+    return groups

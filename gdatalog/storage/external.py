@@ -14,11 +14,11 @@ from itertools import pairwise
 import numpy as np
 
 from gdatalog.account import Account
+from gdatalog.storage.degrees import mask
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, concatenate, sort_in_memory
 from gdatalog.storage.spill import Spill, SpilledColumn
-from gdatalog.storage.survey import mask
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import SHIFT, RowTest, Trie, TrieLevel
 

@@ -15,6 +15,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.cutting import ColumnLayout, cut_columns
+from gdatalog.storage.frames import with_row_ids
 from gdatalog.storage.load_options import (
     PLAIN,
     Findings,
@@ -34,7 +35,6 @@ from gdatalog.storage.readers import (
     similar,
     typed,
 )
-from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_files import (
     PIECE,

@@ -1,4 +1,4 @@
-"""Data frames and other Python data on their way in: `table_from` makes a table of them.
+"""Data frames and other Python data become tables, with a column of row numbers if asked for.
 
 What it takes: DataFrames (pandas, polars, cuDF), whatever speaks Arrow (tables, batches,
 streams, DuckDB relations), NumPy and CuPy arrays (of one or two dimensions, or structured),
@@ -10,23 +10,23 @@ paths of files.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from gdatalog.cancellation import OBJECT, cancellable, current_watch
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.arrays import empty_column
 from gdatalog.storage.cells import cells_column
 from gdatalog.storage.columns import column_from
-from gdatalog.storage.file_sets import joined
-from gdatalog.storage.load_options import PLAIN, LoadOptions
-from gdatalog.storage.matching import match_columns
+from gdatalog.storage.file_sets import TypedColumns, joined
+from gdatalog.storage.headers import match_columns
+from gdatalog.storage.load_options import PLAIN, DataPlace, LoadOptions, MissingValue
 from gdatalog.storage.nulls import Mending, explained
 from gdatalog.storage.objects import object_column
-from gdatalog.storage.place import DataPlace, MissingValue
 from gdatalog.storage.raw import Declared, Raw, raw_of, raw_of_table
-from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Column, Table
 from gdatalog.values import TypeName, is_unicode
 
@@ -186,3 +186,47 @@ def _empty_table(
 
 def _empty(names: tuple[str, ...], types: tuple[TypeName, ...]) -> Table:
     return Table(names, types, tuple(empty_column(kind) for kind in types), 0)
+
+
+# A column of row numbers: with it rows that are equal stay apart, though a relation is a set.
+
+
+def with_row_ids(
+    read: Callable[[Declared | None], Iterable[Table]],
+    options: LoadOptions,
+    declared: Declared | None,
+    what: str,
+) -> Iterator[Table]:
+    """The tables that `read` makes, whose rows follow each other, with a column of row numbers if
+    the options name one: where the declaration has it, else in front."""
+    name = options.row_id
+    if name is None:
+        yield from read(declared)
+        return
+    at, next_number = 0, options.first_row_id
+    if declared is not None:
+        pairs = dict(zip(declared.columns, declared.types, strict=True))
+        if pairs.get(name) != "int":
+            found = f"{name}: {pairs[name]}" if name in pairs else "no such column"
+            raise DataError(
+                f"{what}: the row numbers are to be the column {name!r}, and the relation has "
+                f"{found}",
+                hint=f"declare {name}: int",
+            )
+        at = declared.columns.index(name)
+        del pairs[name]
+        declared = TypedColumns(tuple(pairs), tuple(pairs.values()))
+    for table in read(declared):
+        if name in table.names:
+            raise DataError(
+                f"{what}: the data has a column {name!r} already",
+                hint="give the row numbers another name",
+            )
+        numbers = np.arange(next_number, next_number + table.length, dtype=np.int64)
+        next_number += table.length
+        yield Table(
+            (*table.names[:at], name, *table.names[at:]),
+            (*table.types[:at], "int", *table.types[at:]),
+            (*table.columns[:at], numbers, *table.columns[at:]),
+            table.length,
+        )

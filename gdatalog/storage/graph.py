@@ -20,10 +20,9 @@ import numpy.typing as npt
 from gdatalog.cancellation import current_watch
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import DENSE, Columns, sort_rows, sorted_set
-from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import ahead, cores
+from gdatalog.storage.threads import ahead, cores, sort_values
 
 Made = TypeVar("Made")
 

@@ -1,4 +1,4 @@
-"""Keys: integers whose order is the order of the values that they stand for.
+"""Keys: integers in the order of the values that they stand for; and dictionaries of distinct keys.
 
 int, bool and timestamp are their own keys; a float's key is its bit pattern, mended so that it
 orders as the float does; a symbol's key is its code in the symbol table, which has no order.
@@ -8,12 +8,13 @@ Columns of keys are kept in 32 bits where they fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from gdatalog.storage.dictionary import CodedColumn
-from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
+from gdatalog.records import dataclass
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, sorted_set
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import DTYPES, Array, Column, TextColumn
 from gdatalog.storage.threads import LONG, spread
@@ -120,3 +121,143 @@ def decode_value(key: int, kind: TypeName, symbols: SymbolTable) -> Any:
     if kind == "float":
         return float(key_to_float(np.array([key], dtype=np.int64))[0])
     return bool(key) if kind == "bool" else int(key)
+
+
+# A dictionary of keys: the distinct keys of some columns, each with a code from 0 on.
+#
+# Keys that lie far apart (real ids of 64 bits) make every look-up in an index a search. Their
+# codes are dense and fit 32 bits, so that the same look-up is one read of an array.
+
+ABSENT = -1
+# Keys in no order are at most one for so many in order, which count as so many more than they are.
+FEW, LEAST = 16, 10_000
+# So many times fewer keys than a dictionary has are looked up by binary search, and so are fewer
+# than SHORT: importing Arrow for its hash tables takes longer, and 80 MiB.
+SEARCHED, SHORT = 8, 1 << 17
+
+
+class Dictionary:
+    """Keys in ascending order, whose codes are their positions; `more` follow in any order.
+
+    A key has one code for ever: more keys may come, and rows that have been encoded stay so.
+    """
+
+    def __init__(self, keys: Array, more: Sequence[int] = (), lasting: bool = True) -> None:
+        """`lasting`: not only for the constants of one call."""
+        self.keys = keys
+        self.more = {key: len(keys) + at for at, key in enumerate(more)}
+        self.lasting = lasting
+        self._every = keys  # all keys by their codes, when they were last asked for
+        self._lock = Lock()
+
+    @staticmethod
+    def of(columns: Sequence[Array]) -> Dictionary:
+        """The dictionary of all keys that occur in these columns."""
+        parts = [_distinct(column) for column in columns]  # most keys occur many times
+        keys = np.concatenate(parts).astype(np.int64, copy=False)
+        return Dictionary(sorted_set(keys, own=True))
+
+    def __len__(self) -> int:
+        return len(self.keys) + len(self.more)
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.keys.nbytes)
+
+    def add(self, column: Array) -> bool:
+        """Gives codes to keys that have none; False, and nothing is changed, if these are so many
+        that a new dictionary is better."""
+        absent = dict.fromkeys(column[self.encode(column) == ABSENT].tolist())
+        if not absent:
+            return True
+        with self._lock:
+            if FEW * (len(self.more) + len(absent)) > len(self.keys) + LEAST:
+                return False
+            for key in absent:
+                self.more.setdefault(key, len(self))
+        return True
+
+    def extended(self, keys: Array) -> Dictionary:
+        """The same codes, and new ones for these keys where they have none: for one call."""
+        absent = keys[self.encode(keys) == ABSENT].tolist()
+        if not absent:
+            return self
+        return Dictionary(self.keys, tuple(dict.fromkeys((*self.more, *absent))), lasting=False)
+
+    def encode(self, column: Array) -> Array:
+        """The codes of keys; ABSENT where there is none."""
+        few = len(column) < SHORT or SEARCHED * len(column) < len(self.keys)
+        codes = self._searched(column) if few else self._hashed(column)
+        if self.more:
+            rows = np.flatnonzero(codes == ABSENT)
+            codes[rows] = [self.more.get(key, ABSENT) for key in column[rows].tolist()]
+        return codes
+
+    def _hashed(self, column: Array) -> Array:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        wide = pa.array(column.astype(np.int64, copy=False))
+        found = pc.index_in(wide, value_set=pa.array(self.keys)).fill_null(ABSENT)
+        return np.array(found.to_numpy(), dtype=np.int32)
+
+    def _searched(self, column: Array) -> Array:
+        """The same for few keys, for which a hash table of all is not worth making."""
+        places = np.searchsorted(self.keys, column)
+        found = self.keys.take(places, mode="clip") == column
+        return np.where(found, places, ABSENT).astype(np.int32)
+
+    def bound(self, key: int, op: str) -> int:
+        """The code that compares with codes as `key` does with keys: `x op key`.
+
+        Only without `more`, whose codes are in no order.
+        """
+        if op in ("=", "!="):
+            return int(self.encode(np.array([key], dtype=np.int64))[0])
+        assert not self.more
+        if op in ("<", ">="):
+            return int(np.searchsorted(self.keys, key, "left"))
+        return int(np.searchsorted(self.keys, key, "right")) - 1
+
+    def decode(self, codes: Array, into: Array | None = None) -> Array:
+        """The keys of codes; written `into` an array of 64 bits, if one is given."""
+        every = self._every
+        if len(every) < len(self):
+            more = list(self.more)
+            every = self._every = np.concatenate([self.keys, np.array(more, dtype=np.int64)])
+        found: Array = np.take(every, codes, out=into, mode="clip")  # all codes are valid
+        return found
+
+
+def _distinct(column: Array) -> Array:
+    if len(column) < SHORT:
+        return sorted_set(column)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found: Array = pc.unique(pa.array(column)).to_numpy()
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedColumn:
+    """A column of keys as codes. It is decoded where NumPy makes an array of it."""
+
+    codes: Array
+    dictionary: Dictionary
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: slice) -> CodedColumn:
+        return CodedColumn(self.codes[rows], self.dictionary)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return self.dictionary.decode(self.codes).astype(dtype or np.int64, copy=False)
+
+    def decode(self, into: Array) -> None:
+        """Writes the keys into an array of 64 bits."""
+        self.dictionary.decode(self.codes, into)

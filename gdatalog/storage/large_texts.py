@@ -17,11 +17,9 @@ from gdatalog.records import dataclass, replace
 from gdatalog.storage.cells import Kinds
 from gdatalog.storage.delimited import CellPlace, Delimited, Record, no_break_in_quotes
 from gdatalog.storage.file_sets import File, TypedColumns
-from gdatalog.storage.headers import come_again, header_names, tell, verdict
-from gdatalog.storage.load_options import LoadOptions, check_delimiter
-from gdatalog.storage.matching import match_columns
+from gdatalog.storage.headers import come_again, header_names, match_columns, tell, verdict
+from gdatalog.storage.load_options import DataPlace, LoadOptions, check_delimiter
 from gdatalog.storage.parquet import with_keys
-from gdatalog.storage.place import DataPlace
 from gdatalog.storage.raw import Declared, Raw
 from gdatalog.storage.readers import MARK, PACKED, of_names, typed
 from gdatalog.storage.table import Table

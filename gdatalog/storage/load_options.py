@@ -1,12 +1,13 @@
-"""What a user may say about loading, and what loading has to say to the user."""
+"""Options of loading, warnings about loaded data, and the places that errors name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from gdatalog.errors import Caution, UsageError, meant
+from gdatalog.errors import Caution, DataError, UsageError, meant
 from gdatalog.records import dataclass, field
+from gdatalog.values import TypeName
 
 Nulls = Literal["error", "drop"]
 
@@ -147,3 +148,72 @@ def check_delimiter(delimiter: str) -> str:
             hint=r'"," or "\t", for instance',
         )
     return delimiter
+
+
+# Which column of which data: the place that an error about a value names.
+
+_CURES: dict[TypeName, str] = {
+    "int": 'convert the data, .astype("int64")',
+    "float": 'convert the data, .astype("float64")',
+    "symbol": "convert the data, .astype(str)",
+    "bool": "convert the data, .astype(bool)",
+    "timestamp": "convert the data, pandas.to_datetime(...)",
+}
+
+
+class MissingValue(DataError):
+    """What is said of it depends on the other columns, so that it is told anew."""
+
+    @staticmethod
+    def of(error: DataError) -> MissingValue:
+        return MissingValue(error.message, error.span, hint=error.hint, notes=error.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class DataPlace:
+    """Which column of which data, for the errors that speak of it."""
+
+    what: str
+    column: str
+
+    def where(self, row: int) -> str:
+        return f"{self.what}: row {row}, column {self.column!r}"
+
+    def error(self, row: int, message: str, hint: str | None = None) -> DataError:
+        return DataError(f"{self.where(row)}: {message}", hint=hint)
+
+    def missing(self, row: int, found: object) -> MissingValue:
+        return MissingValue.of(self.error(row, f"a value is missing ({shown(found)})"))
+
+    def mismatch(self, row: int, declared: TypeName, found: object, kind: str) -> DataError:
+        hint = f"{_CURES[declared]}, or declare the column {kind}"
+        return self.error(row, f"expected {declared}, found the {kind} {shown(found)}", hint)
+
+    def too_big(self, row: int, found: object) -> DataError:
+        hint = "convert the column to text if it is an identifier, to float if it is a quantity"
+        return self.error(row, f"{shown(found)} does not fit into 64 bits", hint)
+
+    def not_a_value(self, row: int, found: object) -> DataError:
+        hint = "a value is an int, a float, a string, a bool or a time"
+        return self.error(row, f"cannot store {shown(found)}, a {type(found).__name__}", hint)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlace(DataPlace):
+    """A column of a file: what is wrong in it is mended there."""
+
+    def mismatch(self, row: int, declared: TypeName, found: object, kind: str) -> DataError:
+        hint = f"mend the file, or declare the column {kind}"
+        return self.error(row, f"expected {declared}, found the {kind} {shown(found)}", hint)
+
+
+def shown(value: object, width: int = 60) -> str:
+    """A value as an error shows it."""
+    import numpy as np
+
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif hasattr(value, "as_py"):  # Arrow's scalars
+        value = value.as_py()
+    text = repr(value)
+    return text if len(text) <= width else text[: width - 3] + "..."

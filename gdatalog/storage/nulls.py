@@ -14,12 +14,10 @@ import numpy as np
 
 from gdatalog.errors import DataError, Note, UsageError, meant
 from gdatalog.records import dataclass
-from gdatalog.storage.cells import as_arrow, cells_column, kind_of
+from gdatalog.storage.arrays import fetched, lies_on_device
+from gdatalog.storage.cells import MISSING, as_arrow, cells_column, kind_of
 from gdatalog.storage.columns import column_from
-from gdatalog.storage.device_columns import fetched, lies_on_device
-from gdatalog.storage.load_options import LoadOptions, rows
-from gdatalog.storage.odd_cells import MISSING
-from gdatalog.storage.place import DataPlace
+from gdatalog.storage.load_options import DataPlace, LoadOptions, rows
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.values import TypeName

@@ -17,7 +17,7 @@ import numpy as np
 from gdatalog.errors import DataError
 from gdatalog.records import dataclass
 from gdatalog.storage.arrays import empty_column, encoded, floats, instants
-from gdatalog.storage.place import DataPlace, shown
+from gdatalog.storage.load_options import DataPlace, shown
 from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, is_unicode, timestamp_from_text
 

@@ -19,7 +19,7 @@ from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.columns import arrow_type
 from gdatalog.storage.file_sets import File, TypedColumns, key_column
-from gdatalog.storage.place import FilePlace
+from gdatalog.storage.load_options import FilePlace
 from gdatalog.storage.raw import Raw, data_columns, index_warnings, raw_of_columns
 from gdatalog.storage.table import TextColumn
 from gdatalog.values import TypeName

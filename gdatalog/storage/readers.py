@@ -28,18 +28,16 @@ from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import replace
 from gdatalog.storage.delimited import READING, TYPING
 from gdatalog.storage.file_sets import File, files_of, is_set, joined, read_set
-from gdatalog.storage.frames import table_of
-from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines
+from gdatalog.storage.frames import table_of, with_row_ids
 from gdatalog.storage.load_options import (
     PLAIN,
+    FilePlace,
     LoadOptions,
 )
 from gdatalog.storage.parquet import damaged, raws_of_parquet, with_keys
-from gdatalog.storage.place import FilePlace
 from gdatalog.storage.raw import Declared, Raw, raw_of_arrow
-from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table
-from gdatalog.storage.text_files import PIECE, raw_of_text
+from gdatalog.storage.text_files import PIECE, raw_of_json, raw_of_json_lines, raw_of_text
 
 FORMATS = {
     ".csv": "csv",

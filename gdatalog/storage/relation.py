@@ -2,7 +2,7 @@
 
 Changing a relation means making another one, so that whoever holds this one is not disturbed:
 an interrupted query leaves the database as it was. One that has all rows of another and some more
-keeps those apart (`parts.py`), and tells which they are to who remembers the other (`lineage.py`).
+keeps those apart (`parts.py`), and tells which they are to who remembers the other (`parts.py`).
 """
 
 from __future__ import annotations
@@ -15,26 +15,23 @@ import numpy as np
 
 from gdatalog.cancellation import LATE, cancellable, current_watch
 from gdatalog.storage import parts, remote
-from gdatalog.storage.arrays import is_borrowed
+from gdatalog.storage.arrays import device_keys, is_borrowed
 from gdatalog.storage.coded import Coded, CodedStatistics, hand_on
-from gdatalog.storage.device_columns import device_keys
-from gdatalog.storage.dictionary import Dictionary
-from gdatalog.storage.keys import decode_blocks, encode_column, narrow
-from gdatalog.storage.lineage import Version, VersionHistory, stacked
+from gdatalog.storage.degrees import mask
+from gdatalog.storage.keys import Dictionary, decode_blocks, encode_column, narrow
 from gdatalog.storage.membership import RowBits, held_by
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.ops import DeviceOps
-from gdatalog.storage.ranked import ranked_trie
-from gdatalog.storage.remote_statistics import RemoteStatistics
+from gdatalog.storage.parts import Version, VersionHistory, stacked
+from gdatalog.storage.remote import RemoteStatistics
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
-from gdatalog.storage.survey import mask
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table, TextColumn
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
-from gdatalog.storage.trie_builder import build_trie, trie_of_rows
+from gdatalog.storage.trie_builder import build_trie, ranked_trie, trie_of_rows
 from gdatalog.values import TypeName
 
 SORTED_TRIE = 24  # bytes that making a trie takes for each row and level, at the most
@@ -70,7 +67,7 @@ class Relation:
         self._store = store
         self._tries: dict[TrieName, Trie] = {}
         self.asked: dict[TrieName, Trie] = {}  # the same, by how somebody has asked for them
-        # Rows grouped by a column, in no order within (`cpu_ops/loose.py`); None if they cannot be.
+        # Rows grouped by a column, unordered (`cpu_ops/best_values.py`); None: not possible.
         self.loose: dict[tuple[int, ...], Trie | None] = {}
         # The orders of columns that parts of this relation were indexed by in its place.
         self.narrowed: set[tuple[int, ...]] = set()

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from gdatalog.cancellation import cancellable, current_watch, working_space
+from gdatalog.errors import NameResolutionError, UsageError, meant
 from gdatalog.records import dataclass
-from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import LONG, cores, in_ranges, spread
+from gdatalog.storage.threads import LONG, cores, in_ranges, sort_values, spread
 
 Columns = tuple[Array, ...]
 Span = tuple[int, int]  # the least and the greatest value of a column
@@ -372,3 +372,68 @@ def _in_sorted(values: Array, among: Array) -> Array:
     at[at == len(among)] = 0
     found: Array = among[at] == values
     return found
+
+
+# By which columns rows are sorted, and which way.
+
+# The places of all columns, the one that sorts first in front, and whether each sorts downwards.
+Order = Sequence[tuple[int, bool]]
+
+
+def order_of(
+    columns: Sequence[str], by: str | Sequence[str] | None, descending: bool | Sequence[bool]
+) -> Order:
+    """The order by the columns that are named, else by all from the left; ties are broken by the
+    columns that are left over.
+
+    >>> order_of(("x", "y", "z"), ["z", "x"], [True, False])
+    [(2, True), (0, False), (1, False)]
+    """
+    if by is not None and not isinstance(by, (str, Sequence)):
+        raise UsageError(f"rows are sorted by columns' names, not by {by!r}")
+    named = [by] if isinstance(by, str) else columns if by is None else by
+    places = [place_of(columns, name) for name in named]
+    if isinstance(descending, (bool, np.bool_)):
+        down = [bool(descending)] * len(places)
+    else:
+        down = [bool(each) for each in descending]
+    if len(down) != len(places):
+        raise UsageError(
+            f"descending= has {len(down):,} values for {len(places):,} columns to sort by",
+            hint="give one for all, or one for each",
+        )
+    found: dict[int, bool] = {}
+    for at, turn in zip(places, down, strict=True):
+        found.setdefault(at, turn)
+    return [*found.items(), *((at, False) for at in range(len(columns)) if at not in found)]
+
+
+def place_of(columns: Sequence[str], name: str) -> int:
+    """The place of a column; an error, if there is none of this name."""
+    if name in columns:
+        return columns.index(name)
+    close = meant(name, columns) if isinstance(name, str) else None
+    hint = f"did you mean {close!r}?" if close else f"its columns are {', '.join(columns)}"
+    raise NameResolutionError(
+        f"the answer has no column {name!r}", hint=hint if columns else "it has no columns"
+    )
+
+
+def plain(order: Order) -> bool:
+    """Whether rows sort by all columns from the left, upwards."""
+    return all(place == (at, False) for at, place in enumerate(order))
+
+
+def turned(columns: Columns, order: Order) -> Columns:
+    """Columns as they sort: in this order, the bits of those inverted that sort downwards."""
+    if plain(order):
+        return columns
+    return tuple(~columns[at] if down else columns[at] for at, down in order)
+
+
+def turned_back(columns: Columns, order: Order) -> Columns:
+    """The columns in their own order, with their own bits."""
+    if plain(order):
+        return columns
+    found = {at: ~key if down else key for key, (at, down) in zip(columns, order, strict=True)}
+    return tuple(found[at] for at in range(len(found)))

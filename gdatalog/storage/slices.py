@@ -1,16 +1,17 @@
-"""Slices of tries: the rows whose first values stand between two places of the root's list.
+"""Slices of tries, and whole tries that are read in place from one stretch of bytes.
 
 A slice of a trie is a stretch of each of its arrays, with offsets that begin anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieLevel
 
@@ -96,3 +97,74 @@ def slice_of(trie: Trie, low: int, high: int, arrays: Sequence[Any], labels: Any
 def offsets_of(level: TrieLevel) -> np.dtype[Any]:
     """The dtype of a level's offsets on a device."""
     return np.dtype(np.int32 if len(level) < SHORT else np.int64)
+
+
+# Whole tries read in place: the arrays that make one up, in one stretch of bytes after another.
+#
+# Kernels read the arrays of such a trie where they lie, be that in the host's memory; nothing is
+# made of them on the device.
+
+ALIGNED = 256  # bytes: where arrays begin, so that whole words of one are no other's
+
+# An array of a trie: ("values", 1) are the values of its second level.
+Name = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrieArrays:
+    """The arrays of a trie, each with the byte at which it begins; how many bytes they take."""
+
+    pieces: Mapping[Name, ArraySlice]
+    starts: Mapping[Name, int]
+    size: int
+
+
+def layout_of(trie: Trie) -> TrieArrays:
+    """The small ones first, and the values of deeper levels behind them."""
+    root = trie.levels[0]
+    found: dict[Name, ArraySlice] = {("values", 0): _whole(root.values)}
+    dense = root.dense_index()
+    if dense is not None:
+        found["index", 0] = _whole(dense[1])
+    for depth, level in enumerate(trie.levels[1:], 1):
+        found["offsets", depth] = ArraySlice(level.offsets, offsets_of(level))
+    if trie.labels is not None:
+        found["labels", 0] = _whole(trie.labels)
+    for depth, level in enumerate(trie.levels[1:], 1):
+        found["values", depth] = _whole(level.values)
+    if trie.weights is not None:
+        found["weights", 0] = _whole(trie.weights)
+        found["sums", 0] = _whole(trie.weight_sums())
+    starts: dict[Name, int] = {}
+    size = 0
+    for name, piece in found.items():
+        starts[name] = size
+        size += -(-piece.nbytes // ALIGNED) * ALIGNED
+    return TrieArrays(found, starts, size)
+
+
+def _whole(array: Array) -> ArraySlice:
+    return ArraySlice(array, array.dtype)
+
+
+def trie_in_place(whole: Trie, arrays: Mapping[Name, Any], xp: Any) -> Trie:
+    """The trie of these arrays, which are those of a trie of the host."""
+    levels = []
+    for depth, own in enumerate(whole.levels):
+        if depth:
+            offsets = arrays["offsets", depth]
+        else:
+            offsets = xp.asarray(np.array([0, len(own)], dtype=np.int32))
+        level = TrieLevel(arrays["values", depth], offsets, xp)
+        level.known_span(*own.span)
+        level.known_longest(own.longest)
+        levels.append(level)
+    dense = whole.levels[0].dense_index()
+    least = 0 if dense is None else dense[0]
+    index = xp.empty(0, dtype=xp.int32) if dense is None else arrays["index", 0]
+    levels[0].known_index(least, index)
+    found = Trie(levels, whole.total, arrays.get(("weights", 0)), arrays.get(("labels", 0)))
+    if whole.weights is not None:
+        found.known_sums(arrays["sums", 0])
+    found.whole = whole
+    return found

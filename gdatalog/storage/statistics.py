@@ -1,7 +1,7 @@
 """Statistics of a relation, for the planner: each is computed when it is first asked for, and kept.
 
 What they cost is a pass over a column or two, or a sort of a sample: never a sort of all rows. Many
-rows that lie on a device are counted there (`survey.py`).
+rows that lie on a device are counted there (`degrees.py`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,18 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cancellation import current_watch
-from gdatalog.storage import quantiles, survey
-from gdatalog.storage.degrees import STRETCH, AdjacencyLists, Degrees
+from gdatalog.storage import degrees
+from gdatalog.storage.degrees import (
+    STRETCH,
+    AdjacencyLists,
+    Degrees,
+    Quantiles,
+    how_many,
+    values_by_hash,
+)
 from gdatalog.storage.graph import EdgeStatistics
 from gdatalog.storage.keys import key_of
 from gdatalog.storage.on_device import DeviceStore, KnownRows, brought, is_on_host
-from gdatalog.storage.quantiles import Quantiles, how_many, values_by_hash
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, RowPacking, firsts
 from gdatalog.storage.spill import is_spilled
@@ -163,7 +169,7 @@ class Statistics:
                 return len(trie.levels[len(columns) - 1])
         there = self._there
         if there is not None:
-            return survey.distinct(there, sorted(columns))
+            return degrees.distinct(there, sorted(columns))
         keys = [self._keys[column] for column in sorted(columns)]
         if self._sorted and columns == frozenset(range(len(columns))):
             marks = firsts(keys[0])
@@ -213,10 +219,10 @@ class Statistics:
                 found = (
                     Degrees.of(counts)
                     if is_on_host(counts)
-                    else survey.degrees_of(self.graph.ops, counts)
+                    else degrees.degrees_of(self.graph.ops, counts)
                 )
             elif there is not None:
-                found = survey.degrees(there, column, tests)
+                found = degrees.degrees(there, column, tests)
             else:
                 key = self._passing(column, tests) if tests else self._keys[column]
                 found = self._degrees(column, key)
@@ -253,7 +259,7 @@ class Statistics:
             [key[start : start + STRETCH] for key in self._keys]
             for start in range(0, len(self._keys[0]), STRETCH)
         )
-        passing = [part[column][survey.mask(tuple(part), tests)] for part in parts]
+        passing = [part[column][degrees.mask(tuple(part), tests)] for part in parts]
         return np.concatenate(passing) if passing else self._keys[column]
 
     # --------------------------------------------------------------------------------- ranges
@@ -284,7 +290,7 @@ class Statistics:
         values = int(self.degrees(column).powers[0])
         there = self._there
         if there is not None:
-            some = survey.sample(there, column, quantiles.SAMPLE)
+            some = degrees.sample(there, column, degrees.SAMPLE)
             return Quantiles(np.sort(some), there.count, values)
         in_order = column == 0 and self._sorted
         return Quantiles.of(self._keys[column], values, in_order)
@@ -303,7 +309,7 @@ class Statistics:
     def _less(self, left: int, right: int) -> bool:
         there = self._there
         if there is not None:
-            return survey.ascends(there, left, right)
+            return degrees.ascends(there, left, right)
         a, b = self._keys[left], self._keys[right]
         # a few rows tell most of the time
         return bool((a[:1000] < b[:1000]).all()) and bool((a < b).all())

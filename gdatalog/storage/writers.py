@@ -1,4 +1,4 @@
-"""Writers: tables become a file, whole or not at all.
+"""Writers: tables become a file or a folder, whole or not at all.
 
 The tables are blocks of one relation's rows, decoded when they are asked for: an answer that is
 larger than memory is never decoded as a whole.
@@ -14,8 +14,11 @@ import contextlib
 import errno
 import gzip
 import os
+import re
+import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import repeat
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, cast
@@ -28,7 +31,6 @@ from gdatalog.storage.load_options import check_delimiter
 from gdatalog.storage.parquet import ROWS
 from gdatalog.storage.readers import PACKED, TEXTS, format_of
 from gdatalog.storage.table import Table
-from gdatalog.storage.temporaries import beside
 from gdatalog.storage.threads import ahead
 from gdatalog.values import TypeName
 
@@ -231,3 +233,143 @@ def _fill_special(target: str, fill: Callable[[BinaryIO], None]) -> None:
                 view = memoryview(piece)
                 while view:
                     view = view[file.write(view) or 0 :]
+
+
+# Files and folders that are filled under another name, beside the place that they take.
+#
+# Their process holds a lock on each. A process that was killed leaves them behind; the next one
+# that writes into that folder removes those that nobody holds.
+
+_NAME = re.compile(r"\.gdatalog-[0-9a-f]{16}\.tmp")
+_swept: set[str] = set()  # folders that this process has looked through
+
+
+@contextmanager
+def beside(folder: str, make: Callable[[str], None]) -> Iterator[str]:
+    """A new file or folder in `folder`, which `make` makes at a path; removed at the end if it is
+    still there."""
+    _sweep(folder)
+    while True:
+        path = os.path.join(folder, f".gdatalog-{secrets.token_hex(8)}.tmp")
+        make(path)
+        held, taken = _lock(path)
+        if not taken and os.path.exists(path):
+            break
+        if held is not None:  # another process has taken it for left behind
+            os.close(held)
+    try:
+        yield path
+    finally:
+        _remove(path)
+        if held is not None:
+            os.close(held)
+
+
+def _lock(path: str) -> tuple[int | None, bool]:
+    """What holds a file or folder until it is closed, and whether another process holds it. The
+    first is None also where files cannot be held."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where nothing is removed
+        return None, False
+    try:
+        opened = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None, False
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(opened)
+        return None, isinstance(error, BlockingIOError)
+    return opened, False
+
+
+def _sweep(folder: str) -> None:
+    """Removes what processes that are gone have left."""
+    if folder in _swept:
+        return
+    _swept.add(folder)
+    try:
+        names = [name for name in os.listdir(folder) if _NAME.fullmatch(name)]
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(folder, name)
+        held, _ = _lock(path)
+        if held is not None:
+            _remove(path)
+            os.close(held)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        elif os.path.lexists(path):
+            os.unlink(path)
+
+
+# A folder of Parquet files in the place of one file: whole or not at all, as files are.
+#
+# It is filled under another name beside its place, and takes it when all of it is there.
+
+PART = re.compile(r"part-\d+\.parquet")
+
+
+def names_a_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether a path says of itself that it is a folder's: it ends with a slash."""
+    name = os.fspath(path)
+    return name.endswith("/") or name.endswith(os.sep)
+
+
+def file_name(number: int) -> str:
+    """The name of a part."""
+    return f"part-{number:05}.parquet"
+
+
+def write_folder(
+    path: str | os.PathLike[str], parts: Iterable[tuple[Iterable[Table], int]]
+) -> None:
+    """Writes each part, some tables and how many rows they have, into a file of its own; there is
+    at least one."""
+    with filled(path) as folder:
+        for number, (tables, length) in enumerate(parts):
+            write_tables(tables, length, os.path.join(folder, file_name(number)), format="parquet")
+
+
+@contextmanager
+def filled(path: str | os.PathLike[str]) -> Iterator[str]:
+    """A new folder, which is at `path` when it has been filled. A folder of parts that is there is
+    replaced; one that has anything else stays, and is an error."""
+    name = os.fspath(path)
+    target = os.path.realpath(name)
+    _check(name, target)
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with beside(os.path.dirname(target), os.mkdir) as temporary:
+            yield temporary
+            _check(name, target)
+            before = None
+            if os.path.isdir(target):
+                before = f"{target}-{secrets.token_hex(8)}.before"
+                os.rename(target, before)
+            os.rename(temporary, target)
+            if before is not None:
+                shutil.rmtree(before, ignore_errors=True)
+    except TimeLimitError:
+        raise
+    except OSError as error:
+        raise cannot_write(name, error) from error
+
+
+def _check(name: str, target: str) -> None:
+    if not os.path.exists(target):
+        return
+    if not os.path.isdir(target):
+        raise DataError(f"{name}: this is a file, not a folder", hint="leave out the slash")
+    other = next((entry for entry in os.listdir(target) if not PART.fullmatch(entry)), None)
+    if other is not None:
+        raise DataError(
+            f"{name}: this folder has other files than parts that were written, {other!r}",
+            hint="name a folder that is new, or that holds such parts only: it is replaced",
+        )

@@ -17,7 +17,7 @@ from gdatalog.printer.leaves import GroupLeaf, Leaf, RowLeaf
 from gdatalog.printer.module import PrintedPlan, print_plan
 from gdatalog.printer.worklist import print_partitioned
 from gdatalog.printer.worklist_tile import print_tiles
-from gdatalog.report.words import about
+from gdatalog.report.tree import about
 from tests.replay.programs import Program
 
 Make = Callable[[int, bool], PrintedPlan]  # of how many lanes (0: for a CPU), and whether it counts

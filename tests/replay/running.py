@@ -19,7 +19,7 @@ from typing import Any
 
 import gdatalog as gd
 from gdatalog import cancellation
-from gdatalog.cpu_ops import loose
+from gdatalog.cpu_ops import best_values
 from gdatalog.engine import depth
 from gdatalog.engine.facts.files import Folders
 from gdatalog.engine.session import text_session as session
@@ -103,7 +103,7 @@ def listening(recorder: Recorder) -> Iterator[None]:
         (lattice.print_lattice, recorder.improving),
         (depth.printed_once, _printed_anew),
         (cancellation.apart, lambda work, long=True: work()),  # a thread for each takes long
-        (loose.loose_of, lambda relation, columns: None),  # it is compiled
+        (best_values.loose_of, lambda relation, columns: None),  # it is compiled
         (launching.whole, lambda text: text),  # the files that it includes are noted once
         *((clock, _stopped) for clock in (time.perf_counter, time.process_time)),
     ]

@@ -15,13 +15,12 @@ from gdatalog.cluster.rows.texts import placed_texts
 from gdatalog.errors import DataError
 from gdatalog.limits import Limits
 from gdatalog.storage.export import to_pandas
-from gdatalog.storage.folders import file_name
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.remote import RemotePart, RemoteSchema
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table
-from gdatalog.storage.writers import write_table
+from gdatalog.storage.writers import file_name, write_table
 
 
 def to_dask(

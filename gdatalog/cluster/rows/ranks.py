@@ -14,8 +14,8 @@ import numpy as np
 
 from gdatalog.cluster.rows.exchange import Piece, rows_by_owner
 from gdatalog.cluster.rows.parts import columns_of
+from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.graph import Ranking, passes
-from gdatalog.storage.grouping import group_rows
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest

@@ -21,7 +21,7 @@ from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of,
 from gdatalog.planner.rewrite.counting import COUNTS
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.coded import Coded
-from gdatalog.storage.dictionary import ABSENT, Dictionary
+from gdatalog.storage.keys import ABSENT, Dictionary
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns

@@ -215,9 +215,8 @@ class Answer(Protocol):
 def write_answer(answer: Answer, path: str) -> None:
     """Writes rows into a file, by its name's ending; into a folder of Parquet files, if the name
     ends with a slash."""
-    from gdatalog.storage.folders import names_a_folder
     from gdatalog.storage.readers import format_of
-    from gdatalog.storage.writers import write_tables
+    from gdatalog.storage.writers import names_a_folder, write_tables
 
     if names_a_folder(path) or (
         format_of(path) == "parquet" and path.endswith((".parquet", ".pq"))

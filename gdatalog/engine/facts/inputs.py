@@ -1,29 +1,38 @@
-"""A program's data: stored relations, and `.input` files, which are read on demand."""
+"""A program's data: stored relations, facts, and `.input` files, which are read on demand or
+ahead.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from threading import Event, Lock
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import current_watch
+from gdatalog.cancellation import PATIENCE, Watch, current_watch, working_for
+from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
 from gdatalog.engine.facts.files import FilePolicy, Folders, locate, placed, read_relation
-from gdatalog.engine.facts.reading_ahead import FileContent, FileReading, ReadingAhead
 from gdatalog.errors import Caution, Error
-from gdatalog.parser.syntax import Decl, Directive, Statement
+from gdatalog.parser.syntax import Atom, Const, Decl, Directive, Statement
 from gdatalog.planner.check.checked import Schema
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.key_columns import relation_of_tables
-from gdatalog.storage.lineage import Version
+from gdatalog.storage.keys import encode_value, float_to_key
 from gdatalog.storage.load_options import Findings
+from gdatalog.storage.on_device import is_on_host
+from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
+from gdatalog.storage.rows import sort_rows
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.threads import begun
 from gdatalog.timers import spending
+from gdatalog.values import TypeName, Value
 
 
 @dataclass(slots=True)
@@ -255,3 +264,134 @@ def input_sources(
                     directive = Directive("input", (name,), span=statement.span)
                     found.setdefault(name, []).append((directive, folders))
     return found
+
+
+# Facts as rows of keys, and rows without rules as a stratum begins with them.
+
+
+def fact_rows(
+    facts: Sequence[Atom],
+    types: Sequence[TypeName],
+    params: Mapping[str, Value],
+    symbols: SymbolTable,
+) -> Rows:
+    """The rows of facts, in their order."""
+    columns = []
+    for at, kind in enumerate(types):
+        args = [atom.args[at] for atom in facts]
+        columns.append(_column(args, kind, params, symbols))
+    return tuple(columns), len(facts)
+
+
+def _column(
+    args: list[Any], kind: TypeName, params: Mapping[str, Value], symbols: SymbolTable
+) -> Array:
+    values = [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
+    if kind == "float":
+        return float_to_key(np.array(values, dtype=np.float64))
+    if kind == "symbol":
+        return np.array([symbols.intern(str(value)) for value in values], dtype=np.int32)
+    return np.array([encode_value(value, kind, symbols) for value in values], dtype=np.int64)
+
+
+def in_rows(seeds: Sequence[Derived]) -> list[Derived]:
+    """Each set of rows sorted, without duplicates; what lies afar stays as it is."""
+    found: list[Derived] = []
+    for part in seeds:
+        if isinstance(part, DistinctBlocks):
+            found.append(part)
+            continue
+        keys, count = part
+        here = all(map(is_on_host, keys))  # on a device they are sorted
+        rows = sort_rows(keys) if keys and here else keys
+        found.append((rows, len(rows[0]) if rows else min(1, count)))
+    return found
+
+
+# A thread that reads files before rules request them, in the order of these requests.
+#
+# Errors in the thread are dropped: the rule that requests the file reads it again and gets the
+# error. Files are read one after the other, in a fixed order, so that a program's strings get
+# codes of the same ranges each time: plans and loops depend on these.
+
+LARGE = 1 << 21  # bytes of a file worth reading ahead
+LONG = 1 << 20  # bytes of a file that compiled code reads
+ROOM = 4  # bytes of memory needed for each byte of a file
+
+Key = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class FileContent:
+    """The content of a file, and the notes about it."""
+
+    relation: Relation
+    findings: Findings
+
+
+@dataclass(slots=True)
+class FileReading:
+    """A file to read."""
+
+    key: Key  # cache key of its content
+    what: str  # for progress reports
+    size: int
+    read: Callable[[], FileContent]
+    made: FileContent | None = None
+    done: Event = field(default_factory=Event)
+
+
+class ReadingAhead:
+    """Reads files, one after the other, during the evaluation."""
+
+    def __init__(self, files: Sequence[FileReading], spare: Callable[[], int]) -> None:
+        """`spare`: how many more bytes may be held."""
+        worth = any(each.size >= LARGE for each in files)
+        self._waiting = {each.key: each for each in files} if worth else {}
+        self._spare = spare
+        self._lock = Lock()
+        self._watch: Watch | None = None
+
+    def after(self, size: int) -> None:
+        """Called after a file of this many bytes was read on request. After the first long file, a
+        thread reads the others: by then the modules that it needs are imported."""
+        if self._watch is None and self._waiting and size >= LONG:
+            self._watch = current_watch().beside()
+            begun(self._run)
+
+    def stop(self) -> None:
+        """Stops the thread at its next poll, because no one needs files any more."""
+        with self._lock:
+            self._waiting.clear()
+        if self._watch is not None:
+            self._watch.left = True
+
+    def take(self, key: Key) -> FileContent | None:
+        """The content of a file, if the thread reads it."""
+        with self._lock:
+            file = self._waiting.get(key)
+        if file is not None and self._watch is not None:
+            watch = current_watch()
+            while not file.done.wait(PATIENCE):
+                watch.poll()
+        with self._lock:
+            self._waiting.pop(key, None)
+        return None if file is None else file.made
+
+    def _run(self) -> None:
+        assert self._watch is not None
+        working_for(self._watch)
+        try:
+            for file in list(self._waiting.values()):
+                try:
+                    with self._lock:
+                        asked = file.key in self._waiting
+                    if asked and ROOM * file.size <= self._spare():
+                        with self._watch.work("loading", file.what):
+                            file.made = file.read()
+                except BaseException:  # also cancellation
+                    pass
+                finally:
+                    file.done.set()
+        finally:
+            working_for(Watch())

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.calls import COUNTS, UNITS, GiveUp
-from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues
-from gdatalog.cpu_ops.loose import loose_of
+from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues, loose_of
 from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.depth import counted

@@ -33,7 +33,7 @@ from gdatalog.engine.fixpoint.spans import limits_of, narrow, spans_of, stamps_f
 from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
 from gdatalog.engine.metrics import StratumMetrics, Way
 from gdatalog.errors import MemoryLimitError, Note
-from gdatalog.executors.worklist import ListRoom
+from gdatalog.executors.lftj import ListRoom
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared

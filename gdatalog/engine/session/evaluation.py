@@ -25,16 +25,15 @@ from gdatalog.engine.derived import (
     remote_blocks,
 )
 from gdatalog.engine.device import CPU
-from gdatalog.engine.facts.inputs import extended
-from gdatalog.engine.facts.rows import fact_rows, in_rows
+from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows
 from gdatalog.engine.fixpoint.counting import count_stratum, readers_of
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.fixpoint.maintained import together
 from gdatalog.engine.fixpoint.stratum import atoms as atoms_of
 from gdatalog.engine.session.budget import accounted
-from gdatalog.engine.session.last_use import LastUse
 from gdatalog.engine.session.prepared import CheckedText
 from gdatalog.engine.session.remembered import (
+    LastUse,
     MadeOf,
     Memory,
     News,

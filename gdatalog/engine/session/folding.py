@@ -1,4 +1,4 @@
-"""Constant folding: computes constant expressions once, before rules are planned.
+"""Work that is saved before rules are planned: constants are computed, copies not evaluated.
 
 `x < 3600 * 24` becomes a comparison with a constant, whose selectivity the planner can estimate.
 Expressions that fail, warn or create a string stay and are computed where the rule runs.
@@ -10,13 +10,21 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from gdatalog.cpu_ops.evaluate import Scope, evaluate, to_values
 from gdatalog.errors import EvaluationError
-from gdatalog.parser.syntax import Chain, Const, Expr, FunctionCall, Param
-from gdatalog.planner.check.checked import Checked, CheckedRule
+from gdatalog.parser.syntax import Atom, Chain, Const, Expr, FunctionCall, Param, Var
+from gdatalog.plan.conditions import Unsuited
+from gdatalog.plan.stratum import Copy, Fallback, Once
+from gdatalog.planner.check.checked import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import LEAVES, rebuild, walk
 from gdatalog.planner.normalise import Normaliser
+from gdatalog.planner.rewrite.adornments import asked_for
 from gdatalog.records import replace
+from gdatalog.storage.keys import encode_value
+from gdatalog.storage.on_device import KnownRows
+from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName, Value
@@ -100,3 +108,55 @@ def _computed(call: FunctionCall) -> Const | None:
 
 def _no_column(name: str) -> Array:
     raise AssertionError(name)
+
+
+# Relations that are copies of others: `?1(x, y) <- path(x, y).` is not evaluated.
+
+
+def copy_of(stratum: Stratum) -> Copy | None:
+    """Detects that a stratum's only relation is a copy of another one: without data of its own, in
+    the same order, and without columns except those that hold a requested constant."""
+    if stratum.recursive or len(stratum.rules) != 1:
+        return None
+    (rule,) = stratum.rules
+    args, body = rule.head.args, rule.body
+    if not isinstance(body, Atom) or not args:
+        return None
+    left = [(at, arg) for at, arg in enumerate(body.args) if not isinstance(arg, Const | Param)]
+    if tuple(arg for _, arg in left) != args:
+        return None
+    if len({arg.name for arg in args if isinstance(arg, Var)}) < len(args):
+        return None
+    if len(left) == len(body.args):
+        return Copy(body.name)
+    # Other constants may have been requested too.
+    return Copy(body.name, Fallback((Unsuited(),), Once())) if asked_for(body.name) else None
+
+
+def copied(
+    copy: Copy, rule: CheckedRule, schema: Schema, relation: Relation, scope: Scope
+) -> Relation | None:
+    """Returns the copy; None if the relation has rows with other constants."""
+    if copy.fallback is None:
+        same = relation.columns == schema.columns
+        return relation if same else relation.renamed(schema.columns)
+    assert isinstance(rule.body, Atom)
+    return _without_constants(relation, rule.body.args, schema, scope)
+
+
+def _without_constants(
+    whole: Relation, args: tuple[Expr, ...], schema: Schema, scope: Scope
+) -> Relation | None:
+    if not whole.store.on_host:
+        return None
+    columns = whole.store.as_they_are()
+    kept = []
+    for arg, column, kind in zip(args, columns, whole.types, strict=True):
+        if isinstance(arg, Const | Param):
+            value = arg.value if isinstance(arg, Const) else scope.params[arg.name]
+            if not np.all(column == encode_value(value, kind, scope.symbols)):
+                return None
+        else:
+            kept.append(column)
+    distinct = whole.store.known >= KnownRows.DISTINCT
+    return Relation.of_blocks(schema.columns, schema.types, [tuple(kept)], whole.at_most, distinct)

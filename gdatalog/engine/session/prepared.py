@@ -14,7 +14,7 @@ from weakref import ref
 
 from gdatalog.cancellation import LONG_RULE, LONG_TEXT, apart
 from gdatalog.engine.session.folding import folded
-from gdatalog.engine.session.recent import Recent
+from gdatalog.engine.session.remembered import Recent
 from gdatalog.engine.session.texts import Outline
 from gdatalog.errors import Caution, Error
 from gdatalog.parser import Program, parse_with_cautions

@@ -18,7 +18,7 @@ from gdatalog.engine.cluster import Wanted
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.facts.files import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.facts.inputs import FilesRead, Inputs, input_sources
-from gdatalog.engine.facts.lists import ProgramLists
+from gdatalog.engine.facts.lists import GivenList, ProgramLists, holds_many
 from gdatalog.engine.fixpoint.stratum import atoms
 from gdatalog.engine.session.budget import accounted
 from gdatalog.engine.session.evaluation import Evaluation
@@ -44,7 +44,6 @@ from gdatalog.planner.check.validity import Validity
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.given_list import GivenList, holds_many
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import INT_MAX, INT_MIN, ParamType, Value, is_unicode

@@ -1,4 +1,4 @@
-"""Aggregated heads: which rules and facts may share a relation whose head aggregates.
+"""Heads: the names of their columns, and which rules and facts may share a head that aggregates.
 
 With min and max they all do, at the same columns: a rule that has a plain value there counts as
 the min (or max) of that value, and is rewritten so. With any other aggregate a relation has one
@@ -7,15 +7,30 @@ rule, without `;`, and no facts: the aggregate ranges over the bindings of one b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from gdatalog.errors import Error, Note, StratificationError
-from gdatalog.parser.syntax import And, Atom, Expr, HeadAggregate, Literal, Or
+from gdatalog.errors import Error, NameResolutionError, Note, StratificationError
+from gdatalog.parser.format import format_node
+from gdatalog.parser.syntax import (
+    And,
+    Atom,
+    Const,
+    Expr,
+    FunctionCall,
+    HeadAggregate,
+    Literal,
+    Or,
+    Param,
+    Program,
+    Rule,
+    Var,
+)
+from gdatalog.plan.functions import AGGREGATES
 from gdatalog.planner.check.catalog import Catalog
 from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.planner.check.walk import contains_head_aggregate, walk
-from gdatalog.planner.check.words import show
+from gdatalog.planner.check.words import did_you_mean, either, own_name, show
 from gdatalog.records import replace
 
 COMBINING = ("min", "max")
@@ -163,3 +178,134 @@ def _combined(rule: CheckedRule, columns: Mapping[int, str]) -> CheckedRule:
     for at, kind in columns.items():
         args[at] = cast(Expr, HeadAggregate(kind, (args[at],), args[at].span))
     return replace(rule, head=replace(rule.head, args=tuple(args)))
+
+
+# Names of columns in heads.
+#
+# The columns of a relation that no `.decl` names have names after its rules: a variable gives its
+# name, `sum(x)` is `sum_x`, any other expression is named by itself, as `.save` writes it; a
+# constant has none, and its column is `c0`, `c1` by its place.
+#
+# A head may name its columns: `p(x, total = sum(y)) <- ...`. Heads of one relation match by name;
+# here their arguments are put in the relation's order.
+
+
+def names_of_columns(heads: Iterable[Atom]) -> dict[str, tuple[str, ...]]:
+    """The columns of each relation: after its first head that is all different variables and
+    aggregates, or else after its first."""
+    found: dict[str, tuple[str, ...]] = {}
+    plain: set[str] = set()
+    for head in heads:
+        if head.name in plain:
+            continue
+        if _is_plain(head):
+            plain.add(head.name)
+            found[head.name] = names_of_head(head)
+        elif head.name not in found:
+            found[head.name] = names_of_head(head)
+    return found
+
+
+def names_of_head(head: Atom) -> tuple[str, ...]:
+    names: list[str] = []
+    for at, arg in enumerate(head.args):
+        if isinstance(arg, Var):
+            names.append(own_name(arg.name))
+        elif (aggregate := _aggregate(arg)) is not None:
+            kind, targets = aggregate
+            target = targets[0] if len(targets) == 1 else None
+            names.append(f"{kind}_{target.name}" if isinstance(target, Var) else kind)
+        elif isinstance(arg, Const | Param):
+            names.append(f"c{at}")
+        else:
+            names.append(format_node(arg))
+    return _unique(names)
+
+
+def _aggregate(arg: Expr | HeadAggregate) -> tuple[str, tuple[Expr, ...]] | None:
+    """The kind and targets of an argument that aggregates, before and after name resolution."""
+    if isinstance(arg, HeadAggregate):
+        return arg.kind, arg.targets
+    if isinstance(arg, FunctionCall) and arg.name in AGGREGATES:
+        return arg.name, arg.args
+    return None
+
+
+def _is_plain(head: Atom) -> bool:
+    names = [arg.name for arg in head.args if isinstance(arg, Var)]
+    others = [arg for arg in head.args if not isinstance(arg, Var) and _aggregate(arg) is None]
+    return not others and len(set(names)) == len(names)
+
+
+def _unique(names: Sequence[str]) -> tuple[str, ...]:
+    taken: set[str] = set(names)
+    found: list[str] = []
+    for name in names:
+        new, number = name, 2
+        while new in found or (new != name and new in taken):
+            new, number = f"{name}_{number}", number + 1
+        found.append(new)
+    return tuple(found)
+
+
+def place_named(
+    program: Program, catalog: Catalog, errors: list[Error]
+) -> tuple[Program, dict[str, tuple[str, ...]]]:
+    """The program with all arguments of heads by their place; the columns of relations whose
+    heads name some: the declared ones, or those of the first head."""
+    rules = [statement for statement in program.statements if isinstance(statement, Rule)]
+    named = {head.name for rule in rules for head in rule.heads if head.columns}
+    if not named:
+        return program, {}
+    columns: dict[str, tuple[str, ...]] = {}
+    for rule in rules:
+        for head in rule.heads:
+            if head.name in named and head.name not in columns:
+                relation = catalog.relations[head.name]
+                schema = relation.schema
+                columns[head.name] = _first_columns(head) if schema is None else schema.columns
+    statements = []
+    for statement in program.statements:
+        if isinstance(statement, Rule) and any(head.columns for head in statement.heads):
+            before = len(errors)
+            heads = tuple(_placed(head, columns[head.name], errors) for head in statement.heads)
+            if len(errors) > before:
+                continue
+            statement = replace(statement, heads=heads)
+        statements.append(statement)
+    return Program(tuple(statements)), columns
+
+
+def _first_columns(head: Atom) -> tuple[str, ...]:
+    """Those of a head that decides what its relation's columns are."""
+    places = len(head.args) - len(head.columns)
+    by_place = names_of_head(replace(head, args=head.args[:places], columns=()))
+    return (*by_place, *(column.name for column in head.columns))
+
+
+def _placed(head: Atom, columns: tuple[str, ...], errors: list[Error]) -> Atom:
+    places = len(head.args) - len(head.columns)
+    given: dict[str, Expr] = {}
+    before = len(errors)
+
+    def wrong(message: str, column: Var | Atom, hint: str | None) -> None:
+        errors.append(NameResolutionError(message, column.span, hint=hint))
+
+    for column, arg in zip(head.columns, head.args[places:], strict=True):
+        name = column.name
+        if name in given or name in columns[:places]:
+            wrong(f"the column `{name}` of `{head.name}` is given twice", column, None)
+        elif name not in columns:
+            has = f"its columns are {either([f'`{c}`' for c in columns], 'and')}"
+            hint = did_you_mean(name, columns) or has
+            wrong(f"`{head.name}` has no column `{name}`", column, hint)
+        given[name] = arg
+    missing = [name for name in columns[places:] if name not in given]
+    if missing and len(errors) == before:
+        which = either([f"`{name}`" for name in missing], "and")
+        hint = "each head of a relation gives all of its columns"
+        wrong(f"this head leaves out {which} of `{head.name}`", head, hint)
+    if len(errors) > before:
+        return head
+    args = (*head.args[:places], *(given[name] for name in columns[places:]))
+    return replace(head, args=args, columns=())

@@ -12,15 +12,20 @@ from collections.abc import Mapping, Sequence
 
 from gdatalog.errors import Caution, Error, TypeMismatchError, raise_together
 from gdatalog.parser.syntax import Pragma, Program, Query, Rule
-from gdatalog.planner.check.broken import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.catalog import Catalog, CatalogRelation, collect
 from gdatalog.planner.check.cautions import cautions_of
-from gdatalog.planner.check.checked import Checked, CheckedQuery, CheckedRule, Schema
-from gdatalog.planner.check.columns import names_of_columns, place_named
-from gdatalog.planner.check.facts import Facts
-from gdatalog.planner.check.heads import check_heads
+from gdatalog.planner.check.checked import (
+    NOTHING_BROKEN,
+    Cause,
+    Checked,
+    CheckedQuery,
+    CheckedRule,
+    Schema,
+)
+from gdatalog.planner.check.heads import check_heads, names_of_columns, place_named
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.names import NameResolution
+from gdatalog.planner.check.statements import Facts
 from gdatalog.planner.check.strata import stratify
 from gdatalog.planner.check.types import TypeInference
 from gdatalog.planner.check.words import either

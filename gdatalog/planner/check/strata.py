@@ -1,4 +1,4 @@
-"""Strata: which relations depend on each other, and the order to evaluate them in.
+"""Strata: the order to evaluate relations in, and errors for cycles that cannot be evaluated.
 
 A relation depends on those in the bodies of its rules. Negation, and aggregation other than a
 min or max in the head, must not lie on a cycle; the error shows the cycle, step by step.
@@ -9,11 +9,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gdatalog.errors import Error
-from gdatalog.parser.syntax import Aggregate, Atom, HeadAggregate, Not
+from gdatalog.errors import Error, Note, Span, StratificationError
+from gdatalog.parser.syntax import (
+    Aggregate,
+    Atom,
+    Compare,
+    Expr,
+    FunctionCall,
+    HeadAggregate,
+    Literal,
+    Not,
+    Var,
+)
 from gdatalog.planner.check.checked import CheckedRule, Stratum
-from gdatalog.planner.check.cycles import Step, cycle_error
-from gdatalog.planner.check.walk import Node, children, walk
+from gdatalog.planner.check.walk import Node, children, contains_head_aggregate, variables, walk
+from gdatalog.planner.check.words import as_rule, conjuncts, either, own_name, text_of
+from gdatalog.records import dataclass
 
 
 def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum, ...]:
@@ -131,3 +142,153 @@ def _path(
         path.append(at)
         at = came[at.head]
     return path[::-1]
+
+
+# What to say of a cycle that cannot be evaluated: the cycle drawn, and a rewriting.
+#
+# the cycle: ┌─> win reads !lose(x) at game.dl:2:17 │ ↓ └── lose reads !win(x) at game.dl:3:18
+
+LONGEST = 100  # characters of a rule in a hint
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`head` needs `body`: by which atom of which rule, and through what that a cycle forbids."""
+
+    head: str
+    body: str
+    atom: Atom
+    rule: CheckedRule
+    through: str = ""  # "", "negation", or "the aggregate count"
+    negated: bool = False  # the atom stands directly behind a `!`
+
+    @property
+    def span(self) -> Span:
+        return self.atom.span
+
+
+def cycle_error(
+    cycle: Sequence[Step], rules: Mapping[str, Sequence[CheckedRule]]
+) -> StratificationError:
+    """The error of a cycle; `rules` are those of its relations."""
+    first = cycle[0]
+    if len(cycle) == 1:
+        message = f"`{first.head}` depends on itself through {first.through}"
+    else:
+        message = f"`{first.head}` and `{first.body}` depend on each other through {first.through}"
+    drawing = Note("the cycle\n" + "\n".join(f"    {line}" for line in drawn(cycle)))
+    hint = _rewriting(first, {step.head for step in cycle}, rules)
+    return StratificationError(message, first.span, hint=hint, notes=[drawing])
+
+
+def drawn(cycle: Sequence[Step]) -> list[str]:
+    """The cycle as lines of text, one for each step, with arrows."""
+    reads = [_reads(step) for step in cycle]
+    wide = max(len(step.head) for step in cycle)
+    deep = max(map(len, reads))
+    lines: list[str] = []
+    for at, step in enumerate(cycle):
+        last = at == len(cycle) - 1
+        lead = "┌─> " if at == 0 else "└── " if last else "│   "
+        line = f"{lead}{step.head:{wide}}  reads  {reads[at]:{deep}}  at {step.span.where()}"
+        lines.append(line)
+        if not last:
+            lines.append("│   ↓")
+    if len(cycle) == 1:
+        lines.append("└───┘")
+    return lines
+
+
+def _reads(step: Step) -> str:
+    text = text_of(step.atom)
+    if step.negated:
+        return f"!{text}"
+    return f"{text} under {step.through}" if step.through else text
+
+
+# ------------------------------------------------------------------------------ rewritings
+
+
+def _rewriting(step: Step, inside: set[str], rules: Mapping[str, Sequence[CheckedRule]]) -> str:
+    """What often helps, in the words of the program."""
+    if step.negated and step.atom.args == step.rule.head.args and step.head == step.body:
+        return f"leave `!{text_of(step.atom)}` out: a relation is a set, no row comes into it twice"
+    if step.through == "negation" and step.head == step.body:
+        best = _by_min(step)
+        if best is not None:
+            return f"if the least is meant, `min` may be recursive: `{best}`"
+    below = [rule for rule in rules.get(step.body, ()) if not _reads_any(rule, inside)]
+    if below and step.body != step.head:
+        base = f"{step.body}_base"
+        kept = text_of(below[0].head).replace(step.body, base, 1)
+        of = "a rule that needs" if len(below) == 1 else f"{len(below)} rules that need"
+        where = either([f"line {rule.span.line}" for rule in below[:3]], "and")
+        what = "negate" if step.negated else "aggregate over"
+        return (
+            f"`{step.body}` has {of} no `{step.head}` ({where}): if that is what is "
+            f"meant, give it a name of its own, `{kept} <- ...`, and {what} `{base}`"
+        )
+    if step.through == "negation":
+        first = f"all of `{step.body}` must be known first, and that needs `{step.head}`"
+        if step.body == step.head:
+            first = f"all of `{step.body}` would have to be known before its first row"
+        return (
+            f"{first}: let a relation that does not read `{step.head}` say what is negated, or "
+            "ask in rounds from Python, each over the rows of the one before"
+        )
+    return _aggregate_after(step)
+
+
+def _by_min(step: Step) -> str | None:
+    """`d(y, n + 1) <- d(x, n), E(x, y), !d(y, _).` is a shortest path: `min(n + 1)`."""
+    head, body = step.rule.head, step.rule.body
+    computed = [
+        at
+        for at, arg in enumerate(head.args)
+        if isinstance(arg, FunctionCall) and arg.name in ("+", "-")
+    ]
+    if len(computed) != 1 or body is None:
+        return None
+    args: list[Expr | HeadAggregate] = list(head.args)
+    texts = [text_of(arg) for arg in args]
+    texts[computed[0]] = f"min({texts[computed[0]]})"
+    kept = [item for item in conjuncts(body) if not _holds(item, step.atom)]
+    held = {name for item in kept if not isinstance(item, Compare) for name in variables(item)}
+    kept = [
+        item for item in kept if not isinstance(item, Compare) or variables(item).keys() <= held
+    ]
+    rule = as_rule(f"{head.name}({', '.join(texts)})", map(text_of, kept))
+    return rule if kept and len(rule) <= LONGEST else None
+
+
+def _aggregate_after(step: Step) -> str:
+    kind = step.through.removeprefix("the aggregate ")
+    if step.body == step.head and _leaves_out_values(step):
+        helper = f"{step.head}_of"
+        return (
+            f"only min and max may be recursive. The {kind} itself is not read in the cycle: "
+            f"derive the rows that it is over first, in a relation without it, say `{helper}`, "
+            f"which may be recursive; then `{text_of(step.rule.head)} <- {helper}(...).`"
+        )
+    return (
+        f"only min and max may be recursive: this {kind} is over rows of `{step.body}` that hang "
+        f"on its result. Let a relation that does not read `{step.head}` hold what it is over, or "
+        "compute it in rounds from Python, each over the rows of the one before"
+    )
+
+
+def _leaves_out_values(step: Step) -> bool:
+    """Whether the cycle reads no column that the head aggregates: it needs no values to go on."""
+    values = [at for at, arg in enumerate(step.rule.head.args) if contains_head_aggregate(arg)]
+    read = [step.atom.args[at] for at in values]
+    return bool(values) and all(isinstance(a, Var) and own_name(a.name) == "_" for a in read)
+
+
+def _holds(item: Literal, atom: Atom) -> bool:
+    return any(part is atom for part in walk(item))
+
+
+def _reads_any(rule: CheckedRule, names: set[str]) -> bool:
+    if rule.body is None:
+        return False
+    return any(isinstance(part, Atom) and part.name in names for part in walk(rule.body))

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gdatalog.errors import Error, Span, raise_together
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
-from gdatalog.planner.check.broken import Cause
-from gdatalog.planner.check.checked import Checked, Schema
+from gdatalog.planner.check.checked import Cause, Checked, Schema
 from gdatalog.planner.check.program import examine
 from gdatalog.planner.check.statements import names_of, reads_of, without
 from gdatalog.planner.check.strata import components

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog.errors import UsageError, meant
 from gdatalog.parser.directives import DIRECTIVES
-from gdatalog.shell.commands import data, plans, rules, settings
+from gdatalog.shell.commands import data, rules, settings
 from gdatalog.shell.commands.registry import (
     COMMANDS,
     Command,
@@ -26,7 +26,7 @@ __all__ = ["COMMANDS", "Command", "Leave", "run_command"]
 GROUPS = {
     "rules": rules,
     "data": data,
-    "plans": plans,
+    "plans": rules,
     "settings": settings,
     "help": None,
 }

@@ -24,8 +24,7 @@ from gdatalog.shell.commands.registry import (
     words_of,
 )
 from gdatalog.shell.commands.undoing import Loaded
-from gdatalog.shell.messages import say, size_of, tuples
-from gdatalog.shell.progress import memory_used
+from gdatalog.shell.messages import memory_used, say, size_of, tuples
 from gdatalog.shell.statements import known_size, schema_text
 from gdatalog.storage.load_options import TEXT_OPTIONS, options_of_text
 from gdatalog.storage.relation import Relation

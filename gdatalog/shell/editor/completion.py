@@ -6,13 +6,14 @@ folder is looked into. Of the length that it has because each kind of place has 
 
 from __future__ import annotations
 
+import os
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from gdatalog.errors import SourceText
-from gdatalog.parser.directive_mistakes import FORMS
 from gdatalog.parser.directives import DIRECTIVE_TYPES, DIRECTIVES, QUALIFIERS
+from gdatalog.parser.failure import FORMS
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.tokens import ENDS_OPERAND, Token
 from gdatalog.parser.words import INFIX_WORDS, NAMED, PREFIX_WORDS
@@ -26,10 +27,38 @@ from gdatalog.plan.functions import (
     Signature,
 )
 from gdatalog.records import dataclass
-from gdatalog.shell.editor.filenames import Files, files_at
 from gdatalog.shell.editor.known import Columns, KnownNames
 from gdatalog.shell.editor.typed import StatementPart, parts_of
 from gdatalog.values import TYPE_NAMES
+from gdatalog.widths import visible
+
+Files = Callable[[str, str], list[str]]
+
+MOST = 200  # names; a folder with more is to be narrowed by its first letters
+
+
+def files_at(typed: str, ending: str = "") -> list[str]:
+    """The files and folders whose path begins so; folders end with a slash. Names that hold
+    control characters are left out: nobody could see what is typed.
+
+    `ending`: files that end so, where there are any.
+    """
+    folder, slash, begun = typed.rpartition("/")
+    try:
+        with os.scandir(os.path.expanduser(folder + slash) or ".") as entries:
+            found = sorted(
+                (entry.name, entry.is_dir())
+                for entry in entries
+                if entry.name.startswith(begun)
+                and entry.name == visible(entry.name)
+                and (begun.startswith(".") or not entry.name.startswith("."))
+            )
+    except OSError:
+        return []
+    wanted = [(name, is_folder) for name, is_folder in found if is_folder or name.endswith(ending)]
+    kept = wanted if any(not is_folder for _, is_folder in wanted) else found
+    return [f"{folder}{slash}{name}{'/' * is_folder}" for name, is_folder in kept[:MOST]]
+
 
 _WORD = re.compile(r"[^\W\d][\w?]*(?:\.[\w?]+)*\Z")
 _COMMAND_PARTS = re.compile(r"\.?(\w*)(\s?)([\s\S]*)")

@@ -1,4 +1,4 @@
-"""What the prompt knows of a database while somebody types: a snapshot, taken between statements.
+"""What the prompt knows of a database while somebody types: names, and what its bar shows.
 
 A key never asks the database: it may be at work, and its lock held.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field
+from gdatalog.widths import visible
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
@@ -58,7 +60,7 @@ def look(db: Database) -> tuple[KnownNames, Status]:
     from gdatalog.parser.syntax import TypeDecl
     from gdatalog.shell.commands import COMMANDS
     from gdatalog.shell.commands.settings import SETTINGS
-    from gdatalog.shell.progress import memory_used
+    from gdatalog.shell.messages import memory_used
 
     workspace = db.workspace
     with db.call():
@@ -92,3 +94,54 @@ def look(db: Database) -> tuple[KnownNames, Status]:
             db.memory_limit,
         )
     return known, status
+
+
+# The bar below the prompt: where queries run, what there is, what is typed.
+
+Pieces = list[tuple[str, str]]  # texts, each with its style
+
+
+def bar(
+    status: Status | None,
+    doing: str,
+    hint: str,
+    argument: tuple[str, str, str] | None,
+    help_: str,
+    columns: int,
+) -> Pieces:
+    """What has room in so many columns. Without a status, the engine is still on its way.
+
+    >>> status = Status("cpu", "", 2, 0, 1500, None, 8 << 30)
+    >>> "".join(text for _, text in bar(status, "", "", None, "Tab completes", 40))
+    'cpu · 2 relations, 1,500 rows · 8.0 GiB'
+    """
+    if status is None:
+        return [("class:bar-busy", doing or "starting")]
+    memory = format_bytes(status.limit)
+    if status.used is not None:
+        memory = f"{format_bytes(status.used)} of {memory}"
+    counts = _number(status.relations, "relation")
+    if status.invalid:
+        counts += f" ({status.invalid:,} invalid)"
+    counts += f", {_number(status.rows, 'row')}"
+    # The first are the last to go where there is no room for all.
+    parts: list[Pieces] = [[("class:bar-device", status.device)]]
+    if doing:
+        parts.append([("class:bar-busy", doing)])
+    if hint:
+        parts.append([("class:bar-hint", hint)])
+    if argument is not None:
+        before, at, after = argument
+        parts.append([("", before), ("class:bar-argument", at), ("", after)])
+    parts += [[("", counts)], [("", memory)], [("", help_)]]
+    shown: Pieces = []
+    for part in parts:
+        columns -= sum(len(text) for _, text in part) + 3
+        if columns < -3:
+            break
+        shown += [("", " · ")] * bool(shown) + part
+    return [(style, visible(text)) for style, text in shown]
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
