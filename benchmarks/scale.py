@@ -24,13 +24,12 @@ import gdatalog as gd
 from benchmarks.columns import Array
 from benchmarks.graphs import Graph, rmat
 from benchmarks.patterns import clique
-from gdatalog.cluster.partitioned.bundles import Grid, bundled
+from gdatalog.cluster.partitioned.buckets import Grid, in_buckets, room_of
+from gdatalog.cluster.partitioned.cell_tasks import MAKING
 from gdatalog.cluster.partitioned.census import Census, fine
 from gdatalog.cluster.partitioned.choosing import Choice, weighed
-from gdatalog.cluster.partitioned.fragments import MAKING
 from gdatalog.cluster.partitioned.layout import Layout
 from gdatalog.cluster.partitioned.shares import Domain
-from gdatalog.cluster.partitioned.shelves import room_of
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.trie_builder import trie_of_rows
 
@@ -48,7 +47,7 @@ class Measured:
     edges: int
     pairs: float  # of higher neighbours of a vertex
     ranking: float
-    bundling: float
+    bucketing: float
     indexing: float
     joining: dict[int, float]
     census: dict[int, Census]
@@ -60,7 +59,7 @@ class Model:
     the size of cliques. Of pairs there are `pairs * edges ** growth` for each edge."""
 
     ranking: float
-    bundling: float
+    bucketing: float
     indexing: float
     joining: dict[int, float]
     pairs: float
@@ -73,7 +72,7 @@ class Model:
         growth, first = np.polyfit(np.log(edges), np.log(pairs / edges), 1)
         return Model(
             _slope(edges, [each.ranking for each in found]),
-            _slope(edges, [each.bundling for each in found]),
+            _slope(edges, [each.bucketing for each in found]),
             _slope(edges, [each.indexing for each in found]),
             {size: _slope(pairs, [each.joining[size] for each in found]) for size in SIZES},
             exp(first),
@@ -104,7 +103,7 @@ def measure(graph: Graph) -> Measured:
         step = max(1, len(low) // SAMPLE)
         domains = fine(layout, [[(low, high)[dim.column][::step] for dim in layout.dims[0]]])
         grid = Grid(layout.sources[0], layout.dims[0], domains)
-        bundling, (_, counts) = _quickest(lambda grid=grid: bundled({0: low, 1: high}, grid))
+        bucketing, (_, counts) = _quickest(lambda grid=grid: in_buckets({0: low, 1: high}, grid))
         census[size] = Census(layout, domains, (counts,), (8,))
         db.query(rule, strategy="lftj").fetchall()  # which makes indexes, and compiles
         joining[size], _ = _quickest(lambda rule=rule: db.query(rule, strategy="lftj").fetchall())
@@ -113,7 +112,7 @@ def measure(graph: Graph) -> Measured:
     indexing, _ = _quickest(lambda: trie_of_rows(rows, len(low), False))
     higher = np.bincount(low).astype(np.float64)
     pairs = float((higher * (higher - 1)).sum()) / 2
-    return Measured(len(low), pairs, ranked, bundling, indexing, joining, census)
+    return Measured(len(low), pairs, ranked, bucketing, indexing, joining, census)
 
 
 def _quickest(run: Callable[[], Any]) -> tuple[float, Any]:
@@ -138,7 +137,7 @@ class Machines:
 
     @property
     def room(self) -> int:
-        """Bytes of bundles that a thread can have, beside what is made of them."""
+        """Bytes of buckets that a thread can have, beside what is made of them."""
         return int(room_of(int(self.memory)) / self.threads / MAKING)
 
 
@@ -148,7 +147,7 @@ class Needed:
 
     size: int
     choice: Choice
-    bundles: float
+    buckets: float
     ranks: float
     seconds: dict[str, float]
 
@@ -164,23 +163,23 @@ def needed(
         return needed(model, census, size, edges, vertices, fewer) if fewer.threads else None
     slots = machines.number * machines.threads
     key = large.row_bytes[0] // 2
-    bundles = choice.moved / machines.number
+    buckets = choice.moved / machines.number
     # Degrees of the vertices that others own go out, and the ranks of all come in.
     ranks = 2 * key * vertices * (machines.number - 1) / machines.number
     indexed = sum(
-        choice.shares.rows_of(bundle)
+        choice.shares.rows_of(bucket)
         for given in choice.batches
         for batch in given
-        for bundle in batch.bundles
+        for bucket in batch.bundles
     )
     seconds = {
         "rank": edges * model.ranking / slots,
-        "bundle": edges * model.bundling / slots,
-        "move": (bundles + ranks) / machines.bandwidth,
+        "bucket": edges * model.bucketing / slots,
+        "move": (buckets + ranks) / machines.bandwidth,
         "index": indexed * model.indexing / slots,
         "join": model.pairs_of(edges) * model.joining[size] / slots * choice.uneven,
     }
-    return Needed(size, choice, bundles, ranks, seconds)
+    return Needed(size, choice, buckets, ranks, seconds)
 
 
 def scaled(census: Census, edges: float, vertices: float) -> Census:
@@ -214,10 +213,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def fitted(found: Sequence[Measured], model: Model) -> Iterator[str]:
     """What was measured, and the model, as Markdown."""
-    yield "| edges | pairs for each edge | rank | bundle | index | triangles | 4-cliques |"
+    yield "| edges | pairs for each edge | rank | bucket | index | triangles | 4-cliques |"
     yield "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     for each in found:
-        steps = (each.ranking, each.bundling, each.indexing, *each.joining.values())
+        steps = (each.ranking, each.bucketing, each.indexing, *each.joining.values())
         times = " | ".join(f"{seconds:.3f} s" for seconds in steps)
         yield f"| {each.edges:,} | {each.pairs / each.edges:.1f} | {times} |"
     yield ""
@@ -225,7 +224,7 @@ def fitted(found: Sequence[Measured], model: Model) -> Iterator[str]:
     yield ""
     for what, seconds in (
         ("ranking an edge", model.ranking),
-        ("bundling an edge", model.bundling),
+        ("bucketing an edge", model.bucketing),
         ("indexing a row", model.indexing),
         ("triangles, for each pair of higher neighbours", model.joining[3]),
         ("4-cliques, for each pair of higher neighbours", model.joining[4]),
@@ -258,14 +257,14 @@ def _row(each: Needed | None) -> Iterator[tuple[str, str]]:
     shares = each.choice.shares
     batches = sum(map(len, each.choice.batches))
     yield "calls at a time on a machine", f"{each.choice.threads}"
-    yield "memory for the bundles of a call", f"{each.choice.memory / 1e9:.0f} GB"
+    yield "memory for the buckets of a call", f"{each.choice.memory / 1e9:.0f} GB"
     yield "classes of vertices", f"{shares.domains[0].classes}"
     yield "blocks of the hypercube", f"{len(shares.blocks):,}"
     yield "calls", f"{batches:,}"
-    yield "bundles for the largest block", f"{shares.largest / 1e9:.1f} GB"
+    yield "buckets for the largest block", f"{shares.largest / 1e9:.1f} GB"
     yield "edges' bytes, as rows of two keys", f"{shares.total / 1e12:.2f} TB"
-    yield "bundles moved in all", f"{each.choice.moved / 1e12:.2f} TB"
-    yield "bundles that come to a machine", f"{each.bundles / 1e9:.0f} GB"
+    yield "buckets moved in all", f"{each.choice.moved / 1e12:.2f} TB"
+    yield "buckets that come to a machine", f"{each.buckets / 1e9:.0f} GB"
     yield "degrees and ranks that come to a machine", f"{each.ranks / 1e9:.0f} GB"
     for step, seconds in each.seconds.items():
         yield f"{step}", _time(seconds)

@@ -3,7 +3,7 @@
     python -m benchmarks.traffic [--small] [--run 2]
 
 Bytes are told by the edges' bytes: each undirected edge once, two keys of 32 bits. Ours are those
-of the plan: bundles as they are moved, and the ranks, of which every worker gets all. `--run 2`
+of the plan: buckets as they are moved, and the ranks, of which every worker gets all. `--run 2`
 runs it too, by two processes, and tells the bytes that they moved. No run of another system is
 behind the figures of fetching: `on_demand.py` simulates it.
 """
@@ -114,7 +114,7 @@ def traffic(graph: Graph, size: int, part: float, workers: int = WORKERS) -> Tra
 
 
 def counted(db: gd.Database, size: int) -> int:
-    """The bytes of bundles that the workers of a database move to count cliques."""
+    """The bytes of buckets that the workers of a database move to count cliques."""
     db._workspace.force(spread="partition")
     moved = [
         fact

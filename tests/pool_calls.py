@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cancellation import current_watch
-from gdatalog.cluster.partitioned import fragments, shelves
+from gdatalog.cluster.partitioned import buckets
 from gdatalog.cluster.pool import here
 from gdatalog.cluster.replicated.tasks import Found
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
@@ -127,10 +127,10 @@ def mixed(seconds: float, values: Any, *inputs: Any) -> dict[str, int]:
     return {"a": first, "b": first * 7 % 1_000_003, "c": len(inputs)}
 
 
-def on_shelf(dask_worker: Any) -> int:
-    """How much lies on a worker's shelf."""
-    shelf = shelves._shelves.get(dask_worker)
-    return 0 if shelf is None else len(shelf._kept)
+def stored() -> int:
+    """How many bytes of rows in buckets this worker has in memory."""
+    left = buckets._stored._left
+    return 0 if left is None else buckets._stored_of(buckets.UNLIMITED) - left
 
 
 def sum_of(kept: dict[str, int]) -> int:
@@ -142,14 +142,6 @@ def hard(*_: object) -> Found:
     return Found(hard=True)
 
 
-def lay_late(folder: str, name: str) -> None:
-    """Lays rows, a while after it began; files tell how far it is."""
-    Path(folder, "begun").touch()
-    sleep(0.1)
-    fragments.lay(name, (np.arange(3),))
-    Path(folder, "laid").touch()
-
-
-def lay_slowly(name: str, rows: Any) -> Any:
+def counted_slowly(*args: Any) -> Any:
     sleep(0.3)
-    return fragments.lay(name, rows)
+    return buckets.counted(*args)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from gdatalog.cluster.partitioned.stock import Stock
+from gdatalog.cluster.partitioned.bucket_store import BucketStore
 from gdatalog.cluster.pool import Call, Kept, Part
 from gdatalog.cluster.spreading import Spreading
 
@@ -24,6 +24,7 @@ class Here:
         self.slots = workers
         self.moved = moved
         self.placed: dict[Any, Any] = {}
+        self.kept: list[tuple[str | None, _There]] = []  # the worker of each
         self.functions: list[str] = []
         self.shared = True
         self.folders: list[str] = []
@@ -33,7 +34,7 @@ class Here:
         return self.folders[-1]
 
     def place(
-        self, key: Any, value: Any, nbytes: int = 0, owner: Any = None, version: Any = None
+        self, key: Any, value: Any, nbytes: int = 0, version: Any = None, once: bool = False
     ) -> _There:
         found = self.placed.get((key, version))
         if found is None or key is None:
@@ -48,6 +49,10 @@ class Here:
 
 
 class _There:
+    """What lies on a worker."""
+
+    status = "finished"
+
     def __init__(self, value: Any) -> None:
         self.value = value
 
@@ -66,7 +71,9 @@ class Stage:
             self.pool.functions.append(call.function.__name__)
             found = call.function(*[self._given(arg) for arg in call.args])
             if call.keep:
-                yield call, Kept(found, call.told and copied(call.told(found)))
+                there = _There(found)
+                self.pool.kept.append((call.worker, there))
+                yield call, Kept(there, call.told and copied(call.told(found)))
             else:
                 yield call, copied(found)
 
@@ -74,9 +81,9 @@ class Stage:
         if isinstance(arg, _There):
             return arg.value
         if isinstance(arg, Kept):
-            return copied(arg.future) if self.pool.moved else arg.future
+            return copied(arg.future.value) if self.pool.moved else arg.future.value
         if isinstance(arg, Part):
-            return copied(arg.kept.future[arg.key])
+            return copied(arg.kept.future.value[arg.key])
         if isinstance(arg, dict):
             return {key: self._given(value) for key, value in arg.items()}
         if isinstance(arg, list):
@@ -94,7 +101,7 @@ class Recursion(Spreading):
     def __init__(self, pool: Any) -> None:
         self.pool = pool
         self.connection = pool.connection
-        self.stock = Stock(pool)
+        self.store = BucketStore(pool)
         self._keeping = None
 
     def rule(self, *_: Any) -> None:

@@ -13,14 +13,12 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.cluster.partitioned.shelves import Gone, Lot
 from gdatalog.cluster.pool import Call, Kept, Lost
 from gdatalog.cluster.recursion import checkpoints, owner, owners, snapshot
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, _others, seated
@@ -34,7 +32,7 @@ from tests import test_engine_oracle as oracle
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
 from tests.interpreted import interpreted
-from tests.recursion_here import Here, Recursion, Stage, copied
+from tests.recursion_here import Here, Recursion, Stage
 from tests.test_cluster_faults import kill, until
 from tests.test_cluster_recursion import (
     CLOSURE,
@@ -71,7 +69,7 @@ def _write_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class Dying(Here):
     """Workers that die at some of the calls, of those that are counted from 1. `shared`: whether
-    they see a folder; otherwise there are shelves. `again`: whether others come in their place."""
+    they see a folder; otherwise rows stay on them. `again`: whether others come in their place."""
 
     def __init__(
         self, workers: int, deaths: set[int], shared: bool = True, again: bool = False
@@ -79,8 +77,6 @@ class Dying(Here):
         super().__init__(workers)
         self.deaths, self.shared, self.again = deaths, shared, again
         self.calls = 0
-        self.at = ""
-        self.lots: dict[str, tuple[str, Any]] = {}  # the worker of each, and its rows
 
     def folder(self) -> str | None:  # type: ignore[override]
         return super().folder() if self.shared else None
@@ -88,33 +84,17 @@ class Dying(Here):
     def stage(self, told: str, limits: Any, smaller: Any = None) -> Stage:
         return _Dying(self)
 
-    def tell(self, drop: Any, names: list[str]) -> None:
-        assert drop is checkpoints.drop_lots
-        self.lots = {key: rows for key, rows in self.lots.items() if key[:32] not in names}
-
     def die(self, worker: str) -> None:
         self.workers.pop(worker, None)
-        self.lots = {key: rows for key, rows in self.lots.items() if rows[0] != worker}
+        self.lose(worker)
         if self.again or not self.workers:
             self.workers[f"after {worker} {self.calls}"] = 1
 
-    # What calls know as the shelf of the worker that they run on.
-
-    def put(self, name: str, columns: Any) -> Lot:
-        key = f"{name}{uuid4().hex}"
-        self.lots[key] = self.at, copied(columns)
-        dtypes = tuple(column.dtype.str for column in columns)
-        return Lot(self.at, "", key, len(columns[0]), dtypes)
-
-    def take(self, piece: Any) -> Any:
-        if piece.lot.key not in self.lots:
-            raise Gone([piece.lot.shelf])
-        assert piece.rows == piece.lot.rows
-        return self.lots[piece.lot.key][1]
-
-    def copy(self, lot: Lot, name: str) -> Lot:
-        assert lot.home != self.at
-        return self.put(name, self.take(snapshot.Piece(lot, 0, lot.rows)))
+    def lose(self, worker: str | None = None) -> None:
+        """What lies on a worker, or on all, is lost."""
+        for at, there in self.kept:
+            if worker in (None, at):
+                there.status = "lost"
 
 
 class _Dying(Stage):
@@ -128,30 +108,11 @@ class _Dying(Stage):
             state = [arg for arg in call.args if isinstance(arg, Kept)]
             assert all(any(each is kept for kept in self.firm) for each in state)
             there = sorted(pool.workers)
-            pool.at = call.worker if call.worker in there else there[0]
             if pool.calls in pool.deaths:
-                pool.die(pool.at)
+                pool.die(call.worker if call.worker in there else there[0])
                 raise Lost("its worker died")
             self.left = [call]
             yield from super().__iter__()
-
-
-@pytest.fixture
-def shelves(monkeypatch: pytest.MonkeyPatch) -> None:
-    _lay_on_shelves(monkeypatch)
-
-
-def _lay_on_shelves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls find the shelf of the pool that runs them."""
-    pools: list[Dying] = []
-    real = Dying.__init__
-
-    def init(self: Dying, *args: Any) -> None:
-        real(self, *args)
-        pools.append(self)
-
-    monkeypatch.setattr(Dying, "__init__", init)
-    monkeypatch.setattr(snapshot, "own_shelf", lambda: pools[-1])
 
 
 def way(spread: str, shared: bool, again: bool = False) -> oracle.Way:
@@ -164,7 +125,6 @@ def way(spread: str, shared: bool, again: bool = False) -> oracle.Way:
         deaths = {random.randrange(3, 40) for _ in range(random.randrange(1, 4))}
         with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
             _write_each(patch)
-            _lay_on_shelves(patch)
             if random.random() < 0.7:  # nothing goes by way of the driver
                 patch.setattr(owner, "SMALL", 0)
                 patch.setattr(owners, "SMALL", 0)
@@ -173,7 +133,6 @@ def way(spread: str, shared: bool, again: bool = False) -> oracle.Way:
             db._workspace.cluster = Recursion(pool)
             found = oracle.answers(db, text, data, defined)
         assert not any(map(os.path.exists, pool.folders))
-        assert not pool.lots
         return found
 
     return run
@@ -183,7 +142,7 @@ DYING = ("auto", "always", "never")
 WAYS = {
     "replicated, files": way("replicate", True),
     "parted, files": way("partition", True, True),
-    "parted, shelves": way("partition", False),
+    "parted, on workers": way("partition", False),
 }
 
 
@@ -257,7 +216,7 @@ def test_where_there_is_no_room_there_is_no_checkpoint(
     every_round: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither for want of memory nor of a disk."""
-    for problem in (MemoryError(), OSError(28, "No space left on device"), Gone([])):
+    for problem in (MemoryError(), OSError(28, "No space left on device")):
 
         def full(*_: Any, problem: BaseException = problem) -> None:
             raise problem
@@ -270,13 +229,13 @@ def test_where_there_is_no_room_there_is_no_checkpoint(
 
 
 def test_what_is_lost_with_its_checkpoint_begins_anew(
-    every_round: None, shelves: None, monkeypatch: pytest.MonkeyPatch
+    every_round: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = Dying(2, {15}, False)
     real = checkpoints.Checkpoints.restored
 
     def restored(self: Checkpoints, *args: Any) -> Any:
-        pool.lots.clear()
+        pool.lose()
         return real(self, *args)
 
     monkeypatch.setattr(checkpoints.Checkpoints, "restored", restored)
@@ -372,19 +331,12 @@ def two(cluster: Any) -> Iterator[Any]:
 
 
 def left_of(db: gdatalog.Database) -> list[str]:
-    """The folders in what workers see of the driver's, and the names of lots on their shelves,
-    but for those of rows that joins have dealt out."""
+    """The folders in what workers see of the driver's, and what of checkpoints lies on workers."""
     its: Any = db._workspace.cluster
     folder = its.pool.placing.folder
     folders = [] if folder is None else [str(each) for each in Path(folder).iterdir()]
-    names = {name for some in everywhere(its.pool.connection.client, _lying) for name in some}
-    return [*filter(os.path.isdir, folders), *(names - its.stock._names)]
-
-
-def _lying(dask_worker: Any = None) -> list[str]:
-    from gdatalog.cluster.partitioned.shelves import _named, shelf_of
-
-    return list(map(_named, shelf_of(dask_worker)._kept))
+    keys = {str(key) for keys in its.pool.connection.client.has_what().values() for key in keys}
+    return [*filter(os.path.isdir, folders), *(key for key in keys if "checkpoint" in key)]
 
 
 def killed(

@@ -22,8 +22,7 @@ import numpy as np
 import pytest
 
 from gdatalog.cluster.pool import Call, Kept, Lost, Pool, TooLarge
-from gdatalog.cluster.pool.calling import Packed
-from gdatalog.cluster.pool.calls import Recipe, made_by
+from gdatalog.cluster.pool.calls import Recipe, made_as
 from gdatalog.cluster.pool.lineage import Lineage
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.workers.scheduler import set_free
@@ -350,8 +349,8 @@ def test_what_is_lost_between_two_looks_is_no_nothing() -> None:
         given.append(args[0])
         return [Future("finished")]
 
-    sending: Any = SimpleNamespace(map=mapped, bringing=lambda placed, **_: {})
-    source, future = Recipe(Packed(b"", ()), (), (), None), Future(*["finished"] * 2, "lost")
-    held = made_by(source, future)
-    Lineage(sending).remake(Recipe(Packed(b"", ()), ((source, ("a",)),), (), None), False)
+    placing: Any = SimpleNamespace(brought=lambda placed, every: {})
+    source, future = Recipe(b"", (), (), None), Future(*["finished"] * 2, "lost")
+    held = made_as(Kept(future), source)
+    Lineage(placing, mapped)._remake(Recipe(b"", ((source, ("a",)),), (), None), False)
     assert given[0] == [future] and held.future is future

@@ -15,8 +15,7 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster.partitioned import stock
-from gdatalog.cluster.partitioned.stock import Stock
+from gdatalog.cluster.partitioned import bucket_store
 from gdatalog.cluster.pool import Call, Pool
 from gdatalog.cluster.replicated.harvest import Harvest
 from gdatalog.cluster.workers.connection import Connection
@@ -39,7 +38,7 @@ TEXT = "p(x, y) <- A(x), B(y), x < y."
 def db(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
     """A database for which little is much, with workers of which each has a part."""
     tune(monkeypatch, fetched_bytes=1 << 12)
-    monkeypatch.setattr(stock, "FEW", 64)
+    monkeypatch.setattr(bucket_store, "FEW", 64)
     with gd.connect(cluster=cluster(2), device="cpu") as found:
         found["A"] = pd.DataFrame({"x": range(N)})
         found["B"] = pd.DataFrame({"x": range(N)})
@@ -163,38 +162,22 @@ def test_a_worker_anew_at_the_same_address() -> None:
 # -------------------------------------------------------------------------------- what stays there
 
 
-def on_shelves(client: Any) -> int:
-    return sum(client.run(pool_calls.on_shelf).values())
-
-
-def test_a_call_that_was_cancelled_leaves_nothing(cluster: Workers, tmp_path: Path) -> None:
-    client = cluster(2)
-    before = on_shelves(client)
-    pool = Pool(Connection(client))
-    stock = Stock(pool)
-    name = stock.name()
-    stage = pool.stage("late", Limits())
-    stage.add(Call(pool_calls.lay_late, (str(tmp_path), name)))
-    stage.start()
-    until((tmp_path / "begun").exists)
-    stage.cancel()
-    stock.let_go([name])
-    until((tmp_path / "laid").exists)
-    assert on_shelves(client) == before
-
-
-def test_relations_that_were_not_laid_to_the_end_are_laid_once(
+def test_a_rule_that_is_interrupted_leaves_nothing(
     db: gd.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = db.cluster.client
-    before = on_shelves(client)
+
+    def lies_there() -> bool:
+        return any(client.has_what().values()) or any(client.run(pool_calls.stored).values())
+
     with monkeypatch.context() as slow:
-        slow.setattr(stock, "lay", pool_calls.lay_slowly)
+        slow.setattr(bucket_store, "counted", pool_calls.counted_slowly)
         Timer(0.4, db.interrupt).start()
         with pytest.raises(Interrupted):
             db.query("n(count()) <- A(x), B(y), y < x.")
+    until(lambda: not lies_there())
     assert db.query("n(count()) <- A(x), B(y), y < x.").fetchall() == [(PAIRS,)]
-    until(lambda: on_shelves(client) == before + 4)
+    until(lambda: not lies_there())
 
 
 def left_by(client: Any) -> tuple[Path, set[str]]:
@@ -205,19 +188,18 @@ def left_by(client: Any) -> tuple[Path, set[str]]:
     assert db.query("n(count()) <- A(x), A(y), x < y.").fetchall() == [(PAIRS,)]
     pool = db._workspace.cluster.pool
     placed = pool.place("some", np.arange(3))
-    assert len(list(pool.stage("some", Limits()))) == 0
-    pool.placing.send(placed)
-    until(lambda: placed.everywhere)
+    stage = pool.stage("some", Limits())
+    stage.add(Call(len, (placed,)))
+    assert [found for _, found in stage] == [3]
     return pool.placing.folder, {placed.ref.token}
 
 
 def test_a_database_that_nobody_closes_leaves_nothing(cluster: Workers) -> None:
     client = cluster(2)
-    before = on_shelves(client)
     folder, tokens = left_by(client)
     gc.collect()
     assert not folder.exists()
-    until(lambda: on_shelves(client) == before)
+    until(lambda: not any(client.has_what().values()))
     until(lambda: all(tokens.isdisjoint(held) for held in client.run(pool_calls.held).values()))
 
 
@@ -233,7 +215,6 @@ def test_what_is_placed_under_no_key_can_be_sent_again(cluster: Workers, way: st
     placed = pool.place(None, np.arange(4))
     if way == "unseen":
         pool.placing.send_all()
-        pool.placing.send(placed)
     gc.collect()
     kill(client)
     stage = pool.stage("again", Limits())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from threading import Event, Thread
@@ -13,8 +14,8 @@ import psutil
 import pytest
 
 import gdatalog as gd
+from gdatalog.cluster.partitioned import bucket_store
 from gdatalog.cluster.partitioned import run as partitioned
-from gdatalog.cluster.partitioned import stock
 from gdatalog.cluster.partitioned.census import Census
 from gdatalog.cluster.partitioned.choosing import Choice
 from gdatalog.cluster.partitioned.run import Part, Parted
@@ -25,6 +26,7 @@ from tests.corners import CORNERS, Example
 from tests.draw import PROFILES, drawn
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
+from tests.test_cluster_faults import until
 from tests.test_engine_oracle import _heads, answers, difference
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -38,8 +40,8 @@ def in_parts(census: Census, memory: int, workers: int) -> Choice:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few rows are many: they lie on several shelves and are cut into cells."""
-    monkeypatch.setattr(stock, "FEW", 16)
+    """A few rows are many: they are several blocks and are cut into cells."""
+    monkeypatch.setattr(bucket_store, "FEW", 16)
     monkeypatch.setattr(partitioned, "choose", in_parts)
 
 
@@ -70,14 +72,15 @@ def test_corners(example: Example, cluster: Workers) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_nothing_is_left_on_shelves(cluster: Workers) -> None:
+def test_nothing_is_left_on_workers(cluster: Workers) -> None:
     client = cluster(2)
-    before = sum(client.run(pool_calls.on_shelf).values())
+    gc.collect()
+    until(lambda: not any(client.has_what().values()))
     with connected(client) as db:
         db["E"] = [(x, y) for x in range(20) for y in range(x)]
         assert db.query("n(count()) <- E(x, y), E(y, z).").fetchall() == [(1140,)]
-        assert sum(client.run(pool_calls.on_shelf).values()) > before
-    assert sum(client.run(pool_calls.on_shelf).values()) == before
+    until(lambda: not any(client.has_what().values()))
+    assert sum(client.run(pool_calls.stored).values()) == 0
 
 
 @pytest.mark.slow
@@ -162,7 +165,7 @@ def test_rows_that_workers_read(cluster: Workers, tmp_path: Path) -> None:
 
 def given(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
     """Workers that have so many bytes for a call."""
-    monkeypatch.setattr(stock.Stock, "room", lambda _: (memory, 2))
+    monkeypatch.setattr(bucket_store.BucketStore, "room", lambda _: (memory, 2))
 
 
 @pytest.mark.usefixtures("small")

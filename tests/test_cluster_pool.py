@@ -16,7 +16,7 @@ import pytest
 
 from gdatalog.cancellation import Watch
 from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
-from gdatalog.cluster.pool.packing import Packing
+from gdatalog.cluster.pool.stage import Run
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import EvaluationError, Interrupted
 from gdatalog.limits import Limits
@@ -52,7 +52,7 @@ def test_what_calls_are_given_goes_with_them() -> None:
     gc.collect()
     gc.disable()
     try:
-        runs = Packing().runs([Call(pool_calls.number, (kept,)), Call(len, (placed, kept))])
+        runs = [Run.of(Call(pool_calls.number, (kept,))), Run.of(Call(len, (placed, kept)))]
         assert [len(run.inputs) for run in runs] == [1, 2]
         del kept, placed, runs
         assert [ref() for ref in gone] == [None, None]

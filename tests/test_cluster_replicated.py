@@ -17,7 +17,7 @@ from hypothesis import given
 
 import gdatalog
 from gdatalog.cluster import spreading
-from gdatalog.cluster.partitioned.stock import Stock
+from gdatalog.cluster.partitioned.bucket_store import BucketStore
 from gdatalog.cluster.pool import Call, Kept, TooLarge
 from gdatalog.cluster.pool.claims import Claims
 from gdatalog.cluster.replicated import work
@@ -51,7 +51,7 @@ class Here:
         self.calls = 0
 
     def place(
-        self, key: Hashable, value: Any, nbytes: int = 0, owner: Any = None, version: Any = None
+        self, key: Hashable, value: Any, nbytes: int = 0, version: Any = None, once: bool = False
     ) -> Any:
         if key is None or (key, version) not in self.placed:
             self.placed[key, version] = (value, pickle.loads(pickle.dumps(value)))
@@ -128,7 +128,7 @@ class SpreadHere(Spreading):
     def __init__(self, slots: int) -> None:
         self.pool = Here(slots)  # type: ignore[assignment]
         self.connection = self.pool.connection
-        self.stock = Stock(self.pool)
+        self.store = BucketStore(self.pool)
 
     def load(self, *asked: Any) -> None:
         return None

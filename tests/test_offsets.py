@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdatalog.cluster.partitioned.offsets import Offsets, widened
+from gdatalog.cluster.partitioned.buckets import Offsets
 
 SMALL, LARGE = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)
 
@@ -18,9 +18,9 @@ SMALL, LARGE = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)
 def test_offsets(told: tuple[str, list[int]]) -> None:
     kind, values = told
     column = np.array(values, dtype=kind)
-    least, offsets = Offsets.of(column)
-    assert offsets.nbytes <= column.nbytes
-    (back,) = widened((offsets,), (least,), (kind,))
+    moved = Offsets.of(column)
+    assert moved.offsets.nbytes <= column.nbytes
+    back = moved.keys()
     assert back.dtype == column.dtype and back.tolist() == values
 
 

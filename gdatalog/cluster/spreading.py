@@ -8,9 +8,9 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from gdatalog.cluster.partitioned.blocks import BlockRun, in_place
+from gdatalog.cluster.partitioned.bucket_store import BucketStore
 from gdatalog.cluster.partitioned.foreseeing import parted
 from gdatalog.cluster.partitioned.run import PartitionedRun
-from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.recursion.fixpoints import counts, fixpoint, placement_of
 from gdatalog.cluster.replicated.run import SpreadRun
@@ -52,7 +52,7 @@ class Spreading:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.pool = Pool(connection)
-        self.stock = Stock(self.pool)
+        self.store = BucketStore(self.pool)
 
     def keeper(self, memory: int) -> Keeping:
         """Who keeps what a database has on the workers, that may hold so much here."""
@@ -98,7 +98,7 @@ class Spreading:
         elif way == "partitioned":
             run = PartitionedRun(
                 plan, sources, context, report, stats=stats,
-                pool=self.pool, keeper=keeper, relation_of=inputs.relation, stock=self.stock,
+                pool=self.pool, keeper=keeper, relation_of=inputs.relation, store=self.store,
             )  # fmt: skip
         else:
             run = SpreadRun(
@@ -128,7 +128,7 @@ class Spreading:
         asked = [ref for join in plan.joins for ref in join.tries if ref.relation == name]
         if not any(ref.columns or ref.tests for ref in asked):
             return None  # how many rows there are is known without a look at them
-        beside = fits_workers(plan, inputs, self.stock, name)
+        beside = fits_workers(plan, inputs, self.store, name)
         return name if beside and not fits_nowhere(plan, inputs, name) else None
 
     @told_if_lost
@@ -145,7 +145,7 @@ class Spreading:
             relation = inputs.relation(plan.passes_over)
             return in_place(plan.passes_over, relation, len(self.pool.threads))
         if way == "partitioned":
-            found = parted(plan, inputs.relation, self.stock)
+            found = parted(plan, inputs.relation, self.store)
         else:
             found = Spread("replicated", len(self.pool.workers))
         return replace(found, patient=HERE) if patient else found
@@ -172,7 +172,7 @@ class Spreading:
         patient = cost < least or limit is not None
         if patient and (cost < context.tuning.spread_never or context.device is not CPU):
             return None
-        whole = fits_workers(plan, inputs, self.stock)
+        whole = fits_workers(plan, inputs, self.store)
         return ("replicated" if whole else "partitioned"), patient
 
     @told_if_lost
@@ -197,7 +197,6 @@ class Spreading:
         return found
 
     def close(self) -> None:
-        self.stock.close()
         self.pool.close()
 
 
@@ -246,7 +245,7 @@ def fits_nowhere(plan: RulePlan, inputs: StratumInputs, but: str | None = None) 
 
 
 def fits_workers(
-    plan: RulePlan, inputs: StratumInputs, stock: Stock, but: str | None = None
+    plan: RulePlan, inputs: StratumInputs, store: BucketStore, but: str | None = None
 ) -> bool:
     """Whether each worker can have the tries of a rule whole, beside what it makes of them; `but`
     for those of one relation."""
@@ -256,4 +255,4 @@ def fits_workers(
         rows = relation.remote
         whole = rows.remote_bytes if rows is not None and rows.unfetched else relation.nbytes
         size += whole * len(ref.columns) // max(1, len(relation.types))
-    return size <= stock.room()[0]
+    return size <= store.room()[0]

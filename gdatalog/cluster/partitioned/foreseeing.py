@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gdatalog.cluster.partitioned.bundles import mask_of
+from gdatalog.cluster.partitioned.bucket_store import BucketStore
+from gdatalog.cluster.partitioned.buckets import mask_of
+from gdatalog.cluster.partitioned.cell_tasks import MAKING
 from gdatalog.cluster.partitioned.census import Census, count, fine
 from gdatalog.cluster.partitioned.choosing import Choice, choose
-from gdatalog.cluster.partitioned.fragments import MAKING
-from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.plan.placement import Spread
 from gdatalog.storage.relation import Relation
 
 
-def parted(plan: RulePlan, relation_of: Callable[[str], Relation], stock: Stock) -> Spread:
+def parted(plan: RulePlan, relation_of: Callable[[str], Relation], store: BucketStore) -> Spread:
     """How a rule will be spread, all of its joins together."""
-    choices = [_choice(join, relation_of, stock) for join in plan.joins]
-    return told([choice for choice in choices if choice is not None], len(stock.pool.workers))
+    choices = [_choice(join, relation_of, store) for join in plan.joins]
+    return told([choice for choice in choices if choice is not None], len(store.pool.workers))
 
 
 def told(choices: Sequence[Choice], workers: int) -> Spread:
@@ -32,9 +32,11 @@ def told(choices: Sequence[Choice], workers: int) -> Spread:
     )
 
 
-def _choice(join: JoinPlan, relation_of: Callable[[str], Relation], stock: Stock) -> Choice | None:
+def _choice(
+    join: JoinPlan, relation_of: Callable[[str], Relation], store: BucketStore
+) -> Choice | None:
     """The shares that a join will have, about; None if it only counts rows."""
-    layout, bases, samples = stock.laid_out(join, relation_of, foreseen=True)
+    layout, bases, samples = store.laid_out(join, relation_of, planned=True)
     if not bases:
         return None
     domains = fine(layout, samples)
@@ -49,6 +51,6 @@ def _choice(join: JoinPlan, relation_of: Callable[[str], Relation], stock: Stock
     )
     widths = tuple(sum(column.itemsize for column in keys.values()) for keys in rows)
     census = Census(layout, domains, counts, widths)
-    memory, slots = stock.room()
-    workers = len(stock.pool.workers)
+    memory, slots = store.room()
+    workers = len(store.pool.workers)
     return choose(census, memory // MAKING, workers, max(1, slots // workers))

@@ -1,8 +1,8 @@
-"""A rule over relations that no worker has whole: cells get the bundles of rows that they need.
+"""A rule over relations that no worker has whole: cells get the buckets of rows that they need.
 
-Rows lie on the workers' shelves in bundles, by classes of the keys of their columns (`shares.py`).
-Workers are dealt cells that need few bundles which they do not have by now (`dealing.py`), and run
-them over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
+Rows lie on the workers in buckets, by ranges of the keys of their columns (`shares.py`). Workers
+are dealt cells that need few buckets which they do not have by now (`dealing.py`), and run them
+over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ from time import monotonic
 from typing import NamedTuple
 
 from gdatalog.cluster.partitioned import foreseeing
-from gdatalog.cluster.partitioned.bundles import Grid
-from gdatalog.cluster.partitioned.census import Census, fine
-from gdatalog.cluster.partitioned.choosing import Choice, choose, expected
-from gdatalog.cluster.partitioned.dealing import Dealer
-from gdatalog.cluster.partitioned.fragments import (
+from gdatalog.cluster.partitioned.bucket_exchange import BucketExchange, Part
+from gdatalog.cluster.partitioned.bucket_store import Buckets, BucketStore
+from gdatalog.cluster.partitioned.buckets import Grid, light
+from gdatalog.cluster.partitioned.cell_tasks import (
     MAKING,
     Cuts,
     Tries,
-    light,
+    as_told,
     run_cells,
     where_to_cut,
 )
-from gdatalog.cluster.partitioned.holdings import Holdings, Lineage, Others, Part
+from gdatalog.cluster.partitioned.census import Census, fine
+from gdatalog.cluster.partitioned.choosing import Choice, choose, expected
+from gdatalog.cluster.partitioned.dealing import Dealer
 from gdatalog.cluster.partitioned.layout import Layout
 from gdatalog.cluster.partitioned.shares import Shares
-from gdatalog.cluster.partitioned.shelves import Gone
-from gdatalog.cluster.partitioned.stock import Bundles, Stock
-from gdatalog.cluster.pool import Call, Lost, Placed, Stage, TooLarge
+from gdatalog.cluster.pool import Call, Kept, Placed, Stage, TooLarge
 from gdatalog.cluster.replicated.run import SpreadRun
 from gdatalog.cluster.replicated.tasks import Found, Mode
 from gdatalog.errors import MemoryLimitError
@@ -51,7 +50,7 @@ class PartitionedRun(SpreadRun):
     """The run of a rule whose joins are run by workers, each of which has a part of the rows."""
 
     relation_of: Callable[[str], Relation] = None  # type: ignore[assignment]
-    stock: Stock = None  # type: ignore[assignment]
+    store: BucketStore = None  # type: ignore[assignment]
     moved: int = 0  # bytes, from worker to worker
     planned: list[Choice] = field(default_factory=list)
 
@@ -72,8 +71,7 @@ class PartitionedRun(SpreadRun):
                     yield found
         finally:
             self.moved += parted.moved
-            parted.let_go()
-        if self.report is not None and parted.holdings.layout.sources:
+        if self.report is not None and parted.layout.sources:
             workers = len(self.pool.workers)
             threads = max(1, parted.slots // workers)
             choice = expected(parted.shares, parted.cells_memory, workers, threads)
@@ -84,49 +82,42 @@ class Stays(NamedTuple):
     """What a call found in all cells of a part, and which stays where it ran."""
 
     found: Found
-    part: Part
 
 
 class Parted:
-    """A join over bundles: which there are, and which cells are run next, by whom."""
+    """A join over buckets: which there are, and which cells are run next, by whom."""
 
     def __init__(self, run: PartitionedRun, number: int, mode: Mode, limit: int | None) -> None:
-        self.run, self.stock = run, run.stock
+        self.run, self.store = run, run.store
         self.number, self.mode, self.limit = number, mode, limit
         self.join: JoinPlan = run.plan.joins[number]
-        self.holdings = Holdings(self.stock, run.plan.relation, self.join, Layout.of(self.join))
-        self.lineage: Lineage | None = None
+        self.layout = Layout.of(self.join)
         self.moved = 0
-        self.memory, self.slots = self.stock.room()
+        self.memory, self.slots = self.store.room()
         self.left: deque[Part] = deque()  # what has been dealt, and comes again
         self.busy: dict[str, int] = {}
         self.workers: Mapping[str, int] = {}
         self.looked = -OFTEN
 
-    # --------------------------------------------------------------------------------- bundling
+    # -------------------------------------------------------------------------------- bucketing
 
-    def _shares(self) -> Shares:
-        """Bundles the rows on the workers by fine classes, and chooses of what cells are made."""
-        run, holdings = self.run, self.holdings
-        layout, bases, samples = self.stock.laid_out(self.join, run.relation_of)
-        holdings.lay(layout)
-        domains = fine(layout, samples)
-        grids = [Grid(*each, domains) for each in zip(layout.sources, layout.dims, strict=True)]
-        holdings.bundles = [Bundles(*each) for each in zip(bases, grids, strict=True)]
-        counts, widths, self.moved = holdings.count(run.limits)
-        census = Census(layout, domains, tuple(counts), tuple(widths))
+    def _shares(self) -> tuple[Shares, BucketExchange]:
+        """Counts the rows by fine key ranges, chooses what cells are made of, and buckets them."""
+        run, pool = self.run, self.run.pool
+        self.layout, bases, samples = self.store.laid_out(self.join, run.relation_of)
+        domains = fine(self.layout, samples)
+        sources = zip(self.layout.sources, self.layout.dims, strict=True)
+        grids = [Grid(*each, domains) for each in sources]
+        buckets = [Buckets(*each) for each in zip(bases, grids, strict=True)]
+        told = run.plan.relation
+        counts, widths = zip(*(each.count(pool, told, run.limits) for each in buckets), strict=True)
+        census = Census(self.layout, domains, counts, widths)
         choice = choose(census, self.memory // MAKING, self.slots)
         self.cells_memory = choice.memory
-        for made in holdings.bundles:
-            made.grid = replace(made.grid, domains=choice.shares.domains)
-        self.moved += holdings.make(run.limits)
-        return choice.shares
-
-    def let_go(self) -> None:
-        if self.lineage is not None and self.lineage.origins:
-            self.lineage.rest()
-        else:
-            self.holdings.let_go()
+        for each in buckets:
+            each.grid = replace(each.grid, domains=choice.shares.domains)
+            each.make(pool, told, run.limits)
+        return choice.shares, BucketExchange(self.join, self.layout, buckets, widths)
 
     # ------------------------------------------------------------------------------------ cells
 
@@ -134,46 +125,38 @@ class Parted:
         """What the cells give, as they end."""
         run = self.run
         dealer: Dealer | None = None
-        if self.holdings.layout.sources:
-            self.shares = self._shares()
+        if self.layout.sources:
+            self.shares, self.exchange = self._shares()
             dealer = Dealer(self.shares, max(self.cells_memory, self.shares.largest), self.slots)
         else:  # whatever it reads of relations is only how many rows they have
+            self.exchange = BucketExchange(self.join, self.layout, (), ())
             self.left.append(Part([EVERYTHING], []))
-        sealed, table = run.task(self.number, self.mode, self.limit, self.memory)
-        role_of = dict(zip(self.join.tries, self.holdings.layout.roles, strict=True))
-        tries = Tries(
+        self.sealed, self.table = run.task(self.number, self.mode, self.limit, self.memory)
+        role_of = dict(zip(self.join.tries, self.layout.roles, strict=True))
+        self.tries = Tries(
             {ref: role.source for ref, role in role_of.items() if role is not None},
             {ref: run.sources.trie_of(ref) for ref, role in role_of.items() if role is None},
             self.memory,
         )
-        self.others = Others(sealed, tries, self._ranks(), table)
-        self.lineage = lineage = Lineage(self.holdings, self.others, run.limits.memory)
+        self.ranks = self._ranks()
         stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
-        stage.instead = self._instead
         self._send(stage, dealer)
         try:
             for call, given in stage:
                 if isinstance(call.tag, Stays):
-                    lineage.know(given, call.tag.part)
                     call.tag.found.kept = given
                     yield call.tag.found
                     continue
-                value, moved = given.told if call.keep else given
-                worker, part = call.tag
+                ran = given.told if call.keep else given
+                worker, part, _ = call.tag
                 self.busy[worker] -= 1
-                self.moved += moved
-                if isinstance(value, Gone):
-                    self._again(part, value)
-                else:
-                    self._back(part, value.found, value.cuts)
+                self.moved += ran.moved
+                self._back(part, ran.found, ran.cuts)
                 self._send(stage, dealer)
-                if isinstance(value, Gone) or not value.found.cells:
-                    continue
-                if value.found.left is None:
-                    yield value.found
-                else:
-                    done = replace(part, cells=part.cells[: value.found.cells], tried=0)
-                    stage.add(lineage.call(done, Stays(value.found, done), worker, given))
+                if ran.found.left is not None:
+                    stage.add(self._as_told(call, given, ran.found))
+                elif ran.found.cells:
+                    yield ran.found
         finally:
             stage.cancel()
 
@@ -181,6 +164,7 @@ class Parted:
         """Gives workers cells while they have not enough."""
         if monotonic() - self.looked >= OFTEN:
             self.workers, self.looked = self.run.pool.workers, monotonic()
+            self.exchange.forget(self.workers)
         waiting = True
         for ahead in range(1 + AHEAD):
             for worker, threads in self.workers.items():
@@ -190,7 +174,7 @@ class Parted:
                         waiting = False
                     else:
                         self.busy[worker] = self.busy.get(worker, 0) + 1
-                        stage.add(self._call(worker, part))
+                        stage.add(self._call(worker, part, stage))
 
     def _next(self, worker: str, dealer: Dealer | None) -> Part | None:
         if self.left:
@@ -200,37 +184,32 @@ class Parted:
             return None
         return Part(self.shares.cells(batch.blocks), batch.bundles, batch.blocks)
 
-    def _call(self, worker: str, part: Part) -> Call:
-        sealed, tries, ranks, table = self.others
-        fragments = self.holdings.fragments(part)
-        args = sealed, part.cells, BUDGET, tries, fragments, ranks, table
-        return Call(run_cells, args, self.run.keep, worker, (worker, part), light)
+    def _call(self, worker: str, part: Part, stage: Stage) -> Call:
+        fragments, came = self.exchange.fragments(part, worker, self.workers, stage)
+        args = (
+            self.sealed, part.cells, BUDGET, self.tries, fragments, self.ranks, self.table, came,
+        )  # fmt: skip
+        return Call(run_cells, args, self.run.keep, worker, (worker, part, fragments), light)
+
+    def _as_told(self, call: Call, kept: Kept, found: Found) -> Call:
+        """What stays of a call: however often it is made again, of the same cells."""
+        worker, part, fragments = call.tag
+        cells = part.cells[: found.cells]
+        args = (kept, self.sealed, cells, self.tries, fragments, self.ranks, self.table)
+        return Call(as_told, args, True, worker, Stays(found))
 
     def _ranks(self) -> dict[int, Placed]:
         """The ranks of graphs' vertices, by number of the source, where they become values."""
         found = {}
         for step in self.join.steps:
-            role = self.holdings.layout.roles[step.trie] if isinstance(step, Restore) else None
+            role = self.layout.roles[step.trie] if isinstance(step, Restore) else None
             if role is not None:
-                relation = self.run.relation_of(self.holdings.layout.sources[role.source].relation)
+                relation = self.run.relation_of(self.layout.sources[role.source].relation)
                 ranking = relation.graph.ranking()
                 found[role.source] = self.run.pool.place(id(ranking), ranking, ranking.nbytes)
         return found
 
     # ------------------------------------------------------------------------- what comes again
-
-    def _again(self, part: Part, gone: Gone) -> None:
-        """Makes again what a worker had who is gone, unless that is done."""
-        self.looked = -OFTEN
-        self.moved += self.holdings.again(part, gone, self.run.limits)
-        self.left.append(part)
-
-    def _instead(self, call: Call, lost: Lost) -> Call:
-        """What leaves again what was to stay, and is lost before it did."""
-        assert isinstance(lost, Gone) and self.lineage is not None
-        stays: Stays = call.tag
-        self.moved += self.holdings.again(stays.part, lost, self.run.limits)
-        return self.lineage.call(stays.part, stays)
 
     def _back(self, part: Part, found: Found, cuts: Cuts) -> None:
         """What a call has left of its cells, the first of which may have been too hard."""
@@ -263,6 +242,6 @@ class Parted:
         """What to ask where a worker was stopped for the memory that it took."""
         if isinstance(large.call.tag, Stays):
             return []
-        worker, part = large.call.tag
-        args = (part.cells[0], self.holdings.fragments(part), MemoryLimitError(str(large)))
-        return [Call(where_to_cut, args, tag=(worker, part))]
+        _, part, fragments = large.call.tag
+        args = (part.cells[0], fragments, MemoryLimitError(str(large)))
+        return [Call(where_to_cut, args, tag=large.call.tag)]

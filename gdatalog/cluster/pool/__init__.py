@@ -15,15 +15,14 @@ so it changes nothing but what it makes; what it is given it only reads, for oth
 worker are given the same. An error of a call is raised from the iteration, and the other calls
 are cancelled; so are all if the iteration is left, or the query stopped: `current_watch()` in a
 call knows of it, and `Limits()` made there poll it. A call for which a worker has not enough memory
-ends in `TooLarge`, unless the stage's `smaller` gives calls that together do its work. One that
-raises `Lost` itself is raised too, unless the stage's `instead` is set, and gives another call.
-So is the loss of something that the stage's `firm` names: it is not made again.
+ends in `TooLarge`, unless the stage's `smaller` gives calls that together do its work. The loss of
+something that the stage's `firm` names is raised, as `Lost`: it is not made again.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
@@ -57,13 +56,13 @@ class Pool:
         key: Hashable,
         value: Any,
         nbytes: int = 0,
-        owner: Any = None,
         version: Hashable = None,
+        once: bool = False,
     ) -> Placed:
         """Has a value on all workers, once: the same key and version is the same value for as long
-        as the owner lives, which is the value if no other is named. With the key None it is another
-        each time, and goes with what is returned."""
-        return self.placing.place(key, value, nbytes, owner, version)
+        as that lives. With the key None it is another each time, and goes with what is returned.
+        `once`: few calls need it, and no worker keeps it."""
+        return self.placing.place(key, value, nbytes, version, once)
 
     def folder(self) -> str | None:
         """A new folder that the driver and all workers see, removed by who asked for it; None
@@ -104,11 +103,6 @@ class Pool:
     def bring(self, kept: Sequence[Kept | Part], told: str, limits: Limits) -> list[Any]:
         """Values that lie on workers, in the order in which they are asked for."""
         return self.all([Call(itself, (each,)) for each in kept], told, limits)
-
-    def tell(self, function: Callable[..., Any], *args: Any) -> None:
-        """Has every worker call a function soon, in its event loop, beside what it runs: to let
-        go of something. Nobody waits for it, and a worker that is about to go may not do it."""
-        self.placing.tell(function, *args)
 
     def where(self, kept: Sequence[Kept]) -> list[str | None]:
         """The worker that has a value, of each; None where that is not known now."""

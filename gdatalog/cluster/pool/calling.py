@@ -1,8 +1,7 @@
 """What a worker does around the calls that it is given.
 
-Calls come as bytes: a function and its arguments, in which what is placed, kept or common to many
-calls is named. Small calls come several at once; when these take long, those that are left go
-back. A call that nobody waits for any more is stopped at its next look.
+A call comes as bytes: a function and its arguments, in which what is placed or kept is named. A
+call that nobody waits for any more is stopped at its next look.
 """
 
 from __future__ import annotations
@@ -15,19 +14,11 @@ from traceback import format_exc
 from typing import Any, NamedTuple
 
 from gdatalog.cancellation import Watch
-from gdatalog.cluster.pool.here import Missing, Ref, common_of, hold, value_of
+from gdatalog.cluster.pool.here import Missing, Ref, value_of
 from gdatalog.cluster.workers.worker import own_worker
 from gdatalog.errors import Error, Interrupted
 
-LONG = 0.1  # seconds, from which on calls that came together with others go back
 LOOK = 0.05  # seconds between two looks at whether anybody waits
-
-
-class Packed(NamedTuple):
-    """A call: function and arguments, and the arguments that other calls have too, by name."""
-
-    body: bytes
-    common: tuple[tuple[str, bytes], ...]
 
 
 class Outcome(NamedTuple):
@@ -55,36 +46,29 @@ class _Packer(pickle.Pickler):
 
 
 class _Unpacker(pickle.Unpickler):
-    def __init__(self, body: bytes, inputs: Sequence[Any], common: Mapping[str, bytes]) -> None:
+    def __init__(self, body: bytes, inputs: Sequence[Any], brought: Mapping[Ref, Any]) -> None:
         super().__init__(io.BytesIO(body))
         self.inputs = inputs
-        self.common = common
+        self.brought = brought
 
     def persistent_load(self, name: Any) -> Any:
-        if isinstance(name, Ref):
-            return value_of(name)
-        if isinstance(name, int):
-            return self.inputs[name]
-        return common_of(name, lambda: _Unpacker(self.common[name], (), {}).load())
+        return value_of(name, self.brought) if isinstance(name, Ref) else self.inputs[name]
 
 
-def run_calls(
-    calls: Sequence[Packed], inputs: Sequence[Any], brought: Mapping[Ref, Any]
-) -> list[Outcome]:
-    """What calls gave, one after the other: fewer if they take long.
+def run_call(body: bytes, inputs: Sequence[Any], brought: Mapping[Ref, Any]) -> Any:
+    """What a call gives. `inputs`: what it names by numbers; `brought`: values that this worker may
+    not have."""
+    with _Caller().call():
+        function, args = _Unpacker(body, inputs, brought).load()
+        return function(*args)
 
-    `inputs`: what the calls name by numbers; `brought`: values that this worker may not have.
-    """
-    began = perf_counter()
-    outcomes: list[Outcome] = []
-    for call in calls:
-        try:
-            outcomes.append(Outcome(run_call(call, inputs, brought)))
-        except Exception as error:
-            outcomes.append(Outcome(None, _sendable(error)))
-        if perf_counter() - began > LONG:
-            break
-    return outcomes
+
+def outcome_of(body: bytes, inputs: Sequence[Any], brought: Mapping[Ref, Any]) -> Outcome:
+    """The same of a call whose error goes back as what it gave: Dask would log it."""
+    try:
+        return Outcome(run_call(body, inputs, brought))
+    except Exception as error:
+        return Outcome(None, _sendable(error))
 
 
 def _sendable(error: Exception) -> Exception:
@@ -96,14 +80,6 @@ def _sendable(error: Exception) -> Exception:
     except Exception:
         return RuntimeError(f"on a worker: {type(error).__name__}: {error}\n{format_exc()}")
     return error
-
-
-def run_call(call: Packed, inputs: Sequence[Any], brought: Mapping[Ref, Any]) -> Any:
-    for ref, value in brought.items():
-        hold(ref, value)
-    with _Caller().call():
-        function, args = _Unpacker(call.body, inputs, dict(call.common)).load()
-        return function(*args)
 
 
 def told_of(value: Any, function: Callable[[Any], Any]) -> Any:

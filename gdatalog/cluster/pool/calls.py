@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
-from weakref import WeakSet, ref
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
 
-from gdatalog.cluster.pool.calling import Packed
+from gdatalog.cluster.pool.here import BAD
 from gdatalog.cluster.pool.placing import Placed
 from gdatalog.errors import MemoryLimitError
 from gdatalog.records import dataclass, field
-
-BAD = ("lost", "cancelled", "error")  # how futures are that have nothing
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -30,6 +28,10 @@ class Kept:
 
     def part(self, key: Any) -> Part:
         return Part(self, key)
+
+    @property
+    def lost(self) -> bool:
+        return self.future.status in BAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,43 +71,25 @@ class TooLarge(MemoryLimitError):
         self.call = call
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Recipe:
     """How a value that is kept was made, without what it was made of: that may be gone by now."""
 
-    packed: Packed
+    body: bytes
     inputs: tuple[tuple[Recipe | Origin | Kept, tuple[Any, ...]], ...]  # of what, which part
     placed: tuple[Placed, ...]
     worker: str | None
     kept: Callable[[], Kept | None] = lambda: None
 
 
-class Source(Protocol):
-    """What makes values again that no call alone can make. `origins`: those of all of them."""
-
-    origins: WeakSet[Origin]
-
-    def again(self, lost: Sequence[Origin]) -> list[Any]:
-        """Futures of values that were lost, made together."""
-        ...
-
-
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Origin:
-    """How a value is made again: by a source, which knows it by a tag."""
+    """How a value is made again that no call has made: `make` gives its future. `lost`: what is
+    said if that comes to nothing."""
 
-    source: Source
-    tag: Any
+    make: Callable[[], Any]
+    lost: Callable[[Any], Exception]
     kept: Callable[[], Kept | None] = lambda: None
-
-    def __post_init__(self) -> None:
-        self.source.origins.add(self)
-
-    @property
-    def lost(self) -> bool:
-        """Whether somebody has it, and it is lost."""
-        kept = self.kept()
-        return kept is not None and kept.future.status in BAD
 
 
 def whole(each: Kept | Part) -> Kept:
@@ -117,36 +101,9 @@ def future_of(each: Kept | Part) -> Any:
     return each.kept.parts.get(each.key) if isinstance(each, Part) else each.future
 
 
-class _Nothing:
-    """The future of what is not there."""
-
-    status, key = "cancelled", ""
-
-
-def made_by(recipe: Recipe | Origin, future: Any = _Nothing, told: Any = None) -> Kept:
-    """What lies there as a recipe makes it; nothing at first, if no future is said."""
-    kept = Kept(future, told, recipe)
-    recipe.kept = ref(kept)
-    return kept
-
-
 def made_as(kept: Kept, recipe: Recipe | Origin | None) -> Kept:
     """The same, which from now on is made again as another was made that is what it is."""
     kept.recipe = recipe
     if recipe is not None:
         recipe.kept = ref(kept)
     return kept
-
-
-def resting(value: Any) -> Any:
-    """A value of a part (`parts.py`), without what is kept: how that is made stays."""
-    if isinstance(value, dict):
-        return {key: resting(part) for key, part in value.items()}
-    return value.recipe or value if isinstance(value, Kept) else value
-
-
-def woken(value: Any) -> Any:
-    """The same as an argument of calls."""
-    if isinstance(value, dict):
-        return {key: woken(part) for key, part in value.items()}
-    return value.kept() or made_by(value) if isinstance(value, Recipe | Origin) else value

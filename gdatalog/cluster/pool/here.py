@@ -10,7 +10,7 @@ import mmap
 import os
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -18,73 +18,58 @@ from typing import Any
 from gdatalog.cluster.workers.worker import own_memory
 from gdatalog.records import dataclass
 
-MOST_COMMON = 16
+BAD = ("lost", "cancelled", "error")  # how futures are that have nothing
 ALIGNED = 64  # bytes: what a vector instruction likes
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """What a value is known by on workers, and the file where it lies; None if it was sent."""
+    """What a value is known by on workers, and the file where it lies; None if it was sent.
+    `once`: workers do not keep it."""
 
     token: str
     path: str | None
+    once: bool = False
 
 
 class Missing(Exception):
-    """A worker that is asked for values does not have these: tokens, and whether it should see
-    the files where they lie."""
+    """A worker that is asked for a value does not have it. `unseen`: it should see the file where
+    that lies."""
 
-    def __init__(self, tokens: frozenset[str], unseen: bool = False) -> None:
-        super().__init__(tokens, unseen)
-        self.tokens = tokens
+    def __init__(self, unseen: bool) -> None:
+        super().__init__(unseen)
         self.unseen = unseen
 
 
 _held: OrderedDict[str, tuple[Any, int]] = OrderedDict()  # those used last at the end
-_common: OrderedDict[str, Any] = OrderedDict()
 _lock = RLock()
 
 
-def value_of(ref: Ref) -> Any:
+def value_of(ref: Ref, brought: Mapping[Ref, Any]) -> Any:
     """The value; raises `Missing` if nobody has brought it."""
     with _lock:
         found = _held.get(ref.token)
         if found is not None:
             _held.move_to_end(ref.token)
             return found[0]
-        if ref.path is None:
-            raise Missing(frozenset({ref.token}))
-        try:
-            value = read(ref.path)
-        except FileNotFoundError as error:
-            raise Missing(frozenset({ref.token}), unseen=True) from error
-        _keep(ref.token, value, os.path.getsize(ref.path))
+        if ref in brought:
+            value = brought[ref]
+            size = int(getattr(value, "nbytes", 0))
+        elif ref.path is None:
+            raise Missing(unseen=False)
+        else:
+            try:
+                value, size = read(ref.path), os.path.getsize(ref.path)
+            except FileNotFoundError as error:
+                raise Missing(unseen=True) from error
+        if not ref.once:
+            _keep(ref.token, value, size)
         return value
 
 
-def hold(ref: Ref, value: Any) -> None:
-    """Keeps a value that was sent."""
-    with _lock:
-        if ref.token not in _held:
-            _keep(ref.token, value, int(getattr(value, "nbytes", 0)))
-
-
-def common_of(name: str, made: Callable[[], Any]) -> Any:
-    """What many calls have in common, by a name: made once, while it is asked for."""
-    with _lock:
-        if name in _common:
-            _common.move_to_end(name)
-        else:
-            _common[name] = made()
-            if len(_common) > MOST_COMMON:
-                _common.popitem(last=False)
-        return _common[name]
-
-
 def forget(tokens: Iterable[str]) -> None:
-    """Lets go of values, and of all that calls had in common: they may be in there."""
+    """Lets go of values."""
     with _lock:
-        _common.clear()
         for token in tokens:
             _held.pop(token, None)
 

@@ -1,24 +1,28 @@
 """Values that were kept on workers and are lost: made again from what made them.
 
-A value has a recipe, which is the call that made it, or an origin, whose source makes several
-together. What it was made of may be lost too, or gone because nothing needed it any more; then that
-comes first.
+Dask runs tasks again whose values are lost, as long as the scheduler knows them and all that they
+need. It does not know how scattered data are made, nor anything after a restart. So a value has a
+recipe, which is the call that made it. What it was made of may be lost too, or gone because nothing
+needed it any more; then that comes first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gdatalog.cluster.pool.calling import part_of, run_call
-from gdatalog.cluster.pool.calls import BAD, Kept, Origin, Part, Recipe, Source, whole
-from gdatalog.cluster.pool.sending import Sending
+from gdatalog.cluster.pool.calls import Kept, Origin, Part, Recipe, whole
+from gdatalog.cluster.pool.here import BAD
+from gdatalog.cluster.pool.placing import Placing
 
 
 class Lineage:
     """What one stage has made again."""
 
-    def __init__(self, sending: Sending) -> None:
-        self._sending = sending
+    def __init__(self, placing: Placing, submit: Callable[..., list[Any]]) -> None:
+        self._placing = placing
+        self._submit = submit
         self._remade: dict[Recipe | Origin, Any] = {}  # futures
 
     def forget(self) -> None:
@@ -36,20 +40,22 @@ class Lineage:
             if part_lost:
                 del kept.parts[each.key]
         if lost and kept.recipe is not None:
-            self.remake(kept.recipe, every)
+            self._remake(kept.recipe, every)
         return lost or part_lost
 
-    def remake(self, recipe: Recipe | Origin, every: bool) -> None:
+    def _remake(self, recipe: Recipe | Origin, every: bool) -> None:
         """Makes a value again, and before that what it is made of, as far as that is gone."""
-        self._ask_sources(recipe)
         todo = [recipe]
         while todo:
             each = todo[-1]
             if self._there(each) is not None:
                 todo.pop()
                 continue
-            if isinstance(each, Origin):  # which has been lost since
-                self._ask_sources(each)
+            if isinstance(each, Origin):
+                before = self._remade.get(each)
+                if before is not None and before.status != "lost":
+                    raise each.lost(before)
+                self._made_again(each, each.make())
                 continue
             there = [(*made, self._there(made[0])) for made in each.inputs]  # it may change soon
             needed = [source for source, _, future in there if future is None]
@@ -58,32 +64,12 @@ class Lineage:
                 continue
             inputs = []
             for _, part, future in there:
-                inputs += (
-                    self._sending.map(part_of, None, [future], list(part)) if part else [future]
-                )
-            brought = self._sending.bringing(each.placed, sent=True, every=every)
-            (future,) = self._sending.map(run_call, each.worker, [each.packed], [inputs], [brought])
+                inputs += self._submit(part_of, None, [future], list(part)) if part else [future]
+            sent = [one for one in each.placed if one.sent or every]
+            brought = self._placing.brought(sent, True)
+            (future,) = self._submit(run_call, each.worker, [each.body], [inputs], [brought])
             self._made_again(each, future)
             todo.pop()
-
-    def _ask_sources(self, recipe: Recipe | Origin) -> None:
-        """Has sources make again what is needed for something: each all that was lost."""
-        todo: list[Recipe | Origin | Kept] = [recipe]
-        seen: set[Recipe | Origin] = set()
-        wanted: dict[int, tuple[Source, list[Origin]]] = {}
-        while todo:
-            each = todo.pop()
-            if isinstance(each, Kept) or each in seen or self._there(each) is not None:
-                continue
-            seen.add(each)
-            if isinstance(each, Recipe):
-                todo += [source for source, _ in each.inputs]
-            else:
-                wanted.setdefault(id(each.source), (each.source, []))[1].append(each)
-        for source, some in wanted.values():
-            some += [origin for origin in source.origins if origin.lost and origin not in some]
-            for origin, future in zip(some, source.again(some), strict=True):
-                self._made_again(origin, future)
 
     def _there(self, each: Recipe | Origin | Kept) -> Any:
         """The future of what is there; None if it has to be made."""

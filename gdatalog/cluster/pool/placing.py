@@ -1,13 +1,13 @@
 """Values that lie on all workers, once each.
 
 Where every worker sees a folder of the driver's, a value is a file there: its arrays lie in it as
-they lie in memory, and a worker maps them when a call first needs them. Elsewhere it is sent, to
-each worker once. What became of a worker, or of what it held, costs a file's opening or one more
-sending: see `Missing`.
+they lie in memory, and a worker maps them when a call first needs them. Elsewhere it is sent: Dask
+scatters a copy, which comes with a call where a worker has said that it does not have the value
+(`Missing`). What became of a worker, or of what it held, costs a file's opening or one more
+sending.
 
-A value is known by a key and an owner, which is the value itself if no other is named, and for as
-long as the owner lives: a number that `id` gave is given again later. What lies on workers is let
-go of when it is not known any more, and nobody has what `place` returned.
+A value is known by a key, for as long as it lives: a number that `id` gave is given again later.
+What lies on workers is let go of when it is not known any more, and nobody has what `place` gave.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import shutil
 import socket
 import tempfile
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from random import choice
@@ -28,7 +28,7 @@ from typing import Any
 from uuid import uuid4
 
 from gdatalog.cancellation import PATIENCE, current_watch
-from gdatalog.cluster.pool.here import Ref, can_read, forget, hold, read, write
+from gdatalog.cluster.pool.here import BAD, Ref, can_read, forget, read, write
 from gdatalog.errors import DeviceError
 from gdatalog.records import dataclass, field
 
@@ -47,8 +47,7 @@ class Laid:
 
     ref: Ref
     nbytes: int
-    future: Any = None  # a copy that workers fetch it from, if it is sent
-    holding: list[Any] = field(default_factory=list)  # until these have ended, some have it not
+    future: Any = None  # a copy that workers fetch it from
 
 
 class Placed:
@@ -76,13 +75,6 @@ class Placed:
     def sent(self) -> bool:
         return self.ref.path is None
 
-    @property
-    def everywhere(self) -> bool:
-        """Whether all workers that were there when it was placed have it."""
-        laid = self.laid
-        laid.holding = [each for each in laid.holding if each.status == "pending"]
-        return not laid.holding
-
     def value(self) -> Any:
         value, path = self._value(), self.ref.path
         if value is not None or path is None:
@@ -100,7 +92,7 @@ class Placed:
 class _Known:
     """What was placed under a key. `placed`: while nobody else has that, it is not held."""
 
-    owner: Callable[[], Any]
+    value: Callable[[], Any]
     version: Hashable
     laid: Laid
     placed: Callable[[], Placed | None]
@@ -126,28 +118,27 @@ class Placing:
         self._ends.append(weakref.finalize(self, _forget_all, *held))
 
     def place(
-        self, key: Hashable, value: Any, nbytes: int, owner: Any, version: Hashable
+        self, key: Hashable, value: Any, nbytes: int, version: Hashable, once: bool
     ) -> Placed:
         if key is None:
-            return self._made(value, nbytes)
-        owner = value if owner is None else owner
+            return self._made(value, nbytes, once)
         known = self._known.get(key)
-        if known is not None and known.owner() is owner and known.version == version:
+        if known is not None and known.value() is value and known.version == version:
             placed = known.placed()
             if placed is None:
                 placed = Placed(known.laid, value)
                 known.placed = weakref.ref(placed)
             return placed
-        placed = made = self._made(value, nbytes)
+        made = self._made(value, nbytes, once)
         try:
-            ref = weakref.ref(owner, _Forgetting(self._known, key))
+            ref = weakref.ref(value, _Forgetting(self._known, key))
         except TypeError:  # not of a kind that can be watched: it stays
-            self._known[key] = _Known(lambda: owner, version, made.laid, lambda: made)
+            self._known[key] = _Known(lambda: value, version, made.laid, lambda: made)
         else:
             self._known[key] = _Known(ref, version, made.laid, weakref.ref(made))
-        return placed
+        return made
 
-    def _made(self, value: Any, nbytes: int) -> Placed:
+    def _made(self, value: Any, nbytes: int, once: bool) -> Placed:
         token = uuid4().hex
         folder = self.seen()
         if folder is not None:
@@ -159,10 +150,8 @@ class Placing:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
             else:
-                return self._laid(Ref(token, path), nbytes or size, value)
-        placed = self._laid(Ref(token, None), nbytes or getattr(value, "nbytes", 0), value)
-        self.send(placed)
-        return placed
+                return self._laid(Ref(token, path, once), nbytes or size, value)
+        return self._laid(Ref(token, None, once), nbytes or getattr(value, "nbytes", 0), value)
 
     def _laid(self, ref: Ref, nbytes: int, value: Any) -> Placed:
         laid = Laid(ref, nbytes)
@@ -170,17 +159,17 @@ class Placing:
         weakref.finalize(laid, self._gone.append, ref).atexit = False
         return Placed(laid, value)
 
-    def send(self, placed: Placed) -> None:
-        """Sends a value to a worker, and from there to all others."""
-        laid = placed.laid
-        laid.future = self._copied(placed.value())
-        laid.holding = [
-            self.client.submit(
-                hold, laid.ref, laid.future, workers=[worker], pure=False,
-                key=f"placing-{laid.ref.token}-{uuid4().hex[:8]}",
-            )
-            for worker in self.client.nthreads()
-        ]  # fmt: skip
+    def brought(self, placed: Iterable[Placed], every: bool) -> dict[Ref, Any]:
+        """The futures of values that workers may not have: they are sent with a call. `every`: a
+        worker did not have one."""
+        found = {}
+        for each in placed:
+            if every or (each.sent and each.ref.once):
+                laid = each.laid
+                if laid.future is None or laid.future.status in BAD:
+                    laid.future = self._copied(each.value())
+                found[each.ref] = laid.future
+        return found
 
     def _copied(self, value: Any) -> Any:
         """The future of a copy that lies on some worker."""
@@ -324,14 +313,14 @@ def awaited(client: Any, work: Any, alive: Callable[[], bool], poll: Any = None)
 
 @dataclass(slots=True)
 class _Forgetting:
-    """A key's value is forgotten when its owner dies, unless the key is another's by then."""
+    """A key's value is forgotten when it dies, unless the key is another's by then."""
 
     known: dict[Hashable, _Known]
     key: Hashable
 
     def __call__(self, ref: weakref.ref[Any]) -> None:
         found = self.known.get(self.key)
-        if found is not None and found.owner is ref:
+        if found is not None and found.value is ref:
             del self.known[self.key]
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import pickle
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from gdatalog.cancellation import PATIENCE
-from gdatalog.cluster.pool.calling import part_of, run_call, run_calls, told_of
+from gdatalog.cluster.pool.calling import outcome_of, packed, part_of, run_call, told_of
 from gdatalog.cluster.pool.calls import (
-    BAD,
     Call,
     Kept,
     Lost,
@@ -21,27 +22,78 @@ from gdatalog.cluster.pool.calls import (
     Recipe,
     TooLarge,
     future_of,
-    made_by,
+    made_as,
     whole,
 )
-from gdatalog.cluster.pool.here import Missing
+from gdatalog.cluster.pool.here import BAD, Missing
 from gdatalog.cluster.pool.lineage import Lineage
-from gdatalog.cluster.pool.packing import Packing, Run
-from gdatalog.cluster.pool.placing import ALONE, EVERY, OFTEN, awaited
-from gdatalog.cluster.pool.sending import Sending
+from gdatalog.cluster.pool.placing import ALONE, EVERY, OFTEN, Placed, awaited
 from gdatalog.cluster.workers.scheduler import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
 from gdatalog.limits import Limits
 from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
     from gdatalog.cluster.pool import Pool
 
-TASKS = 16  # for each thread of a worker: of more calls some go together
 PATIENT = 1.0  # seconds without an end of a call, after which the scheduler is asked to look
-TOGETHER = 64  # calls that go together, at the most
+TOGETHER = 64  # results that are fetched together, at the most
 
 Smaller = Callable[[TooLarge], Iterable[Call]]
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A call on its way: as bytes, in which what is placed or kept is only named."""
+
+    call: Call
+    body: bytes
+    inputs: list[Kept | Part]
+    placed: list[Placed]
+    tries: int = 0
+    deaths: int = 0  # how often it may have been what ended its workers
+    missing: bool = False  # whether a worker did not have what is placed
+    given: Sequence[Any] = ()  # the futures of its inputs
+    made: Any = None  # the future of what is kept
+
+    @staticmethod
+    def of(call: Call) -> Run:
+        inputs: list[Kept | Part] = []
+        placed: list[Placed] = []
+
+        def name(each: Any) -> Any:
+            if isinstance(each, Placed):
+                placed.append(each)
+                return each.ref
+            if isinstance(each, Kept | Part):
+                inputs.append(each)
+                return len(inputs) - 1
+            return None
+
+        return Run(call, packed((call.function, call.args), name), inputs, placed)
+
+
+class Submitter:
+    """Submits the tasks of a stage: they have its name, by which the dashboard shows them."""
+
+    def __init__(self, client: Any, told: str) -> None:
+        self._client = client
+        self._name = f"{told.replace('?', 'query ').replace('-', ' ')}-{uuid4().hex[:8]}1"
+        self._tasks = 0
+
+    def __call__(self, function: Callable[..., Any], worker: str | None, *args: Any) -> list[Any]:
+        """Futures of a function's calls, one for each entry of the lists."""
+        first, self._tasks = self._tasks, self._tasks + len(args[0])
+        futures: list[Any] = self._client.map(
+            function,
+            *args,
+            key=[f"{self._name}-{number:07}" for number in range(first, self._tasks)],
+            workers=None if worker is None else [worker],
+            allow_other_workers=worker is not None,
+            pure=False,
+        )
+        return futures
 
 
 class Stage:
@@ -54,21 +106,25 @@ class Stage:
         self.told = told
         self.limits = limits
         self.smaller = smaller
-        self.instead: Callable[[Call, Lost], Call] | None = None  # of what is lost
         self.firm: Collection[Kept] = ()  # of these none is made again
         self._client = pool.connection.client
-        self._sending = Sending(self._client, pool.placing, told)
-        self._lineage = Lineage(self._sending)
-        self._waiting: list[Run | Call] = []
-        self._running: dict[Any, list[Run]] = {}  # by the future that tells of them
+        self._submit = Submitter(self._client, told)
+        self._lineage = Lineage(pool.placing, self._submit)
+        self._waiting: list[Run] = []
+        self._running: dict[Any, Run] = {}  # by the future that tells of it
         self._ended: SimpleQueue[Any] = SimpleQueue()  # futures
-        self._packing = Packing()
         self._added = self._done = 0
         self._looked = self._worked = self._asked = monotonic()
 
     def add(self, call: Call) -> None:
         self._added += 1
-        self._waiting.append(call)
+        self._waiting.append(Run.of(call))
+
+    def defer(self, call: Call) -> Kept:
+        """What a call will give and leave where it runs: an argument of calls from now on."""
+        run = Run.of(call)
+        self._make([run], call.worker)
+        return self._kept(run, None)
 
     def start(self) -> None:
         """Sends what was added; who iterates need not call it."""
@@ -91,7 +147,7 @@ class Stage:
         """Calls off what is at work; what workers run ends at its next look."""
         self._waiting.clear()
         futures = list(self._running)
-        futures += [run.made for runs in self._running.values() for run in runs if run.made]
+        futures += [run.made for run in self._running.values() if run.made]
         self._running.clear()
         if futures and self._client.status == "running":
             with contextlib.suppress(Exception):
@@ -101,29 +157,31 @@ class Stage:
     # ------------------------------------------------------------------------------ sending
 
     def _send(self) -> None:
-        """Sends all that waits: alone what is kept, waits for others or was begun before; of the
-        rest so many together that workers have some ten tasks each."""
+        """Sends all that waits."""
         self._stand()
         waiting, self._waiting = self._waiting, []
-        runs = [each for each in waiting if isinstance(each, Run)]
-        runs += self._packing.runs(each for each in waiting if isinstance(each, Call))
-        alone: dict[str | None, list[Run]] = {}
-        together: list[Run] = []
-        for run in runs:
-            if run.call.keep or run.inputs or run.tries or run.call.worker is not None:
-                alone.setdefault(run.call.worker, []).append(run)
-            else:
-                together.append(run)
-        for each in {id(each): each for run in runs for each in run.inputs}.values():
+        for each in {id(each): each for run in waiting for each in run.inputs}.values():
             if whole(each).future.status in ("cancelled", "error"):
                 self._lineage.revived(each, False)
-        self._parts([each for run in runs for each in run.inputs if isinstance(each, Part)])
-        size = min(TOGETHER, -(-len(together) // (TASKS * max(1, self.pool.slots))))
-        groups = [together[at : at + size] for at in range(0, len(together), size or 1)]
-        self._submit(groups, None)
-        for worker, some in alone.items():
-            self._submit([[run] for run in some if not run.call.keep], worker)
-            self._keep([run for run in some if run.call.keep], worker)
+        self._parts([each for run in waiting for each in run.inputs if isinstance(each, Part)])
+        by_worker: dict[str | None, list[Run]] = {}
+        for run in waiting:
+            by_worker.setdefault(run.call.worker, []).append(run)
+        for worker, runs in by_worker.items():
+            given = [run for run in runs if not run.call.keep]
+            for future, run in zip(self._tasks_of(outcome_of, given, worker), given, strict=True):
+                self._watch(future, run)
+            self._keep([run for run in runs if run.call.keep], worker)
+
+    def _tasks_of(
+        self, function: Callable[..., Any], runs: Sequence[Run], worker: str | None
+    ) -> list[Any]:
+        for run in runs:
+            run.given = list(map(future_of, run.inputs))
+        brought = [self.pool.placing.brought(run.placed, run.missing) for run in runs]
+        given = [list(run.given) for run in runs]
+        bodies = [run.body for run in runs]
+        return self._submit(function, worker, bodies, given, brought) if runs else []
 
     def _parts(self, parts: Sequence[Part]) -> None:
         """Has parts of what is kept lie apart, each where the whole is."""
@@ -137,60 +195,29 @@ class Stage:
         for part, worker in zip(wanted, self.pool.where([p.kept for p in wanted]), strict=True):
             at.setdefault(worker, []).append(part)
         for worker, some in at.items():
-            futures = self._sending.map(
-                part_of, worker, [part.kept.future for part in some], [part.key for part in some]
-            )
+            kept, keys = [part.kept.future for part in some], [part.key for part in some]
+            futures = self._submit(part_of, worker, kept, keys)
             for part, future in zip(some, futures, strict=True):
                 part.kept.parts[part.key] = future
 
-    def _submit(self, groups: Sequence[list[Run]], worker: str | None) -> None:
-        if groups:
-            futures = self._sending.map(
-                run_calls,
-                worker,
-                [[run.packed for run in group] for group in groups],
-                [[each for run in group for each in self._given_to(run)] for group in groups],
-                [self._brought(group) for group in groups],
-            )
-            for future, group in zip(futures, groups, strict=True):
-                self._watch(future, group)
+    def _make(self, runs: Sequence[Run], worker: str | None) -> None:
+        for run, future in zip(runs, self._tasks_of(run_call, runs, worker), strict=True):
+            run.made = future
 
     def _keep(self, runs: Sequence[Run], worker: str | None) -> None:
-        if not runs:
-            return
-        futures = self._sending.map(
-            run_call,
-            worker,
-            [run.packed for run in runs],
-            list(map(self._given_to, runs)),
-            [self._brought([run]) for run in runs],
-        )
-        for run, future in zip(runs, futures, strict=True):
-            run.made = future
+        self._make(runs, worker)
         telling = [run for run in runs if run.call.told is not None]
         for run in runs:
             if run.call.told is None:
-                self._watch(run.made, [run])
+                self._watch(run.made, run)
         if telling:
-            futures = self._sending.map(
-                told_of, None, [run.made for run in telling], [run.call.told for run in telling]
-            )
+            made = [run.made for run in telling]
+            futures = self._submit(told_of, None, made, [run.call.told for run in telling])
             for future, run in zip(futures, telling, strict=True):
-                self._watch(future, [run])
+                self._watch(future, run)
 
-    def _given_to(self, run: Run) -> list[Any]:
-        run.given = list(map(future_of, run.inputs))
-        return run.given
-
-    def _brought(self, runs: Iterable[Run]) -> dict[Any, Any]:
-        """Values that the worker may not have which gets the calls."""
-        found: dict[Any, Any] = {}
-        for run in runs:
-            found |= self._sending.bringing(run.placed, every=run.missing)
-        return found
-
-    def _watch(self, future: Any, runs: list[Run]) -> None:
-        self._running[future] = runs
+    def _watch(self, future: Any, run: Run) -> None:
+        self._running[future] = run
         future.add_done_callback(self._ended.put)
 
     # ------------------------------------------------------------------------------ waiting
@@ -222,18 +249,17 @@ class Stage:
             self._worked = monotonic()
         values = self._gathered([f for f in futures if self._brings(f)])
         for future in futures:
-            runs = self._running.pop(future)
+            run = self._running.pop(future)
             if future in values:
-                yield from self._given(runs, values[future])
-            elif future.status == "finished" and not self._brings(future, runs):
-                yield runs[0].call, self._kept(runs[0], None)
+                yield from self._given(run, values[future])
+            elif future.status == "finished" and run.made is future:
+                yield run.call, self._kept(run, None)
             else:
-                self._failed(runs, future)
+                self._failed(run, future)
 
-    def _brings(self, future: Any, runs: list[Run] | None = None) -> bool:
+    def _brings(self, future: Any) -> bool:
         """Whether what a future has comes here."""
-        run = (runs or self._running[future])[0]
-        return future.status == "finished" and run.made is not future
+        return future.status == "finished" and self._running[future].made is not future
 
     def _gathered(self, futures: list[Any]) -> dict[Any, Any]:
         """What tasks gave; of those whose workers died meanwhile nothing."""
@@ -251,16 +277,13 @@ class Stage:
         self._check()
         return not any(future.status in BAD for future in futures)
 
-    def _given(self, runs: list[Run], value: Any) -> Iterator[tuple[Call, Any]]:
-        if runs[0].call.keep:
-            yield runs[0].call, self._kept(runs[0], value)
-            return
-        for run, outcome in zip(runs, value, strict=False):
-            if outcome.error is None:
-                yield run.call, outcome.value
-            else:
-                self._raised(run, outcome.error)
-        self._waiting += runs[len(value) :]
+    def _given(self, run: Run, value: Any) -> Iterator[tuple[Call, Any]]:
+        if run.call.keep:
+            yield run.call, self._kept(run, value)
+        elif value.error is None:
+            yield run.call, value.value
+        else:
+            self._raised(run, value.error)
 
     def _kept(self, run: Run, told: Any) -> Kept:
         inputs = []
@@ -268,16 +291,18 @@ class Stage:
             kept = whole(each)
             part = (each.key,) if isinstance(each, Part) else ()
             inputs.append((kept.recipe or kept, part))
-        recipe = Recipe(run.packed, tuple(inputs), tuple(run.placed), run.call.worker)
-        return made_by(recipe, run.made, told)
+        recipe = Recipe(run.body, tuple(inputs), tuple(run.placed), run.call.worker)
+        return made_as(Kept(run.made, told), recipe)
 
     # ------------------------------------------------------------------------------- faults
 
-    def _failed(self, runs: list[Run], future: Any) -> None:
+    def _failed(self, run: Run, future: Any) -> None:
         """A task did not end well: its worker died, what it needed is lost, or it raised."""
         self._connected()
         self._stand()
-        error = future.exception() if future.status == "error" else None
+        error = None
+        if future.status == "error":  # a copy: the client holds its own, and that what raises it
+            error = pickle.loads(pickle.dumps(future.exception()))
         killed = type(error).__name__ == "KilledWorker"
         missing, lost = isinstance(error, Missing), isinstance(error, Lost)
         if isinstance(error, Interrupted):  # the worker let go of it, nobody here did
@@ -286,20 +311,18 @@ class Stage:
             self._lineage.forget()
         revived = 0
         if error is None or killed or missing or lost:
-            for run in runs:
-                for each, future in zip(run.inputs, run.given, strict=True):
-                    # It may have been made again for another run meanwhile.
-                    revived += self._lineage.revived(each, missing) or future_of(each) is not future
-        for run in runs:
-            run.made = None
-            if isinstance(error, Missing):
-                self._missing(run, error)
-            elif error is None or revived:
-                self._again(run, error if lost else None)
-            elif killed:
-                self._killed(run, alone=len(runs) == 1)
-            else:
-                self._raised(run, error)
+            for each, future in zip(run.inputs, run.given, strict=True):
+                # It may have been made again for another run meanwhile.
+                revived += self._lineage.revived(each, missing) or future_of(each) is not future
+        run.made = None
+        if isinstance(error, Missing):
+            self._raised(run, error)
+        elif error is None or revived:
+            self._again(run, error if lost else None)
+        elif killed:
+            self._killed(run)
+        else:
+            self._raised(run, error)
 
     def _again(self, run: Run, error: BaseException | None = None) -> None:
         run.tries += 1
@@ -311,15 +334,12 @@ class Stage:
             )
         self._waiting.append(run)
 
-    def _missing(self, run: Run, error: Missing) -> None:
-        run.missing = True
-        if error.unseen:
-            self.pool.placing.send_all()
-        self._again(run)
-
     def _raised(self, run: Run, error: BaseException) -> None:
         if isinstance(error, Missing):
-            self._missing(run, error)
+            run.missing = True
+            if error.unseen:
+                self.pool.placing.send_all()
+            self._again(run)
         elif isinstance(error, Interrupted):
             self._again(run)
         elif isinstance(error, MemoryError):
@@ -328,14 +348,10 @@ class Stage:
             large = TooLarge(run.call, f"on a worker: {told or 'not enough memory'}", hint)
             if not self._smaller(large):
                 raise large from error
-        elif isinstance(error, Lost):
-            if self.instead is None:
-                raise error
-            self._waiting.append(self.instead(run.call, error))
         else:
             raise error
 
-    def _killed(self, run: Run, alone: bool) -> None:
+    def _killed(self, run: Run) -> None:
         """Workers died, one after the other, while they had this call, or one beside it."""
         limit = min(self.pool.memory, default=0)
         most = f" of {format_bytes(limit)} each" if limit else ""
@@ -345,9 +361,7 @@ class Stage:
             "it probably needs more memory than they have",
             "give workers more memory, or fewer threads each; their logs say what ended them",
         )
-        if not alone:
-            self._again(run)
-        elif not self._smaller(large):
+        if not self._smaller(large):
             if run.deaths:
                 raise large
             run.deaths += 1  # which may have been those of one that ran beside it

@@ -1,8 +1,8 @@
 """What owners have between two rounds, kept where the death of a worker does not lose it.
 
-Where workers see a folder of the driver's, that is where they write it; elsewhere it lies on the
-owner's shelf, and on that of another worker. Either way it is written block by block: an owner
-never holds it twice. The newest that is whole is kept, until the fixpoint ends.
+Where workers see a folder of the driver's, that is where they write it; elsewhere it lies with the
+owner, and a copy with another worker. Either way it is written block by block: an owner never holds
+it twice. The newest that is whole is kept, until the fixpoint ends.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
-from uuid import uuid4
 
-from gdatalog.cluster.partitioned.shelves import Gone, drop_lots
-from gdatalog.cluster.pool import Call, Kept, Pool
-from gdatalog.cluster.pool.calls import made_as
-from gdatalog.cluster.recursion.snapshot import Lain, Place, copied, restored, saved
+from gdatalog.cluster.pool import Call, Kept, Lost, Part, Pool, Stage
+from gdatalog.cluster.pool.calling import itself
+from gdatalog.cluster.pool.calls import made_as, whole
+from gdatalog.cluster.recursion.snapshot import Lain, restored, saved
 from gdatalog.limits import Limits
 from gdatalog.records import dataclass
 
@@ -33,12 +32,19 @@ RATE = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What owners had, one way or the other, and what they told of it. `kept`: how what they had
-    is made again when this is no more."""
+    """What owners had: in files of a folder; or on workers, with the owner and with another.
+    `kept`: how what they had is made again when this is no more."""
 
-    place: Place
-    lain: Mapping[int, Sequence[Sequence[Lain]]]
+    folder: str | None
+    lain: Mapping[int, Sequence[Sequence[Lain | Kept | Part]]]
     kept: Mapping[int, Any]
+
+    def there(self, owner: int) -> Sequence[Lain | Kept | Part]:
+        """What an owner had; raises `Lost` where that is not there any more."""
+        for some in self.lain[owner]:
+            if not any(each.lost for each in _wholes(some)):
+                return some
+        raise Lost
 
 
 class Checkpoints:
@@ -80,16 +86,16 @@ class Checkpoints:
         also what is on its way to others. Where there is no room for it, there is just none.
         `there`: all workers that there are; `held`: see `due`."""
         nbytes, began = self._bytes(held), perf_counter()
-        place = self._place(there)
-        found = None
+        folder, found = None, None
         try:
-            if place is not None:
-                found = self._made(place, kept, out, workers, there)
-        except (MemoryError, OSError, Gone) as error:
+            folder = self.pool.folder() if self._shared else None
+            if folder is not None or len(there) > 1:
+                found = self._made(folder, kept, out, workers, there)
+        except (MemoryError, OSError) as error:
             self._shared &= not isinstance(error, OSError)
         finally:
-            if found is None and place is not None:
-                self._drop(place)
+            if found is None:
+                _remove(folder)
                 self._doubt *= 2
             self.wait()
         if found is None:
@@ -101,44 +107,43 @@ class Checkpoints:
         self._rate = max(1, nbytes) / (perf_counter() - began)
         return True
 
-    def _place(self, there: Collection[str]) -> Place | None:
-        with suppress(OSError):
-            folder = self.pool.folder() if self._shared else None
-            if folder is not None:
-                return Place(folder, True)
-        return Place(uuid4().hex, False) if len(there) > 1 else None
-
     def _made(
         self,
-        place: Place,
+        folder: str | None,
         kept: Mapping[int, Kept],
         out: Collection[int],
         workers: Sequence[str],
         there: Collection[str],
     ) -> Checkpoint:
+        stays = folder is None
+        told = len if stays else None
         calls = [
-            Call(saved, (each, owner in out, place), worker=workers[owner], tag=owner)
+            Call(saved, (each, owner in out, folder), stays, workers[owner], owner, told)
             for owner, each in kept.items()
         ]
-        own: dict[int, list[Lain]] = self._all(calls, kept)
-        if place.shared:
-            lain = {owner: [some] for owner, some in own.items()}
-        else:
+        lain: dict[int, list[Any]] = {call.tag: [found] for call, found in self._all(calls, kept)}
+        if stays:
             others = _others(there)
             calls = [
-                Call(copied, (some, place.name), worker=others.get(workers[owner]), tag=owner)
-                for owner, some in own.items()
+                Call(itself, (some.part(at),), True, others.get(workers[owner]), owner)
+                for owner, (some,) in lain.items()
+                for at in range(some.told)
             ]
-            copies = self._all(calls, kept)
-            lain = {owner: [some, copies[owner]] for owner, some in own.items()}
-        return Checkpoint(place, lain, {owner: each.recipe for owner, each in kept.items()})
+            copies: dict[int, list[Kept]] = {owner: [] for owner in lain}
+            for call, copy in self._all(calls, kept):
+                copies[call.tag].append(copy)
+            for owner, (some,) in lain.items():
+                parts = [some.part(at) for at in range(some.told)]
+                lain[owner] = [parts, copies[owner]]
+        return Checkpoint(folder, lain, {owner: each.recipe for owner, each in kept.items()})
 
-    def _all(self, calls: Sequence[Call], firm: Mapping[int, Kept]) -> dict[int, Any]:
+    def _all(self, calls: Sequence[Call], firm: Mapping[int, Kept]) -> Stage:
+        """What calls give; raises `Lost` where what owners have is."""
         stage = self.pool.stage(self.told, self.limits)
         stage.firm = firm.values()
         for call in calls:
             stage.add(call)
-        return {call.tag: found for call, found in stage}
+        return stage
 
     def restored(
         self, owners: Iterable[int], args: Callable[[int], tuple[Any, ...]], workers: Sequence[str]
@@ -147,25 +152,29 @@ class Checkpoints:
         more. `args`: what is said of each of them to `restored`."""
         assert self.last is not None
         stage = self.pool.stage(f"{self.told} read", self.limits)
-        for owner in owners:
-            if owner in self.last.lain:
-                call_args = *args(owner), self.last.lain[owner]
-                stage.add(Call(restored, call_args, True, workers[owner], tag=owner))
+        there = {at: self.last.there(at) for at in owners if at in self.last.lain}
+        stage.firm = [kept for some in there.values() for kept in _wholes(some)]
+        for owner, some in there.items():
+            stage.add(Call(restored, (*args(owner), some), True, workers[owner], tag=owner))
         return {call.tag: made_as(kept, self.last.kept[call.tag]) for call, kept in stage}
 
     def drop(self) -> None:
         if self.last is not None:
-            self._drop(self.last.place)
+            _remove(self.last.folder)
             self.last = None
 
-    def _drop(self, place: Place) -> None:
-        if place.shared:
-            gone = f"{place.name}-gone"
-            with suppress(OSError):  # who still writes there finds no place any more
-                os.rename(place.name, gone)
-            shutil.rmtree(gone, ignore_errors=True)
-        else:
-            self.pool.tell(drop_lots, [place.name])
+
+def _wholes(some: Sequence[Lain | Kept | Part]) -> list[Kept]:
+    """What lies on workers, of what an owner had."""
+    return [whole(each) for each in some if not isinstance(each, Lain)]
+
+
+def _remove(folder: str | None) -> None:
+    if folder is not None:
+        gone = f"{folder}-gone"
+        with suppress(OSError):  # who still writes there finds no place any more
+            os.rename(folder, gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def _others(workers: Iterable[str]) -> dict[str, str]:

@@ -1,17 +1,16 @@
 """What an owner has between two rounds, as it is written down and read again: on a worker.
 
 It is written block by block, so that an owner never holds it twice: into files of a folder that all
-workers see, or onto shelves.
+workers see, or into rows that this worker stores, and another copies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 from uuid import uuid4
 
-from gdatalog.cluster.partitioned.shelves import Gone, Lot, Piece, own_shelf
+from gdatalog.cluster.partitioned.buckets import StoredRows
 from gdatalog.cluster.pool.here import read, write
 from gdatalog.cluster.recursion.owner import (
     Given,
@@ -25,7 +24,6 @@ from gdatalog.cluster.recursion.owner import (
 from gdatalog.engine.derived import Rows
 from gdatalog.limits import Limits
 from gdatalog.plan.nodes import TrieRef
-from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
@@ -35,26 +33,19 @@ AT_ONCE = 1 << 20  # rows that are written together
 OUT = "out"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a checkpoint lies: a folder that all workers see, or a name of lots on shelves."""
-
-    name: str
-    shared: bool
-
-
 class Lain(NamedTuple):
     """Rows in a checkpoint. `of`: which table of an owner's they are of; or `OUT`: they are on
-    their way. `rows`: a file, or where they lie on shelves; None if they have no columns."""
+    their way. `rows`: a file, or the rows; None if they have no columns."""
 
     of: str
     name: str
     length: int
-    rows: str | Lot | None
+    rows: str | StoredRows | None
 
 
-def saved(found: Given, out: bool, place: Place) -> list[Lain]:
-    """Writes what an owner has; and what it has for others, if that is on its way."""
+def saved(found: Given, out: bool, folder: str | None) -> list[Lain]:
+    """Writes what an owner has; and what it has for others, if that is on its way. `folder`: one
+    that all workers see; else this worker keeps it."""
     limits = Limits()
     lain = []
     for table, name, count, blocks in (*found["state"].blocks(), *(_out(found) if out else ())):
@@ -62,7 +53,7 @@ def saved(found: Given, out: bool, place: Place) -> list[Lain]:
             lain.append(Lain(table, name, count, None))
         for columns in _packed(blocks):
             limits.poll()
-            lain.append(Lain(table, name, len(columns[0]), _lay(columns, place)))
+            lain.append(Lain(table, name, len(columns[0]), _stored(columns, folder)))
     return lain
 
 
@@ -89,24 +80,12 @@ def _packed(blocks: Iterable[Columns]) -> Iterator[Columns]:
         yield concatenate(small)
 
 
-def _lay(columns: Columns, place: Place) -> str | Lot:
-    if not place.shared:
-        return own_shelf().put(place.name, columns)
-    path = f"{place.name}/{uuid4().hex}"
+def _stored(columns: Columns, folder: str | None) -> str | StoredRows:
+    if folder is None:
+        return StoredRows(columns)
+    path = f"{folder}/{uuid4().hex}"
     write(columns, path)
     return path
-
-
-def copied(lain: Sequence[Lain], name: str) -> list[Lain]:
-    """The same on the shelf of this worker."""
-    shelf, limits = own_shelf(), Limits()
-    found = []
-    for each in lain:
-        limits.poll()
-        if isinstance(each.rows, Lot):
-            each = each._replace(rows=shelf.copy(each.rows, name))
-        found.append(each)
-    return found
 
 
 def restored(
@@ -115,33 +94,35 @@ def restored(
     tries: Mapping[TrieRef, Trie],
     fragments: Mapping[str, Relation],
     symbols: SymbolTable,
-    lain: Sequence[Sequence[Lain]],
+    lain: Sequence[Lain],
 ) -> Given:
-    """An owner as it was, from one of the places where that lies."""
-    for some in lain:
-        with suppress(OSError, Gone):
-            owner, limits = Owner(task, number, tries, fragments, symbols), Limits()
-            owner.called_by(limits)
-            derived: dict[str, list[Rows]] = {}
-            for of, name, count, rows in some:
-                limits.poll()
-                read_back = _taken(rows), count
-                if of == OUT:
-                    derived.setdefault(name, []).append(read_back)
-                else:
-                    owner.load(of, name, read_back)
-            out: dict[int, Parcel] = {}
-            for name, parts in derived.items():
-                columns = concatenate([columns for columns, _ in parts])
-                together = columns, sum(count for _, count in parts)
-                for to, part in dealt(together, task.routes.homes[name], task.owners).items():
-                    out.setdefault(to, {})[name] = part
-            return given(owner, None, out)
-    raise Stale
+    """An owner as it was."""
+    owner, limits = Owner(task, number, tries, fragments, symbols), Limits()
+    owner.called_by(limits)
+    derived: dict[str, list[Rows]] = {}
+    for of, name, count, rows in lain:
+        limits.poll()
+        read_back = _taken(rows), count
+        if of == OUT:
+            derived.setdefault(name, []).append(read_back)
+        else:
+            owner.load(of, name, read_back)
+    out: dict[int, Parcel] = {}
+    for name, parts in derived.items():
+        columns = concatenate([columns for columns, _ in parts])
+        together = columns, sum(count for _, count in parts)
+        for to, part in dealt(together, task.routes.homes[name], task.owners).items():
+            out.setdefault(to, {})[name] = part
+    return given(owner, None, out)
 
 
-def _taken(rows: str | Lot | None) -> Columns:
-    if isinstance(rows, str):
+def _taken(rows: str | StoredRows | None) -> Columns:
+    if rows is None:
+        return ()
+    if isinstance(rows, StoredRows):
+        return rows.read()
+    try:
         # Copied: the file goes with the next checkpoint, and what is mapped may be gone then.
         return tuple(column.copy() for column in read(rows))
-    return () if rows is None else own_shelf().take(Piece(rows, 0, rows.rows))
+    except OSError as error:
+        raise Stale from error

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import sleep
+from functools import partial
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 
-from gdatalog.cancellation import current_watch
-from gdatalog.cluster.pool import Call, Kept, Pool
-from gdatalog.cluster.pool.calls import BAD, Origin, made_by
-from gdatalog.cluster.pool.placing import PAUSE
+from gdatalog.cluster.pool import Call, Kept
+from gdatalog.cluster.pool.calls import Origin, made_as
 from gdatalog.cluster.rows.loading import Loading, own_keys, places_of
 from gdatalog.errors import DataError, DeviceError, Error
 from gdatalog.records import dataclass
@@ -71,46 +68,39 @@ class Told:
         return Told(table.names, table.types, table.length, nbytes, partition.texts)
 
 
+@dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame of Dask's: how its partitions are computed, each again if what came of it is lost."""
+    """A frame of Dask's, whose partitions are computed again where they are lost."""
 
-    def __init__(self, pool: Pool, name: str, delayed: Sequence[Any]) -> None:
-        self.pool = pool
-        self.name = name
-        self.delayed = delayed
-        self.origins: WeakSet[Origin] = WeakSet()
+    client: Any
+    name: str
+    delayed: Sequence[Any]
 
     def partitions(self) -> list[Kept]:
         """All of them, computed."""
-        origins = [Origin(self, number) for number in range(len(self.delayed))]
-        return [made_by(*each) for each in zip(origins, self._computed(origins), strict=True)]
+        futures = self.client.compute(list(self.delayed))
+        return [
+            made_as(Kept(future), Origin(partial(self._again, number), partial(self._lost, number)))
+            for number, future in enumerate(futures)
+        ]
 
-    def again(self, lost: Sequence[Origin]) -> list[Any]:
-        """They may be made of what lay on a worker alone that has died."""
-        futures, client = self._computed(lost), self.pool.connection.client
-        for origin, future in zip(lost, futures, strict=True):
-            while future.status in ("pending", "lost") and client.status == "running":
-                current_watch().poll()
-                sleep(PAUSE)
-            if future.status in BAD:
-                told = f": {future.exception()}" if future.status == "error" else ""
-                raise DeviceError(
-                    f"{self.name}: partition {origin.tag} was lost with its worker, and Dask "
-                    f"cannot compute it again{told}",
-                    hint=f"what it was made of is gone, too; load {self.name} again",
-                )
-        return futures
+    def _again(self, number: int) -> Any:
+        return self.client.compute(self.delayed[number])
 
-    def _computed(self, origins: Sequence[Origin]) -> list[Any]:
-        wanted = [self.delayed[origin.tag] for origin in origins]
-        futures: list[Any] = self.pool.connection.client.compute(wanted)
-        return futures
+    def _lost(self, number: int, future: Any) -> DeviceError:
+        """It was made of what lay on a worker alone that has died."""
+        told = f": {future.exception()}" if future.status == "error" else ""
+        return DeviceError(
+            f"{self.name}: partition {number} was lost with its worker, and Dask "
+            f"cannot compute it again{told}",
+            hint=f"what it was made of is gone, too; load {self.name} again",
+        )
 
 
 def frame_relation(asked: Loading, data: Any) -> Relation | None:
     """The relation of a frame; None if it has no rows, or no columns."""
     wanted = asked.wanted
-    source = Frame(asked.keeping.pool, wanted.name, _delayed(data))
+    source = Frame(asked.keeping.pool.connection.client, wanted.name, _delayed(data))
     declared = wanted.declared
     typed = None if declared is None else TypedColumns(declared.columns, declared.types)
     columns = None if wanted.columns is None else tuple(wanted.columns)

@@ -1,0 +1,241 @@
+"""The rows of relations in buckets on workers, as the user's process knows them.
+
+The rows of a relation lie in blocks, which every join buckets that reads them. All that is made of
+blocks is made by tasks, so Dask makes again what a worker had that died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from math import ceil
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from gdatalog.cluster.partitioned.buckets import (
+    UNLIMITED,
+    Bucketed,
+    Grid,
+    bucketed,
+    counted,
+    light,
+    room_of,
+)
+from gdatalog.cluster.partitioned.cell_tasks import MAKING
+from gdatalog.cluster.partitioned.layout import Layout, Source
+from gdatalog.cluster.pool import Call, Kept, Placed, Pool
+from gdatalog.cluster.rows.keeping import Keeping
+from gdatalog.cluster.rows.ranks import Way
+from gdatalog.limits import Limits
+from gdatalog.plan.nodes import JoinPlan
+from gdatalog.records import dataclass, field
+from gdatalog.storage.on_device import KnownRows
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.remote import RemoteRows
+from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
+
+LARGEST = 4 << 20  # bytes of a block
+GROUP = 64 << 20  # bytes of rows that are bucketed together
+FEW = 64 << 10  # bytes of rows that are one block
+MANY = 16  # key ranges, of which those of two columns are too many buckets
+SMALL, MOST_SMALL = 64, 100_000  # rows that every cell has: this part of all, and no more
+SAMPLE = 100_000  # rows that tell where key ranges begin
+
+
+@dataclass(slots=True)
+class Base:
+    """Rows that a source is made of, in blocks.
+
+    `blocks`: what a worker is given to have each: columns, which are placed when they are first
+    asked for, or where they are `remote` what a part has (`parts.py`). `groups`: which of them are
+    bucketed together. `edges`: of a graph that is remote, how each edge is told once, and the
+    ranks of its vertices. `twice`: a row that counts may be there twice, and those that are the
+    same are in one bucket. `sample`: every `step`-th row of all.
+    """
+
+    pool: Pool
+    blocks: Sequence[Any]
+    sample: Columns
+    step: int
+    groups: Sequence[range] = ()
+    remote: bool = False
+    edges: tuple[Way, Placed] | None = None
+    twice: bool = False
+    placed: dict[int, Placed] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.groups = self.groups or [range(at, at + 1) for at in range(len(self.blocks))]
+
+    @property
+    def nbytes(self) -> int:
+        """About what the rows take."""
+        return self.step * sum(column.nbytes for column in self.sample)
+
+    def given(self, group: int) -> list[Any]:
+        """What a worker is given to have a group."""
+        if self.remote:
+            return [self.blocks[at] for at in self.groups[group]]
+        for at in self.groups[group]:
+            if at not in self.placed:
+                self.placed[at] = self.pool.place(None, self.blocks[at], once=True)
+        return [self.placed[at] for at in self.groups[group]]
+
+
+@dataclass(slots=True)
+class Buckets:
+    """The rows of a source in buckets: each group of its base.
+
+    `read`: the rows of groups where those of the base are more work to read.
+    """
+
+    base: Base
+    grid: Grid
+    groups: list[Kept] = field(default_factory=list)
+    read: list[Kept] = field(default_factory=list)
+
+    def count(self, pool: Pool, told: str, limits: Limits) -> tuple[Array, int]:
+        """How many rows lie in each combination of the grid's key ranges, and the bytes of one."""
+        keep = self.base.remote
+        calls = [
+            Call(counted, (*self._args(at), keep), keep, tag=at, told=light)
+            for at in range(len(self.base.groups))
+        ]
+        found = pool.all(calls, told, limits)
+        if keep:
+            self.read, found = found, [kept.told for kept in found]
+        counts = np.sum([each.counts for each in found], axis=0)
+        return counts, max(each.width for each in found)
+
+    def make(self, pool: Pool, told: str, limits: Limits) -> None:
+        """Buckets the rows."""
+        calls = [
+            Call(bucketed, self._args(at), True, tag=at, told=light)
+            for at in range(len(self.base.groups))
+        ]
+        self.groups, self.read = pool.all(calls, told, limits), []
+
+    def _args(self, group: int) -> tuple[Any, ...]:
+        if self.read:
+            return [self.read[group]], self.grid, None
+        return self.base.given(group), self.grid, self.base.edges
+
+    def told(self) -> Iterator[tuple[Kept, Bucketed]]:
+        """Each group, and what is known of it."""
+        for kept in self.groups:
+            yield kept, kept.told
+
+
+class BucketStore:
+    """The bases of a pool's relations."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._bases: WeakKeyDictionary[RowStore, dict[Any, Base]] = WeakKeyDictionary()
+
+    def room(self) -> tuple[int, int]:
+        """The memory that a call has on any worker, and how many run at once."""
+        info = self.pool.recent_info.values()
+        room = [room_of(each["memory_limit"] or UNLIMITED) / each["nthreads"] for each in info]
+        return int(min(room, default=UNLIMITED)), sum(each["nthreads"] for each in info) or 1
+
+    def base(self, relation: Relation, source: Source) -> Base:
+        """The rows that a source has its own of."""
+        kept = self._bases.setdefault(relation.store, {})
+        rows = relation.remote
+        remote = rows is not None and rows.unfetched
+        counts, whole = remote and source.weighted, len(source.columns) == len(relation.types)
+        key = (source.ranked and (remote or source.tests), remote, counts, counts and whole)
+        base = kept.get(key)
+        if base is None:
+            if rows is not None and rows.unfetched:
+                base = self._remote(rows, source, whole)
+            else:
+                base = self._here(list(_blocks(relation, source, len(self.pool.workers))))
+            kept[key] = base
+        return base
+
+    def _here(self, blocks: Sequence[Columns]) -> Base:
+        count = sum(len(block[0]) for block in blocks)
+        step = max(1, count // SAMPLE)
+        parts = zip(*blocks, strict=True)
+        sample = tuple(np.concatenate([column[::step] for column in part]) for part in parts)
+        room, workers = self.room()
+        each = min(GROUP, room // 4)  # bytes of a group, of which there are some for each worker
+        size = sum(column.nbytes for block in blocks for column in block)
+        groups = min(len(blocks), max(workers, ceil(size / max(1, each))))
+        ends = np.linspace(0, len(blocks), groups + 1).astype(int).tolist()
+        groups_of = [range(low, high) for low, high in pairwise(ends)]
+        return Base(self.pool, blocks, sample, step, groups_of)
+
+    def _remote(self, rows: RemoteRows, source: Source, whole: bool) -> Base:
+        # Where rows do not count, tries find out which are the same. Whole rows that are the same
+        # lie in the same key ranges, so that they meet in cells.
+        twice = source.weighted and whole and not source.ranked and rows.known < KnownRows.DISTINCT
+        parts = rows.make_distinct() if source.weighted and not twice else rows.parts
+        values: list[Any] = [part.value for part in parts]
+        sample = rows.survey.sample
+        step = max(1, rows.at_most // max(1, len(sample[0])))
+        if not source.ranked:
+            return Base(self.pool, values, sample, step, remote=True, twice=twice)
+        keeper = rows.keeper
+        assert isinstance(keeper, Keeping)
+        values, way = keeper.edges(rows)
+        ranking = rows.ranking
+        ends = [ranking.ranks(column) for column in sample]
+        placed = self.pool.place(id(ranking), ranking, ranking.nbytes)
+        both = (np.concatenate(ends), np.concatenate(ends[::-1]))
+        return Base(self.pool, values, both, step, remote=True, edges=(way, placed))
+
+    def laid_out(
+        self, join: JoinPlan, relation_of: Callable[[str], Relation], planned: bool = False
+    ) -> tuple[Layout, list[Base], list[list[Array]]]:
+        """What of a join can be cut, the rows of each source, and some keys of each of its dims, as
+        many in proportion of all. Of small sources every cell has all rows. `planned`: nothing is
+        to be run yet, so that workers need not compare rows."""
+
+        def bases_of(layout: Layout) -> list[Base]:
+            found = []
+            for source in layout.sources:
+                relation = relation_of(source.relation)
+                if planned and not relation.counted:
+                    source = source._replace(weighted=False)
+                found.append(self.base(relation, source))
+            return found
+
+        layout = Layout.of(join)
+        bases = bases_of(layout)
+        size = sum(base.nbytes for base in bases)
+        if size * MAKING > MANY * self.room()[0]:
+            layout = Layout.of(join, apart=True)
+            bases = bases_of(layout)
+        rows = [len(base.sample[0]) * base.step for base in bases]
+        small = min(sum(rows) // SMALL, MOST_SMALL)
+        layout = layout.whole([at for at, count in enumerate(rows) if count <= small])
+        step = max((base.step for base in bases), default=1)
+        samples = [
+            [base.sample[dim.column][:: max(1, step // base.step)] for dim in dims]
+            for base, dims in zip(bases, layout.dims, strict=True)
+        ]
+        return layout, bases, samples
+
+
+def _blocks(relation: Relation, source: Source, workers: int) -> Iterator[Columns]:
+    """The distinct rows of a relation, or of a graph both ways of each edge in ranks, in blocks;
+    at least one."""
+    if source.ranked:
+        graph = relation.statistics.graph_here
+        assert graph is not None
+        tests = [(test.left, test.op, test.right) for test in source.tests]
+        whole = [graph.ranked(tests)]
+    else:
+        whole = relation.blocks() or [tuple(np.empty(0, dtype=np.int32) for _ in relation.types)]
+    for rows in whole:
+        count, size = len(rows[0]), sum(column.nbytes for column in rows)
+        parts = max(1, min(workers, size // FEW), ceil(size / LARGEST))
+        ends = np.linspace(0, count, parts + 1).astype(int).tolist()
+        for start, stop in pairwise(ends):
+            yield tuple(column[start:stop] for column in rows)

@@ -1,0 +1,336 @@
+"""Rows in buckets: the rows of a source that lie in the same key ranges stand together.
+
+A worker buckets the rows of some blocks and keeps them as one value of Dask's. Of these rows others
+need only some buckets, so slices move, and not the value: a task cuts them out where they lie, and
+another receives them where they are needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import prod
+from pathlib import Path
+from tempfile import gettempdir
+from threading import RLock
+from typing import Any, NamedTuple
+from uuid import uuid4
+from weakref import finalize
+
+import numpy as np
+
+from gdatalog.cluster.partitioned.census import codes, count
+from gdatalog.cluster.partitioned.layout import Dim, Source
+from gdatalog.cluster.partitioned.shares import Domain
+from gdatalog.cluster.rows.parts import columns_of
+from gdatalog.cluster.rows.ranks import Way, edges_of
+from gdatalog.cluster.workers.worker import left_of, own_address, own_memory, own_worker
+from gdatalog.plan.cells import KeyRange
+from gdatalog.plan.nodes import RowTest
+from gdatalog.records import dataclass
+from gdatalog.storage.degrees import COMPARE
+from gdatalog.storage.graph import Ranking
+from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.storage.table import Array
+
+UNLIMITED = 4 << 30  # a worker's memory, where nothing limits it
+# Of a worker's memory, and of what it does not need for itself: what buckets take in memory.
+STORED, STORED_OF_LEFT = 1 / 8, 1 / 4
+# And what slices take on their way, of which there are some copies.
+MOVING, MOVING_OF_LEFT, MOST_MOVING, COPIES = 1 / 32, 1 / 16, 32 << 20, 4
+
+# How the rows of a graph tell each edge once, and the ranks of its vertices.
+Edges = tuple[Way, Ranking]
+
+
+def room_of(memory: int) -> float:
+    """What is left of a worker's memory for the calls that it runs."""
+    left = left_of(memory)
+    moving = int(min(MOST_MOVING, memory * MOVING, left * MOVING_OF_LEFT))
+    return left - _stored_of(memory) - COPIES * moving
+
+
+def _stored_of(memory: int) -> int:
+    return int(min(memory * STORED, left_of(memory) * STORED_OF_LEFT))
+
+
+# ------------------------------------------------------------------------------------------ rows
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """By what the rows of a source are counted, or bucketed: the key ranges of its dims."""
+
+    source: Source
+    dims: tuple[Dim, ...]
+    domains: tuple[Domain, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.domains[dim.domain].classes for dim in self.dims)
+
+
+def passing(rows: Columns, source: Source) -> dict[int, Array]:
+    """The rows of a source that pass its tests, by its columns."""
+    keys = dict(zip(source.columns, rows, strict=True))
+    if source.tests:
+        kept = np.flatnonzero(mask_of(keys, source.tests))
+        if len(kept) < len(rows[0]):
+            return {at: column[kept] for at, column in keys.items()}
+    return keys
+
+
+def in_buckets(keys: Mapping[int, Array], grid: Grid) -> tuple[Columns, Array]:
+    """The rows of a source, bucket by bucket in the order of their key ranges; and how many each
+    bucket has."""
+    if not grid.dims:
+        return tuple(keys.values()), count(keys, (), grid.domains)
+    code = codes(keys, grid.dims, grid.domains)
+    size = prod(grid.shape)
+    counts = np.bincount(code, minlength=size).astype(np.int64).reshape(grid.shape)
+    # Few bits are sorted by counting.
+    order = np.argsort(code.astype(np.min_scalar_type(size - 1)), kind="stable")
+    return tuple(column[order] for column in keys.values()), counts
+
+
+def mask_of(keys: Mapping[int, Array], tests: Sequence[RowTest]) -> Array:
+    """Which rows pass comparisons of their columns."""
+    mask = np.ones(len(next(iter(keys.values()))), dtype=np.bool_)
+    for test in tests:
+        mask &= COMPARE[test.op](keys[test.left], keys[test.right])
+    return mask
+
+
+# In what ranges the keys of some columns must lie.
+Box = Mapping[int, KeyRange]
+
+
+def in_boxes(keys: Mapping[int, Array], boxes: Sequence[Box]) -> Array:
+    """Which rows lie in one of some boxes."""
+    found = np.zeros(len(next(iter(keys.values()))), dtype=np.bool_)
+    for box in boxes:
+        inside = np.ones(len(found), dtype=np.bool_)
+        for column, keys_in in box.items():
+            inside &= in_range(keys[column], keys_in)
+        found |= inside
+    return found
+
+
+def in_range(keys: Array, wanted: KeyRange) -> Array:
+    """Which keys lie in a range."""
+    inside = np.ones(len(keys), dtype=np.bool_)
+    if wanted.low is not None:
+        inside &= keys >= wanted.low
+    if wanted.high is not None:
+        inside &= keys < wanted.high
+    return inside
+
+
+class Offsets(NamedTuple):
+    """A column as it moves: the rows of a bucket lie in few key ranges, so each key is told by how
+    far it is from the least, in as few bytes as that takes."""
+
+    least: int
+    offsets: Array
+    kind: str  # of the column
+
+    @staticmethod
+    def of(column: Array) -> Offsets:
+        kind = column.dtype.str
+        if len(column):
+            least, greatest = int(column.min()), int(column.max())
+            narrow = np.min_scalar_type(greatest - least)
+            if narrow.itemsize < column.dtype.itemsize:
+                # What wraps around has the same lower bits.
+                return Offsets(least, (column - column.dtype.type(least)).astype(narrow), kind)
+        return Offsets(0, column, kind)
+
+    def keys(self) -> Array:
+        """The column."""
+        if self.offsets.dtype == self.kind:
+            return self.offsets
+        keys: Array = self.offsets.astype(self.kind)
+        keys += np.dtype(self.kind).type(self.least)
+        return keys
+
+
+# ----------------------------------------------------------------------------------- on a worker
+
+
+class StoredRows:
+    """Rows of at least one column that a worker keeps: in memory while there is room, else in a
+    file, of which any range is read by itself. (Dask would read a value that it has spilled as a
+    whole.)"""
+
+    def __init__(self, columns: Columns) -> None:
+        self.rows = len(columns[0])
+        self.kinds = tuple(column.dtype.str for column in columns)
+        self._columns: Columns | None = None
+        size = sum(column.nbytes for column in columns)
+        if _stored.take(size):
+            # A part of a longer array would keep all of it.
+            self._columns = tuple(c if c.base is None else c.copy() for c in columns)
+            finalize(self, _stored.give, size)
+        else:
+            worker = own_worker()
+            folder = gettempdir() if worker is None else worker.local_directory
+            self._path = Path(folder, f"gdatalog-{uuid4().hex}")
+            finalize(self, _remove, self._path)
+            with self._path.open("wb") as file:
+                for column in columns:
+                    np.ascontiguousarray(column).tofile(file)
+
+    def read(
+        self, start: int = 0, stop: int | None = None, only: Sequence[int] | None = None
+    ) -> Columns:
+        """The rows from one place to another; of some columns, if said."""
+        stop = self.rows if stop is None else stop
+        wanted = range(len(self.kinds)) if only is None else only
+        if self._columns is not None:
+            return tuple(self._columns[at][start:stop] for at in wanted)
+        widths = [np.dtype(kind).itemsize for kind in self.kinds]
+        found = []
+        with self._path.open("rb") as file:
+            for at in wanted:
+                file.seek(self.rows * sum(widths[:at]) + start * widths[at])
+                found.append(np.fromfile(file, self.kinds[at], stop - start))
+        return tuple(found)
+
+    def columns(self) -> Columns:
+        return self.read()
+
+    def __sizeof__(self) -> int:
+        return 100 + sum(column.nbytes for column in self._columns or ())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredRows, (self.read(),)
+
+
+class _Room:
+    """The memory of this process that stored rows may take."""
+
+    def __init__(self) -> None:
+        self._left: int | None = None
+        self._lock = RLock()  # the collector may give back while this thread takes
+
+    def take(self, size: int) -> bool:
+        """Whether there is so much left; then it is taken."""
+        with self._lock:
+            if self._left is None:
+                self._left = _stored_of(own_memory() or UNLIMITED)
+            fits = size <= self._left
+            self._left -= size if fits else 0
+            return fits
+
+    def give(self, size: int) -> None:
+        with self._lock:
+            assert self._left is not None
+            self._left += size
+
+
+_stored = _Room()
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        os.unlink(path)
+
+
+class Counted(NamedTuple):
+    """How many rows of blocks lie in each combination of key ranges; the rows, if reading them
+    again would be more work; and the bytes of a row."""
+
+    rows: StoredRows | None
+    counts: Array
+    width: int
+
+    def light(self) -> Counted:
+        return self._replace(rows=None)
+
+
+class Bucketed(NamedTuple):
+    """Rows of a source, bucket by bucket; how many each bucket has; and the worker that has them.
+    `moved`: see `Received`."""
+
+    rows: StoredRows | None
+    counts: Array
+    home: str
+
+    def light(self) -> Bucketed:
+        return self._replace(rows=None)
+
+
+class Received(NamedTuple):
+    """Rows of some buckets on the worker that needs them, and how many bytes came from others."""
+
+    rows: StoredRows
+    moved: int
+
+
+class Slices(NamedTuple):
+    """Rows of some buckets on their way."""
+
+    columns: list[list[Offsets]]
+    made_on: str
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.offsets.nbytes for columns in self.columns for column in columns)
+
+
+def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None, keep: bool) -> Counted:
+    """Counts the rows of blocks; `keep`: they stay."""
+    keys = _read(blocks, grid.source, edges)
+    width = sum(column.itemsize for column in keys.values())
+    counts = count(keys, grid.dims, grid.domains)
+    return Counted(StoredRows(tuple(keys.values())) if keep else None, counts, width)
+
+
+def bucketed(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Bucketed:
+    """The rows of blocks in buckets."""
+    rows, counts = in_buckets(_read(blocks, grid.source, edges), grid)
+    return Bucketed(StoredRows(rows), counts, own_address())
+
+
+def sliced(of: Bucketed, ranges: Sequence[tuple[int, int]]) -> Slices:
+    """Some ranges of the rows."""
+    assert of.rows is not None
+    found = [list(map(Offsets.of, of.rows.read(*each))) for each in ranges]
+    return Slices(found, own_address())
+
+
+def received(slices: Sequence[Slices]) -> Received:
+    """The rows of slices, one after the other."""
+    each = [tuple(column.keys() for column in some) for one in slices for some in one.columns]
+    here = own_address()
+    return Received(
+        StoredRows(concatenate(each)), sum(one.nbytes for one in slices if one.made_on != here)
+    )
+
+
+def light(value: Any) -> Any:
+    """What is told of what is kept."""
+    return value.light()
+
+
+def _read(blocks: Sequence[Any], source: Source, edges: Edges | None) -> dict[int, Array]:
+    """The rows of a source that blocks have: those that were counted; or the values of parts.
+    `edges`: how these tell each edge once, and the ranks that are wanted in place of vertices."""
+    if isinstance(blocks[0], Counted):
+        assert blocks[0].rows is not None
+        return dict(zip(source.columns, blocks[0].rows.read(), strict=True))
+    found: list[Columns] = []
+    for block in blocks:
+        if edges is not None:
+            way, ranking = edges
+            found.append(both_ways(*map(ranking.ranks, edges_of(block, way))))
+        else:
+            found.append(columns_of(block, source.columns))
+    return passing(concatenate(found), source)
+
+
+def both_ways(left: Array, right: Array) -> Columns:
+    """Edges, each once, both ways."""
+    apart = left != right
+    return np.concatenate([left, right[apart]]), np.concatenate([right, left[apart]])

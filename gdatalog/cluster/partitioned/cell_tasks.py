@@ -1,0 +1,224 @@
+"""What a worker runs where no worker has a relation whole: cells of a join, over tries of the
+buckets that they need.
+
+A fragment may have more rows than its cells need: they are rows all the same, and the cells say
+which bindings are their own.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gdatalog.cluster.partitioned.buckets import Box, Received, in_boxes, in_range, mask_of
+from gdatalog.cluster.partitioned.layout import Source
+from gdatalog.cluster.replicated.tasks import Found, Sealed
+from gdatalog.cluster.replicated.work import complete, look_through
+from gdatalog.errors import MemoryLimitError
+from gdatalog.executors.gather import Gathering
+from gdatalog.plan.cells import Cell, KeyRange
+from gdatalog.plan.effects import longest_first
+from gdatalog.plan.nodes import TrieRef
+from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass
+from gdatalog.storage.graph import Ranking
+from gdatalog.storage.rows import Columns, sort_rows
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie_builder import trie_of_rows
+
+# What tries of rows take while they are made, in times of the rows' own bytes.
+MAKING = 8
+SAMPLE = 4096  # keys of a slice that tell where to cut
+
+# For each variable that can be cut: where, and how many rows that tells apart.
+Cuts = Mapping[str, tuple[int, int]]
+
+
+class Slice(NamedTuple):
+    """Some rows of a source: from one place of what a worker has (`Bucketed`, or `Received`) to
+    another; and the bytes of a row."""
+
+    of: Any
+    start: int
+    stop: int
+    width: int
+
+    def read(self) -> Columns:
+        found: Columns = self.of.rows.read(self.start, self.stop)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """The rows of a source that cells need: those of the slices; where there are `boxes`, those
+    of them that lie in one.
+
+    `roles`: for each of the source's tries which variable is bound to which column. `twice`: a row
+    may be there twice, and counts once.
+    """
+
+    source: Source
+    slices: tuple[Slice, ...]
+    roles: tuple[Mapping[int, str], ...]
+    boxes: tuple[Box, ...] | None = None
+    twice: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        return sum((each.stop - each.start) * each.width for each in self.slices)
+
+    def rows(self) -> dict[int, Array]:
+        """The rows, by columns."""
+        columns = self.source.columns
+        parts = []
+        for each in self.slices:
+            rows = each.read()
+            if self.boxes is not None:
+                inside = np.flatnonzero(in_boxes(dict(zip(columns, rows, strict=True)), self.boxes))
+                rows = tuple(column[inside] for column in rows)
+            parts.append(rows)
+        if not parts:
+            return {at: np.empty(0, dtype=np.int32) for at in columns}
+        joined = [np.concatenate(some) for some in zip(*parts, strict=True)]
+        return dict(zip(columns, joined, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """What the tries of a join are made of: the number of each one's source, or, where one only
+    counts rows, itself. `memory`: what a worker has for making them."""
+
+    sources: Mapping[TrieRef, int]
+    counted: Mapping[TrieRef, Trie]
+    memory: int
+
+
+class Ran(NamedTuple):
+    """What cells gave; of the one that was too hard, where it can be cut; and the bytes that came
+    from other workers for it."""
+
+    found: Found
+    cuts: Cuts
+    moved: int = 0
+
+    def columns(self) -> Columns:
+        """The rows that cells gave."""
+        return self.found.columns()
+
+    @property
+    def gathering(self) -> Gathering | None:
+        return self.found.gathering
+
+    def light(self) -> Ran:
+        return self._replace(found=self.found.light())
+
+
+def run_cells(
+    sealed: Sealed,
+    cells: Sequence[Cell],
+    seconds: float | None,
+    tries: Tries,
+    fragments: Sequence[Fragment],
+    ranks: Mapping[int, Ranking],
+    symbols: SymbolTable | None,
+    came: Sequence[Received] = (),
+) -> Ran:
+    """What a join gives within cells. `ranks`: of the vertices of graphs, by number of the source.
+    `came`: what was received for these cells. See `work.look_through` for the others."""
+    try:
+        made = _tries(tries, fragments, ranks)
+        found = look_through(sealed, pickle.dumps(list(cells)), seconds, True, made, symbols)
+        del made
+    except MemoryLimitError as error:
+        found = Found(hard=True, error=error)
+    cuts = _cuts(cells[found.cells], fragments) if found.hard else {}
+    return Ran(found, cuts, sum(each.moved for each in came))
+
+
+def as_told(
+    ran: Ran,
+    sealed: Sealed,
+    cells: Sequence[Cell],
+    tries: Tries,
+    fragments: Sequence[Fragment],
+    ranks: Mapping[int, Ranking],
+    symbols: SymbolTable | None,
+) -> Ran:
+    """What a call found in all of some cells, as it was told: see `work.as_told`."""
+    if ran.found.cells == len(cells):
+        return ran
+    again = run_cells(sealed, cells, None, tries, fragments, ranks, symbols)
+    complete(again.found, len(cells))
+    return again
+
+
+def where_to_cut(cell: Cell, fragments: Sequence[Fragment], error: MemoryLimitError) -> Ran:
+    """The same as `run_cells` gives of a cell that was too large."""
+    return Ran(Found(hard=True, error=error), _cuts(cell, fragments))
+
+
+def _tries(
+    tries: Tries, fragments: Sequence[Fragment], ranks: Mapping[int, Ranking]
+) -> dict[TrieRef, Trie]:
+    made = dict(tries.counted)
+    _check(tries, sum(fragment.nbytes for fragment in fragments if fragment.boxes is None))
+    size = 0
+    for at, fragment in enumerate(fragments):
+        keys = fragment.rows()
+        size += sum(column.nbytes for column in keys.values())
+        _check(tries, size)
+        if fragment.twice:
+            keys = dict(zip(keys, sort_rows(tuple(keys.values())), strict=True))
+        for ref in longest_first(tuple(tries.sources)):
+            if tries.sources[ref] == at:
+                made[ref] = trie = _trie(ref, keys)
+                if at in ranks:
+                    trie.labels = ranks[at].labels
+    return made
+
+
+def _check(tries: Tries, size: int) -> None:
+    if MAKING * size > tries.memory:
+        raise MemoryLimitError(
+            f"rows that are joined with each other take {format_bytes(size)}, and about "
+            f"{format_bytes(MAKING * size)} while they are indexed: more than the "
+            f"{format_bytes(tries.memory)} that a worker has for it"
+        )
+
+
+def _trie(ref: TrieRef, keys: Mapping[int, Array]) -> Trie:
+    used = [keys[column] for column in ref.columns]
+    if ref.tests:
+        mask = mask_of(keys, ref.tests)
+        if not mask.all():
+            used = [column[mask] for column in used]
+    return trie_of_rows(used, len(used[0]), ref.weighted)
+
+
+def _cuts(cell: Cell, fragments: Sequence[Fragment]) -> Cuts:
+    """For each variable a key that cuts its range into two of about as many rows, and how many
+    rows there are; only if both have some."""
+    keys: dict[str, list[Array]] = {}
+    rows: dict[str, int] = {}
+    for fragment in fragments:
+        for each in fragment.slices:
+            columns = dict(zip(fragment.source.columns, each.read(), strict=True))
+            for role in fragment.roles:
+                for column, name in role.items():
+                    mine = columns[column]
+                    mine = mine[in_range(mine, cell.stretches.get(name, KeyRange()))]
+                    keys.setdefault(name, []).append(mine[:: max(1, len(mine) // SAMPLE)])
+                    rows[name] = rows.get(name, 0) + len(mine)
+    found = {}
+    for name, parts in keys.items():
+        ordered = np.sort(np.concatenate(parts))
+        if len(ordered) and ordered[0] < ordered[-1]:
+            middle = int(ordered[len(ordered) // 2])
+            at = middle if middle > ordered[0] else int(ordered[ordered > middle][0])
+            found[name] = at, rows[name]
+    return found
