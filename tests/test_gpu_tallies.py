@@ -28,6 +28,7 @@ from tests import test_algebra, test_keyed_counts
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.oracle import TooLong, evaluate
 from tests.test_engine_oracle import Data, Relations, answers, share
+from tests.test_gpu_cells import forced
 from tests.test_gpu_group import database, group
 from tests.test_local_counts import SHAPES, body_of, drawn_edges, skewed
 
@@ -195,15 +196,19 @@ def test_what_does_not_fit_is_enumerated(monkeypatch: pytest.MonkeyPatch) -> Non
         assert all("table '" not in str(run.plan) for run in told.runs)
 
 
-def test_a_profile_counts_what_is_added() -> None:
+@pytest.mark.parametrize("case", ["squares", "house"])
+def test_a_profile_counts_what_is_added(case: str) -> None:
+    """Once, though tiles that are given a part of a row's turns fill its table again."""
+    shape, size = CASES[case]
+    text = f"n(count()) <- {', '.join(f'E({a}, {b})' for a, b in shape.split())}."
     found = []
-    for device in (None, device_of(16)):
+    for device in (None, device_of(15)):
         with gd.connect(device="cpu") as db:
-            db["E"] = skewed(150)
+            db["E"] = skewed(size)
             if device is not None:
                 db._workspace.device = device
             db._workspace.force(algebra="quotients", strategy="lftj", intersect="plain")
-            (told,) = db.profile(SQUARES).runs
+            (told,) = db.profile(text).runs
             found.append(sorted((count.rows_out, count.tried) for count in told.seen.values()))
     assert found[0] == found[1] and len(found[0]) > 4
 
@@ -239,3 +244,50 @@ def test_pairs_of_labels() -> None:
     for number, head in enumerate(("x, count()", "a, c, count()", "sum(b)")):
         text = f"n({head}) <- E(a, b), E(b, c), E(c, d), E(d, a), L(a, x), b != d."
         agrees(text, data, NUMBERS[number])
+
+
+WITHIN = "f(x, c) <- P(x), c = count : { E(x, y), E(y, z), E(z, x) }."
+
+
+def test_a_table_in_a_body() -> None:
+    found = []
+    for device in (None, device_of(16)):
+        with gd.connect(device="cpu") as db:
+            db["E"], db["P"] = skewed(40), [(vertex,) for vertex in range(0, 40, 3)]
+            if device is not None:
+                db._workspace.device = device
+                db._workspace.force(algebra="always")
+                assert "table 'by" in str(db.explain(WITHIN))
+            found.append(sorted(db.query(WITHIN).fetchall()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("rule", [SQUARES, WITHIN])
+@pytest.mark.parametrize("places", ["cells", "pages"])
+def test_where_indexes_do_not_fit_it_is_enumerated(rule: str, places: str) -> None:
+    found = []
+    for device in (None, Gpu(HostDriver(seed=4))):
+        with gd.connect(device="cpu") as db, forced(4_000 if device else None):
+            db["E"], db["P"] = skewed(60), [(vertex,) for vertex in range(0, 40, 3)]
+            if device is not None:
+                db._workspace.device = device
+                db._workspace.force(algebra="always", strategy="lftj", host_indexes=places)
+            told = db.profile(rule)
+            found.append(sorted(told.result.fetchall()))
+    assert found[0] == found[1]
+    assert any(run.in_cells or run.in_pages for run in told.runs)
+
+
+def test_a_small_memory_limit() -> None:
+    """Tables of as many tiles as are worth it do not fit; or fewer tiles have some."""
+    for limit in (300_000, 3_000_000):
+        with gd.connect(device="cpu", memory_limit=limit) as db:
+            db["E"] = skewed(150)
+            expected = db.query(SQUARES).fetchall()
+            db._workspace.device = Gpu(HostDriver(seed=4), limit)
+            db._workspace.force(algebra="quotients", strategy="lftj")
+            told = db.profile(SQUARES)
+            assert told.result.fetchall() == expected
+            (run,) = told.runs
+            tallies = [e.reason for e in run.executors.values() if "tables" in e.reason]
+            assert bool(tallies) is (limit > 1_000_000)

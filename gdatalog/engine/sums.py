@@ -120,12 +120,18 @@ class Sum:
         gathering = Gathering(self.plan.gathers, self.run.ops, self.run.scope, self.run.limits)
         self._by_group(gathering)
         groups, (counts,) = gathering.finish()
-        keys = groups[0] if groups else counts
+        keys, counts = brought(groups[0] if groups else counts), brought(counts)
+        return self._trie(keys, counts, min(MOST, exact_sum(counts)))
+
+    def _trie(self, keys: Array, counts: Array, total: int) -> Trie:
+        """A table by one key."""
         if not ascends(keys):
             order = np.argsort(keys, kind="stable")
             keys, counts = keys[order], counts[order]
-        level = TrieLevel(keys, np.array([0, len(keys)], dtype=np.int64))
-        return Trie((level,), min(MOST, exact_sum(counts)), counts)
+        xp = self.run.ops.xp
+        offsets = np.array([0, len(keys)], dtype=np.int64)
+        level = TrieLevel(xp.asarray(keys), xp.asarray(offsets), xp)
+        return Trie((level,), total, xp.asarray(counts))
 
     def total(self) -> int:
         """The count, exactly."""
@@ -218,18 +224,12 @@ class Sum:
         if found is None:
             return None
         (keys,), counts = found
-        if not ascends(keys):
-            order = np.argsort(keys, kind="stable")
-            keys, counts = keys[order], counts[order]
         if own.modulus is not None:
             counts %= own.modulus
         elif exact_sum(counts) >= EXACT:  # sums of any of them have to fit
             return None
-        xp = self.run.ops.xp
-        offsets = np.array([0, len(keys)], dtype=np.int64)
-        level = TrieLevel(xp.asarray(keys), xp.asarray(offsets), xp)
         self._charge(own, keys.nbytes + counts.nbytes)
-        return Trie((level,), exact_sum(counts) if own.modulus is None else 0, xp.asarray(counts))
+        return self._trie(keys, counts, 0 if own.modulus is not None else exact_sum(counts))
 
     def _charge(self, own: _Pass, more: int = 0) -> None:
         """Charges the tables of a pass, and no longer what they were made of."""

@@ -60,6 +60,8 @@ def print_join(
     following = next((s for s in steps[at + 1 :] if isinstance(s, (Join, Generate))), None)
     below = [nest.paths.node(p) for p in following.participants] if following else []
     walk = walk_of(nest, step, met, known, below)
+    if walk.node is not None and nest.tallied(walk.node):
+        known.unit = None  # whose keys another tile, that fills it too, lists in another order
     flags = look_ahead(nest, steps, at, known, walk, leaf.counts)
     if not nest.split:
         nest.split = True
@@ -160,7 +162,7 @@ def _loop(
 
     `task` is where its turns are counted from, if each is a place that the work can go on from;
     with a `child`, they are counted by the positions of that list. `last_first`: a tile, which
-    cannot share a turn, begins with the last ranks, of the highest degrees.
+    fills a table for each, begins with the last ranks, of the highest degrees.
     """
     step = steps[at]
     assert isinstance(step, Join)

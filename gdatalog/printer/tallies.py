@@ -75,7 +75,6 @@ def print_tally(nest: NestPrinter, step: Tally, known: KnownPositions) -> None:
     nest.split = split
     if nest.tile:
         text.line("meet()")
-        known.unit = None  # what else there is of the row at hand goes by this worker's table
     with text.block(f"if {table.length} == 0"):
         text.line("continue")
 
