@@ -13,7 +13,7 @@ from typing import Any
 
 from gdatalog.account import trim
 from gdatalog.cancellation import OBJECT, Watch, cancellable
-from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.cluster import Cluster, Wanted
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.derived import device_ops
@@ -35,8 +35,8 @@ from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import check_relation_name
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check.checked import Cause, Schema, caution_of
-from gdatalog.planner.check.statements import Part, names_of
 from gdatalog.planner.check.validity import Validity
+from gdatalog.planner.check.walk import Part, names_of
 from gdatalog.planner.check.words import count
 from gdatalog.records import replace
 from gdatalog.storage.key_columns import relation_of_tables

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.parser.directives import DIRECTIVES
+from gdatalog.parser.words import DIRECTIVES
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.shell.commands.settings import SETTINGS
 from gdatalog.shell.editor.completion import Completion, argument_at, complete, files_at, signature

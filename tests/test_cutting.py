@@ -20,12 +20,12 @@ from gdatalog.codegen.helpers import lines
 from gdatalog.cpu_ops import sorter
 from gdatalog.errors import DataError
 from gdatalog.records import replace
-from gdatalog.storage import cutting, delimited, facts_files, readers, symbols, text_set
+from gdatalog.storage import cutting, delimited, facts_files, readers, symbols
+from gdatalog.storage import table as text_sets
 from gdatalog.storage.export import to_arrow, to_rows
 from gdatalog.storage.load_options import Findings, LoadOptions
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Table, TextColumn
-from gdatalog.storage.text_set import TextSet, TextSetFunctions
+from gdatalog.storage.table import Table, TextColumn, TextSet, TextSetFunctions
 from gdatalog.storage.writers import write_facts
 
 TEXTS = ["", "a", "b", "ab", "seven77", "eight888", "nine99999", "ä", "\U0001f600", "a\0b", '"',
@@ -48,7 +48,7 @@ def compiled(kernels: TextSetFunctions, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(cutting, "kernels_for", lambda count: kernels)
     monkeypatch.setattr(cutting, "PIECE", 37)
     monkeypatch.setattr(cutting, "_ROWS", 3)
-    monkeypatch.setattr(text_set, "_FEW", 1)
+    monkeypatch.setattr(text_sets, "_FEW", 1)
 
 
 def drawn(rng: random.Random, types: tuple[str, ...], delimiter: str) -> bytes:
@@ -113,7 +113,7 @@ def test_kernels_do_what_python_does(
 ) -> None:
     """Python itself defines what the compiled functions mean."""
     rng = random.Random(3)
-    monkeypatch.setattr(text_set, "_FEW", 2)
+    monkeypatch.setattr(text_sets, "_FEW", 2)
     with np.errstate(over="ignore"):
         sets = TextSet(kernels), TextSet(lines)  # type: ignore[arg-type]
         for _ in range(20):
@@ -122,13 +122,13 @@ def test_kernels_do_what_python_does(
             assert one == other
         assert sets[0].texts() == sets[1].texts()
         assert np.array_equal(sets[0].slots, sets[1].slots)
-        text = b"ab\t12\tskipped\n\nb\t-3\t\n" + bytes(text_set.PADDING)
+        text = b"ab\t12\tskipped\n\nb\t-3\t\n" + bytes(text_sets.PADDING)
         seen = []
         for each in sets:
             begins, sizes, numbers = (np.zeros(4, dtype=np.int64) for _ in range(3))
             state, wanted = np.zeros(3, dtype=np.int64), np.array([0, 1, 2])
             data = np.frombuffer(text, dtype=np.uint8)
-            how = len(text) - text_set.PADDING, ord("\t"), False, wanted, 4
+            how = len(text) - text_sets.PADDING, ord("\t"), False, wanted, 4
             scan = kernels.scan if each is sets[0] else lines.scan
             status = scan(data, *how, begins, sizes, numbers, state)
             assert (status, state[:2].tolist(), numbers[:2].tolist()) == (0, [21, 2], [12, -3])
@@ -252,8 +252,8 @@ def test_a_table_of_bytes_is_one_of_texts(
     tables: tuple[SymbolTable, SymbolTable], many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(symbols, "MANY", many)
-    monkeypatch.setattr(text_set, "_DECODED", 3)
-    monkeypatch.setattr(text_set, "_GAPS", 4 if many else 0)
+    monkeypatch.setattr(text_sets, "_DECODED", 3)
+    monkeypatch.setattr(text_sets, "_GAPS", 4 if many else 0)
     rng = random.Random(5)
     for _ in range(50):
         text = rng.choice([*TEXTS, "\ud800", str(rng.randrange(99))])

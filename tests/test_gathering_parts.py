@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gdatalog.cluster.rows.exchange import owner_of
-from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.executors.gather import Gathering
 from gdatalog.limits import Limits

@@ -21,7 +21,7 @@ from gdatalog.executors.ops import Ops
 from gdatalog.storage import symbols as symbols_module
 from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
-from gdatalog.storage.ops import RowOps
+from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import (
     RowPacking,

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
-from gdatalog.parser.directives import DIRECTIVES
+from gdatalog.parser.words import DIRECTIVES
 from gdatalog.shell import cli, repl
 from gdatalog.shell.commands import COMMANDS
 from gdatalog.shell.output import Output

@@ -30,8 +30,8 @@ from gdatalog.plan.slicing import (
     SliceCache,
     bytes_moved,
 )
-from gdatalog.storage.slices import pieces_of, slice_of
 from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie_builder import pieces_of, slice_of
 from tests.test_engine_oracle import PROGRAMS
 from tests.test_shares import QUERIES, databases
 

@@ -25,8 +25,7 @@ from gdatalog.storage.as_text import facts_text
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.readers import read_table
-from gdatalog.storage.table import Table, TextColumn
-from gdatalog.storage.text_set import TextSet
+from gdatalog.storage.table import Table, TextColumn, TextSet
 from gdatalog.storage.threads import ahead
 from gdatalog.storage.writers import write_facts, write_table
 
@@ -203,7 +202,7 @@ CHILD = """
 import sys
 import numpy as np
 from gdatalog.storage.table import Table, TextColumn
-from gdatalog.storage.text_set import TextSet
+from gdatalog.storage.table import TextSet
 from gdatalog.storage.threads import ahead
 from gdatalog.storage.writers import write_table
 

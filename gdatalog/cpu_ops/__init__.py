@@ -25,7 +25,7 @@ from gdatalog.cpu_ops.arrays import (
     times,
     totals,
 )
-from gdatalog.cpu_ops.evaluate import evaluate, test
+from gdatalog.cpu_ops.functions import evaluate, test
 from gdatalog.cpu_ops.intersection import (
     bound_in,
     count_met,
@@ -37,7 +37,7 @@ from gdatalog.cpu_ops.intersection import (
     ranges,
 )
 from gdatalog.cpu_ops.sorter import sorter_for, text_kernels_for
-from gdatalog.storage import text_set, threads
+from gdatalog.storage import table, threads
 from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.rows import (
@@ -96,4 +96,4 @@ __all__ = [
 ]
 
 threads.offer(sorter_for)
-text_set.offer(text_kernels_for)
+table.offer(text_kernels_for)

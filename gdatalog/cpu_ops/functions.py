@@ -1,4 +1,4 @@
-"""The functions of the language, on NumPy columns of values.
+"""The functions of the language on NumPy columns, and expressions over rows of keys.
 
 A value column is int64 for int and timestamp, float64 for float, bool for bool, and codes of
 the symbol table for symbol. Columns are as long as the rows at hand, or of length 1 where they
@@ -9,15 +9,19 @@ Those of texts are in `texts.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from gdatalog.cpu_ops.texts import Outcome, Warn, on_texts, tabulate
-from gdatalog.storage.keys import float_to_key
+from gdatalog.errors import Caution, EvaluationError, Span
+from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot
+from gdatalog.records import dataclass, field
+from gdatalog.storage.keys import encode_value, float_to_key, key_to_float
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import INT_MIN, TypeName
+from gdatalog.values import INT_MIN, TypeName, Value
 
 ORDER = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 EQUALITY = {"=": np.equal, "!=": np.not_equal}
@@ -207,3 +211,113 @@ def _extreme(name: str, args: Sequence[Array], kind: TypeName, symbols: SymbolTa
             lower = ranks[other] < ranks[best]
             best = np.where(lower if name == "min" else ~lower, other, best)
     return best
+
+
+# Expressions over rows: from keys to values, through the functions, and back to keys.
+
+ColumnOf = Callable[[str], Array]
+
+
+@dataclass(slots=True)
+class Scope:
+    """What expressions need beside their row: symbols, parameters, a place for cautions.
+
+    `bounded`: functions of texts take time and make texts within bounds, whatever they are given.
+    """
+
+    symbols: SymbolTable
+    params: Mapping[str, Value] = field(default_factory=dict)
+    cautions: dict[str, Caution] = field(default_factory=dict)
+    bounded: bool = False
+
+    def warn(self, message: str, span: Span) -> None:
+        self.cautions.setdefault(message, Caution(message, span))
+
+
+def to_values(keys: Array, kind: TypeName) -> Array:
+    """Keys as the values that functions work on."""
+    if kind == "float":
+        return key_to_float(keys)
+    if kind == "bool":
+        return keys.astype(np.bool_)
+    if kind == "symbol":
+        return keys
+    return keys.astype(np.int64, copy=False)
+
+
+def to_keys(values: Array, kind: TypeName) -> Array:
+    if kind == "float":
+        return float_to_key(values)
+    return values.astype(np.int32) if kind == "bool" else values
+
+
+def evaluate(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> tuple[Array, Array | None]:
+    """The keys of an expression, one a row, and where it failed (None: nowhere)."""
+    if isinstance(expr, Slot):
+        return column(expr.name), None
+    values, failed = _values(expr, column, scope)
+    keys = to_keys(values, expr.type)
+    if len(keys) != size:
+        keys = np.broadcast_to(keys, (size,))
+    if failed is not None and len(failed) != size:
+        failed = np.broadcast_to(failed, (size,))
+    return keys, failed
+
+
+def test(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> Array:
+    """Which rows pass a test; tests do not fail, what they are made of has been computed."""
+    values, _ = _values(expr, column, scope)
+    return np.broadcast_to(values, (size,)) if len(values) != size else values
+
+
+def _compared_keys(expr: Apply, column: ColumnOf, scope: Scope) -> Array | None:
+    """A comparison of columns and constants, by their keys: keys are in the order of values, but
+    for those of symbols."""
+    if expr.function not in EQUALITY and (
+        expr.function not in ORDER or expr.args[0].type == "symbol"
+    ):
+        return None
+    keys: list[Any] = []
+    for arg in expr.args:
+        if isinstance(arg, Slot):
+            keys.append(column(arg.name))
+        elif isinstance(arg, (Constant, Parameter)):
+            value = arg.value if isinstance(arg, Constant) else scope.params[arg.name]
+            keys.append(encode_value(value, arg.type, scope.symbols))
+        else:
+            return None
+    if all(isinstance(key, int) for key in keys):
+        return None
+    compared: Array = (EQUALITY.get(expr.function) or ORDER[expr.function])(*keys)
+    return compared
+
+
+def _values(expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
+    if isinstance(expr, Slot):
+        return to_values(column(expr.name), expr.type), None
+    if isinstance(expr, (Constant, Parameter)):
+        value = expr.value if isinstance(expr, Constant) else scope.params[expr.name]
+        key = np.array([encode_value(value, expr.type, scope.symbols)], dtype=np.int64)
+        return to_values(key, expr.type), None
+    compared = _compared_keys(expr, column, scope)
+    if compared is not None:
+        return compared, None
+    args, failed = [], None
+    for arg in expr.args:
+        values, bad = _values(arg, column, scope)
+        args.append(values)
+        failed = bad if failed is None else failed if bad is None else failed | bad
+    kind = expr.args[0].type
+    if expr.function in EQUALITY or expr.function in ORDER:
+        return compare(expr.function, args[0], args[1], kind, scope.symbols), failed
+    warn = _warner(expr, scope)
+    try:
+        values, bad = call(expr.function, args, kind, scope.symbols, warn, scope.bounded)
+    except EvaluationError as error:
+        error.span = error.span or expr.span
+        raise
+    return values, bad if failed is None else failed if bad is None else failed | bad
+
+
+def _warner(expr: Apply, scope: Scope) -> Callable[[str], None]:
+    return lambda message: scope.warn(message, expr.span)

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.storage.table import Array
-from gdatalog.storage.text_set import TextSetFunctions
+from gdatalog.storage.table import Array, TextSetFunctions
 from gdatalog.storage.threads import Sorter, cores, spread
 
 # From how many values on the sort alone is worth a compilation of its functions.

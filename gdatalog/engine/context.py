@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.cluster import Cluster
 from gdatalog.engine.derived import Seeds
 from gdatalog.engine.device import CPU, Device

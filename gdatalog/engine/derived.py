@@ -11,14 +11,13 @@ from typing import Any, cast, overload
 
 import numpy as np
 
-from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.executors.frontier import Frontier, describe_failure
 from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.ops import Ops
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.records import dataclass
-from gdatalog.storage.on_device import KnownRows, brought, is_on_host
-from gdatalog.storage.ops import DeviceOps, RowOps
+from gdatalog.storage.on_device import DeviceOps, KnownRows, RowOps, brought, is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemotePart, RemoteRows
 from gdatalog.storage.row_store import joined_column

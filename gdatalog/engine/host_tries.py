@@ -18,8 +18,8 @@ from gdatalog.plan.schedule import Level, schedule
 from gdatalog.plan.slicing import CellSlices, IndexUse, Numbers, Schedule, Sizes, Slice
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.slices import sizes_of
 from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie_builder import sizes_of
 
 FINE = 6  # leading bits of the room in the cache key of schedules
 MOST_KNOWN = 16  # cached schedules of one trie

@@ -15,9 +15,9 @@ from gdatalog.plan.nodes import JoinPlan, Seek, Slot, TrieRef
 from gdatalog.plan.tuning import Tuning
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.membership import RowBits
+from gdatalog.storage.on_device import rows_among
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, sorted_set
-from gdatalog.storage.selection import rows_among
 from gdatalog.storage.table import Array
 
 

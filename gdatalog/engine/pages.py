@@ -35,8 +35,8 @@ from gdatalog.plan.placement import InPages
 from gdatalog.plan.slicing import Schedule
 from gdatalog.printer.layouts import MOST_TILE_ROWS
 from gdatalog.records import dataclass
-from gdatalog.storage.slices import TrieArrays, layout_of
 from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie_builder import TrieArrays, layout_of
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.paged import PagedTrie

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from gdatalog.calls import Block, GiveUp, NotOnDevice
-from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import ExecutorChoice, TooMany, allowing, choose, remember
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows, give_bag

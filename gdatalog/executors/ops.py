@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from gdatalog.plan.nodes import Expr
-from gdatalog.storage.ops import RowOps
+from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel

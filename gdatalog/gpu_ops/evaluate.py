@@ -1,6 +1,6 @@
 """Expressions over rows on a device: from keys to values, through the functions, back to keys.
 
-The twin of `cpu_ops/evaluate.py`. What reads no variable is computed on the host. Strings are
+The twin of `cpu_ops/functions.py`. What reads no variable is computed on the host. Strings are
 codes there as everywhere: they are compared by ranks, and a function of one of them is a table,
 computed on the host for every code and kept here. What makes new strings, or needs the texts of
 two, does not run on a device.
@@ -12,9 +12,8 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from gdatalog.calls import NotOnDevice
-from gdatalog.cpu_ops.evaluate import Scope
-from gdatalog.cpu_ops.evaluate import evaluate as on_host
-from gdatalog.cpu_ops.functions import EQUALITY
+from gdatalog.cpu_ops.functions import EQUALITY, Scope
+from gdatalog.cpu_ops.functions import evaluate as on_host
 from gdatalog.gpu_ops.arrays import Array
 from gdatalog.gpu_ops.bitmap import DeviceMarkedRows
 from gdatalog.gpu_ops.driver import Driver

@@ -13,8 +13,7 @@ from weakref import ref
 import numpy as np
 
 from gdatalog.storage.graph import passes
-from gdatalog.storage.on_device import DeviceStore
-from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.on_device import DeviceOps, DeviceStore
 from gdatalog.storage.rows import DENSE, Columns
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest

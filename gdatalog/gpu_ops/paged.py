@@ -11,9 +11,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from gdatalog.gpu_ops.driver import Copied, Driver, Pages
-from gdatalog.storage.slices import ArraySlice, TrieArrays, layout_of, trie_in_place
 from gdatalog.storage.threads import in_ranges
 from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie_builder import ArraySlice, TrieArrays, layout_of, trie_in_place
 from gdatalog.timers import spending
 
 BUFFERS, BUFFER = 2, 1 << 25  # how many pinned buffers there are, and their bytes

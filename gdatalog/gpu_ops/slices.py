@@ -17,9 +17,9 @@ import numpy as np
 from gdatalog.cancellation import PATIENCE
 from gdatalog.gpu_ops.driver import Copied, Driver
 from gdatalog.plan.slicing import Sizes, Slice, SliceCache
-from gdatalog.storage.slices import ArraySlice, pieces_of, slice_of
 from gdatalog.storage.threads import by_parts
 from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie_builder import ArraySlice, pieces_of, slice_of
 from gdatalog.threads import PoolTask, begun
 from gdatalog.timers import spending
 

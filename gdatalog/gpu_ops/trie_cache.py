@@ -17,8 +17,7 @@ from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.gpu_ops.tries import build, of_sorted
-from gdatalog.storage.on_device import DeviceStore
-from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.on_device import DeviceOps, DeviceStore
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.threads import LONG

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gdatalog.storage.degrees import mask
-from gdatalog.storage.on_device import DeviceStore, KnownRows
-from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest, Trie, TrieLevel
 

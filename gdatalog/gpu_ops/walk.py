@@ -33,7 +33,7 @@ from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import ARRAY
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import dataclass
-from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.on_device import DeviceOps
 from gdatalog.timers import spending
 
 Block = tuple[Any, ...]

@@ -11,7 +11,6 @@ from gdatalog.cancellation import Watch
 from gdatalog.database import Database
 from gdatalog.errors import NameResolutionError, UsageError
 from gdatalog.notebook.answers import Answers, CellText, How, NotebookCells, explained, forget, run
-from gdatalog.notebook.completion import Completer
 from gdatalog.notebook.options import (
     DATALOG,
     DB,
@@ -22,6 +21,7 @@ from gdatalog.notebook.options import (
     PROFILE,
     RELATIONS,
     RULES,
+    Completer,
     MagicOptions,
     data_named,
     database_named,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from gdatalog.errors import ParseError, Span, meant
-from gdatalog.parser.directives import DIRECTIVES
 from gdatalog.parser.tokens import VALUES, Token
+from gdatalog.parser.words import DIRECTIVES
 from gdatalog.records import dataclass
 
 CLOSING = {"LPAR": "RPAR", "LBRACE": "RBRACE"}

@@ -13,12 +13,6 @@ import re
 from typing import Any
 
 from gdatalog.errors import Caution, ParseError, SourceText, Span
-from gdatalog.parser.directives import (
-    DIRECTIVE_TYPES,
-    DIRECTIVES,
-    REFUSED_DIRECTIVES,
-    directive_length,
-)
 from gdatalog.parser.lists import comparisons, constants
 from gdatalog.parser.tokens import (
     ENDS_OPERAND,
@@ -28,8 +22,17 @@ from gdatalog.parser.tokens import (
     string_token,
     timestamp_token,
 )
-from gdatalog.parser.words import INFIX_WORDS, NAMED, find_words
-from gdatalog.parser.wrong_words import column_one, wrong_token
+from gdatalog.parser.words import (
+    DIRECTIVE_TYPES,
+    DIRECTIVES,
+    INFIX_WORDS,
+    NAMED,
+    REFUSED_DIRECTIVES,
+    column_one,
+    directive_length,
+    find_words,
+    wrong_token,
+)
 from gdatalog.records import dataclass
 
 NESTING = 200  # brackets within brackets, and nodes within nodes

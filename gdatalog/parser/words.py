@@ -1,4 +1,4 @@
-"""Words that are words of the language only in their place.
+"""Contextual keywords, words that no program may hold, and the names of directives.
 
 `max` opens an aggregate only if a colon follows; `bnot` is an operator only before a value.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gdatalog.errors import UsageError
-from gdatalog.parser.tokens import ENDS_OPERAND, OPENING, STARTS_OPERAND, Token
+from gdatalog.errors import Caution, SourceText, Span, UsageError
+from gdatalog.parser.tokens import ENDS_OPERAND, OPENING, STARTS_OPERAND, Token, error_token
 
 AGGREGATES = ("count", "sum", "min", "max", "mean", "count_distinct", "any_value")
 INFIX_WORDS = frozenset({"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru"})
@@ -127,3 +127,230 @@ def _find_prefix_words(tokens: list[Token]) -> None:
             token.type = after.type = "SIGN"
         elif after.type in STARTS_OPERAND and after.type != "LPAR":
             token.type = "SIGN"
+
+
+# Words that no program may hold: what to write instead.
+
+_INSTEAD = {
+    "->": "the arrow of a rule is `<-`: head <- body",
+    ":=": "write `=`, or `<-` for the arrow of a rule",
+    "==": "write `=`",
+    "===": "write `=`",
+    "=:=": "write `=`",
+    "=\\=": "write `!=`",
+    "!==": "write `!=`",
+    "<>": "write `!=`",
+    "=<": "write `<=`",
+    "&&": "and is `,`",
+    "||": "or is `;`; texts are joined by `+` or cat(a, b)",
+    "\\+": "write `!` or `not`",
+    "\\=": "write `!=`",
+    "\\==": "write `!=`",
+}
+_CHARACTERS = {
+    "&": "and is `,`; for bits write `band`",
+    "~": "write `!` for not, `bnot` for bits",
+    "#": "a comment begins with `//`; `#` does so only in column one",
+    "\\": "a backslash stands only inside strings",
+    "“": 'write straight quotes: "abc"',
+    "”": 'write straight quotes: "abc"',
+    "‘": 'write straight double quotes: "abc"',
+    "’": 'write straight double quotes: "abc"',
+    "'": "a prime stands only at the end of a relation's name",
+    "@": "a timestamp is written @2026-11-20",
+    "−": "write `-`",
+    "–": "write `-`",
+    "≤": "write `<=`",
+    "≥": "write `>=`",
+    "≠": "write `!=`",
+    "←": "write `<-`",
+    "¬": "write `!` or `not`",
+    "∧": "and is `,`",
+    "∨": "or is `;`",
+}
+
+
+def wrong_token(source: SourceText, kind: str, start: int, end: int, arrow: bool) -> Token:
+    """The error in a token's place; `arrow`: the statement's arrow has been seen."""
+    word = source.text[start:end]
+    after = source.text[end : end + 1]
+    message, hint, length = _explained(kind, word, after, arrow)
+    return error_token(source, start, start + length if length else end, message, hint)
+
+
+_PREPROCESSOR = re.compile(
+    r"#(include|define|undef|ifdef|ifndef|if|elif|else|endif|pragma)\b", re.ASCII
+)
+
+
+def column_one(source: SourceText, start: int, end: int) -> Token | Caution:
+    """A line that starts with `#` or `%`: what to say if it stands inside a statement.
+
+    Where the C preprocessor is meant, that is an error wherever it stands.
+    """
+    line = source.text[start:end]
+    word = _PREPROCESSOR.match(line)
+    if word:
+        hint = {
+            "include": 'write `.include "file.dl"`',
+            "define": "a value comes from outside: write `$name`, and give it with -M name=value",
+        }.get(word[1], "include files with `.include`, and give values with -M name=value")
+        message = f"there is no preprocessor: `#{word[1]}` means nothing here"
+        return error_token(source, start, start + len(word[0]), message, hint)
+    return Caution(
+        f"this line is a comment, for it starts with `{line[0]}`, but it is inside a statement",
+        Span(source, start, start + len(line.rstrip())),
+        "write `//` for a comment, or end the statement before it with a dot"
+        + ("; put a space before a `%` that means modulo" if line[0] == "%" else ""),
+    )
+
+
+def _explained(kind: str, word: str, after: str, arrow: bool) -> tuple[str, str | None, int]:
+    """What is wrong, a hint, and how many characters of the word to point at (0: all)."""
+    if kind == "JUNK":
+        hint = "a name does not begin with a digit; an operator or a comma is missing"
+        if word.endswith("_") or "__" in word:
+            hint = "underscores stand between digits, one at a time: 1_000"
+        elif word[:2] in ("0x", "0X", "0b", "0B"):
+            hint = "as in 0xff and 0b101"
+        return f"`{word}` is not a number", hint, 0
+    if kind == "FLOAT":
+        hint = f"a number has digits on both sides of the point: `0{word}`"
+        return f"`{word}` is not a number", hint, 0
+    if kind == "OPEN_STRING":
+        hint = 'a string ends with `"` on the line it begins; a line break inside it is \\n'
+        return "this string is not closed", hint, len(word.rstrip())
+    if kind == "OPEN_COMMENT":
+        return "this comment is not closed", "it ends with `*/`", 0
+    if kind == "NULL":
+        return f"`{word}` is a reserved word: there is no null yet", NO_NULL, 0
+    if word == "=>":
+        hint = "write `>=`" if arrow else "the arrow of a rule is `<-`: head <- body"
+        return "there is no operator `=>`", hint, 0
+    if word in _INSTEAD:
+        return f"there is no operator `{word}`", _INSTEAD[word], 0
+    if word.startswith(".."):
+        hint = "a range is a generator: i = range(1, 11) counts from 1 to 10"
+        if not (after.isalnum() or after in ("_", "-", "(", "$")):
+            hint = "one dot ends a statement"
+        return f"there is no operator `{word}`", hint, 0
+    if word in "[]":
+        hint = "give each field a column of its own"
+        return "records and lists are not in the language", hint, 0
+    if word.startswith("'") and len(word) > 1:
+        inner = word.strip("'")
+        return f"`{word}` is not a string", f'write "{inner}"', 0
+    if word.startswith("@") and len(word) > 1:
+        hint = "compute the values before they are loaded, or use the language's functions"
+        return "user-defined functors are not in the language", hint, 0
+    if word == "$":
+        hint = "a parameter is written $name; rows are numbered in the data"
+        return "`$` is not in the language", hint, 0
+    if word.startswith("$"):
+        hint = "give each field a column of its own; a parameter is written $name"
+        return f"variants such as `{word}(...)` are not in the language", hint, 0
+    if word == "#" and after.isalpha():
+        hint = "an aggregate is written `n = count : { R(x) }`; a comment begins with `//`"
+        return "`#` means nothing here", hint, 0
+    if not word.isprintable():
+        return f"the character U+{ord(word):04X} means nothing here", "type a plain space", 0
+    return f"`{word}` means nothing here", _CHARACTERS.get(word), 0
+
+
+# Directives: their names, and where one ends, for it needs no dot.
+
+QUALIFIERS = frozenset(
+    {
+        "input",
+        "output",
+        "printsize",
+        "inline",
+        "no_inline",
+        "btree",
+        "btree_delete",
+        "brie",
+        "magic",
+        "no_magic",
+        "overridable",
+        "eqrel",
+    }
+)
+
+
+# A directive's name, and the type of its token.
+DIRECTIVES = {
+    "decl": "DECL",
+    "type": "TYPE",
+    "number_type": "OLD_TYPE",
+    "symbol_type": "OLD_TYPE",
+    "input": "IO",
+    "output": "IO",
+    "printsize": "IO",
+    "limitsize": "IO",
+    "include": "INCLUDE",
+    "pragma": "PRAGMA",
+    "plan": "PLAN",
+}
+# Soufflé's, which are refused by name; known, so that they end a statement that lacks its dot.
+REFUSED_DIRECTIVES = frozenset({"comp", "init", "functor", "lattice", "override", "once"})
+DIRECTIVE_TYPES = frozenset(DIRECTIVES.values()) | {"UNKNOWN"}
+
+
+def directive_length(tokens: list[Token]) -> int:
+    """How many of the tokens belong to the directive that the first one opens.
+
+    It ends where it is complete and what follows cannot go on with it.
+    """
+    kind = tokens[0].type
+    depth = 0
+    for at in range(1, len(tokens)):
+        token = tokens[at]
+        if token.type in OPENING or (token.type == "ERROR" and token.text == "["):
+            depth += 1
+        elif token.text in (")", "}", "]"):
+            depth -= 1
+            continue
+        if depth > 0:
+            continue
+        if not _goes_on(kind, tokens, at):
+            return at
+    return len(tokens)
+
+
+def _goes_on(kind: str, tokens: list[Token], at: int) -> bool:
+    """Whether the token at `at`, outside brackets, still belongs to its directive."""
+    token, before = tokens[at], tokens[at - 1]
+    new_line = "\n" in token.source.text[before.end : token.start]
+    if kind == "PLAN":
+        ends_line = before.type in ("PLAN", "NUMBER", "RPAR")
+        return token.type in ("NUMBER", "COLON", "LPAR", "COMMA") and not (new_line and ends_line)
+    if kind == "PRAGMA" or kind == "INCLUDE":
+        many = kind == "PRAGMA" and not new_line
+        if token.type == "NAME":
+            return at == 1 and not new_line  # its quotes are missing
+        return token.type in ("STRING", "ERROR") and (many or at == 1)
+    if kind == "UNKNOWN":
+        return not new_line
+    if before.type in ("COMMA", "VBAR", "EQUAL", "SUBTYPE") or token.type == "COMMA":
+        return True
+    if at == 1:
+        # Without a name the directive is broken; the next line is not part of that.
+        return token.type == "NAME" or not new_line
+    if kind == "TYPE":
+        return token.type in ("EQUAL", "SUBTYPE", "VBAR", "ERROR", "LBRACE")
+    if kind == "DECL":
+        if not new_line and any(part.value == "choice" for part in tokens[4:at]):
+            return True  # Soufflé's choice-domain, which is refused
+        if token.type == "NAME" and before.type in ("NAME", "RPAR", "ERROR"):
+            # A name that the next statement could start with is a qualifier only where that
+            # statement does not go on with it.
+            after = tokens[at + 1] if at + 1 < len(tokens) else None
+            goes_on = (
+                after is None
+                or after.type in ("NAME", "QUERY")
+                or token.value == "choice"
+                or "\n" in token.source.text[token.end : after.start]
+            )
+            return goes_on and (token.value in QUALIFIERS or not new_line)
+        return token.type in ("LPAR", "ERROR") or (not new_line and token.type == "OPERATOR")
+    return token.type == "LPAR" and before.type == "NAME"

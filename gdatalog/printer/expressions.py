@@ -20,8 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from gdatalog.cpu_ops.evaluate import Scope, evaluate
-from gdatalog.cpu_ops.functions import EQUALITY, ORDER
+from gdatalog.cpu_ops.functions import EQUALITY, ORDER, Scope, evaluate
 from gdatalog.cpu_ops.texts import on_texts
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.plan.nodes import Apply, Expr, Slot, slots

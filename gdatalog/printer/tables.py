@@ -11,8 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gdatalog.cpu_ops.evaluate import Scope, evaluate, to_keys, to_values
-from gdatalog.cpu_ops.functions import call
+from gdatalog.cpu_ops.functions import Scope, call, evaluate, to_keys, to_values
 from gdatalog.plan.nodes import Apply, Expr, slots
 from gdatalog.records import dataclass
 from gdatalog.storage.symbols import SymbolTable

@@ -1,6 +1,5 @@
 """`Explanation` shows how a program will be evaluated, `Profile` how it was evaluated."""
 
-from gdatalog.report.explanation import Explanation, explain
-from gdatalog.report.profile import Profile
+from gdatalog.report.shown import Explanation, Profile, explain
 
 __all__ = ["Explanation", "Profile", "explain"]

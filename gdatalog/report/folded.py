@@ -66,7 +66,7 @@ def folded(root: ReportNode, bare: bool = True) -> ReportNode:
     )
 
 
-def part_of(root: ReportNode, which: str) -> ReportNode:
+def named_part(root: ReportNode, which: str) -> ReportNode:
     """Returns a plan with only the rules of one relation, of a stratum or a single rule by number
     ("3", "3.2"), or with all rules ("*")."""
     if which == ALL:

@@ -14,8 +14,7 @@ import numpy as np
 
 from gdatalog.cancellation import cancellable
 from gdatalog.storage.keys import CodedColumn, Dictionary
-from gdatalog.storage.on_device import DeviceStore, KnownRows
-from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics

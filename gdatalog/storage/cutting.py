@@ -20,8 +20,16 @@ import numpy as np
 
 from gdatalog.cancellation import current_watch
 from gdatalog.records import dataclass
-from gdatalog.storage.table import Array, Column, TextColumn
-from gdatalog.storage.text_set import NOT_ASCII, PADDING, TextSet, TextSetFunctions, kernels_for
+from gdatalog.storage.table import (
+    NOT_ASCII,
+    PADDING,
+    Array,
+    Column,
+    TextColumn,
+    TextSet,
+    TextSetFunctions,
+    kernels_for,
+)
 from gdatalog.storage.threads import cores, spread
 from gdatalog.values import TypeName
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.records import dataclass, field
-from gdatalog.storage.on_device import DeviceStore, KnownRows, brought
-from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows, brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest

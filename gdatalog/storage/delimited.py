@@ -21,7 +21,7 @@ from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.cutting import ColumnLayout, cut_large
 from gdatalog.storage.load_options import DataPlace
-from gdatalog.storage.text_set import TextSet, kernels_for
+from gdatalog.storage.table import TextSet, kernels_for
 from gdatalog.threads import Abandoned
 from gdatalog.values import TypeName
 

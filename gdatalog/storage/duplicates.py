@@ -19,7 +19,7 @@ import numpy as np
 
 from gdatalog.account import Account
 from gdatalog.cancellation import cancellable, current_watch, working_space
-from gdatalog.storage.on_device import KnownRows
+from gdatalog.storage.on_device import KnownRows, rows_among
 from gdatalog.storage.rows import (
     Columns,
     RowPacking,
@@ -30,7 +30,6 @@ from gdatalog.storage.rows import (
     sort_rows,
     spans_of,
 )
-from gdatalog.storage.selection import rows_among
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import cores, in_ranges, sort_values, spread

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DeviceError
-from gdatalog.storage.table import DTYPES, Array, Column, Table, TextColumn
-from gdatalog.storage.text_set import TextSet
+from gdatalog.storage.table import DTYPES, Array, Column, Table, TextColumn, TextSet
 from gdatalog.values import TypeName
 
 PARTITION = 1 << 21  # rows of a partition of a dask DataFrame

@@ -35,7 +35,7 @@ from gdatalog.storage.readers import (
     similar,
     typed,
 )
-from gdatalog.storage.table import Table
+from gdatalog.storage.table import Table, TextSet, TextSetFunctions
 from gdatalog.storage.text_files import (
     PIECE,
     UTF16,
@@ -45,7 +45,6 @@ from gdatalog.storage.text_files import (
     lines_before,
     raw_of_text,
 )
-from gdatalog.storage.text_set import TextSet, TextSetFunctions
 
 # Gives the set that the texts of a file are added to.
 TextsFor = Callable[[TextSetFunctions], TextSet]

@@ -20,12 +20,11 @@ from gdatalog.cancellation import OBJECT, cancellable, current_watch
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.arrays import empty_column
 from gdatalog.storage.cells import cells_column
-from gdatalog.storage.columns import column_from
+from gdatalog.storage.columns import column_from, object_column
 from gdatalog.storage.file_sets import TypedColumns, joined
 from gdatalog.storage.headers import match_columns
 from gdatalog.storage.load_options import PLAIN, DataPlace, LoadOptions, MissingValue
 from gdatalog.storage.nulls import Mending, explained
-from gdatalog.storage.objects import object_column
 from gdatalog.storage.raw import Declared, Raw, raw_of, raw_of_table
 from gdatalog.storage.table import Column, Table
 from gdatalog.values import TypeName, is_unicode

@@ -14,7 +14,7 @@ import numpy as np
 from gdatalog.account import FILE_TEXTS
 from gdatalog.cancellation import current_watch
 from gdatalog.storage.keys import encode_column
-from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.spill import Spill, SpilledColumn

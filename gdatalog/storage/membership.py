@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gdatalog.storage.on_device import KnownRows
+from gdatalog.storage.on_device import KnownRows, rows_among
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import (
     INT32_MAX,
@@ -24,7 +24,6 @@ from gdatalog.storage.rows import (
     sorted_set,
     spans_of,
 )
-from gdatalog.storage.selection import rows_among
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges
 from gdatalog.values import INT_MAX, INT_MIN

@@ -16,8 +16,7 @@ import numpy as np
 
 from gdatalog.storage.degrees import Quantiles
 from gdatalog.storage.membership import places_in
-from gdatalog.storage.on_device import DeviceStore, KnownRows
-from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.statistics import Statistics

@@ -20,8 +20,7 @@ from gdatalog.storage.coded import Coded, CodedStatistics, hand_on
 from gdatalog.storage.degrees import mask
 from gdatalog.storage.keys import Dictionary, decode_blocks, encode_column, narrow
 from gdatalog.storage.membership import RowBits, held_by
-from gdatalog.storage.on_device import KnownRows
-from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.on_device import DeviceOps, KnownRows
 from gdatalog.storage.parts import Version, VersionHistory, stacked
 from gdatalog.storage.remote import RemoteStatistics
 from gdatalog.storage.row_store import FEW, RowStore

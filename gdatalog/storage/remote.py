@@ -15,8 +15,7 @@ import numpy as np
 from gdatalog.records import dataclass
 from gdatalog.storage.degrees import COMPARE, AdjacencyLists, Degrees, Quantiles
 from gdatalog.storage.graph import Ranking
-from gdatalog.storage.on_device import DeviceStore, KnownRows
-from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Span
 from gdatalog.storage.statistics import Statistics, estimated, runs_of

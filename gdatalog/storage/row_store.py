@@ -18,8 +18,7 @@ import numpy as np
 
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage.duplicates import distinct_rows, mix
-from gdatalog.storage.on_device import DeviceStore, KnownRows
-from gdatalog.storage.ops import DeviceOps
+from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows
 from gdatalog.storage.rows import (
     DENSE,
     INT32_MAX,

@@ -1,6 +1,6 @@
 """The symbol table of a database: from texts to codes and back.
 
-Few texts are Python's objects. Once a large file has been read they are bytes (`text_set.py`), and
+Few texts are Python's objects. Once a large file has been read they are bytes (`table.py`), and
 Python's objects are made of those that somebody asks for.
 
 Codes are given in the order in which texts are first met and never change or go away, so that
@@ -19,8 +19,7 @@ import numpy as np
 
 from gdatalog.account import TEXTS
 from gdatalog.cancellation import OBJECT, cancellable, current_watch, working_space
-from gdatalog.storage.table import Array, TextColumn, used_codes
-from gdatalog.storage.text_set import TextSet, TextSetFunctions
+from gdatalog.storage.table import Array, TextColumn, TextSet, TextSetFunctions, used_codes
 
 # What a text takes beside its characters: its entries in a list and in a dict, which holds up to
 # twice as much for a moment when it grows, and what the allocator rounds up.

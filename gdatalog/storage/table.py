@@ -1,4 +1,5 @@
-"""A table: typed columns as people know them, on their way in from data or out to an answer.
+"""Tables: typed columns of people's values; and sets of texts as bytes, for columns of a large
+file.
 
 Readers and data frames make tables, relations are made of them; results become tables, and
 writers write those. A column is a NumPy array: int64 for int (int32 too, on its way in), float64
@@ -8,17 +9,15 @@ for float, bool for bool, int64 nanoseconds since 1970 (UTC) for timestamp; a sy
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gdatalog.records import dataclass
 from gdatalog.values import TypeName
-
-if TYPE_CHECKING:
-    from gdatalog.storage.text_set import TextSet
 
 Array = NDArray[Any]
 
@@ -116,3 +115,207 @@ class Table:
             for column in self.columns
         )
         return Table(self.names, self.types, columns, len(rows))
+
+
+# A set of texts as bytes: the texts of a large file, and those of a database that has read one.
+#
+# A text takes its bytes and 16 more, where Python's own object takes 50 and an entry in a dict 100
+# more. Texts are numbered from 0 on; numbers never change. Texts that are no valid Unicode (half a
+# surrogate pair) are kept too.
+#
+# What looks at many texts is compiled. This layer imports no compiler; who has one offers its
+# functions, which are asked for when a text is long.
+
+PADDING = 8  # bytes behind the last text, for texts are read by words
+_FEW = 1 << 10  # texts that an empty set has room for
+_MANY = 1 << 17  # texts, from which on a table of slots only doubles
+_TAG_BITS = 31
+_DECODED = 1 << 13  # texts that are decoded together
+_GAPS = 4  # so many times what is wanted may be decoded with it
+_NUMBER = 21  # bytes that a number and what ends it may take
+NOT_ASCII = 0x8080_8080_8080_8080  # the bits of a word that has such a byte
+_ODD = "surrogatepass"
+
+
+class TextSetFunctions(Protocol):
+    """The compiled functions; those of `spelling.py` and `lines.py` of `codegen/helpers`."""
+
+    def scan(self, *args: Any) -> int: ...
+    def measure(self, *args: Any) -> None: ...
+    def look_up(self, *args: Any) -> int: ...
+    def join(self, *args: Any) -> bool: ...
+    def index_texts(self, *args: Any) -> None: ...
+    def move_slots(self, *args: Any) -> None: ...
+
+
+# What gives the functions to cut so many bytes of text; None if that is not worth their start.
+Offer = Callable[[int], TextSetFunctions | None]
+
+_offers: list[Offer] = []
+
+
+def offer(kernels_for: Offer) -> None:
+    """From now on, `kernels_for(bytes)` is asked for the compiled functions."""
+    _offers.insert(0, kernels_for)
+
+
+def kernels_for(count: int) -> TextSetFunctions | None:
+    """The compiled functions, to cut so many bytes of text."""
+    found = (offered(count) for offered in _offers)
+    return next((kernels for kernels in found if kernels is not None), None)
+
+
+class TextSet:
+    """Texts, each once. One thread at a time adds some, while others read those there are."""
+
+    def __init__(self, kernels: TextSetFunctions) -> None:
+        self.kernels = kernels
+        self.lock = Lock()
+        self.unicode = True  # whether no text holds half a surrogate pair
+        self.text = np.empty(64 * _FEW, dtype=np.uint8)
+        self.ends = np.zeros(_FEW + 1, dtype=np.int64)
+        self.slots = np.zeros(2 * _FEW, dtype=np.int64)
+        self.state = np.zeros(1, dtype=np.int64)
+        self.coded: tuple[object, Array] | None = None  # a symbol table, and its codes of these
+
+    @staticmethod
+    def of(texts: Sequence[str], used: Array, kernels: TextSetFunctions) -> TextSet:
+        """The set of these texts, with their places as numbers. A text may come again where it is
+        not `used`; there it is not found."""
+        made = TextSet(kernels)
+        made.text, made.ends = made._spelled(texts)
+        made.slots = np.zeros(1 << max(len(texts).bit_length() + 1, 11), dtype=np.int64)
+        made.state[0] = len(texts)
+        kernels.index_texts(made.text, made.ends, used, len(texts), made.slots, made.shift)
+        return made
+
+    def __len__(self) -> int:
+        return int(self.state[0])
+
+    @property
+    def shift(self) -> int:
+        return _TAG_BITS + 1 - len(self.slots).bit_length()
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the texts have."""
+        return int(self.ends[len(self)])
+
+    def _grow(self) -> None:
+        """Makes more room, where there is none for one more text. Arrays are replaced, for other
+        threads may read the old ones."""
+        count, used = len(self), self.nbytes
+        if count + 1 < len(self.ends):
+            text = np.empty(2 * len(self.text) + 64 * _FEW, dtype=np.uint8)
+            text[:used] = self.text[:used]
+            self.text = text
+            return
+        if 2 * count >= len(self.slots):
+            times = 8 if count < _MANY else 2
+            old, self.slots = self.slots, np.zeros(times * len(self.slots), dtype=np.int64)
+            self.kernels.move_slots(old, self.slots, self.shift)
+        ends = np.zeros(len(self.slots) // 2 + 1, dtype=np.int64)
+        ends[: count + 1] = self.ends[: count + 1]
+        self.ends = ends
+
+    # ------------------------------------------------------------------------------------ adding
+
+    def add(self, texts: Sequence[str]) -> Array:
+        """The numbers of texts, which are added where they are new."""
+        return self._add(*self._spelled(texts))
+
+    def take_in(self, other: TextSet) -> Array:
+        """The number here of each text of another set."""
+        self.unicode &= other.unicode
+        return self._add(other.text, other.ends[: len(other) + 1])
+
+    def _add(self, text: Array, bounds: Array) -> Array:
+        sizes = np.empty(len(bounds) - 1, dtype=np.int64)
+        self.kernels.measure(text, bounds, sizes)
+        return self.look_up(text, bounds, sizes)
+
+    def look_up(self, text: Array, begins: Array, sizes: Array) -> Array:
+        """The numbers of texts, by where each begins, and its hash and length; they are added
+        where they are new."""
+        codes, at = np.empty(len(sizes), dtype=np.int32), 0
+        with self.lock:
+            while True:
+                mine = self.text, self.ends, self.slots, self.shift, self.state
+                at = self.kernels.look_up(text, begins, sizes, at, len(sizes), *mine, codes)
+                if at == len(sizes):
+                    return codes
+                self._grow()
+
+    def _spelled(self, texts: Sequence[str]) -> tuple[Array, Array]:
+        """The bytes of texts, one behind the other, and where each ends."""
+        whole = "".join(texts)
+        try:
+            data = whole.encode()
+        except UnicodeEncodeError:
+            self.unicode, data = False, whole.encode("utf-8", _ODD)
+        plain = len(data) == len(whole)
+        lengths = map(len, texts if plain else (text.encode("utf-8", _ODD) for text in texts))
+        bounds = np.zeros(len(texts) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(lengths, np.int64, len(texts)), out=bounds[1:])
+        return np.frombuffer(data + bytes(PADDING), dtype=np.uint8), bounds
+
+    # ----------------------------------------------------------------------------------- reading
+
+    def text_of(self, code: int) -> str:
+        """One text."""
+        start, end = self.ends[code : code + 2].tolist()
+        return self.text[start:end].tobytes().decode("utf-8", _ODD)
+
+    def arrow(self, kind: Any) -> Any:
+        """All texts as an Arrow array of a type with offsets of 64 bits; nothing is copied."""
+        import pyarrow as pa
+
+        count, ends = len(self), self.ends  # before the texts, which may be moved meanwhile
+        return pa.Array.from_buffers(
+            kind, count, [None, pa.py_buffer(ends), pa.py_buffer(self.text)]
+        )
+
+    def texts(self, codes: Array | None = None) -> list[str]:
+        """The texts of some numbers, or all of them."""
+        codes = np.arange(len(self)) if codes is None else codes
+        found: list[str] = []
+        for at in range(0, len(codes), _DECODED):
+            found += self._texts(codes[at : at + _DECODED])
+        return found
+
+    def _texts(self, codes: Array) -> list[str]:
+        starts, stops = self.ends[codes], self.ends[codes + 1]
+        low, high = int(starts.min()), int(stops.max())
+        if high - low > _GAPS * int((stops - starts).sum()):
+            text, pairs = self.text.data, zip(starts.tolist(), stops.tolist(), strict=True)
+            return [str(text[a:b], "utf-8", _ODD) for a, b in pairs]
+        # Most of what lies between is wanted: it is decoded as a whole.
+        data = self.text[low:high].tobytes()
+        whole, starts, stops = data.decode("utf-8", _ODD), starts - low, stops - low
+        if len(whole) < len(data):
+            first = np.frombuffer(data, dtype=np.int8) >= -64  # of the bytes of a character
+            places = np.append(0, np.cumsum(first))
+            starts, stops = places[starts], places[stops]
+        return [whole[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+
+    def lines(
+        self, columns: Sequence[Array], are_texts: Sequence[bool], delimiter: str
+    ) -> memoryview | None:
+        """The lines of rows of numbers, and of texts by their numbers; None if a text holds what
+        ends a cell or a line, or is no valid Unicode."""
+        cells = np.stack(columns, axis=1).astype(np.int64, copy=False)
+        room = _NUMBER * cells.size + PADDING
+        for at in np.flatnonzero(are_texts):
+            room += int((self.ends[cells[:, at] + 1] - self.ends[cells[:, at]]).sum())
+        out, state = np.empty(room, dtype=np.uint8), np.zeros(2, dtype=np.int64)
+        wanted = np.where(are_texts, 0, 1)
+        how = wanted, ord(delimiter), self.text, self.ends
+        if not self.kernels.join(cells.ravel(), *how, out, state):
+            return None
+        found = out.data[: int(state[0])]
+        if int(state[1]) & NOT_ASCII:
+            try:
+                str(found, "utf-8")
+            except UnicodeDecodeError:
+                return None
+        return found

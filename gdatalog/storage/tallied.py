@@ -10,7 +10,7 @@ import numpy as np
 from gdatalog.account import Account
 from gdatalog.records import dataclass, field
 from gdatalog.storage.graph import passes
-from gdatalog.storage.ops import RowOps
+from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieLevel
 

@@ -21,7 +21,7 @@ from gdatalog.cluster.replicated.tasks import Found, Mode, Sealed, light
 from gdatalog.cluster.replicated.work import complete, look_through
 from gdatalog.cluster.rows.exchange import parts_of, place_of, size_of
 from gdatalog.cluster.rows.parts import columns_of
-from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.executors.frontier import Frontier, Key

@@ -22,7 +22,7 @@ from gdatalog.cluster.replicated.harvest import stays_afar
 from gdatalog.cluster.rows.exchange import parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
 from gdatalog.cluster.workers.devices import on_device, rows_here
-from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import DistinctBlocks

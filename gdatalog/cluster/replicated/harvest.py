@@ -14,7 +14,7 @@ from gdatalog.cluster.replicated.tasks import Found, Left
 from gdatalog.cluster.rows.exchange import Exchange, Owned, Piece, owner_of, parts_of, size_of
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.texts import makes_texts, placed_texts
-from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks, rows_of_groups
 from gdatalog.engine.device import CPU

@@ -17,7 +17,7 @@ from gdatalog.cluster.replicated.tasks import Found, Opened, Sealed
 from gdatalog.cluster.rows.texts import Anew, gathered_symbols, symbol_columns
 from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_here
 from gdatalog.cluster.workers.worker import left_of, own_memory, own_threads
-from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import TooSlow, choose, time_limit
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows

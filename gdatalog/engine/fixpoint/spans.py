@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gdatalog.cpu_ops.evaluate import Scope, evaluate
+from gdatalog.cpu_ops.functions import Scope, evaluate
 from gdatalog.engine.fixpoint.seeds import RowsByColumn, Span
 from gdatalog.plan.merge import merged
 from gdatalog.plan.nodes import Assign, Constant, Expr, Generate, Join, Parameter, Slot, Step

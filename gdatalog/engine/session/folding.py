@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.evaluate import Scope, evaluate, to_values
+from gdatalog.cpu_ops.functions import Scope, evaluate, to_values
 from gdatalog.errors import EvaluationError
 from gdatalog.parser.syntax import Atom, Chain, Const, Expr, FunctionCall, Param, Var
 from gdatalog.plan.conditions import Unsuited

@@ -28,8 +28,7 @@ from gdatalog.parser.syntax import (
     Rule,
     Statement,
 )
-from gdatalog.planner.check.statements import names_of
-from gdatalog.planner.check.walk import Node, children, walk
+from gdatalog.planner.check.walk import Node, children, names_of, walk
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 

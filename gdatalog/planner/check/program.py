@@ -25,9 +25,9 @@ from gdatalog.planner.check.checked import (
 from gdatalog.planner.check.heads import check_heads, names_of_columns, place_named
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.names import NameResolution
-from gdatalog.planner.check.statements import Facts
 from gdatalog.planner.check.strata import stratify
 from gdatalog.planner.check.types import TypeInference
+from gdatalog.planner.check.walk import Facts
 from gdatalog.planner.check.words import either
 from gdatalog.planner.rewrite.inlining import expand_inline
 from gdatalog.planner.rewrite.lists import ListRelations

@@ -15,8 +15,8 @@ from gdatalog.parser import Program
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
 from gdatalog.planner.check.checked import Cause, Checked, Schema
 from gdatalog.planner.check.program import examine
-from gdatalog.planner.check.statements import names_of, reads_of, without
 from gdatalog.planner.check.strata import components
+from gdatalog.planner.check.walk import names_of, reads_of, without
 from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
 

@@ -6,7 +6,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from gdatalog.errors import UsageError, meant
-from gdatalog.parser.directives import DIRECTIVES
+from gdatalog.parser.words import DIRECTIVES
 from gdatalog.shell.commands import data, rules, settings
 from gdatalog.shell.commands.registry import (
     COMMANDS,

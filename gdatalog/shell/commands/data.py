@@ -12,7 +12,7 @@ from gdatalog.engine.facts.files import write_answer
 from gdatalog.errors import UsageError
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Statement
-from gdatalog.planner.check.statements import Part
+from gdatalog.planner.check.walk import Part
 from gdatalog.progress import format_bytes
 from gdatalog.relations import catalog
 from gdatalog.shell.commands.registry import (

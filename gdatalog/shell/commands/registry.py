@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gdatalog.errors import NameResolutionError, UsageError
 from gdatalog.parser.syntax import Statement
-from gdatalog.planner.check.statements import is_fact
+from gdatalog.planner.check.walk import is_fact
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:

@@ -12,11 +12,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from gdatalog.errors import SourceText
-from gdatalog.parser.directives import DIRECTIVE_TYPES, DIRECTIVES, QUALIFIERS
 from gdatalog.parser.failure import FORMS
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.tokens import ENDS_OPERAND, Token
-from gdatalog.parser.words import INFIX_WORDS, NAMED, PREFIX_WORDS
+from gdatalog.parser.words import (
+    DIRECTIVE_TYPES,
+    DIRECTIVES,
+    INFIX_WORDS,
+    NAMED,
+    PREFIX_WORDS,
+    QUALIFIERS,
+)
 from gdatalog.plan.functions import (
     AGGREGATES,
     ALIASES,

@@ -9,9 +9,9 @@ import re
 from collections.abc import Collection, Iterator
 
 from gdatalog.errors import SourceText
-from gdatalog.parser.directives import DIRECTIVES, REFUSED_DIRECTIVES
 from gdatalog.parser.scanner import is_complete, is_ended, scan
 from gdatalog.parser.tokens import Token
+from gdatalog.parser.words import DIRECTIVES, REFUSED_DIRECTIVES
 from gdatalog.records import dataclass
 from gdatalog.shell.messages import GOES_ON, PROMPT
 
