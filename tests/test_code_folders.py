@@ -184,7 +184,7 @@ def test_code_is_not_read_from_a_folder_that_others_write_to(
     a_new_process(monkeypatch)
     made.clear()
     assert native.load(NAME, SOURCE)(*GIVEN) == ANSWER
-    assert sorted(made) == ["helper", "light"]
+    assert sorted(made) == ["full", "light"]
     assert "can be changed by other users" in told_trouble(folder, made, monkeypatch)
     assert not made
 

@@ -45,13 +45,12 @@ Tier = machine.Tier
 def built(function: Function, given: Sequence[str], tier: Tier) -> native.Native:
     """A function and all that it calls, compiled and linked, without a cache."""
     addresses: dict[str, int] = {}
-    for_parts: Tier = "helper" if tier == "light" else "full"
 
     def part(symbol: str, typed: Any) -> int:
         if symbol not in addresses:
             ir, parts = machine.part_of(typed)
             its = {each: part(each, of) for each, of in parts.items()}
-            addresses[symbol] = machine.linked(machine.object_of(ir, for_parts), symbol, its)
+            addresses[symbol] = machine.linked(machine.object_of(ir, "full"), symbol, its)
         return addresses[symbol]
 
     ir, parts = machine.module_of(function, given)
@@ -337,7 +336,7 @@ ARM = {
     "graviton": machine.Processor("aarch64-unknown-linux-gnu", "neoverse-n1", ""),
     "macos": machine.Processor("arm64-apple-macosx", "apple-m1", ""),
 }
-TIERS: tuple[Tier, ...] = ("light", "helper", "full")
+TIERS: tuple[Tier, ...] = ("light", "full")
 
 # What an operation may be: one instruction where there is one, else a pair that is tried again.
 PAIRS = ({"ldxr", "stxr"}, {"ldaxr", "stlxr"})
