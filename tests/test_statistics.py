@@ -118,6 +118,21 @@ def test_lists_are_those_of_the_rows(rows: Any, tests: Any, column: int) -> None
     assert found == {(row[column], row[1 - column]) for row in passing(rows, tests)}
 
 
+@settings(max_examples=60, deadline=None)
+@given(rows=PAIRS, tests=TESTS, column=st.integers(0, 1), both_ways=st.booleans())
+def test_lists_tell_degrees(rows: Any, tests: Any, column: int, both_ways: bool) -> None:
+    rows = sorted({*rows, *((b, a) for a, b in rows)} if both_ways else set(rows))
+    if not rows:
+        return
+    statistics = relation(rows).statistics
+    assert statistics.symmetric == all((b, a) in rows for a, b in rows)
+    statistics.lists(0)
+    found = statistics.degrees(column, tests)
+    assert found == Degrees.of(
+        np.array([*Counter(row[column] for row in passing(rows, tests)).values()], dtype=np.int64)
+    )
+
+
 def test_lists_are_only_there_where_no_sort_is_needed() -> None:
     one_way = relation([(1, 2), (1, 3), (2, 3)])
     assert one_way.statistics.lists(0) is not None and one_way.statistics.lists(1) is None

@@ -98,8 +98,9 @@ class AdjacencyLists:
     children: Array
     picked: dict[Any, Any] = field(default_factory=dict)  # by samplers, of the values
 
-    def cut(self, op: str) -> AdjacencyLists:
-        """Only the children that a value is `op` to."""
+    def cut(self, op: str, parents: Array | None = None) -> AdjacencyLists:
+        """Only the children that a value is `op` to. `parents`: the value of each child, if these
+        are at hand and the lists are all of the children."""
         # Lists ascend: what is kept is at one of their ends.
         kept = np.empty(len(self.values), dtype=np.int64)
         lengths = self.ends - self.starts
@@ -107,10 +108,13 @@ class AdjacencyLists:
         low = 0
         while low < len(kept):  # children of some values at a time: few stay in the cache
             high = max(low + 1, int(np.searchsorted(before, before[low] + STRETCH, "right")) - 1)
-            parents = np.repeat(self.values[low:high], lengths[low:high])
-            passing = COMPARE[op](parents, self.children[before[low] : before[high]])
-            count = np.append(0, np.cumsum(passing))[before[low : high + 1] - before[low]]
-            kept[low:high] = np.diff(count)
+            first, last = before[low], before[high]
+            if parents is None:
+                these = np.repeat(self.values[low:high], lengths[low:high])
+            else:
+                these = parents[first:last]
+            passing = np.flatnonzero(COMPARE[op](these, self.children[first:last]))
+            kept[low:high] = np.diff(np.searchsorted(passing, before[low : high + 1] - first))
             low = high
         if op in ("<", "<="):
             return AdjacencyLists(self.values, self.ends - kept, self.ends, self.children)

@@ -161,6 +161,11 @@ class EdgeStatistics:
             self._symmetric = self.mirrored and self._seems_symmetric() and self._turned()
         return self._symmetric
 
+    @property
+    def known_symmetric(self) -> bool:
+        """Whether somebody has asked for that, and it is."""
+        return self._symmetric is True
+
     def _seems_symmetric(self) -> bool:
         left, right = self.left, self.right
         for at in range(0, len(left), max(1, len(left) // SAMPLE)):

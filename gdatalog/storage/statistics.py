@@ -224,10 +224,22 @@ class Statistics:
             elif there is not None:
                 found = degrees.degrees(there, column, tests)
             else:
-                key = self._passing(column, tests) if tests else self._keys[column]
-                found = self._degrees(column, key)
+                found = self._of_lists(column, tests) or self._degrees(
+                    column, self._passing(column, tests) if tests else self._keys[column]
+                )
             self._kept[column, tests, ranked] = found
         return found
+
+    def _of_lists(self, column: int, tests: tuple[RowTest, ...]) -> Degrees | None:
+        """The same as lists tell it that are at hand, or that are cut for walks as well."""
+        if len(self._types) != 2 or is_spilled(self._keys[0]) or any(t[1] == "!=" for t in tests):
+            return None
+        if not tests and "lists" not in self._kept:
+            return None
+        if column == 1 and (self._graph is None or not self._graph.known_symmetric):
+            return None
+        lists = self.lists(column, tests)
+        return None if lists is None else Degrees.of(lists.ends - lists.starts)
 
     def _degrees(self, column: int, key: Array) -> Degrees:
         if len(key) == 0:
@@ -375,7 +387,8 @@ class Statistics:
         found: AdjacencyLists | None = self._kept.get((column, tests, "lists"))
         if found is None and len(tests) == 1 and tests[0][1] != "=":
             left, op, _ = tests[0]
-            found = whole.cut(op if left == column else _TURNED[op])
+            parents = self._keys[0] if whole is self._kept.get("lists") else None
+            found = whole.cut(op if left == column else _TURNED[op], parents)
             self._kept[column, tests, "lists"] = found
         return found
 

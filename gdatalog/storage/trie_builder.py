@@ -190,6 +190,7 @@ def _root(values: Array) -> TrieLevel:
 Tests = tuple[tuple[int, str, int], ...]
 UP: Tests = ((0, "<", 1),)
 DOWN: Tests = ((0, ">", 1),)
+LOOPS: Tests = ((0, "=", 1),)
 
 
 def ranked_trie(
@@ -219,35 +220,51 @@ def _of_others(graph: EdgeStatistics, tests: Tests, tries: Mapping[TrieName, Tri
         return None
     up, whole = (tries.get(((0, 1), tested, False, True)) for tested in (UP, ()))
     if tests in (UP, DOWN) and whole is not None:
-        sources, targets = _rows(whole)
-        kept = targets > sources if tests == UP else targets < sources
-        return build_trie((sources[kept], targets[kept]), 2, int(kept.sum()), False)
+        return _one_way(graph, whole, tests)
     if tests == () and up is not None and not graph.loops:
         return _both_ways(up, len(graph.ranking().labels))
     return None
 
 
-def _rows(trie: Trie) -> Columns:
-    root, below = trie.levels
-    return np.repeat(root.values, np.diff(below.offsets)), below.values
+def _one_way(graph: EdgeStatistics, whole: Trie, tests: Tests) -> Trie:
+    """The lower neighbours of each list, or the higher ones."""
+    parts = [graph.degrees(0, each) for each in (DOWN, LOOPS, UP)]
+    kept = _among(parts, (tests == DOWN, False, tests == UP))
+    return _of_lists(parts[0 if tests == DOWN else 2], whole.levels[1].values[kept])
+
+
+def _among(parts: Sequence[Array], marks: Sequence[bool]) -> Array:
+    """Lists whose elements come in parts, one behind the other: True in those that are marked."""
+    lengths = np.stack(parts, axis=1).ravel()
+    return np.repeat(np.tile(np.array(marks), len(parts[0])), lengths)
+
+
+def _of_lists(lengths: Array, values: Array) -> Trie:
+    """The trie of the lists of all ranks, some of which may be empty."""
+    ranks = np.flatnonzero(lengths)
+    root = TrieLevel(ranks.astype(values.dtype), np.array([0, len(ranks)]))
+    offsets = np.append(0, np.cumsum(lengths[ranks]))
+    return Trie([root, TrieLevel(values, offsets)], len(values), None)
 
 
 def _both_ways(up: Trie, count: int) -> Trie:
     """Each list is of the lower neighbours, then of the higher ones, which `up` has."""
-    sources, targets = _rows(up)
+    root, below = up.levels
+    targets = below.values
+    higher = np.zeros(count, dtype=np.int64)
+    higher[root.values] = np.diff(below.offsets)
+    lower = np.bincount(targets, minlength=count)
     bits = count.bit_length()
-    turned = targets.astype(np.int64) << bits | sources
+    turned = targets.astype(np.int64)
+    turned <<= bits
+    turned |= np.repeat(root.values, higher[root.values])
     turned = sort_values(turned, 0, (1 << 2 * bits) - 1, own=True)
-    higher, lower = (np.bincount(ends, minlength=count) for ends in (sources, targets))
-    own = np.arange(len(sources))
-    values: Array = np.empty(2 * len(sources), dtype=targets.dtype)
-    values[own + np.repeat(np.cumsum(higher) - higher, lower)] = turned & ((1 << bits) - 1)
-    values[own + np.repeat(np.cumsum(lower), higher)] = targets
-    lengths = higher + lower
-    ranks = np.flatnonzero(lengths)
-    root = TrieLevel(ranks.astype(targets.dtype), np.array([0, len(ranks)]))
-    offsets = np.append(0, np.cumsum(lengths[ranks]))
-    return Trie([root, TrieLevel(values, offsets)], len(values), None)
+    turned &= (1 << bits) - 1
+    values: Array = np.empty(2 * len(targets), dtype=targets.dtype)
+    first = _among((lower, higher), (True, False))
+    values[first] = turned
+    values[~first] = targets
+    return _of_lists(lower + higher, values)
 
 
 # Slices of tries, and whole tries that are read in place from one stretch of bytes.
