@@ -19,22 +19,18 @@ TAKEN = 256  # values that are tried, of each sample
 Array = Any
 
 
-@dataclass(slots=True)
 class Sample:
     """Some bindings of a set of variables, each of which stands for `weight`: all for as many, or
     an array."""
 
-    weight: Any
-    columns: dict[int, Array]
-    count: int
+    __slots__ = ("columns", "count", "rows", "weight", "weights")
 
-    @property
-    def rows(self) -> float:
-        return float(self.weights.sum())
-
-    @property
-    def weights(self) -> Array:
-        return np.broadcast_to(np.asarray(self.weight, dtype=np.float64), self.count)
+    def __init__(self, weight: Any, columns: dict[int, Array], count: int) -> None:
+        self.weight = weight
+        self.columns = columns
+        self.count = count
+        self.weights: Array = np.full(count, weight, dtype=np.float64)
+        self.rows = float(self.weights.sum())
 
 
 @dataclass(slots=True)
@@ -58,6 +54,7 @@ class Sampler:
         self._places: dict[tuple[int, int, int], Array] = {}
         self._samples: dict[int, Sample | None] = {}
         self._lengths: dict[tuple[int, int], Lengths | None] = {}
+        self._tried: dict[tuple[int, int], float | None] = {}
         self._holding = [
             [atom for atom in pattern.atoms if atom.mask >> at & 1]
             for at in range(len(pattern.names))
@@ -204,12 +201,14 @@ class Sampler:
 
     def tried(self, at: int, path: int) -> float | None:
         """How many values would be tried for a variable over all bindings of the path."""
-        lists = self.lengths(at, path)
-        if lists is None:
-            return None
-        sample = self.sample(path)
-        assert sample is not None
-        return float((lists.lengths * sample.weights).sum())
+        key = at, path & self.held
+        if key not in self._tried:
+            lists, sample = self.lengths(*key), self.sample(path)
+            found = None
+            if lists is not None and sample is not None:
+                found = float((lists.lengths * sample.weights).sum())
+            self._tried[key] = found
+        return self._tried[key]
 
     def lengths(self, at: int, path: int) -> Lengths | None:
         """The shortest lists, where something bound leads to the variable."""

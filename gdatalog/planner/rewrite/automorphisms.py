@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from gdatalog.plan.nodes import Apply, Slot
@@ -47,23 +48,34 @@ def literals_of(
     for item in items:
         if isinstance(item, (AggregateItem, RestoreItem)):
             return None
-        unordered = False
+        unordered = plain = False
         if isinstance(item, TestItem) and isinstance(item.test, Apply) and len(item.test.args) == 2:
             test = item.test
-            if test.function in (">", ">="):
-                test = Apply(FLIPPED[test.function], test.args[::-1], test.type)
-            if test.function == "!=" and all(isinstance(arg, Slot) for arg in test.args):
+            plain = all(isinstance(arg, Slot) for arg in test.args)
+            if test.function == "!=" and plain:
                 ends = tuple(arg.name for arg in test.args if isinstance(arg, Slot))
                 found.append(Literal("!=", ends, unordered=True))
                 continue
-            item = TestItem(test)
+            if test.function in (">", ">="):
+                item = TestItem(Apply(FLIPPED[test.function], test.args[::-1], test.type))
         elif isinstance(item, AtomItem):
-            slots = [arg for arg in item.args if isinstance(arg, Slot)]
-            unordered = len(slots) == len(item.args) == 2 and symmetric(item)
-        names: list[str] = []
-        shape = _shape(item, outside, names, {})
-        found.append(Literal(shape, tuple(names), unordered))
+            plain = all(isinstance(arg, Slot) for arg in item.args)
+            unordered = plain and len(item.args) == 2 and symmetric(item)
+        shape, names = _plain(item) if plain else _with_holes(item, outside)
+        found.append(Literal(shape, names, unordered))
     return found
+
+
+def _with_holes(item: Item, outside: frozenset[str]) -> tuple[Hashable, tuple[str, ...]]:
+    """The shape of an item, and the variables in its holes."""
+    holes: list[str] = []
+    return _shape(item, outside, holes, {}), tuple(holes)
+
+
+@lru_cache(512)
+def _plain(item: Item) -> tuple[Hashable, tuple[str, ...]]:
+    """The same without variables of its own, nor constants: 1 would find what 1.0 has left."""
+    return _with_holes(item, item.variables)
 
 
 def _shape(node: Any, outside: frozenset[str], holes: list[str], own: dict[str, int]) -> Hashable:
@@ -114,7 +126,9 @@ class Symmetries:
                 self._of[name].append(literal)
                 where = None if literal.unordered else _places(literal.variables, name)
                 kinds[name].append((literal.under(same), where))
-        self._kinds = {name: Counter(found) for name, found in kinds.items()}
+        numbers: dict[Hashable, int] = {}
+        told = {name: frozenset(Counter(found).items()) for name, found in kinds.items()}
+        self._kinds = {n: numbers.setdefault(each, len(numbers)) for n, each in told.items()}
         self._steps = MOST_STEPS
 
     def extend(self, start: Mapping[str, str]) -> dict[str, str] | None:
@@ -134,8 +148,7 @@ class Symmetries:
             return False
         placed[name] = image
         for literal in self._of[name]:
-            whole = all(other in placed for other in literal.variables)
-            if whole and literal.under(placed) not in self._there:
+            if placed.keys() >= {*literal.variables} and literal.under(placed) not in self._there:
                 del placed[name]
                 return False
         return True
