@@ -294,7 +294,9 @@ def values_by_hash(column: Array, share: int) -> int:
     wide = column.dtype.itemsize * 8
     kind = np.dtype(f"uint{wide}")
     spread, least = kind.type(SPREAD >> (64 - wide) | 1), kind.type(1 << (wide - bits))
-    parts = (column[start : start + SAMPLED_STRETCH] for start in range(0, len(column), STRETCH))
+    parts = (
+        column[start : start + SAMPLED_STRETCH] for start in range(0, len(column), SAMPLED_STRETCH)
+    )
     some = np.sort(np.concatenate([part[part.view(kind) * spread < least] for part in parts]))
     return int(np.count_nonzero(some[1:] != some[:-1]) + (len(some) > 0)) << bits
 
