@@ -236,8 +236,8 @@ def _free() -> Callable[[], int] | None:
 
     names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
     fields = [(name, ctypes.c_size_t) for name in names.split()]
-    found.restype = type("mallinfo2", (ctypes.Structure,), {"_fields_": fields})  # type: ignore[attr-defined]
-    return lambda: found().fordblks  # type: ignore[attr-defined]
+    found.restype = type("mallinfo2", (ctypes.Structure,), {"_fields_": fields})  # type: ignore[attr-defined]  # made at run time
+    return lambda: found().fordblks  # type: ignore[attr-defined]  # a field of it
 
 
 def free_at_once() -> None:

@@ -34,25 +34,10 @@ from gdatalog.parser.syntax import (
     Wildcard,
 )
 from tests.oracle_normal import names
-from tests.oracle_values import Ts, Value
+from tests.oracle_values import Value
+from tests.sql_words import COLUMN, INFIX, NAMED, RESULT, aggregated, literal
 
 Types = dict[str, tuple[str, ...]]
-COLUMN = {
-    "int": "BIGINT",
-    "float": "DOUBLE",
-    "symbol": "VARCHAR",
-    "bool": "BOOLEAN",
-    "timestamp": "BIGINT",
-}
-INFIX = {"-": "-", "*": "*", "band": "&", "bor": "|"}
-NAMED = {"bxor": "xor", "min": "least", "max": "greatest", "abs": "abs", "floor": "floor"}
-NAMED |= {"ceil": "ceil", "upper": "upper", "lower": "lower", "strlen": "length"}
-RESULT = dict.fromkeys(("strlen", "band", "bor", "bxor"), "int") | dict.fromkeys(
-    ("contains", "starts_with"), "bool"
-)
-RESULT |= dict.fromkeys(("cat", "substr", "split_part", "to_string"), "symbol")
-RESULT |= {"to_float": "float"}
-AGGREGATE = {"sum": "sum", "mean": "avg", "min": "min", "max": "max", "any_value": "min"}
 
 
 class Unsupported(Exception):
@@ -70,7 +55,7 @@ def run_sql(
             columns = ", ".join(f"c{at} {COLUMN[kind]}" for at, kind in enumerate(kinds))
             db.execute(f'CREATE TEMP TABLE "{name}" ({columns})')
             if rows[name]:
-                values = ", ".join(f"({', '.join(map(_value, row))})" for row in rows[name])
+                values = ", ".join(f"({', '.join(map(literal, row))})" for row in rows[name])
                 db.execute(f'INSERT INTO "{name}" VALUES {values}')
         found: dict[str, set[tuple[Value, ...]]] = {}
         for name, select in statements:
@@ -333,7 +318,7 @@ class Bindings:
     def value(self, expr: Expr) -> str:
         match expr:
             case Const(kind, value):
-                return f"CAST({_value(value)} AS {COLUMN[kind]})"
+                return f"CAST({literal(value)} AS {COLUMN[kind]})"
             case Var(name) if name in self.sql:
                 return self.sql[name]
             case Var():
@@ -373,7 +358,7 @@ class Bindings:
         # The values get names first: SQL takes an aggregate of outer columns for the outer query's.
         named = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values)) or "1"
         columns = [f"v{at}" for at in range(len(values))]
-        select = f"SELECT {_aggregated(expr.kind, columns, kind)} FROM (SELECT {named} {below})"
+        select = f"SELECT {aggregated(expr.kind, columns, kind)} FROM (SELECT {named} {below})"
         return f"({select})", kind
 
     def call(self, name: str, values: list[str], kind: str) -> str:
@@ -449,22 +434,11 @@ def _head(arg: Expr, outer: Bindings, found: list[FunctionCall], optima: bool) -
     if isinstance(arg, FunctionCall) and _is_aggregate(arg):
         found.append(arg)
         values = [outer.value(part) for part in arg.args]
-        return _aggregated(arg.name, values, outer.kind(arg.args[0]) if arg.args else "int")
+        return aggregated(arg.name, values, outer.kind(arg.args[0]) if arg.args else "int")
     if isinstance(arg, FunctionCall):
         values = [_head(part, outer, found, optima) for part in arg.args]
         return outer.call(arg.name, values, _result(arg.args[0], outer))
     return outer.value(arg)
-
-
-def _aggregated(kind: str, values: list[str], type_name: str) -> str:
-    if kind == "count":
-        return "count(*)"
-    if kind == "count_distinct":
-        return f"count(DISTINCT row({', '.join(values)}))"
-    if kind == "sum":
-        # DuckDB's sum of BIGINTs has 128 bits, in which `2 * sum(x)` would not wrap around.
-        return f"CAST(coalesce(sum({values[0]}), 0) AS {COLUMN[type_name]})"
-    return f"{AGGREGATE[kind]}({values[0]})"
 
 
 def _result(arg: Expr, bindings: Bindings) -> str:
@@ -491,11 +465,3 @@ def _variables(arg: Expr) -> set[str]:
         return {arg.name}
     parts = arg.args if isinstance(arg, FunctionCall) and not _is_aggregate(arg) else ()
     return set().union(*map(_variables, parts))
-
-
-def _value(value: Value) -> str:
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    if isinstance(value, Ts):
-        return str(value.ns)
-    return f"CAST('{value}' AS DOUBLE)" if isinstance(value, float) else str(value)

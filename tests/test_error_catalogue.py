@@ -20,7 +20,6 @@ PRINTED = "\n".join(
 # Messages that the page does not show: where they are made, how they begin, and why.
 ELSEWHERE = "the message is handed over by the functions below it, which are in the page"
 HUGE = "it takes a program of thousands of lines"
-NOT_FIRST = "the parser refuses such a text first; for programs that are built without it"
 LEFT_OUT = [
     ("parser/failure", None, ELSEWHERE),
     ("parser/tokens", None, ELSEWHERE),
@@ -33,9 +32,6 @@ LEFT_OUT = [
     ("planner/check/lattice", "more than", HUGE),
     ("parser/parse", "here stands half of a character", "a page cannot hold half a character"),
     ("parser/mistakes", "the statement is not complete", "what none of the tables knows"),
-    ("planner/check/names", "`count` counts matches and takes no expression", NOT_FIRST),
-    ("planner/check/names", "`count_distinct` needs an expression", NOT_FIRST),
-    ("planner/check/names", "`.+?` takes one expression", NOT_FIRST),
     ("engine/session/budget", ".+? has not enough memory", "a GPU's memory, or the machine's"),
     ("engine/devices", "another thread was using", "it takes a process that forks"),
     ("engine/depth", "a count does not fit", "it takes 2 to the 63 matches"),

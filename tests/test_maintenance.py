@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from weakref import ref
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 import gdatalog as gd
 from gdatalog.engine import strata
@@ -19,9 +17,6 @@ from gdatalog.engine.fixpoint import maintained, maintenance
 from gdatalog.engine.session import evaluation
 from gdatalog.storage import membership, parts
 from gdatalog.storage.relation import Relation
-from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
-from tests.test_engine_oracle import Data, Relations, agrees_in, plain, share
-from tests.test_engine_oracle import frame as typed
 from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -436,54 +431,6 @@ def test_what_is_new_is_told(lying: None) -> None:
     assert len(db["path"].new) == 22 + 23
     db["E"] = CHAIN
     assert len(db["path"].new) == 210
-
-
-# --------------------------------------------------------------------- whatever is asked for
-
-
-def in_two_steps(text: str, data: Data, defined: set[str], seed: int) -> Relations:
-    """What a database gives to which most rows came when all had been answered before."""
-    with connected() as db:
-        for name, (types, given) in data.items():
-            db[name] = typed(types, given[: seed % (len(given) + 1)])
-        db.run(text)
-        for name in sorted(defined):
-            with suppress(gd.EvaluationError):  # of some rows
-                len(db[name])
-        for name, (types, given) in data.items():
-            half = (seed + len(given)) // 2
-            db.insert(name, typed(types, given[:half]))
-            if seed % 2:
-                with suppress(gd.EvaluationError):
-                    len(db[sorted(defined)[0]])
-            db.insert(name, typed(types, given[half:]))
-        found = {name: db[name].fetchall() for name in defined}
-    for name, those in found.items():
-        assert len(those) == len(set(those)), f"{name} is not a set: {those}"
-    return {name: {tuple(map(plain, row)) for row in those} for name, those in found.items()}
-
-
-@pytest.mark.drawn
-@share(10)
-@given(programs())
-def test_drawn_programs(drawn: Drawn) -> None:
-    agrees_in(in_two_steps, drawn)
-
-
-@pytest.mark.drawn
-@share(10)
-@given(recursive_programs())
-def test_drawn_recursive_programs(drawn: Drawn) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        as_if_many(patch, 4)
-        agrees_in(in_two_steps, drawn)
-
-
-@pytest.mark.drawn
-@share(5)
-@given(aggregate_programs())
-def test_drawn_aggregates(drawn: Drawn) -> None:
-    agrees_in(in_two_steps, drawn)
 
 
 @pytest.mark.parametrize("negated", ["!B(x)", "0 = count : { B(x) }"])

@@ -251,7 +251,7 @@ def own_arguments(
     for argument in printed.arguments:
         if argument.name in own:
             ordered[argument.name] = own[argument.name]
-        elif argument.kind == "output":
+        elif argument.kind in ("output", "own"):
             ordered[argument.name] = np.empty(0, dtype=DTYPES[argument.type])
         elif argument.kind == "counts":
             ordered[argument.name] = np.zeros(len(printed.counters), dtype=np.int64)
@@ -428,20 +428,7 @@ def _worker(
 ) -> PartitionWorker:
     state = np.zeros(HEAD + EACH * len(rooms), dtype=np.int64)
     state[3], state[5] = threads, printed.grain
-    arguments: dict[str, Array] = {"control": control, "state": state, "sizes": given["sizes"]}
-    arguments |= {name: given[name] for name in printed.expressions.types()}
-    scratch = []
-    for argument in printed.arguments:
-        if argument.name in given:
-            arguments[argument.name] = given[argument.name]
-        elif argument.kind == "own":
-            arguments[argument.name] = np.empty(0, dtype=DTYPES[argument.type])
-        elif argument.kind == "counts":
-            arguments[argument.name] = np.zeros(len(printed.counters), dtype=np.int64)
-        else:
-            if argument.kind in ("marks", "places"):
-                scratch.append(argument.name)
-            arguments[argument.name] = scratch_of(argument, tries)
+    arguments, scratch = own_arguments(printed, tries, given, control, state)
     return PartitionWorker(
         function, arguments, [], scratch, state, control, rooms=rooms, first=first
     )

@@ -27,13 +27,13 @@ def import_cupy() -> ModuleType:
     if "cupy" in sys.modules or _NAME in os.environ:
         import cupy
 
-        return cupy  # type: ignore[no-any-return]
+        return cupy  # type: ignore[no-any-return]  # CuPy has no types
     os.environ[_NAME] = _made()
     try:
         import cupy
     finally:
         del os.environ[_NAME]  # it is nothing to other programs that we start
-    return cupy  # type: ignore[no-any-return]
+    return cupy  # type: ignore[no-any-return]  # CuPy has no types
 
 
 def folder() -> Path:

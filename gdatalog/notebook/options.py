@@ -39,7 +39,7 @@ class MagicOptions(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
 
-    def parse_args(self, words: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]
+    def parse_args(self, words: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]  # it takes no namespace
         given, rest = self.parse_known_args(words)
         for word in rest:
             if word.startswith("--"):

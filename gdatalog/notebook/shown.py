@@ -39,10 +39,10 @@ def _show_once(error: BaseException, text: str) -> None:
     by `%tb`, which is answered with the traceback."""
 
     def render() -> list[str]:
-        del error._render_traceback_  # type: ignore[attr-defined]
+        del error._render_traceback_  # type: ignore[attr-defined]  # IPython asks for it
         return visible_lines(text).splitlines()
 
-    error._render_traceback_ = render  # type: ignore[attr-defined]
+    error._render_traceback_ = render  # type: ignore[attr-defined]  # IPython asks for it
 
 
 @contextmanager

@@ -187,28 +187,23 @@ class Builder:
         return Not(literal(parts[1]), _through(parts[0].span, _place(parts[1])))
 
     def conjunction(self, parts: list[Any]) -> Any:
-        if len(parts) == 1:
-            return parts[0]
-        items: list[Literal] = []
-        for part in parts[::2]:
-            item = literal(part)
-            items.extend(item.items if type(item) is And else (item,))
-        items = compared(items, either=False)
-        if len(items) == 1:
-            return items[0]
-        return And(tuple(items), _through(_place(parts[0]), _place(parts[-1])))
+        return self._joined(And, parts)
 
     def disjunction(self, parts: list[Any]) -> Any:
+        return self._joined(Or, parts)
+
+    def _joined(self, kind: type[And] | type[Or], parts: list[Any]) -> Any:
+        """Literals and the tokens between them as one literal; what is nested in them is flat."""
         if len(parts) == 1:
             return parts[0]
         items: list[Literal] = []
         for part in parts[::2]:
             item = literal(part)
-            items.extend(item.items if type(item) is Or else (item,))
-        items = compared(items, either=True)
+            items.extend(item.items if type(item) is kind else (item,))
+        items = compared(items, either=kind is Or)
         if len(items) == 1:
             return items[0]
-        return Or(tuple(items), _through(_place(parts[0]), _place(parts[-1])))
+        return kind(tuple(items), _through(_place(parts[0]), _place(parts[-1])))
 
     # -------------------------------------------------------------------------- statements
 
@@ -304,7 +299,7 @@ class Builder:
 
 
 def _place(read: Any) -> Span:
-    return read.span  # type: ignore[no-any-return]
+    return read.span  # type: ignore[no-any-return]  # what remains is a node
 
 
 def _is_number(operand: Any) -> bool:
@@ -314,7 +309,7 @@ def _is_number(operand: Any) -> bool:
 def _in_range(operand: Any) -> Expr:
     """The value of an operand; 2^63 is one only behind a sign, which has been put into it."""
     read = value(operand)
-    if type(read) is Const and read.type == "int" and read.value > INT_MAX:  # type: ignore[operator]
+    if type(read) is Const and read.type == "int" and read.value > INT_MAX:  # type: ignore[operator]  # an int's value is an int
         raise ParseError(
             "this int is beyond 64 bits",
             read.span,

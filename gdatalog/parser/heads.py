@@ -187,7 +187,7 @@ def value(read: Any) -> Expr:
             )
     elif kind in _LITERALS:
         raise ParseError("a condition stands where a value is expected", read.span)
-    return read  # type: ignore[no-any-return]
+    return read  # type: ignore[no-any-return]  # what remains is a node
 
 
 def arguments(read: list[Any]) -> tuple[tuple[Expr, ...], tuple[Var, ...]]:
@@ -216,7 +216,7 @@ def literal(read: Any) -> Literal:
             return Test(read, read.span)
         return Atom(read.name, read.args, read.span, read.columns)
     if kind in _LITERALS:
-        return read  # type: ignore[no-any-return]
+        return read  # type: ignore[no-any-return]  # what remains is a node
     if kind is Cast:
         name = Var(read.type_name, Span(read.span.source, read.span.end, read.span.end))
         return Atom("as", (read.operand, name), read.span)

@@ -164,7 +164,7 @@ def _too_deep(read: Statement) -> Span | None:
         level = [part for node in level for part in _below(node)]
         if not level:
             return None
-    return level[0].span  # type: ignore[no-any-return]
+    return level[0].span  # type: ignore[no-any-return]  # the builder makes nodes, which have spans
 
 
 def _below(node: Any) -> Iterator[Any]:

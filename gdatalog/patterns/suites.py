@@ -158,7 +158,7 @@ def named(name: str) -> Pattern:
     if family := re.fullmatch(r"(clique|path|cycle|star|biclique)(\d+)(?:_(\d+))?", name):
         made: Any = _FAMILIES[family[1]]
         if (family[3] is not None) == (made is biclique):
-            return made(*(int(size) for size in family.groups()[1:] if size))  # type: ignore[no-any-return]
+            return made(*(int(size) for size in family.groups()[1:] if size))  # type: ignore[no-any-return]  # families have several signatures
     names = [pattern.name for suite in _suites().values() for pattern in suite]
     close = meant(name, [*names, *_USUAL, *(f"{family}4" for family in _FAMILIES)])
     hint = "clique4, path5, cycle4, star3, biclique2_3, house, q10, P1 to P7, G0 to G29, ..."

@@ -272,7 +272,7 @@ def counted_within(
                 return None
             continue
         fits = isinstance(step, Join) and measurable(steps, at)
-        return at if fits and _is_within(step, names, paths, within) else None  # type: ignore[arg-type]
+        return at if fits and _is_within(step, names, paths, within) else None  # type: ignore[arg-type]  # if it fits, it is a Join
     return None
 
 

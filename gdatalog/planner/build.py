@@ -220,7 +220,7 @@ class ConjunctionBuilder:
         to_inside = frozenset(reads), frozenset[str](), self.bag, self.rows, self.order
         inner = ConjunctionBuilder(self.plan, part, *to_inside, depth=depth).build()
         mode = "count" if self.bag else "exists"
-        self.steps.append(Branch(mode, tuple(sorted(reads)), (inner,)))  # type: ignore[arg-type]
+        self.steps.append(Branch(mode, tuple(sorted(reads)), (inner,)))  # type: ignore[arg-type]  # it is one of the two modes
 
     def open_atoms(self) -> None:
         """Tests within an atom go into its trie; columns that nothing asks for are left out."""

@@ -152,7 +152,7 @@ def without_looser(items: Sequence[Item]) -> tuple[Item, ...]:
         known = narrowest.get(key)
         if known is not None:
             # Of two equal values the strict comparison is narrower.
-            narrower = value < known[0] if op[0] == "<" else value > known[0]  # type: ignore[operator]
+            narrower = value < known[0] if op[0] == "<" else value > known[0]  # type: ignore[operator]  # both have one type
             if not narrower and not (value == known[0] and len(op) == 1 and not known[1]):
                 looser.add(item)
                 continue
@@ -185,7 +185,7 @@ def _implied(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool
         if near.value == value.value:
             if other == op[0] or (other, near) in own:
                 return True
-        elif (near.value < value.value) == (op[0] == "<"):  # type: ignore[operator]
+        elif (near.value < value.value) == (op[0] == "<"):  # type: ignore[operator]  # both have one type
             return True
     return limit in own
 

@@ -311,7 +311,7 @@ def _result(name: str, args: tuple[Expr, ...]) -> TypeName:
         if signature.accepts(len(args)):
             if signature.result == "a":
                 return args[0].type
-            result: TypeName = signature.result  # type: ignore[assignment]
+            result: TypeName = signature.result  # type: ignore[assignment]  # type variables are resolved
             return result
     raise AssertionError(name)
 

@@ -25,7 +25,7 @@ SCRATCH = {
 
 
 def type_of(dtype: object) -> str:
-    return _TYPES[np.dtype(dtype).name]  # type: ignore[call-overload]
+    return _TYPES[np.dtype(dtype).name]  # type: ignore[call-overload]  # dtypes of arrays are among these
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ with tabs. All else goes to stderr.
 """
 
 
-class Among(click.Choice):  # type: ignore[type-arg]
+class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of choices in older versions
     """One of some words; another is answered with what may be meant."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:

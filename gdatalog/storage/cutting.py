@@ -172,7 +172,7 @@ class _Cutting:
             if self._left:
                 end = min(held + self._left, len(room) - 1 - PADDING)
                 with memoryview(room)[held:end] as into:
-                    count = self._file.readinto(into)  # type: ignore[attr-defined]
+                    count = self._file.readinto(into)  # type: ignore[attr-defined]  # binary files have it
                 if not count:
                     raise _Odd  # it has become shorter meanwhile
                 self._left, held = self._left - count, held + count

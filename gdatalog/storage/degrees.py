@@ -307,4 +307,4 @@ def _place(keys: Array, key: int, side: str) -> int:
         return 0
     if key > info.max:
         return len(keys)
-    return int(np.searchsorted(keys, keys.dtype.type(key), side=side))  # type: ignore[call-overload]
+    return int(np.searchsorted(keys, keys.dtype.type(key), side=side))  # type: ignore[call-overload]  # a NumPy scalar of the keys' type

@@ -143,7 +143,7 @@ def to_dask(table: Table) -> Any:
         ) from error
     frame = to_pandas(table, given=True)
     parts = max(1, -(-table.length // PARTITION))
-    return dd.from_pandas(frame, npartitions=parts, sort=False)  # type: ignore[no-untyped-call]
+    return dd.from_pandas(frame, npartitions=parts, sort=False)  # type: ignore[no-untyped-call]  # dask has no types
 
 
 def to_polars(table: Table) -> Any:

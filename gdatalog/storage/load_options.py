@@ -132,7 +132,7 @@ def options_of_text(given: Mapping[str, str], findings: Findings | None = None) 
         LoadOptions(
             None if columns is None else [name.strip() for name in columns.split(",")],
             None if header is None else header.lower() == "true",
-            given.get("nulls", "error"),  # type: ignore[arg-type]
+            given.get("nulls", "error"),  # type: ignore[arg-type]  # `checked` looks at the word
             fill,
             given.get("row_id"),
             fill_is_text=True,

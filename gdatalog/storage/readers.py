@@ -69,7 +69,7 @@ def read_table(
 ) -> Table:
     """The table that a file holds, or files that are one relation (see `read_tables`)."""
     said = {"format": format, "delimiter": delimiter, "quoting": quoting}
-    return joined(list(read_tables(path, options, declared=declared, **said)))  # type: ignore[arg-type]
+    return joined(list(read_tables(path, options, declared=declared, **said)))  # type: ignore[arg-type]  # they are options of readers
 
 
 def read_tables(

@@ -75,7 +75,7 @@ class RowStore:
             return self._blocks, self._count, self._known
 
     def __setstate__(self, state: tuple[list[Columns], int, KnownRows]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+        self.__init__(*state)  # type: ignore[misc]  # a copy starts as a new object does
 
     # ------------------------------------------------------------------------------ on a device
 

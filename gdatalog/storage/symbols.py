@@ -49,7 +49,7 @@ class SymbolTable:
         return texts if self._set is None else self._set.texts()
 
     def __setstate__(self, texts: list[str]) -> None:
-        self.__init__()  # type: ignore[misc]
+        self.__init__()  # type: ignore[misc]  # a copy starts as a new object does
         self._texts = list(texts)
         self._codes = {text: code for code, text in enumerate(self._texts)}
 

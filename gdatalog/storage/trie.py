@@ -59,7 +59,7 @@ class TrieLevel:
         return brought(self.values), brought(self.offsets)
 
     def __setstate__(self, state: tuple[Array, Array]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+        self.__init__(*state)  # type: ignore[misc]  # a copy starts as a new object does
 
     def __len__(self) -> int:
         return len(self.values)
@@ -316,7 +316,7 @@ class Trie:
         return self.levels, self.total, *known
 
     def __setstate__(self, state: tuple[object, ...]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+        self.__init__(*state)  # type: ignore[misc]  # a copy starts as a new object does
 
     def weight_sums(self) -> Array:
         """How many rows stand before each node of the last level, and behind the last."""

@@ -19,7 +19,7 @@ _GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)
 @inlined
 def slot_of(key: int, shift: int) -> int:
     """The first slot that a key may have, of 2^(64 - shift)."""
-    return np.int64((np.uint64(key) * _GOLDEN) >> np.uint64(shift))  # type: ignore[return-value]
+    return np.int64((np.uint64(key) * _GOLDEN) >> np.uint64(shift))  # type: ignore[return-value]  # compiled code has 64 bits
 
 
 @inlined

@@ -205,7 +205,7 @@ def mixed(h: np.uint64, more: np.uint64) -> np.uint64:
 @inlined
 def tagged(h: np.uint64, length: int) -> int:
     """31 bits of a hash whose words have been mixed."""
-    return np.int64(((h ^ np.uint64(length)) * _FACTOR) >> _TAG)  # type: ignore[return-value]
+    return np.int64(((h ^ np.uint64(length)) * _FACTOR) >> _TAG)  # type: ignore[return-value]  # compiled code has 64 bits
 
 
 @inlined

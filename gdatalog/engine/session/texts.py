@@ -53,7 +53,7 @@ class FactList(Sequence[Atom]):
             self._atoms is other._atoms or all(map(Atom.__eq__, self, other))
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # it is not hashable
 
     def since(self, before: FactList) -> Sequence[Atom] | None:
         """The facts added after `before`; None if that is no prefix."""

@@ -404,18 +404,26 @@ class NameResolution:
 
     def _aggregate(self, aggregate: Aggregate) -> Expr:
         self.scoped = True
-        kind, number = aggregate.kind, len(aggregate.targets)
-        if kind == "count" and number:
-            hint = "`count : {...}` counts matches, `count_distinct e : {...}` different values"
-            self._fail("`count` counts matches and takes no expression", aggregate.span, hint)
-        elif kind == "count_distinct" and not number:
-            hint = "write `count_distinct e : {...}`, or `count : {...}` for all matches"
-            self._fail("`count_distinct` needs an expression", aggregate.span, hint)
-        elif kind not in ("count", "count_distinct") and number != 1:
-            hint = f"write `{kind} e : {{...}}`"
-            self._fail(f"`{kind}` takes one expression, not {number}", aggregate.span, hint)
+        kind = aggregate.kind
+        forms = "count : {...}", "count_distinct e : {...}", f"{kind} e : {{...}}"
+        self._check_targets(kind, aggregate.targets, "expression", aggregate.span, forms)
         targets = tuple(self._expr(target, "aggregated") for target in aggregate.targets)
         return Aggregate(kind, targets, self._literal(aggregate.body), aggregate.span)
+
+    def _check_targets(
+        self, kind: str, given: Sequence[Expr], noun: str, span: Span, forms: tuple[str, str, str]
+    ) -> None:
+        """Whether an aggregate has as many targets as it takes. `forms`: how to write `count`,
+        `count_distinct`, and this one."""
+        count, distinct, own = forms
+        if kind == "count" and given:
+            hint = f"`{count}` counts matches, `{distinct}` different values"
+            self._fail(f"`count` counts matches and takes no {noun}", span, hint)
+        elif kind == "count_distinct" and not given:
+            hint = f"write `{distinct}`, or `{count}` for all matches"
+            self._fail(f"`count_distinct` needs an {noun}", span, hint)
+        elif kind not in ("count", "count_distinct") and len(given) != 1:
+            self._fail(f"`{kind}` takes one {noun}, not {len(given)}", span, f"write `{own}`")
 
     # ------------------------------------------------------------------------------ heads
 
@@ -429,19 +437,13 @@ class NameResolution:
         return Atom(head.name, args, head.span), lifted
 
     def _head_aggregate(self, call: FunctionCall) -> Expr:
-        kind, number = call.name, len(call.args)
+        kind = call.name
         if self.ground:
             hint = f"give it a body: `total({kind}(...)) <- E(...).`"
             self._fail("an aggregate needs a body to range over", call.span, hint)
-        elif kind == "count" and number:
-            hint = "`count()` counts matches, `count_distinct(e)` different values"
-            self._fail("`count` counts matches and takes no argument", call.span, hint)
-        elif kind == "count_distinct" and not number:
-            hint = "write `count_distinct(e)`, or `count()` for all matches"
-            self._fail("`count_distinct` needs an argument", call.span, hint)
-        elif kind not in ("count", "count_distinct") and number != 1:
-            hint = f"write `{kind}(e)`"
-            self._fail(f"`{kind}` takes one argument, not {number}", call.span, hint)
+        else:
+            forms = "count()", "count_distinct(e)", f"{kind}(e)"
+            self._check_targets(kind, call.args, "argument", call.span, forms)
         outer, self.lifted, self.nested = self.lifted, None, True
         targets = tuple(self._expr(arg, "aggregated") for arg in call.args)
         self.lifted, self.nested = outer, False

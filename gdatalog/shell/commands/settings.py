@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gdatalog.engine.session.knobs import STRATEGIES, parse_seconds, threads_of
@@ -126,7 +127,7 @@ SETTINGS: dict[str, Setting] = {
 }
 
 
-def _setting(repl: Repl, name: str, rest: str) -> None:
+def _setting(repl: Repl, rest: str, name: str) -> None:
     """Changes a setting, if there is a value for it, and tells what it is."""
     words = words_of(rest, name, 0, 1)
     setting = SETTINGS[name]
@@ -137,40 +138,23 @@ def _setting(repl: Repl, name: str, rest: str) -> None:
     say(f"{name}: {setting.show(repl)}")
 
 
-@command(
-    "settings", "mode", "[FORMAT]", "how answers are written",
-    ".mode markdown",
-    more=f"One of {', '.join(FORMATS)}.",
-)  # fmt: skip
-def _mode(repl: Repl, rest: str) -> None:
-    _setting(repl, "mode", rest)
+def _commands() -> None:
+    """Commands of their own for the settings that are changed most."""
+    for name, arguments, summary, example, more in (
+        ("mode", "[FORMAT]", "how answers are written", ".mode markdown",
+         f"One of {', '.join(FORMATS)}."),
+        ("maxrows", "[N|auto]", "how many rows a box shows", ".maxrows 100",
+         "auto: as many as fit the terminal, and all into a file."),
+        ("limit", "[N|off]", "how many rows an answer has at most", ".limit 20",
+         "A query is evaluated no further than that, where it can be. Files get all rows."),
+        ("timer", "[on|off]", "tell where the time went", ".timer on",
+         "What parsing, planning, compiling, indexing and running took, after each statement."),
+    ):  # fmt: skip
+        run = partial(_setting, name=name)
+        command("settings", name, arguments, summary, example, more=more)(run)
 
 
-@command(
-    "settings", "maxrows", "[N|auto]", "how many rows a box shows",
-    ".maxrows 100",
-    more="auto: as many as fit the terminal, and all into a file.",
-)  # fmt: skip
-def _maxrows(repl: Repl, rest: str) -> None:
-    _setting(repl, "maxrows", rest)
-
-
-@command(
-    "settings", "limit", "[N|off]", "how many rows an answer has at most",
-    ".limit 20",
-    more="A query is evaluated no further than that, where it can be. Files get all rows.",
-)  # fmt: skip
-def _limit(repl: Repl, rest: str) -> None:
-    _setting(repl, "limit", rest)
-
-
-@command(
-    "settings", "timer", "[on|off]", "tell where the time went",
-    ".timer on",
-    more="What parsing, planning, compiling, indexing and running took, after each statement.",
-)  # fmt: skip
-def _timer(repl: Repl, rest: str) -> None:
-    _setting(repl, "timer", rest)
+_commands()
 
 
 @command("settings", "device", "", "where queries run, and why")
@@ -214,7 +198,7 @@ def _set(repl: Repl, rest: str) -> None:
         raise UsageError(
             f"{words[0]} cannot be changed here", hint=f"{setting.summary}, when gdatalog starts"
         )
-    _setting(repl, words[0], " ".join(words[1:]))
+    _setting(repl, " ".join(words[1:]), words[0])
 
 
 def _all(repl: Repl) -> str:

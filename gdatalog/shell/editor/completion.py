@@ -222,10 +222,10 @@ def _of_command(
     head: str, begins: int, text: str, cursor: int, known: KnownNames, files: Files
 ) -> Iterator[Completion]:
     """The arguments of a command, as the registry writes them: `RELATION FILE`, `[on|off]`."""
-    name, blank, rest = _COMMAND_PARTS.fullmatch(head).groups()  # type: ignore[union-attr]
+    name, blank, rest = _COMMAND_PARTS.fullmatch(head).groups()  # type: ignore[union-attr]  # the pattern matches any text
     if not blank or name not in known.commands:
         return
-    earlier, word = _LAST_WORD.fullmatch(rest).groups()  # type: ignore[union-attr]
+    earlier, word = _LAST_WORD.fullmatch(rest).groups()  # type: ignore[union-attr]  # the pattern matches any text
     if rest.count('"') % 2:
         earlier, _, word = rest.rpartition('"')
     words = (earlier or "").split()

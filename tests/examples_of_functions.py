@@ -1,0 +1,182 @@
+"""A small program for each kind of function of LANGUAGE.md, with what it must give."""
+
+from __future__ import annotations
+
+from tests.corners import Example
+from tests.oracle_values import Ts
+
+DAY = 86_400_000_000_000
+NUMBERS = {"N": (("int",), [(-7,), (-1,), (0,), (2,), (7,)])}
+LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
+
+
+def calls(*pairs: tuple[str, object], types: str = "") -> Example:
+    """Facts `r1(e1). r2(e2).` with the value of each expression."""
+    text = "\n".join(f"r{at}({expr})." for at, (expr, _) in enumerate(pairs))
+    values = {f"r{at}": {(value,)} for at, (_, value) in enumerate(pairs)}
+    return Example(f"functions: {types}", text, values)  # type: ignore[arg-type]
+
+
+FUNCTIONS = [
+    Example(
+        "integers: truncation, signs, powers",
+        """
+        q(x, x / 2, x % 2) <- N(x).
+        p(x, x ^ 2, x ^ 0) <- N(x).
+        i(x, x ^ -1) <- N(x), x != 0.
+        """,
+        {
+            "q": {(-7, -3, -1), (-1, 0, -1), (0, 0, 0), (2, 1, 0), (7, 3, 1)},
+            "p": {(-7, 49, 1), (-1, 1, 1), (0, 0, 1), (2, 4, 1), (7, 49, 1)},
+            "i": {(-7, 0), (-1, -1), (2, 0), (7, 0)},
+        },
+        NUMBERS,
+    ),
+    calls(
+        ("2^2^3", 256),
+        ("-2^2", -4),
+        ("7 - 2 - 1", 4),
+        (f"{GREATEST} + 1", LEAST),
+        ("-(0 - 9223372036854775807 - 1)", LEAST),
+        ("(0 - 9223372036854775807 - 1) / -1", LEAST),
+        ("(0 - 9223372036854775807 - 1) % -1", 0),
+        ("abs(-3)", 3),
+        ("1 bshl 65", 2),
+        ("-8 bshr 1", -4),
+        ("-1 bshru 63", 1),
+        ("6 band 3", 2),
+        ("6 bor 3", 7),
+        ("6 bxor 3", 5),
+        ("bnot 0", -1),
+        ("2 land 4", 1),
+        ("0 lor 0", 0),
+        ("1 lxor 1", 0),
+        ("lnot 5", 0),
+        ("min(3, 1, 2)", 1),
+        ("max(3, 1, 2)", 3),
+        ('to_number("-12")', -12),
+        ("to_int(-2.75)", -2),
+        ("ord(3)", 3),
+        types="int",
+    ),
+    calls(
+        ("2.5 * 2.0", 5.0),
+        ("1.0 / 4.0", 0.25),
+        ("-5.5 % 2.0", -1.5),
+        ("2.0 ^ -1.0", 0.5),
+        ("floor(-1.5)", -2.0),
+        ("ceil(-0.5)", 0.0),
+        ("sqrt(6.25)", 2.5),
+        ("exp(0.0)", 1.0),
+        ("log(1.0)", 0.0),
+        ("to_float(3)", 3.0),
+        ('to_float("1e3")', 1000.0),
+        ("abs(-0.5)", 0.5),
+        ("inf", float("inf")),
+        ("itof(2)", 2.0),
+        types="float",
+    ),
+    calls(
+        ('"a" + "b"', "ab"),
+        ('cat("a", "b", "c")', "abc"),
+        ('strlen("é€")', 2),
+        ('substr("hello", 1, 3)', "ell"),
+        ('substr("hello", 3, 9)', "lo"),
+        ('substr("hello", 9, 1)', ""),
+        ('substr("hello", -1, 1)', ""),
+        ('upper("aé")', "AÉ"),
+        ('lower("AÉ")', "aé"),
+        ('split_part("a-b-c", "-", 2)', "b"),
+        ('split_part("a-b-c", "-", 4)', ""),
+        ("to_string(-7)", "-7"),
+        ("to_string(0.1)", "0.1"),
+        ("to_string(2.0)", "2.0"),
+        ("to_string(true)", "true"),
+        ("to_string(@2026-11-20)", "2026-11-20"),
+        ("to_string(@2026-11-20T08:30:00.5)", "2026-11-20T08:30:00.5"),
+        ('to_symbol("x")', "x"),
+        ('contains("b", "abc")', True),
+        ('starts_with("abc", "ab")', True),
+        ('match("a.c", "abcd")', False),
+        ('match("[[:digit:]]+", "123")', True),
+        types="symbol",
+    ),
+    calls(
+        ("@2026-11-20", Ts(1795132800_000_000_000)),
+        ("year(@2026-11-20T23:59:59)", 2026),
+        ("month(@2026-11-20)", 11),
+        ("day(@1969-12-31T23:59:59.9)", 31),
+        ("seconds_between(@2026-11-20, @2026-11-21T00:00:01.5)", 86401.5),
+        types="timestamp",
+    ),
+    *(
+        Example(f"fails: {expr}", f"r({expr}).", {}, fails=True)
+        for expr in (
+            "1 / 0",
+            "1 % 0",
+            "0 ^ -1",
+            "1.0 / 0.0",
+            "sqrt(-1.0)",
+            "log(-1.0)",
+            "inf - inf",
+            "to_int(inf)",
+            'to_number("x")',
+            'to_float("x")',
+        )
+    ),
+    Example(
+        "a pattern that is none neither matches nor not-matches",
+        """
+        a(x) <- S(x), match("[", x).
+        b(x) <- S(x), !match("[", x).
+        c(x) <- S(x), !match("[a-c]", x).
+        """,
+        {"a": set(), "b": set(), "c": {("x",)}},
+        {"S": (("symbol",), [("a",), ("x",)])},
+    ),
+    Example(
+        "timestamps compare by time",
+        """
+        a(x) <- T(x), x < @1970-01-02T12:00:00.
+        b(max(x)) <- T(x).
+        c(count()) <- T(x), T(y), x < y.
+        """,
+        {"a": {(Ts(0),), (Ts(DAY),)}, "b": {(Ts(2 * DAY),)}, "c": {(3,)}},
+        {"T": (("timestamp",), [(Ts(0),), (Ts(DAY),), (Ts(2 * DAY),)])},
+    ),
+    Example(
+        "floats: an int literal stands for one, -0.0 is 0.0",
+        "a(x) <- F(x), x > 1.  b(x * 2) <- F(x).  c(sum(x)) <- F(x).  d(count()) <- F(0).",
+        {"a": {(1.5,)}, "b": {(0.0,), (3.0,), (-1.0,)}, "c": {(1.0,)}, "d": {(1,)}},
+        {"F": (("float",), [(-0.0,), (1.5,), (-0.5,)])},
+    ),
+    Example(
+        "bools",
+        """
+        a(x) <- B(x, true).
+        b(x, y) <- B(x, y), y != false.
+        c(max(y)) <- B(_, y).
+        d(x, lnot y) <- B(x, y).
+        """,
+        {"a": {(1,)}, "b": {(1, True)}, "c": {(True,)}, "d": {(1, False), (2, True)}},
+        {"B": (("int", "bool"), [(1, True), (2, False)])},
+    ),
+    Example(
+        "declarations and types of Soufflé's",
+        """
+        .type Id = number
+        .type Name <: symbol
+        .decl person(id: Id, name: Name)
+        .decl height(id: Id, metres: float)
+        .decl tall(name: Name)
+        person(1, "ada"). person(2, "bob").
+        height(1, 2). height(2, 1.5).
+        tall(as(n, Name)) :- person(i, n), height(i, h), h >= 1.75.
+        """,
+        {
+            "person": {(1, "ada"), (2, "bob")},
+            "height": {(1, 2.0), (2, 1.5)},
+            "tall": {("ada",)},
+        },
+    ),
+]
