@@ -18,6 +18,7 @@ from gdatalog import cpu_ops
 from gdatalog.calls import NotOnDevice
 from gdatalog.cpu_ops import arrays
 from gdatalog.cpu_ops import functions as host_functions
+from gdatalog.engine.fixpoint.keyspace import KeySpace
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.launching import TILE
 from gdatalog.storage.symbols import SymbolTable
@@ -78,6 +79,29 @@ def on_device(level: TrieLevel) -> Any:
 
 
 # ---------------------------------------------------------------------------------- kernels
+
+
+@some
+@given(seeds, st.integers(1, 200), st.integers(1, 40), st.sampled_from([0.0, 0.02, 0.6, 1.0]))
+def test_rows_of_marks(seed: int, left: int, right: int, share: float) -> None:
+    """All of a bitmap, and some of its runs; one column of 32 bits, one of 64."""
+    random = np.random.default_rng(seed)
+    space = KeySpace((-3, 1 << 40), (left, right))
+    bits = np.zeros(-(-space.size // 64) * 64, dtype=bool)
+    bits[: space.size] = random.random(space.size) < share
+    words = np.packbits(bits, bitorder="little").view(np.int64)
+    dtypes = [np.int32, np.int64]
+    wanted = space.rows(np.flatnonzero(bits))
+    rows = [row for block in space.marked_rows(words, dtypes) for row in zip(*block, strict=True)]
+    assert rows == list(zip(*wanted, strict=True))
+    with Taking(seed):
+        counts = OPS.counts_of_marks(there(words))
+        first = int(random.integers(0, len(counts)))
+        low, high = (int(here(counts)[:end].sum()) for end in (first, len(counts)))
+        found = OPS.rows_of_marks(there(words), counts, first, len(counts), space.box, dtypes)
+        assert high == bits.sum() and [column.dtype for column in found] == dtypes
+        for mine, its in zip(found, wanted, strict=True):
+            same(mine, its[low:])
 
 
 @few

@@ -47,9 +47,9 @@ _lock = Lock()
 @dataclass(frozen=True, slots=True)
 class Form:
     """The output of a join: `keys` and `gathers` of an aggregate, or else rows; with `fresh`, rows
-    not yet in a bitmap or, if `hashed`, in a hash set. `grouped`: how duplicates within each group
-    are found. `images`: counts by vertex or by edge (`Term`). `modular`: counts are modulo a
-    number. `keeps`: lists may be kept."""
+    not yet in a bitmap or, if `hashed`, in a hash set; if `unwritten`, they are only marked in the
+    bitmap. `grouped`: how duplicates within each group are found. `images`: counts by vertex or by
+    edge (`Term`). `modular`: counts are modulo a number. `keeps`: lists may be kept."""
 
     outputs: tuple[Any, ...] = ()
     keys: tuple[Slot, ...] = ()
@@ -57,6 +57,7 @@ class Form:
     weighted: bool = False
     fresh: bool = False
     hashed: bool = False
+    unwritten: bool = False
     grouped: GroupDedup | None = None
     images: tuple[tuple[str, ...], ...] = ()
     modular: bool = False
@@ -75,7 +76,7 @@ class Form:
         if self.grouped is not None:
             return GroupedRows(join, self.grouped.hashed, dict(self.grouped.compacts))
         return (
-            NewRows(self.outputs, self.hashed)
+            NewRows(self.outputs, self.hashed, self.unwritten)
             if self.fresh
             else RowLeaf(self.outputs, self.weighted)
         )

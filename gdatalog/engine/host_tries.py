@@ -13,6 +13,7 @@ from gdatalog.engine.memory_estimate import memory_asked
 from gdatalog.engine.sources import Sources
 from gdatalog.limits import Limits
 from gdatalog.plan.cells import needed, orders, roots
+from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.schedule import Level, schedule
 from gdatalog.plan.slicing import CellSlices, IndexUse, Numbers, Schedule, Sizes, Slice
@@ -26,8 +27,9 @@ MOST_KNOWN = 16  # cached schedules of one trie
 KEY = 8  # bytes of a value or an offset, at most
 SURELY = 1 << 24  # bytes that fit any device
 # Of what a device has for a rule: the rest is for scratch, and for rows and groups if there are
-# any. Twice the room takes a quarter of the cells.
-SLICES, SLICES_ALONE = 0.6, 0.8
+# any. Twice the room takes a quarter of the cells. Where levels keep lists for those below, more
+# room for these lets more tiles run.
+SLICES, SLICES_ALONE, SLICES_BESIDE_LISTS = 0.6, 0.8, 0.5
 
 
 Living = tuple[ReferenceType[Trie], ...]
@@ -117,6 +119,8 @@ class HostTries:
 
 
 def share_of_slices(plan: RulePlan) -> float:
+    if any(isinstance(s, Join) and s.reuse for j in plan.joins for s in all_steps(j.steps)):
+        return SLICES_BESIDE_LISTS
     return SLICES_ALONE if plan.gathers and not plan.keys else SLICES
 
 

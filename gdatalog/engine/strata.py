@@ -58,7 +58,8 @@ class Ready:
     `stratum` and `inputs` have the plan's rewrites applied. `rules` are those of the plan's
     `before` and `rules`, in this order. `limit`: at most this many rows are needed. `encoded`: the
     dictionaries of the codes that it runs on. `since`: its old relations and what was added. `anew`
-    plans it without either. `on_host` plans it for the CPU, in case it does not fit the device.
+    plans it without either. `smaller` plans it with less memory on the device, or for the CPU, in
+    case it does not fit the device.
     """
 
     plan: StratumPlan
@@ -69,7 +70,7 @@ class Ready:
     encoded: Encoded | None = None
     since: Since | None = None
     anew: Callable[[], Ready] | None = None
-    on_host: Callable[[], Ready] | None = None
+    smaller: Callable[[], Ready] | None = None
 
     @property
     def planned(self) -> list[tuple[CheckedRule, RulePlan]]:
@@ -171,10 +172,10 @@ def _run(ready: Ready) -> Relations:
 
 
 def run_here(ready: Ready) -> Relations:
-    """Runs a stratum; on the CPU if it turns out not to fit the device."""
+    """Runs a stratum; with less memory, or on the CPU, if it turns out not to fit the device."""
     context = ready.inputs.context
     metrics, account = context.metrics, context.limits.account
-    if ready.on_host is not None:
+    while ready.smaller is not None:
         runs, strata = len(metrics.runs), len(metrics.strata)
         try:
             with account.restoring(MemoryError):
@@ -183,7 +184,7 @@ def run_here(ready: Ready) -> Relations:
             del metrics.runs[runs:], metrics.strata[strata:]
         # After the handler, because the error references device memory.
         context.device.make_room(context.limits)
-        ready = ready.on_host()
+        ready = ready.smaller()
     if not any(isinstance(rewrite, OnTheHost) for rewrite in ready.plan.rewrites):
         return _by_strategies(ready)
     with account.other_limit(default_limit()):  # the limit was the device's

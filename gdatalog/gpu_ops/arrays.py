@@ -10,10 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gdatalog.gpu_ops.driver import Driver
-from gdatalog.gpu_ops.launching import TILE, Kernels
+from gdatalog.gpu_ops.launching import TILE, Kernels, type_of
 from gdatalog.timers import spending
 
 Array = Any  # the device's: CuPy's on a GPU
+Box = Sequence[tuple[int, int]]
+
+MARKED = '#include "marked.cuh"\n'
+RUN = 32  # words of a bitmap, as in marked.cuh
 
 
 class Arrays:
@@ -77,6 +81,33 @@ class Arrays:
         else:
             parts = [part[:count] for part in (found, *more)]
         return parts if more else parts[0]
+
+    def counts_of_marks(self, marks: Array) -> Array:
+        """How many rows each `RUN` words of a bitmap mark."""
+        words = len(marks)
+        counts = self.xp.empty(-(-words // RUN), dtype=self.xp.int64)
+        self.kernels.launch(MARKED, "count_marks", {}, words, [marks, counts, words])
+        return counts
+
+    def rows_of_marks(
+        self, marks: Array, counts: Array, first: int, end: int, box: Box, dtypes: Sequence[Any]
+    ) -> tuple[Array, ...]:
+        """The rows that runs of a bitmap's words mark, ascending. `counts`: of all runs; `box`: of
+        each column the least value, and how many there may be. Waits for how many rows there are.
+        """
+        xp, marks, divisor = self.xp, marks[first * RUN : end * RUN], 1
+        ends = xp.cumsum(counts[first:end])
+        starts, size = ends - counts[first:end], int(ends[-1])
+        columns = []
+        for (least, span), dtype in zip(reversed(box), reversed(dtypes), strict=True):
+            column = xp.empty(size, dtype=dtype)
+            numbers = [len(marks), first * RUN * 64, divisor, span, least]
+            types = {"OUT": type_of(column)}
+            args = [marks, starts, column, *numbers]
+            self.kernels.launch(MARKED, "marked_column", types, len(marks), args)
+            columns.append(column)
+            divisor *= span
+        return tuple(reversed(columns))
 
     def expand(self, starts: Array, lengths: Array, size: int | None = None) -> tuple[Array, Array]:
         """Every position of every list: (row, position), row by row, by load-balancing search.

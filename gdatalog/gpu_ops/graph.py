@@ -5,14 +5,12 @@ Vertices are ranked by the powers of two of their degrees, then by their keys, a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 from weakref import ref
 
 import numpy as np
 
-from gdatalog.storage.graph import passes
+from gdatalog.storage.graph import RankedEdges, passes
 from gdatalog.storage.on_device import DeviceOps, DeviceStore
 from gdatalog.storage.rows import DENSE, Columns
 from gdatalog.storage.table import Array
@@ -66,19 +64,19 @@ class DeviceRanking:
         return int(self.labels.nbytes) + int(self._ranks.nbytes) + own
 
 
-class DeviceGraph:
+class DeviceGraph(RankedEdges):
     """What is known of rows on a device as edges; each found out when it is first asked for."""
 
-    __slots__ = ("_held", "_loops", "_paths", "_ranking", "_skew", "_symmetric", "ops")
+    __slots__ = ("_held", "_loops", "_ranking", "_skew", "_symmetric", "ops")
 
     def __init__(self, rows: DeviceStore) -> None:
+        super().__init__()
         self.ops = rows.ops
         self._held = ref(rows)  # which holds this
         self._symmetric: bool | None = None
         self._loops: bool | None = None
         self._skew: float | None = None
         self._ranking: DeviceRanking | None = None
-        self._paths: dict[Any, float] = {}
 
     @property
     def _rows(self) -> DeviceStore:
@@ -168,16 +166,6 @@ class DeviceGraph:
         found: Array = xp.zeros(count, dtype=xp.int64)
         for ends in self._kept(tests):
             found += xp.bincount(ends[column], minlength=count)
-        return found
-
-    def paths(self, ways: tuple[tuple[int, tuple[RowTest, ...]], ...]) -> float:
-        """In how many ways rows of `ranked` meet in a rank, one for each column and its tests."""
-        found = self._paths.get(ways)
-        if found is None:
-            product: Any = 1.0
-            for way, many in Counter(ways).items():
-                product = product * self.degrees(*way).astype(self.ops.xp.float64) ** many
-            found = self._paths[ways] = float(product.sum())
         return found
 
     def _kept(self, tests: Sequence[RowTest]) -> list[Columns]:

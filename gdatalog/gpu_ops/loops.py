@@ -162,7 +162,7 @@ def _wanted(translation: Translation) -> list[str]:
         "borrow.cuh": bool(translation.buffers),
         "worklist.cuh": translation.lists > 0,
         "spread.cuh": translation.spreads,
-        "fresh.cuh": translation.fresh,
+        "fresh.cuh": translation.fresh or translation.marks,
         "counting.cuh": bool(translation.counters),
         "tallies.cuh": translation.counts,
     }

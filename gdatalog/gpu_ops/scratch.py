@@ -2,13 +2,14 @@
 
 A buffer of a tile would have to be as long as any list may be, and almost no list is. Where there
 is no room for as many such buffers as tiles can run, each tile has a short one of its own, and
-borrows a longer one for what does not fit there (`kernels/borrow.cuh`). All classes have the same
-number of parts: few lists are long, but a tile works longer on a long one.
+borrows a longer one for what does not fit there (`kernels/borrow.cuh`). A class has the fewer parts
+the longer they are, by the square root: few lists are long, but a tile works longer on a long one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -71,13 +72,13 @@ class Scratch:
 
 def laid_out(needs: Sequence[Need], tiles: int, room: int) -> Scratch:
     """The scratch of up to so many tiles, within `room` bytes if one tile's fits."""
-    each = sum(need.nbytes for need in needs)
+    all_needs = sum(need.nbytes for need in needs)
     whole = {need.name: need.length for need in needs}
-    plain = Scratch(max(1, min(tiles, room // each)) if each else tiles, whole)
+    plain = Scratch(max(1, min(tiles, room // all_needs)) if all_needs else tiles, whole)
     buffers = [need for need in needs if need.buffer]
-    if tiles * each <= room or not buffers:
+    if tiles * all_needs <= room or not buffers:
         return plain
-    fixed = each - sum(need.nbytes for need in buffers)
+    fixed = all_needs - sum(need.nbytes for need in buffers)
     if fixed:  # of large tables there are few, and the rest of the room is for buffers
         tiles = max(1, min(tiles, room // 2 // fixed))
     lengths = [{need.name: need.length for need in buffers}]
@@ -89,10 +90,12 @@ def laid_out(needs: Sequence[Need], tiles: int, room: int) -> Scratch:
     own, longer = lengths[-1], lengths[-2::-1]
     mine, sizes = fixed + _size(buffers, own), [_size(buffers, each) for each in longer]
     tiles = max(1, min(tiles, room // 2 // mine, (room - sum(sizes)) // mine))
-    count = min(tiles, (room - tiles * mine) // sum(sizes)) if longer else 0
-    if count < 1 or tiles < plain.tiles:
+    left = room - tiles * mine - sum(sizes)
+    if not longer or left < 0 or tiles < plain.tiles:
         return plain
-    return Scratch(tiles, whole | own, tuple(BufferClass(length, count) for length in longer))
+    per_root = left / sum(map(sqrt, sizes))
+    counts = [min(tiles, 1 + int(per_root / sqrt(size))) for size in sizes]
+    return Scratch(tiles, whole | own, tuple(map(BufferClass, longer, counts)))
 
 
 def _shorter(length: int) -> int:

@@ -13,6 +13,7 @@ be given to other tiles, and then `high`, a variable, comes nearer. A loop
 those of the ranges that all of them have come to. `for i in units(low, high)`: as `lanes`, where
 the turns are units of the task. `for i in turns(low, high)`: a range whose end may come nearer on
 the way. `emit(...)` gives a row, `emit_fresh(marks, place, ...)` one that was not marked;
+`mark(marks, place)` only marks a row;
 `length = add_tally(counts, values, length, key, low, amount)` adds to a table of counts. Of lanes
 that are on their own, each has one of these in a turn at the most, which is done where they meet.
 `leads()` is true for one lane.
@@ -52,6 +53,7 @@ class Translation(Spoken):
 
     spreads: bool = False  # whether lanes share the turns of ranges that each has come to
     fresh: bool = False  # whether only rows come out that are not marked
+    marks: bool = False  # whether rows are only marked
     counters: Sequence[Counter] = ()
     undone: Sequence[Counter] = ()  # those that are set back where there is no room for rows
     comments: dict[int, str] = field(default_factory=dict)  # by line
@@ -117,6 +119,9 @@ class Translation(Spoken):
                 self._emit(args, fresh=True)
             case ast.Assign(value=ast.Call(func=ast.Name(id="add_tally"))):
                 self._add_tally(node)
+            case ast.Expr(value=ast.Call(func=ast.Name(id="mark")) as call):
+                self.marks = True
+                self._line(self._expr(call) + ";")
             case ast.Expr(
                 value=ast.Call(
                     func=ast.Name(id="recode_rows"), args=[_, low, high, *_, ast.Name(id=rows)]

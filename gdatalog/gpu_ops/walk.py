@@ -252,6 +252,8 @@ class _Launch:
             held = sum(part.nbytes for block in found[apart:] for part in block)
             size = sum(o.nbytes for o in outputs)
             if held and self._short(held, size):
+                if self.fresh:
+                    raise MemoryLimitError(f"new rows do not fit {self.walks.driver.name}")
                 found[apart:] = [tuple(map(self._fetched, block)) for block in found[apart:]]
                 apart, held = len(found), 0
             self.limits.charge("blocks", held + size)

@@ -13,6 +13,8 @@ Rows wait, some 30 of them, from the moment when the mark or slot of each is fet
 to that when it is looked at: so many fetches are under way at once. Whatever ends the function, the
 rows given so far are the block's: room is asked for before a row is marked, the function goes on
 from the unit of the first row that waited, and what is done again is found to be marked.
+
+A GPU's tiles may also mark rows and give none: then the bitmap alone says what is new.
 """
 
 from __future__ import annotations
@@ -34,15 +36,20 @@ TRIED, MET = 7, 8  # where in `state` is how many rows came, and the row that li
 
 
 class NewRows(RowLeaf):
-    """Rows of expressions that come for the first time; `hashed`: by a hash set, not by marks."""
+    """Rows of expressions that come for the first time; `hashed`: by a hash set, not by marks;
+    `unwritten`: they are only marked."""
 
-    def __init__(self, outputs: Sequence[Expr], hashed: bool = False) -> None:
+    def __init__(
+        self, outputs: Sequence[Expr], hashed: bool = False, unwritten: bool = False
+    ) -> None:
         super().__init__(outputs, False)
         self.hashed = hashed
+        self.unwritten = unwritten
 
     def start(self, nest: NestPrinter) -> None:
         if nest.tile and self.hashed:
             raise Unprintable("hash sets of rows are not printed for tiles")
+        assert nest.tile or not self.unwritten
         space = nest.arguments.given("space", "int64")
         for at in range(len(self.outputs)):
             nest.text.line(f"least{at}, many{at} = {space}[{2 * at}], {space}[{2 * at + 1}]")
@@ -155,7 +162,10 @@ class NewRows(RowLeaf):
 
     def _give(self, nest: NestPrinter, code: str, keys: Sequence[str]) -> None:
         """By lanes, which look for room when they have met again (kernels/fresh.cuh)."""
+        marks = nest.arguments.result("marks", "int64")
+        if self.unwritten:
+            nest.text.line(f"mark({marks}, {code})")
+            return
         for at, output in enumerate(self.outputs):
             nest.arguments.output(f"out{at}", self._width(nest, output))
-        marks = nest.arguments.result("marks", "int64")
         nest.text.line(f"emit_fresh({marks}, {', '.join((code, *keys))})")

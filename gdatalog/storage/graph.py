@@ -111,7 +111,30 @@ class Ranking:
         return self.labels.nbytes + self._ranks.nbytes + self.degrees.nbytes + own
 
 
-class EdgeStatistics:
+class RankedEdges:
+    """Edges between ranks, on any device."""
+
+    __slots__ = ("_paths",)
+
+    def __init__(self) -> None:
+        self._paths: dict[Any, float] = {}
+
+    def degrees(self, column: int, tests: tuple[tuple[int, str, int], ...], /) -> Array:
+        """How many rows of `ranked` each rank has in a column."""
+        raise NotImplementedError
+
+    def paths(self, ways: tuple[tuple[int, tuple[tuple[int, str, int], ...]], ...]) -> float:
+        """In how many ways rows of `ranked` meet in a rank, one for each column and its tests."""
+        found = self._paths.get(ways)
+        if found is None:
+            product: Any = 1.0
+            for way, many in Counter(ways).items():
+                product = product * (1.0 * self.degrees(*way)) ** many
+            found = self._paths[ways] = float(product.sum())
+        return found
+
+
+class EdgeStatistics(RankedEdges):
     """What is known of a relation's rows as edges; each found out when it is first asked for."""
 
     __slots__ = (
@@ -119,7 +142,6 @@ class EdgeStatistics:
         "_in_files",
         "_loops",
         "_mirrored",
-        "_paths",
         "_ranking",
         "_skew",
         "_store",
@@ -128,6 +150,7 @@ class EdgeStatistics:
 
     def __init__(self, store: RowStore) -> None:
         """`store` has a relation's rows, which are sorted when the edges are first looked at."""
+        super().__init__()
         self._store = store
         self._in_files: Columns | None = None  # the edges, each once
         self._mirrored: bool | None = None
@@ -136,7 +159,6 @@ class EdgeStatistics:
         self._ranking: Ranking | None = None
         self._higher: Array | None = None
         self._skew: float | None = None
-        self._paths: dict[Any, float] = {}
 
     @property
     def left(self) -> Array:
@@ -314,16 +336,6 @@ class EdgeStatistics:
             found[ranking.loops] -= 1
         if passes(0, tests):
             found[ranking.loops] += 1
-        return found
-
-    def paths(self, ways: tuple[tuple[int, tuple[tuple[int, str, int], ...]], ...]) -> float:
-        """In how many ways rows of `ranked` meet in a rank, one for each column and its tests."""
-        found = self._paths.get(ways)
-        if found is None:
-            product: Any = 1.0
-            for way, many in Counter(ways).items():
-                product = product * self.degrees(*way).astype(np.float64) ** many
-            found = self._paths[ways] = float(product.sum())
         return found
 
     def ranked(self, tests: Sequence[tuple[int, str, int]]) -> Columns:

@@ -314,6 +314,32 @@ class DeviceOps(RowOps, Protocol):
         ...
 
 
+class BitmapOps(RowOps, Protocol):
+    """Operations of a device on bitmaps whose bits are numbers of rows."""
+
+    def counts_of_marks(self, marks: Array, /) -> Array:
+        """How many rows each run of words marks."""
+        ...
+
+    def rows_of_marks(
+        self,
+        marks: Array,
+        counts: Array,
+        first: int,
+        end: int,
+        box: Sequence[tuple[int, int]],
+        dtypes: Sequence[Any],
+        /,
+    ) -> Columns:
+        """The rows that some runs of words mark."""
+        ...
+
+    def to_host(self, columns: Sequence[Array], /) -> Columns:
+        """The columns as NumPy's arrays."""
+        ...
+
+
+
 # Which rows of a column hold one of some values, found by a pass over the column.
 
 FEW = 4  # values that a column is compared with, one after the other

@@ -3,7 +3,11 @@
 The kernels of all rules test and set bits while they run (`printer/fresh.py`). They output only new
 rows, so that nothing is sorted or indexed, and a round of few rows costs little more than its
 launches. This covers rules that read no growing relation except the delta; `rounds.py` runs the
-others, and whatever turns out not to fit. When memory is short, processed rows move to the host.
+others, and whatever turns out not to fit.
+
+When memory is short, kernels only set bits. A copy of the bitmap from the begin of the round then
+says which rows are new, and the next round reads these piece by piece. The host makes the rows of
+the last bitmap.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.cancellation import WorkItem
@@ -36,17 +40,17 @@ from gdatalog.engine.sources import Sources
 from gdatalog.plan.nodes import Compact, JoinPlan, RulePlan
 from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.records import dataclass, field
-from gdatalog.storage.on_device import is_on_host
+from gdatalog.storage.on_device import BitmapOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
-from gdatalog.timers import spending, time_spent
+from gdatalog.timers import time_spent
 
-# Rows of the host processed at once: one part in this many of the free memory; the least.
-PIECE, LEAST = 4, 1 << 10
-# The share of the memory beside the bitmaps that rows may take before they go to the host. A launch
-# finds as many rows as have room, so the fewer rows stay, the fewer launches it takes.
+# Rows of a bitmap processed at once: one part in this many of the free memory; the least.
+PIECE, LEAST = 2, 1 << 10
+# The share of the memory beside the bitmaps that rows may take.
 MOST_ROWS = 0.25
+MARKED_BYTES = 64  # for each row that is marked at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,31 +78,34 @@ class Follower(RuleJoin):
 
 @dataclass(slots=True)
 class Marked:
-    """A relation: its bitmap, its new rows, and all of its rows."""
+    """A relation: its bitmap now and when the round began, its new rows, and all of its rows; or
+    its new rows as a bitmap, and none else. `length`: of all rows."""
 
     space: KeySpace
     beside: Mapping[str, Array]  # arguments of kernels
     dtypes: Sequence[Any]
+    before: Array | None = None
     followed: list[Columns] = field(default_factory=list)
-    gone: list[Columns] = field(default_factory=list)  # processed rows on the host
     new: list[Columns] = field(default_factory=list)
     came: list[Columns] = field(default_factory=list)  # in the current round
-    length: int = 0  # of processed and new rows
+    delta: Array | None = None
+    count: int = 0  # of new rows
+    length: int = 0
+
+    @property
+    def marks(self) -> Array:
+        return self.beside["marks"]
 
     @property
     def rows_nbytes(self) -> int:
-        """The bytes that its rows take on the device."""
+        """The bytes that its rows take."""
         blocks = chain(self.followed, self.new, self.came)
-        return sum(c.nbytes for block in blocks if not is_on_host(block[0]) for c in block)
+        return sum(column.nbytes for block in blocks for column in block)
 
     @property
-    def bitmap_nbytes(self) -> int:
-        return sum(array.nbytes for array in self.beside.values())
-
-    @property
-    def count(self) -> int:
-        """The number of new rows."""
-        return sum(len(block[0]) for block in self.new)
+    def nbytes(self) -> int:
+        bitmaps = (*self.beside.values(), self.before, self.delta)
+        return self.rows_nbytes + sum(each.nbytes for each in bitmaps if each is not None)
 
 
 class MarkedRounds(StratumRun):
@@ -157,6 +164,10 @@ class MarkedRounds(StratumRun):
         reads = [ref.relation for each in found for ref in each.join.tries]
         return [] if self.tables.keys() & set(reads) else found
 
+    @property
+    def _bitmaps(self) -> BitmapOps:
+        return cast(BitmapOps, self.ops)
+
     # ---------------------------------------------------------------------------------- before
 
     def _begin(self, followers: Sequence[Follower]) -> dict[str, Marked] | None:
@@ -181,16 +192,17 @@ class MarkedRounds(StratumRun):
             self.record.end_round()
         if marked is None:
             return None
-        del first  # its rows may go to the host
-        for each in rest:
-            if not self._find(each, marked, ()):
-                return None
+        del first  # its rows may have to go
+        for table in marked.values():
+            table.before = self.ops.xp.zeros_like(table.marks)
+        if rest and not self._found(rest, marked):
+            return None
         if rest:
             self.record.end_round()
         for table in marked.values():
-            table.new += table.came
-            table.came, table.length = [], table.count
-        self._make_room(marked)
+            table.came += table.new
+            table.new = []
+        self._advance(marked, ())
         return marked
 
     def _rest(self) -> list[RuleJoin]:
@@ -256,7 +268,11 @@ class MarkedRounds(StratumRun):
 
     def _mark(self, marks: Array, space: KeySpace, rows: Columns) -> None:
         """Sets the bits of distinct rows. The sum of distinct bits equals their union."""
-        xp = self.ops.xp
+        xp, most = self.ops.xp, max(LEAST, self.context.limits.spare() // MARKED_BYTES)
+        if len(rows[0]) > most:
+            for start in range(0, len(rows[0]), most):
+                self._mark(marks, space, tuple(column[start : start + most] for column in rows))
+            return
         numbers = xp.zeros(len(rows[0]), dtype=xp.int64)
         for column, low, span in zip(rows, space.least, space.spans, strict=True):
             numbers *= span
@@ -284,21 +300,17 @@ class MarkedRounds(StratumRun):
         passing: Collection[str],
         work: WorkItem,
     ) -> bool:
-        limits, number = self.context.limits, 0
-        while any(table.new for table in marked.values()):
+        number = 0
+        while any(table.count for table in marked.values()):
             number += 1
             work.round = number
-            limits.poll()
-            for each in followers:
-                new = marked[each.follows].new
-                if new and not self._find(each, marked, new):
-                    return False
-            for name, table in marked.items():
-                if name not in passing:
-                    table.followed += table.new
-                table.new, table.came = self._together(table.came), []
-                table.length += table.count
-            self._make_room(marked)
+            self.context.limits.poll()
+            for table in marked.values():
+                assert table.before is not None
+                table.before[:] = table.marks
+            if not self._found(followers, marked):
+                return False
+            self._advance(marked, passing)
             Round(
                 number,
                 {name: table.count for name, table in marked.items()},
@@ -307,67 +319,100 @@ class MarkedRounds(StratumRun):
             ).tell(work)
         return True
 
+    def _found(self, joins: Sequence[RuleJoin], marked: Mapping[str, Marked]) -> bool:
+        """Adds what joins derive from the new rows, or from none; returns False if one of them
+        cannot be printed. If there is no room for rows, they begin again and only set bits."""
+        mark, short = self.record.mark(), False
+        try:
+            with self.context.limits.account.restoring(MemoryError):
+                return all(self._find(each, marked) for each in joins)
+        except MemoryError:
+            short = all(table.delta is None for table in marked.values())
+            if not short:
+                raise
+        self.record.back_to(mark)
+        self._only_bits(marked)
+        return all(self._find(each, marked) for each in joins)
+
+    def _only_bits(self, marked: Mapping[str, Marked]) -> None:
+        """Lets go of all rows: a bitmap says which are new."""
+        for name, table in marked.items():
+            table.followed, table.came = [], []
+            self.context.limits.charge(name, table.nbytes)
+        for name, table in marked.items():
+            table.delta = self.ops.xp.zeros_like(table.marks)
+            self.context.limits.charge(name, table.nbytes)
+            for block in table.new:
+                self._mark(table.delta, table.space, block)
+            table.new = []
+            self.context.limits.charge(name, table.nbytes)
+
+    def _advance(self, marked: Mapping[str, Marked], passing: Collection[str]) -> None:
+        """What came in a round is new in the next one. Charges the device memory."""
+        for name, table in marked.items():
+            if table.delta is not None:
+                table.delta = None
+                table.delta = table.marks ^ table.before
+                (table.count,) = self.ops.totals(self._bitmaps.counts_of_marks(table.delta))
+            else:
+                if name not in passing:
+                    table.followed += table.new
+                table.new, table.came = self._together(table.came), []
+                table.count = sum(len(block[0]) for block in table.new)
+            table.length += table.count
+        if not self._room_for_rows(marked):
+            self._only_bits(marked)
+        self._charge(marked)
+
     def _together(self, blocks: list[Columns]) -> list[Columns]:
         """Joins the blocks into one, which needs one launch, if that fits."""
         size = sum(column.nbytes for block in blocks for column in block)
-        here = any(is_on_host(block[0]) for block in blocks)
-        if len(blocks) < 2 or here or size > self.context.limits.spare():
+        if len(blocks) < 2 or size > self.context.limits.spare():
             return blocks
         return [self.ops.concatenate(blocks)]
 
-    def _make_room(self, marked: Mapping[str, Marked]) -> None:
-        """Charges the device memory. First moves rows to the host if the next launch needs their
-        memory; moves new rows only if it would otherwise have little."""
-        limits, tables = self.context.limits, list(marked.values())
+    def _room_for_rows(self, marked: Mapping[str, Marked]) -> bool:
+        limits, rows = self.context.limits, sum(table.rows_nbytes for table in marked.values())
         room = limits.spare() + sum(limits.held.get(name, 0) for name in marked)
-        most = MOST_ROWS * (room - sum(table.bitmap_nbytes for table in tables))
-        for table in tables:
-            if sum(each.rows_nbytes for each in tables) > most:
-                table.gone += [tuple(map(self._fetched, block)) for block in table.followed]
-                table.followed = []
-        for blocks in [*(table.came for table in tables), *(table.new for table in tables)]:
-            if sum(table.rows_nbytes for table in tables) > most:
-                blocks[:] = [tuple(map(self._fetched, block)) for block in blocks]
+        bitmaps = sum(table.nbytes for table in marked.values()) - rows
+        return rows <= MOST_ROWS * (room - bitmaps)
+
+    def _charge(self, marked: Mapping[str, Marked]) -> None:
         for name, table in marked.items():
-            limits.charge(name, table.bitmap_nbytes + table.rows_nbytes)
+            self.context.limits.charge(name, table.nbytes)
 
-    def _fetched(self, column: Array) -> Array:
-        if is_on_host(column):
-            return column
-        ops: Any = self.ops
-        with spending("moving", int(column.nbytes)):
-            found: Array = ops.driver.fetched(column)
-        return found
+    def _pieces(self, table: Marked) -> Iterator[Columns]:
+        """Yields blocks of new rows; those of a bitmap in pieces that fit."""
+        if table.delta is None:
+            yield from table.new
+            return
+        limits, ops, delta = self.context.limits, self._bitmaps, table.delta
+        counts, box = (
+            ops.counts_of_marks(delta),
+            list(zip(table.space.least, table.space.spans, strict=True)),
+        )
+        width = sum(self.ops.xp.dtype(dtype).itemsize for dtype in table.dtypes)
+        most = max(LEAST, limits.spare() // (PIECE * width))
+        for first, end, skip, take, size in ops.pieces(counts, most, table.count):
+            with limits.account.taking("rows to follow", width * size):
+                rows = ops.rows_of_marks(delta, counts, first, end, box, table.dtypes)
+                if take >= 0:
+                    rows = tuple(column[skip : skip + take] for column in rows)
+                yield rows
+                del rows
 
-    def _pieces(self, blocks: Sequence[Columns]) -> Iterator[Columns]:
-        """Yields blocks on the device; blocks of the host come in pieces that fit."""
-        limits = self.context.limits
-        for block in blocks:
-            if not is_on_host(block[0]):
-                yield block
-                continue
-            start, width = 0, sum(column.itemsize for column in block)
-            while start < len(block[0]):
-                end = start + max(LEAST, limits.spare() // (PIECE * width))
-                rows = tuple(column[start:end] for column in block)
-                with limits.account.taking("rows to follow", width * len(rows[0])):
-                    with spending("moving", width * len(rows[0])):
-                        rows = laid(rows, self.ops)
-                    yield rows
-                start = end
-
-    def _find(self, each: RuleJoin, marked: Mapping[str, Marked], new: Sequence[Columns]) -> bool:
-        """Adds the new rows that a join derives, from these rows if it follows any; returns False
+    def _find(self, each: RuleJoin, marked: Mapping[str, Marked]) -> bool:
+        """Adds the new rows that a join derives, from the new rows if it follows any; returns False
         if it cannot be printed."""
         context, relation = self.context, each.plan.relation
         stats, table = self.record.running(relation, each.rule), marked[relation]
         report = context.metrics.run_of(each.plan)
-        form = Form(each.join.outputs, fresh=True)
+        form = Form(each.join.outputs, fresh=True, unwritten=table.delta is not None)
         choice = ExecutorChoice(False, "new rows, told by marks on the device")
         stats.executors[each.number] = str(choice)
         stats.new = 0
-        began, before = perf_counter(), time_spent()
-        for rows in self._pieces(new) if each.join.given is not None else [()]:
+        began, before, known = perf_counter(), time_spent(), self._marked_rows(table)
+        for rows in self._pieces(marked[each.follows]) if isinstance(each, Follower) else [()]:
             sources = Sources(self.trie_of, partial(_given, rows))
             nest = JoinNest(each.join, form, sources, context, table.beside, report is not None)
             if nest.reason is not None:
@@ -378,8 +423,11 @@ class MarkedRounds(StratumRun):
             if report is not None:
                 report.saw(nest.seen)
                 stats.tried += _tried(nest)
-            del blocks, nest, sources, rows  # rows that go to the host must leave the device
-            self._make_room(marked)
+            del blocks, nest, sources, rows
+            if not self._room_for_rows(marked):
+                raise MemoryError("new rows do not fit the device")
+            self._charge(marked)
+        stats.new += self._marked_rows(table) - known
         stats.seconds += perf_counter() - began
         self.record.ran(stats)
         if report is not None:
@@ -390,10 +438,20 @@ class MarkedRounds(StratumRun):
             report.bytes = max(report.bytes, stats.bytes)
         return True
 
+    def _marked_rows(self, table: Marked) -> int:
+        """How many rows are marked, if nothing else says so."""
+        if table.delta is None:
+            return 0
+        (found,) = self.ops.totals(self._bitmaps.counts_of_marks(table.marks))
+        return found
+
     def _relation(self, name: str, table: Marked) -> Relation:
         schema = self.inputs.schemas[name]
-        rows = [*table.gone, *table.followed, *table.new]
-        blocks = self.at_one_place(DistinctBlocks(rows, table.length))
+        rows = [*table.followed, *table.new]
+        if table.delta is not None:
+            (words,) = self._bitmaps.to_host((table.marks,))
+            rows = table.space.marked_rows(words, table.dtypes)
+        blocks = DistinctBlocks(rows, table.length)
         relation = relation_of(schema.columns, schema.types, [blocks], self.ops)
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))

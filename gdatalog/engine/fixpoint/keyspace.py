@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from gdatalog.records import dataclass
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
+from gdatalog.storage.threads import LONG, spread
 
 MOST = 1 << 62  # row numbers
+WORDS = 1 << 12  # of a bitmap, whose rows are made together
 INT64 = np.dtype(np.int64)
 
 
@@ -47,9 +50,14 @@ class KeySpace:
         return prod(self.spans)
 
     @property
+    def box(self) -> list[tuple[int, int]]:
+        """The least value of each column and the number of values."""
+        return list(zip(self.least, self.spans, strict=True))
+
+    @property
     def bounds(self) -> list[int]:
-        """The least value of each column and the number of values, concatenated."""
-        return [number for pair in zip(self.least, self.spans, strict=True) for number in pair]
+        """The box, concatenated."""
+        return [number for pair in self.box for number in pair]
 
     def holds(self, columns: Sequence[Array]) -> bool:
         return all(
@@ -68,10 +76,24 @@ class KeySpace:
     def rows(self, numbers: Array) -> Columns:
         columns = []
         for low, span in zip(reversed(self.least), reversed(self.spans), strict=True):
-            numbers, rest = np.divmod(numbers, span)
+            rest, numbers = numbers, numbers // span
+            rest = rest - numbers * span
             rest += low
             columns.append(rest)
         return tuple(reversed(columns))
+
+    def marked_rows(self, words: Array, dtypes: Sequence[Any]) -> list[Columns]:
+        """The rows that a bitmap marks, in blocks."""
+
+        def block(start: int) -> Columns:
+            bits = np.unpackbits(words[start : start + WORDS].view(np.uint8), bitorder="little")
+            numbers = np.flatnonzero(bits.view(np.bool_))
+            numbers += 64 * start
+            rows = zip(self.rows(numbers), dtypes, strict=True)
+            return tuple(column.astype(dtype, copy=False) for column, dtype in rows)
+
+        found = spread(block, range(0, len(words), WORDS), 64 * len(words) >= LONG)
+        return [rows for rows in found if len(rows[0])]
 
     def joined(self, other: KeySpace) -> KeySpace | None:
         """The smallest space that contains both."""

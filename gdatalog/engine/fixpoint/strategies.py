@@ -63,7 +63,8 @@ Found = TypeVar("Found", Relations, Relations | None)
 
 def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = False) -> Ready:
     """Plans a recursive stratum: on the CPU if it is not expected to fit the device, or did not fit
-    before. `counted`: as for `plan_stratum`."""
+    before; but where it was partitioned, first in rounds with bitmaps. `counted`: as for
+    `plan_stratum`."""
     ready, context = _planned(stratum, inputs, counted), inputs.context
     if context.device is CPU or context.cluster is not None:
         return ready
@@ -83,15 +84,25 @@ def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = Fals
     rows = tuple(sum(map(count_of, parts)) for parts in inputs.seeds.values())
     room = context.memory, counted, rows, *sorted(context.scope.params.items())
 
-    def outgrown() -> Ready:
-        inputs.plans.outgrew(stratum, {name: inputs.relation(name) for name in below}, room)
-        return on_host()
+    def smaller(size: int) -> Ready:
+        """The next of the plans, after recording that this one did not fit."""
+        made_of = {name: inputs.relation(name) for name in below}
+        inputs.plans.outgrew(stratum, made_of, (room, size))
+        return by_size(size + 1)
 
-    plans = [plan for _, plan in ready.planned]
-    before = inputs.plans.outgrown(stratum, inputs.relation, room)
-    if before or too_large(plans, finished, context.device, context.limits):
+    def by_size(size: int) -> Ready:
+        if size == len(strategies):
+            return on_host()
+        if inputs.plans.outgrown(stratum, inputs.relation, (room, size)):
+            return by_size(size + 1)
+        plan = replace(ready.plan, strategy=strategies[size])
+        return replace(ready, plan=plan, smaller=partial(smaller, size))
+
+    if too_large([plan for _, plan in ready.planned], finished, context.device, context.limits):
         return on_host()
-    return replace(ready, on_host=outgrown)
+    bitmaps = (one for one in ready.plan.strategies[1:] if isinstance(one, BitmapRounds))
+    strategies = [ready.plan.strategy, *bitmaps]
+    return by_size(0)
 
 
 def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:

@@ -19,3 +19,9 @@ DEVICE bool mark_first(M marks, i64 row) {
     const u64 bit = (u64)1 << (row & 63);
     return ((u64)atomic_or(marks, row >> 6, (i64)bit) & bit) == 0u;
 }
+
+// Marks a row, whoever else does.
+template <class M>
+DEVICE void mark(M marks, i64 row) {
+    if (!is_marked(marks, row)) mark_first(marks, row);
+}
