@@ -289,7 +289,7 @@ OF_MODULES = {
     ),
     "hashing": {"keys": "i64[]"},
     "atomics": {"marks": "i64[]"},
-    "bits": {"dst": "u64[]", "a": "u64[]", "b": "u64[]"},
+    "bits": dict.fromkeys(("dst", "a", "b", "words"), "u64[]"),
     "spelling": {"data": "u8[]", "text": "u8[]", "used": "bool[]"}
     | dict.fromkeys(("ends", "state"), "i64[]"),
     "lines": {"data": "u8[]", "text": "u8[]", "out": "u8[]", "state": "i64[]"},

@@ -92,8 +92,8 @@ def test_rows_of_marks(seed: int, left: int, right: int, share: float) -> None:
     words = np.packbits(bits, bitorder="little").view(np.int64)
     dtypes = [np.int32, np.int64]
     wanted = space.rows(np.flatnonzero(bits))
-    rows = [row for block in space.marked_rows(words, dtypes) for row in zip(*block, strict=True)]
-    assert rows == list(zip(*wanted, strict=True))
+    for mine, its, dtype in zip(space.marked_rows(words, dtypes), wanted, dtypes, strict=True):
+        assert mine.tolist() == its.tolist() and mine.dtype == dtype
     with Taking(seed):
         counts = OPS.counts_of_marks(there(words))
         first = int(random.integers(0, len(counts)))

@@ -2,8 +2,9 @@
 
 A buffer of a tile would have to be as long as any list may be, and almost no list is. Where there
 is no room for as many such buffers as tiles can run, each tile has a short one of its own, and
-borrows a longer one for what does not fit there (`kernels/borrow.cuh`). A class has the fewer parts
-the longer they are, by the square root: few lists are long, but a tile works longer on a long one.
+borrows a longer one for what does not fit there (`kernels/borrow.cuh`). Few lists are long, but a
+tile works longer on a long one: the number of parts falls with the square root of their length. For
+rows of bits, where that work is more, all classes have as many parts.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ BITS = 32  # parts of a word of those that are lent: LENT_BITS
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """An array that each tile needs `length` elements of; a buffer may be shorter."""
+    """An array that each tile needs `length` elements of; a buffer may be shorter. `bits`: rows of
+    bits, of which there are as many as a list is long."""
 
     name: str
     length: int
     width: int
     buffer: bool
+    bits: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -93,8 +96,9 @@ def laid_out(needs: Sequence[Need], tiles: int, room: int) -> Scratch:
     left = room - tiles * mine - sum(sizes)
     if not longer or left < 0 or tiles < plain.tiles:
         return plain
-    per_root = left / sum(map(sqrt, sizes))
-    counts = [min(tiles, 1 + int(per_root / sqrt(size))) for size in sizes]
+    weights = [1.0 if any(need.bits for need in buffers) else 1 / sqrt(size) for size in sizes]
+    unit = left / sum(weight * size for weight, size in zip(weights, sizes, strict=True))
+    counts = [min(tiles, 1 + int(unit * weight)) for weight in weights]
     return Scratch(tiles, whole | own, tuple(map(BufferClass, longer, counts)))
 
 

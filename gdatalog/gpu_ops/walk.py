@@ -218,7 +218,13 @@ class _Launch:
         blocks = self.walks.tuning.blocks or self.kernel.resident(THREADS)
         tiles = blocks * (THREADS // loops.lanes) if loops.printed.parallel else 1
         needs = [
-            Need(a.name, self._room(a), np.dtype(DTYPES[a.type]).itemsize, a.name in loops.buffers)
+            Need(
+                a.name,
+                self._room(a),
+                np.dtype(DTYPES[a.type]).itemsize,
+                a.name in loops.buffers,
+                a.kind == "rows",
+            )
             for a in loops.scratch
         ]
         spare = min(self.walks.driver.free_memory(), self.limits.spare())

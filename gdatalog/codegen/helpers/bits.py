@@ -41,6 +41,48 @@ def bit_length(number: int) -> int:
     return 64 if number < 0 else int(number).bit_length()
 
 
+# --------------------------------------------------------------------------- numbers of rows
+
+
+@part
+def count_bits(words: Array, lo: int, hi: int) -> int:
+    """How many bits some words of a bitmap have."""
+    count = 0
+    for w in range(lo, hi):
+        count += popcount(at(words, w))
+    return count
+
+
+@part
+def column_of_bits(
+    words: Array, lo: int, hi: int, column: Array, place: int, divisor: int, span: int, least: int
+) -> None:
+    """Fills a column from `place` on with `least + number / divisor % span` for each bit of some
+    words, whose place in the bitmap is its number."""
+    for w in range(lo, hi):
+        left = at(words, w)
+        value = w * 64 // divisor % span
+        # How many bits the value lasts, and whether each bit has a value of its own.
+        lasts = divisor - w * 64 % divisor
+        step = min(1, divisor - 1) ^ 1
+        begin = value + least
+        end = span + least
+        while left != _NONE:
+            zeros = trailing_zeros(left)
+            left &= left - _ONE
+            value = begin + step * zeros
+            while zeros >= lasts and step == 0:
+                lasts += divisor
+                begin += 1
+                value += 1
+                if value == end:
+                    begin -= span
+            while value >= end:
+                value -= span
+            put(column, place, value)
+            place += 1
+
+
 # ---------------------------------------------------------------------------------- recoding
 
 

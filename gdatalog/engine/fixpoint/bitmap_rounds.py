@@ -46,8 +46,8 @@ from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
 from gdatalog.timers import time_spent
 
-# Rows of a bitmap processed at once: one part in this many of the free memory; the least.
-PIECE, LEAST = 2, 1 << 10
+# Rows of a bitmap processed at once: their share of the free memory; the least.
+PIECE, LEAST = 0.75, 1 << 10
 # The share of the memory beside the bitmaps that rows may take.
 MOST_ROWS = 0.25
 MARKED_BYTES = 64  # for each row that is marked at once
@@ -392,7 +392,7 @@ class MarkedRounds(StratumRun):
             list(zip(table.space.least, table.space.spans, strict=True)),
         )
         width = sum(self.ops.xp.dtype(dtype).itemsize for dtype in table.dtypes)
-        most = max(LEAST, limits.spare() // (PIECE * width))
+        most = max(LEAST, int(PIECE * limits.spare()) // width)
         for first, end, skip, take, size in ops.pieces(counts, most, table.count):
             with limits.account.taking("rows to follow", width * size):
                 rows = ops.rows_of_marks(delta, counts, first, end, box, table.dtypes)
@@ -450,7 +450,7 @@ class MarkedRounds(StratumRun):
         rows = [*table.followed, *table.new]
         if table.delta is not None:
             (words,) = self._bitmaps.to_host((table.marks,))
-            rows = table.space.marked_rows(words, table.dtypes)
+            rows = [table.space.marked_rows(words, table.dtypes)]
         blocks = DistinctBlocks(rows, table.length)
         relation = relation_of(schema.columns, schema.types, [blocks], self.ops)
         self.context.device.hold(relation)

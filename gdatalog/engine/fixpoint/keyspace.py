@@ -7,6 +7,7 @@ number; then the box is widened.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
 
@@ -18,7 +19,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, spread
 
 MOST = 1 << 62  # row numbers
-WORDS = 1 << 12  # of a bitmap, whose rows are made together
+PARTS = 64  # of a bitmap, whose rows threads make
 INT64 = np.dtype(np.int64)
 
 
@@ -82,18 +83,33 @@ class KeySpace:
             columns.append(rest)
         return tuple(reversed(columns))
 
-    def marked_rows(self, words: Array, dtypes: Sequence[Any]) -> list[Columns]:
-        """The rows that a bitmap marks, in blocks."""
+    def marked_rows(self, words: Array, dtypes: Sequence[Any]) -> Columns:
+        """The rows that a bitmap marks, ascending."""
+        from gdatalog.codegen import native
+        from gdatalog.codegen.helpers.bits import column_of_bits, count_bits
 
-        def block(start: int) -> Columns:
-            bits = np.unpackbits(words[start : start + WORDS].view(np.uint8), bitorder="little")
-            numbers = np.flatnonzero(bits.view(np.bool_))
-            numbers += 64 * start
-            rows = zip(self.rows(numbers), dtypes, strict=True)
-            return tuple(column.astype(dtype, copy=False) for column, dtype in rows)
+        words = words.view(np.uint64)
+        count = native.of(count_bits, "u64[]", "i64", "i64")
+        cuts = [len(words) * at // PARTS for at in range(PARTS + 1)]
+        long = 64 * len(words) >= LONG
+        counts = spread(lambda part: count(words, *part), pairwise(cuts), long)
+        starts = [0, *accumulate(counts)]
+        columns: list[Array] = []
+        divisor = 1
+        for low, span, dtype in zip(
+            reversed(self.least), reversed(self.spans), reversed(dtypes), strict=True
+        ):
+            column = np.empty(starts[-1], dtype=dtype)
+            kind = "i32[]" if column.itemsize == 4 else "i64[]"
+            fill = native.of(column_of_bits, "u64[]", "i64", "i64", kind, *["i64"] * 4)
 
-        found = spread(block, range(0, len(words), WORDS), 64 * len(words) >= LONG)
-        return [rows for rows in found if len(rows[0])]
+            def part(at: int, fill: Any = fill, given: Any = (column, divisor, span, low)) -> None:
+                fill(words, cuts[at], cuts[at + 1], given[0], starts[at], *given[1:])
+
+            spread(part, range(PARTS), long)
+            columns.append(column)
+            divisor *= span
+        return tuple(reversed(columns))
 
     def joined(self, other: KeySpace) -> KeySpace | None:
         """The smallest space that contains both."""
