@@ -339,7 +339,6 @@ class BitmapOps(RowOps, Protocol):
         ...
 
 
-
 # Which rows of a column hold one of some values, found by a pass over the column.
 
 FEW = 4  # values that a column is compared with, one after the other
