@@ -44,18 +44,12 @@ Tier = machine.Tier
 
 def built(function: Function, given: Sequence[str], tier: Tier) -> native.Native:
     """A function and all that it calls, compiled and linked, without a cache."""
-    addresses: dict[str, int] = {}
-
-    def part(symbol: str, typed: Any) -> int:
-        if symbol not in addresses:
-            ir, parts = machine.part_of(typed)
-            its = {each: part(each, of) for each, of in parts.items()}
-            addresses[symbol] = machine.linked(machine.object_of(ir, "full"), symbol, its)
-        return addresses[symbol]
-
     ir, parts = machine.module_of(function, given)
-    its = {each: part(each, of) for each, of in parts.items()}
-    address = machine.linked(machine.object_of(ir, tier), "entry", its)
+    bundle, made, _ = machine.bundle_of(parts, lambda symbol: None)
+    its = dict(
+        zip(made, machine.linked(machine.object_of(bundle, "full"), [*made], {}), strict=True)
+    )
+    (address,) = machine.linked(machine.object_of(ir, tier), ["entry"], its)
     result = infer(function, tuple(given)).result
     return native.Native(function.name, machine.ENTRY(address), tuple(given), result, tier)
 

@@ -6,7 +6,7 @@ The one module that imports llvmlite.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
@@ -124,11 +124,12 @@ def _linker() -> Any:
     return llvm.create_lljit_compiler(_target(2, processor()))
 
 
-def linked(code: bytes, symbol: str, helpers: Mapping[str, int]) -> int:
-    """The address of a symbol of an object file, once it is in memory. `helpers`: addresses."""
+def linked(code: bytes, symbols: Sequence[str], helpers: Mapping[str, int]) -> list[int]:
+    """The addresses of symbols of an object file, once it is in memory. `helpers`: addresses."""
     global _count
-    library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol(symbol)
-    library.add_current_process()
+    library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for symbol in symbols:
+        library.export_symbol(symbol)
     for name, address in helpers.items():
         library.import_symbol(name, address)
     with _lock:
@@ -136,9 +137,9 @@ def linked(code: bytes, symbol: str, helpers: Mapping[str, int]) -> int:
         try:
             tracker = library.link(_linker(), f"library{_count}")
         except RuntimeError as problem:
-            raise CompileError(f"{symbol} cannot be linked: {problem}") from problem
+            raise CompileError(f"{', '.join(symbols)} cannot be linked: {problem}") from problem
         _kept.append(tracker)
-    return int(tracker[symbol])
+    return [int(tracker[symbol]) for symbol in symbols]
 
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)  # lets go of the interpreter's lock
@@ -202,11 +203,25 @@ def module_of(function: Function, given: Sequence[str]) -> tuple[str, dict[str, 
     return module.text(), module.parts
 
 
-def part_of(typed: TypedFunction) -> tuple[str, dict[str, TypedFunction]]:
-    """The IR of a helper that other modules call, and the helpers that it wants itself."""
+def bundle_of(
+    helpers: Mapping[str, TypedFunction], there: Callable[[str], int | None]
+) -> tuple[str, dict[str, TypedFunction], dict[str, int]]:
+    """The IR of helpers that other modules call, with those that these call; which they are, and
+    the addresses of those that they call and that are there by now."""
     module = Module()
-    module.add(typed, "define {} {} nounwind")
-    return module.text(), module.parts
+    made: dict[str, TypedFunction] = {}
+    addresses: dict[str, int] = {}
+    left = list(helpers.items())
+    for symbol, typed in left:
+        address = None if symbol in made else there(symbol)
+        if address is not None:
+            addresses[symbol] = address
+        elif symbol not in made:
+            made[symbol] = typed
+            module.add(typed, "define {} {} nounwind")
+            left += module.parts.items()
+    module.parts = {name: typed for name, typed in module.parts.items() if name not in made}
+    return module.text(), made, {name: addresses[name] for name in module.parts}
 
 
 def _translated(typed: TypedFunction, head: str, noalias: bool = False) -> Translated:

@@ -49,7 +49,7 @@ _native: dict[str, Native] = {}
 _rows: dict[str, float] = {}  # that functions of the light tier have looked at
 
 # Rows that are worth the tier `full`: at once, which takes some 20 ms more, and on a thread.
-MUCH, OFTEN = 6_000_000.0, 1_000_000.0
+MUCH, OFTEN = 8_000_000.0, 3_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ def _compiled(name: str, found: Function, given: Sequence[str], tier: Tier) -> N
 
     ir, parts = machine.module_of(found, given)
     code = objects.object_file(name, ir, tier)
-    addresses = {symbol: objects.part(symbol, typed) for symbol, typed in parts.items()}
+    addresses = objects.parts(parts)
     result = infer(found, tuple(given)).result
     metadata = {"given": list(given), "result": result, "parts": list(parts), "tier": tier}
     code_cache.keep(objects.file_name(name), json.dumps(metadata).encode() + b"\n" + code)
@@ -279,7 +279,7 @@ def _linked(
 ) -> Native:
     from gdatalog.codegen import machine
 
-    address, result = machine.linked(code, "entry", addresses), metadata["result"]
+    (address,), result = machine.linked(code, ["entry"], addresses), metadata["result"]
     result = tuple(result) if isinstance(result, list) else result
     return Native(name, machine.ENTRY(address), tuple(metadata["given"]), result, metadata["tier"])
 

@@ -60,19 +60,21 @@ def read(name: str) -> tuple[bytes, Mapping[str, Any], Mapping[str, int]] | None
     return (code, metadata, found) if len(found) == len(addresses) else None
 
 
-def part(symbol: str, typed: TypedFunction) -> int:
-    """The address of a helper that other code calls; it is compiled if it is not there."""
+def parts(helpers: Mapping[str, TypedFunction]) -> dict[str, int]:
+    """The addresses of helpers that other code calls. Those that are not there are compiled
+    together: each file of one has all of them."""
     from gdatalog.codegen import machine
 
-    address = _parts.get(symbol) or _kept_part(symbol)
-    if address is not None:
-        return address
-    ir, parts = machine.part_of(typed)
-    addresses = {each: part(each, its) for each, its in parts.items()}
-    code = object_file(symbol, ir, "light" if typed.function.kind == "seldom" else "full")
-    code_cache.keep(file_name(symbol), json.dumps({"parts": list(parts)}).encode() + b"\n" + code)
-    _parts[symbol] = machine.linked(code, symbol, addresses)
-    return _parts[symbol]
+    ir, made, addresses = machine.bundle_of(helpers, _kept_part)
+    if made:
+        name = min(made) if len(made) == 1 else f"{min(made)}_and_{len(made) - 1}_more"
+        seldom = all(typed.function.kind == "seldom" for typed in made.values())
+        code = object_file(name, ir, "light" if seldom else "full")
+        for symbol in made:
+            told = json.dumps({"parts": list(addresses)}).encode()
+            code_cache.keep(file_name(symbol), told + b"\n" + code)
+        _parts.update(zip(made, machine.linked(code, [*made], addresses), strict=True))
+    return {symbol: _parts[symbol] for symbol in helpers}
 
 
 def _kept_part(symbol: str) -> int | None:
@@ -85,7 +87,7 @@ def _kept_part(symbol: str) -> int | None:
         return None
     code, _, addresses = found
     with suppress(LoopError):
-        _parts[symbol] = machine.linked(code, symbol, addresses)
+        (_parts[symbol],) = machine.linked(code, [symbol], addresses)
     return _parts.get(symbol)
 
 
