@@ -26,9 +26,9 @@ from benchmarks.graphs import Graph, rmat
 from benchmarks.patterns import clique
 from gdatalog.cluster.partitioned.buckets import Grid, in_buckets, room_of
 from gdatalog.cluster.partitioned.cell_tasks import MAKING
-from gdatalog.cluster.partitioned.census import Census, fine
-from gdatalog.cluster.partitioned.choosing import Choice, weighed
+from gdatalog.cluster.partitioned.histogram import Histogram, fine
 from gdatalog.cluster.partitioned.layout import Layout
+from gdatalog.cluster.partitioned.share_search import ShareChoice, weighed
 from gdatalog.cluster.partitioned.shares import Domain
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.trie_builder import trie_of_rows
@@ -50,7 +50,7 @@ class Measured:
     bucketing: float
     indexing: float
     joining: dict[int, float]
-    census: dict[int, Census]
+    census: dict[int, Histogram]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def measure(graph: Graph) -> Measured:
         domains = fine(layout, [[(low, high)[dim.column][::step] for dim in layout.dims[0]]])
         grid = Grid(layout.sources[0], layout.dims[0], domains)
         bucketing, (_, counts) = _quickest(lambda grid=grid: in_buckets({0: low, 1: high}, grid))
-        census[size] = Census(layout, domains, (counts,), (8,))
+        census[size] = Histogram(layout, domains, (counts,), (8,))
         db.query(rule, strategy="lftj").fetchall()  # which makes indexes, and compiles
         joining[size], _ = _quickest(lambda rule=rule: db.query(rule, strategy="lftj").fetchall())
     order = np.random.default_rng(1).permutation(len(low))
@@ -146,14 +146,14 @@ class Needed:
     """What counting cliques of one size needs of each machine: bytes to come, seconds by step."""
 
     size: int
-    choice: Choice
+    choice: ShareChoice
     buckets: float
     ranks: float
     seconds: dict[str, float]
 
 
 def needed(
-    model: Model, census: Census, size: int, edges: float, vertices: float, machines: Machines
+    model: Model, census: Histogram, size: int, edges: float, vertices: float, machines: Machines
 ) -> Needed | None:
     """With as many threads as have memory for shares; None: not even one has."""
     large = scaled(census, edges, vertices)
@@ -170,7 +170,7 @@ def needed(
         choice.shares.rows_of(bucket)
         for given in choice.batches
         for batch in given
-        for bucket in batch.bundles
+        for bucket in batch.buckets
     )
     seconds = {
         "rank": edges * model.ranking / slots,
@@ -182,7 +182,7 @@ def needed(
     return Needed(size, choice, buckets, ranks, seconds)
 
 
-def scaled(census: Census, edges: float, vertices: float) -> Census:
+def scaled(census: Histogram, edges: float, vertices: float) -> Histogram:
     """The census of a graph whose edges lie in classes as those of another do."""
     (rows,) = census.rows
     (domain,) = census.domains
@@ -191,7 +191,7 @@ def scaled(census: Census, edges: float, vertices: float) -> Census:
     large = Domain(bounds, (0, round(vertices) - 1))
     counts = np.round(rows * (edges / rows.sum())).astype(np.int64)
     row = 8 if vertices < 1 << 31 else 16
-    return Census(census.layout, (large,), (counts,), (row,))
+    return Histogram(census.layout, (large,), (counts,), (row,))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,9 +22,9 @@ from benchmarks import on_demand
 from benchmarks.columns import Array
 from benchmarks.graphs import Graph, graph, rmat
 from benchmarks.patterns import clique
-from gdatalog.cluster.partitioned.census import Census, count, fine
-from gdatalog.cluster.partitioned.choosing import Choice, weighed
+from gdatalog.cluster.partitioned.histogram import Histogram, count, fine
 from gdatalog.cluster.partitioned.layout import Layout
+from gdatalog.cluster.partitioned.share_search import ShareChoice, weighed
 from gdatalog.report.tree import ReportNode
 from gdatalog.storage.graph import Ranking
 
@@ -65,7 +65,7 @@ class Traffic:
         return ""
 
 
-def planned(graph: Graph, size: int, workers: int, memory: int) -> Choice:
+def planned(graph: Graph, size: int, workers: int, memory: int) -> ShareChoice:
     """The shares for counting cliques where the edges lie spread over the workers."""
     db = gd.connect(device="cpu")
     db["E"] = both_ways(graph)
@@ -83,7 +83,7 @@ def planned(graph: Graph, size: int, workers: int, memory: int) -> Choice:
     step = max(1, len(low) // SAMPLE)
     (dims,) = layout.dims
     domains = fine(layout, [[rows[dim.column][::step] for dim in dims]])
-    census = Census(layout, domains, (count(rows, dims, domains),), (2 * KEY,))
+    census = Histogram(layout, domains, (count(rows, dims, domains),), (2 * KEY,))
     choice = weighed(census, memory, workers)
     assert choice is not None, "a quarter of the edges is more than a block needs"
     return choice

@@ -11,8 +11,8 @@ import numpy as np
 
 from gdatalog.cancellation import current_watch
 from gdatalog.cluster.partitioned import buckets
-from gdatalog.cluster.pool import here
-from gdatalog.cluster.replicated.tasks import Found
+from gdatalog.cluster.pool import worker_cache
+from gdatalog.cluster.replicated.tasks import CellResult
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 
 
@@ -92,7 +92,7 @@ def length(trie: Any) -> int:
 
 def held() -> list[str]:
     """What values this worker has, by their tokens."""
-    return list(here._held)
+    return list(worker_cache._held)
 
 
 def looked_at(values: dict[str, Any]) -> tuple[dict[str, str], int]:
@@ -108,7 +108,7 @@ def prefixes(dask_scheduler: Any) -> list[str]:
 
 
 def forget_all() -> None:
-    here.forget(held())
+    worker_cache.forget(held())
 
 
 def where(seconds: float, values: Any) -> int:
@@ -137,9 +137,9 @@ def sum_of(kept: dict[str, int]) -> int:
     return sum(kept.values())
 
 
-def hard(*_: object) -> Found:
+def hard(*_: object) -> CellResult:
     """A cell that was too much."""
-    return Found(hard=True)
+    return CellResult(hard=True)
 
 
 def counted_slowly(*args: Any) -> Any:

@@ -175,7 +175,7 @@ class Module:
         return native.load(native.named("expressions", self.text), self.text)
 
     def check(self, data: Mapping[str, np.ndarray], of: Scope) -> None:
-        """What the compiled loops say is what `cpu_ops.evaluate` says."""
+        """What the compiled loops say is what `cpu_ops.functions` says."""
         rows = len(next(iter(data.values())))
         shape = (len(self.exprs), rows)
         keys, failed = np.zeros(shape, np.int64), np.zeros(shape, np.uint8)

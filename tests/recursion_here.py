@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+from gdatalog.cluster.dask_cluster import DaskCluster
 from gdatalog.cluster.partitioned.bucket_store import BucketStore
-from gdatalog.cluster.pool import Call, Kept, Part
-from gdatalog.cluster.spreading import Spreading
+from gdatalog.cluster.pool import Call, RemoteElement, RemoteValue
 
 
 class Here:
@@ -73,16 +73,16 @@ class Stage:
             if call.keep:
                 there = _There(found)
                 self.pool.kept.append((call.worker, there))
-                yield call, Kept(there, call.told and copied(call.told(found)))
+                yield call, RemoteValue(there, call.summary and copied(call.summary(found)))
             else:
                 yield call, copied(found)
 
     def _given(self, arg: Any) -> Any:
         if isinstance(arg, _There):
             return arg.value
-        if isinstance(arg, Kept):
+        if isinstance(arg, RemoteValue):
             return copied(arg.future.value) if self.pool.moved else arg.future.value
-        if isinstance(arg, Part):
+        if isinstance(arg, RemoteElement):
             return copied(arg.kept.future.value[arg.key])
         if isinstance(arg, dict):
             return {key: self._given(value) for key, value in arg.items()}
@@ -95,7 +95,7 @@ def copied(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))
 
 
-class Recursion(Spreading):
+class Recursion(DaskCluster):
     """Only what is recursive is left to workers."""
 
     def __init__(self, pool: Any) -> None:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.cluster.pool import Call
-from gdatalog.cluster.pool.claims import Claims
-from gdatalog.cluster.replicated import cutting, handing, work
-from gdatalog.cluster.replicated.costs import Level
-from gdatalog.cluster.replicated.handing import Handing
-from gdatalog.cluster.replicated.work import as_told, look_through
+from gdatalog.cluster.pool.work_queue import WorkQueue
+from gdatalog.cluster.replicated import cells, morsel_scheduler, morsels
+from gdatalog.cluster.replicated.cells import join_cells, of_same_cells
+from gdatalog.cluster.replicated.costs import CostLevel
+from gdatalog.cluster.replicated.morsel_scheduler import MorselScheduler
 from tests.test_cluster_replicated import CASES, alone, here, load, not_compiled, relations, spread
 
 __all__ = ["not_compiled"]  # fixtures
@@ -32,15 +32,15 @@ pytestmark = [
 def handed(db: gdatalog.Database, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The pieces that workers were given, call by call."""
     seen: list[Any] = []
-    made = Handing._made
+    made = MorselScheduler._made
 
     def noting(
-        self: Handing, pieces: Any, cells: Any, seconds: float, firm: bool, *to: Any
+        self: MorselScheduler, pieces: Any, cells: Any, seconds: float, firm: bool, *to: Any
     ) -> Call:
         seen.append([(cell, firm) for cell in cells])
         return made(self, pieces, cells, seconds, firm, *to)
 
-    monkeypatch.setattr(Handing, "_made", noting)
+    monkeypatch.setattr(MorselScheduler, "_made", noting)
     db.query(text).fetchall()
     return seen
 
@@ -66,7 +66,7 @@ def test_cells_that_take_too_long_are_cut_until_they_cannot_be(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = alone(CASES[case], 9)
-    monkeypatch.setattr(work, "PATIENCE", 0.0)  # nothing is soon enough
+    monkeypatch.setattr(cells, "PATIENCE", 0.0)  # nothing is soon enough
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(1))
         assert relations(db, CASES[case], 9) == expected
@@ -74,7 +74,7 @@ def test_cells_that_take_too_long_are_cut_until_they_cannot_be(
 
 def test_calls_give_back_what_they_have_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BUDGET", "LEAST"):
-        monkeypatch.setattr(handing, name, 0.0)
+        monkeypatch.setattr(morsel_scheduler, name, 0.0)
     text = CASES["aggregates of all kinds"]
     with gdatalog.connect(device="cpu") as db:
         spreading = here(2)
@@ -90,18 +90,18 @@ def test_cells_that_do_not_fit_are_cut_and_then_told_of(monkeypatch: pytest.Monk
         load(db)
         expected = len(db.query(text))
         db["dummy"] = [(1,)]
-    monkeypatch.setattr(work, "room", lambda tries: 20_000)
+    monkeypatch.setattr(cells, "room", lambda tries: 20_000)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
         load(db)
         assert len(db.query(text)) == expected
-        monkeypatch.setattr(work, "room", lambda tries: 8)
+        monkeypatch.setattr(cells, "room", lambda tries: 8)
         with pytest.raises(gdatalog.MemoryLimitError, match="8 B"):
             db.query("p(x, z, w, y) <- E(x, y), E(y, z), E(x, w).").fetchall()
 
 
 def test_rows_of_a_cell_that_did_not_fit_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "room", lambda tries: 4_000)
+    monkeypatch.setattr(cells, "room", lambda tries: 4_000)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
         db["E"] = [(x, y) for x in range(4) for y in range(20)]
@@ -114,28 +114,28 @@ def test_what_stays_is_made_again_of_the_same_cells(monkeypatch: pytest.MonkeyPa
 
     def noted(*args: Any) -> Any:
         calls.append(args)
-        return look_through(*args)
+        return join_cells(*args)
 
-    monkeypatch.setattr(handing, "look_through", noted)
+    monkeypatch.setattr(morsel_scheduler, "join_cells", noted)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(1))
         load(db)
         db.query("p(x, y, z) <- E(x, y), E(y, z).").fetchall()
     sealed, cells, _, _, tries, table, _ = max(calls, key=lambda args: len(args[1]))
-    all_of_them = look_through(sealed, cells, None, True, tries, table)
-    one = look_through(sealed, cells, 0.0, True, tries, table)
+    all_of_them = join_cells(sealed, cells, None, True, tries, table)
+    one = join_cells(sealed, cells, 0.0, True, tries, table)
     assert one.cells == 1 < all_of_them.cells and 0 < one.count < all_of_them.count
     for told, others in ((one, all_of_them), (all_of_them, one)):
-        found = as_told(others, (), sealed, cells[: told.cells], tries, table)
+        found = of_same_cells(others, (), sealed, cells[: told.cells], tries, table)
         assert (found.cells, found.count) == (told.cells, told.count)
 
 
 def test_pieces_are_claimed_once(tmp_path: Path) -> None:
-    claims = Claims(str(tmp_path))
+    claims = WorkQueue(str(tmp_path))
     one, other = claims.take("abcd"), pickle.loads(pickle.dumps(claims)).take("abcd")
     found = [next(one), next(other), next(other), *one, *other]
     assert found == list(enumerate("abcd"))
-    assert list(Claims(str(tmp_path / "gone")).take("abcd")) == []
+    assert list(WorkQueue(str(tmp_path / "gone")).take("abcd")) == []
 
 
 @pytest.mark.parametrize("case", ["rows that come again", "aggregates of all kinds"])
@@ -148,9 +148,9 @@ def test_pieces_claimed_by_who_died_are_done_by_others(
         claims = rest[-1]
         if claims is not None and len(lost) < 3:  # then it is begun again, on another worker
             lost.extend(number for number, _ in islice(claims.take(cells), 1))
-        return look_through(sealed, cells, *rest)
+        return join_cells(sealed, cells, *rest)
 
-    monkeypatch.setattr(handing, "look_through", dying)
+    monkeypatch.setattr(morsel_scheduler, "join_cells", dying)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
         assert relations(db, CASES[case]) == alone(CASES[case])
@@ -161,9 +161,9 @@ def test_calls_that_are_too_large_come_back_smaller(monkeypatch: pytest.MonkeyPa
     text = CASES["aggregates of all kinds"]
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
-        monkeypatch.setattr(handing, "look_through", _too_large_for_several)
+        monkeypatch.setattr(morsel_scheduler, "join_cells", _too_large_for_several)
         assert relations(db, text) == alone(text)
-        monkeypatch.setattr(handing, "look_through", _too_large)
+        monkeypatch.setattr(morsel_scheduler, "join_cells", _too_large)
         with pytest.raises(gdatalog.MemoryLimitError, match="not enough memory"):
             db.query("p(x, z, y) <- E(x, y), E(y, z).").fetchall()
 
@@ -171,7 +171,7 @@ def test_calls_that_are_too_large_come_back_smaller(monkeypatch: pytest.MonkeyPa
 def _too_large_for_several(sealed: Any, cells: Any, *rest: Any) -> Any:
     if len(cells) > 1:
         raise MemoryError
-    return look_through(sealed, cells, *rest)
+    return join_cells(sealed, cells, *rest)
 
 
 def _too_large(*args: Any) -> Any:
@@ -183,14 +183,14 @@ def test_pieces_cover_a_level_and_share_nothing(
     degrees: list[int], wanted: int, again: int
 ) -> None:
     values = np.cumsum(np.array([1 + degree % 3 for degree in degrees], dtype=np.int64))
-    level = Level("x", values, np.array(degrees, dtype=np.float64) ** 2 + 1)
+    level = CostLevel("x", values, np.array(degrees, dtype=np.float64) ** 2 + 1)
     if not degrees:
         return
-    pieces = cutting._cut(level, {}, 100.0, 0, len(values), wanted)
+    pieces = morsels._cut(level, {}, 100.0, 0, len(values), wanted)
     parted = pieces[again % len(pieces)]
     if parted.high - parted.low > 1:
         at = pieces.index(parted)
-        pieces[at : at + 1] = cutting._cut(level, {}, parted.cost, parted.low, parted.high, 8)
+        pieces[at : at + 1] = morsels._cut(level, {}, parted.cost, parted.low, parted.high, 8)
     stretches = [piece.cell.stretches["x"] for piece in pieces]
     assert stretches[0].low is None and stretches[-1].high is None
     assert all(one.high == next_.low is not None for one, next_ in pairwise(stretches))

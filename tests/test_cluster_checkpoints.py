@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.cluster.pool import Call, Kept, Lost
-from gdatalog.cluster.recursion import checkpoints, owner, owners, snapshot
+from gdatalog.cluster.pool import Call, Lost, RemoteValue
+from gdatalog.cluster.recursion import checkpoints, hash_partition, hash_partitions, snapshot
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, _others, seated
-from gdatalog.cluster.recursion.owner import Stale, State
-from gdatalog.cluster.recursion.owners import Owners
+from gdatalog.cluster.recursion.hash_partition import PartitionState, StaleState
+from gdatalog.cluster.recursion.hash_partitions import HashPartitions
 from gdatalog.cluster.recursion.snapshot import _packed
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
@@ -64,7 +64,7 @@ def every_round(monkeypatch: pytest.MonkeyPatch) -> None:
 def _write_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "LEAST", 0.0)
     monkeypatch.setattr(checkpoints, "SHARE", 0.0)
-    monkeypatch.setattr(owners, "SOON", 0.0)
+    monkeypatch.setattr(hash_partitions, "SOON", 0.0)
 
 
 class Dying(Here):
@@ -98,14 +98,14 @@ class Dying(Here):
 
 
 class _Dying(Stage):
-    firm: Collection[Kept] = ()
+    firm: Collection[RemoteValue] = ()
 
     def __iter__(self) -> Iterator[tuple[Call, Any]]:
         pool: Any = self.pool
         calls, self.left = self.left, []
         for call in calls:
             pool.calls += 1
-            state = [arg for arg in call.args if isinstance(arg, Kept)]
+            state = [arg for arg in call.args if isinstance(arg, RemoteValue)]
             assert all(any(each is kept for kept in self.firm) for each in state)
             there = sorted(pool.workers)
             if pool.calls in pool.deaths:
@@ -126,8 +126,8 @@ def way(spread: str, shared: bool, again: bool = False) -> oracle.Way:
         with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
             _write_each(patch)
             if random.random() < 0.7:  # nothing goes by way of the driver
-                patch.setattr(owner, "SMALL", 0)
-                patch.setattr(owners, "SMALL", 0)
+                patch.setattr(hash_partition, "SMALL", 0)
+                patch.setattr(hash_partitions, "SMALL", 0)
             pool = Dying(random.randrange(1, 5), deaths, shared, again)
             db._workspace.force(spread=spread, split="never", dead_variables=random.choice(DYING))
             db._workspace.cluster = Recursion(pool)
@@ -311,8 +311,8 @@ def test_blocks_of_a_relation_that_grows(dedup: Any, monkeypatch: pytest.MonkeyP
 
 def test_what_was_moved_is_written_too() -> None:
     rows = {"homes": {"p": ((np.arange(3),), 3), "q": ((), 1)}, "indexes": {}}
-    state = State(None)  # type: ignore[arg-type]
-    with pytest.raises(Stale):
+    state = PartitionState(None)  # type: ignore[arg-type]
+    with pytest.raises(StaleState):
         list(state.blocks())
     state._rows = rows
     told = [(table, name, count, len(list(b))) for table, name, count, b in state.blocks()]
@@ -344,17 +344,17 @@ def killed(
 ) -> None:
     _write_each(monkeypatch)
     random = Random(seed)
-    after, real, pids = random.randrange(1, 9), Owners._step, everywhere(two, os.getpid)
+    after, real, pids = random.randrange(1, 9), HashPartitions._step, everywhere(two, os.getpid)
     steps: list[int] = []
     everywhere(two, _small, 0)
 
-    def step(self: Owners, settling: bool, course: Any) -> Any:
+    def step(self: HashPartitions, settling: bool, course: Any) -> Any:
         steps.append(len(course.rounds))
         if len(steps) == after + 1:
             os.kill(random.choice(pids), signal.SIGKILL)
         return real(self, settling, course)
 
-    monkeypatch.setattr(Owners, "_step", step)
+    monkeypatch.setattr(HashPartitions, "_step", step)
     edges = [*graph(seed, 60, 60), *((x, x + 1) for x in range(60))]
     with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
         alone["E"] = db["E"] = edges
@@ -363,14 +363,14 @@ def killed(
         db._workspace.force(spread=spread, strategy="levelwise", split="never")
         assert sorted(db.query(text).fetchall()) == sorted(alone.query(text).fetchall())
         until(lambda: not left_of(db))
-    everywhere(two, _small, owner.SMALL)
+    everywhere(two, _small, hash_partition.SMALL)
     # The round in which it died is run again, and no more than the one before.
     assert all(now >= before - 1 for before, now in pairwise(steps))
 
 
 def _small(nbytes: int) -> None:
     """On a worker: only so many bytes go by way of the driver."""
-    owner.SMALL = nbytes
+    hash_partition.SMALL = nbytes
 
 
 BEST = "p(x, min(0)) <- E(x, _), x < 3. p(y, min(d + 1)) <- p(x, d), E(x, y)."
@@ -410,16 +410,16 @@ def test_rows_that_stay_are_made_again_without_checkpoints(
 ) -> None:
     """A worker dies within the fixpoint, and others when its checkpoints are gone."""
     tune(monkeypatch, fetched_bytes=0)
-    monkeypatch.setattr(owner, "SMALL", 0)
-    real, pids = Owners._step, everywhere(two, os.getpid)
+    monkeypatch.setattr(hash_partition, "SMALL", 0)
+    real, pids = HashPartitions._step, everywhere(two, os.getpid)
 
-    def step(self: Owners, settling: bool, course: Any) -> Any:
+    def step(self: HashPartitions, settling: bool, course: Any) -> Any:
         if len(course.rounds) == 4 and pids:
             os.kill(pids.pop(), signal.SIGKILL)
             pids.clear()
         return real(self, settling, course)
 
-    monkeypatch.setattr(Owners, "_step", step)
+    monkeypatch.setattr(HashPartitions, "_step", step)
     edges = [*graph(3, 30, 30), *((x, x + 1) for x in range(30))]
     with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
         alone["E"] = db["E"] = edges

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster.replicated.cutting import Cutting
+from gdatalog.cluster.replicated.morsels import Morsels
 from gdatalog.cluster.workers import devices
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.engine.device import CPU
@@ -190,7 +190,7 @@ def test_fewer_pieces_for_gpus() -> None:
         (join,) = rule.plan.joins
         tries = {ref: db._workspace.stored["E"].trie(ref.columns) for ref in join.tries}
         join = replace(join, cost=1e12)
-        counts = [len(Cutting(join, tries, None, 2, gpus).all()) for gpus in (False, True)]
+        counts = [len(Morsels(join, tries, None, 2, gpus).all()) for gpus in (False, True)]
         assert 3 * counts[1] < counts[0]
         join = replace(join, cost=3e7)
-        assert len(Cutting(join, tries, None, 2, True).all()) == 2  # each GPU has one launch
+        assert len(Morsels(join, tries, None, 2, True).all()) == 2  # each GPU has one launch

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gdatalog.cluster.pool import Call, Kept, Lost, Pool, TooLarge
+from gdatalog.cluster.pool import Call, Lost, Pool, RemoteValue, TooLarge
 from gdatalog.cluster.pool.calls import Recipe, made_as
 from gdatalog.cluster.pool.lineage import Lineage
 from gdatalog.cluster.workers.connection import Connection
@@ -87,9 +87,9 @@ def test_more_workers_killed_midway(pool: Pool) -> None:
         killed_midway(pool, seed)
 
 
-def chain(pool: Pool, placed: Any, worker: str | None) -> list[Kept]:
+def chain(pool: Pool, placed: Any, worker: str | None) -> list[RemoteValue]:
     """Values that are kept, each made of the one before and of what is placed."""
-    found: list[Kept] = []
+    found: list[RemoteValue] = []
     for _ in range(3):
         function = pool_calls.plus if found else pool_calls.three
         args = (found[-1], placed) if found else (5,)
@@ -98,8 +98,8 @@ def chain(pool: Pool, placed: Any, worker: str | None) -> list[Kept]:
     return found
 
 
-def with_(pool: Pool, limits: Limits, *calls: Call, told: str = "test") -> Any:
-    stage = pool.stage(told, limits)
+def with_(pool: Pool, limits: Limits, *calls: Call, name: str = "test") -> Any:
+    stage = pool.stage(name, limits)
     for call in calls:
         stage.add(call)
     return stage
@@ -228,7 +228,7 @@ def test_what_workers_die_of_is_cut_smaller() -> None:
         found = sorted(value for _, value in stage)
         assert sum(found) == 1220 and found[-1] <= 600
         with pytest.raises(TooLarge, match=r"workers of 600.0 MiB each died .* a part of hungry"):
-            list(with_(pool, Limits(), *calls, told="hungry"))
+            list(with_(pool, Limits(), *calls, name="hungry"))
         pool.close()
 
 
@@ -270,13 +270,13 @@ def drawn(pool: Pool, seed: int, kills: int) -> None:
             told = pool_calls.sum_of if keep and draw.random() < 0.5 else None
             expected[n] = pool_calls.mixed(0, shared[at], *real)
             args = (seconds, placed[at], *given)
-            stage.add(Call(pool_calls.mixed, args, keep, tag=n, told=told))
+            stage.add(Call(pool_calls.mixed, args, keep, tag=n, summary=told))
         for call, found in stage:
             value = expected.pop(call.tag)
             if not call.keep:
                 assert found == value
                 continue
-            assert call.told is None or found.told == sum(value.values())
+            assert call.summary is None or found.summary == sum(value.values())
             kept.append((found, value))
         assert not expected
         kept = draw.sample(kept, draw.randrange(len(kept) + 1))  # the others are let go of
@@ -351,6 +351,6 @@ def test_what_is_lost_between_two_looks_is_no_nothing() -> None:
 
     placing: Any = SimpleNamespace(brought=lambda placed, every: {})
     source, future = Recipe(b"", (), (), None), Future(*["finished"] * 2, "lost")
-    held = made_as(Kept(future), source)
+    held = made_as(RemoteValue(future), source)
     Lineage(placing, mapped)._remake(Recipe(b"", ((source, ("a",)),), (), None), False)
     assert given[0] == [future] and held.future is future

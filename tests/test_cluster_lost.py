@@ -17,7 +17,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.cluster.partitioned import bucket_store
 from gdatalog.cluster.pool import Call, Pool
-from gdatalog.cluster.replicated.harvest import Harvest
+from gdatalog.cluster.replicated.collector import Collector
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DeviceError, Interrupted
 from gdatalog.limits import Limits
@@ -79,15 +79,15 @@ def test_rows_of_a_rule_are_made_again(db: gd.Database, spread: str) -> None:
 def test_a_worker_dies_that_has_rows_of_the_rule_that_runs(
     db: gd.Database, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    client, method, killed = db.cluster.client, getattr(Harvest, when), []
+    client, method, killed = db.cluster.client, getattr(Collector, when), []
 
-    def dying(self: Harvest, *args: Any) -> Any:
+    def dying(self: Collector, *args: Any) -> Any:
         if not killed:
             killed.append(sorted(client.nthreads())[0])
             kill(client, *killed)
         return method(self, *args)
 
-    monkeypatch.setattr(Harvest, when, dying)
+    monkeypatch.setattr(Collector, when, dying)
     found = db.query(TEXT)
     assert killed and lies_afar(found) and sums(found) == expected()
 

@@ -16,9 +16,9 @@ import pytest
 import gdatalog as gd
 from gdatalog.cluster.partitioned import bucket_store
 from gdatalog.cluster.partitioned import run as partitioned
-from gdatalog.cluster.partitioned.census import Census
-from gdatalog.cluster.partitioned.choosing import Choice
-from gdatalog.cluster.partitioned.run import Part, Parted
+from gdatalog.cluster.partitioned.histogram import Histogram
+from gdatalog.cluster.partitioned.run import CellBatch, PartitionedJoin
+from gdatalog.cluster.partitioned.share_search import ShareChoice
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers
@@ -32,10 +32,10 @@ from tests.test_engine_oracle import _heads, answers, difference
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
 
-def in_parts(census: Census, memory: int, workers: int) -> Choice:
+def in_parts(census: Histogram, memory: int, workers: int) -> ShareChoice:
     """Shares of up to three classes of every domain, however few rows there are."""
     starts = [sorted({at * domain.classes // 3 for at in range(3)}) for domain in census.domains]
-    return Choice(census.shares(starts), memory, ())
+    return ShareChoice(census.shares(starts), memory, ())
 
 
 @pytest.fixture
@@ -172,15 +172,15 @@ def given(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
 def test_cells_that_do_not_fit_are_cut(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     here = gd.connect(device="cpu")
     here["E"] = EDGES
-    cut: list[Part] = []
-    back = Parted._back
+    cut: list[CellBatch] = []
+    back = PartitionedJoin._back
 
-    def noted(self: Parted, part: Part, *found: Any) -> None:
+    def noted(self: PartitionedJoin, part: CellBatch, *found: Any) -> None:
         if part.refined:
             cut.append(part)
         back(self, part, *found)
 
-    monkeypatch.setattr(Parted, "_back", noted)
+    monkeypatch.setattr(PartitionedJoin, "_back", noted)
     given(monkeypatch, 3000)
     with connected(cluster(2)) as there:
         there["E"] = EDGES

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gdatalog.cluster.pool import Call, Pool
-from gdatalog.cluster.rows.keeping import Keeping
+from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import MemoryLimitError
 from gdatalog.limits import Limits
@@ -24,7 +24,7 @@ def drawn(seed: int, rows: int, values: int, columns: int = 2) -> Columns:
     return tuple(rng.integers(0, values, rows, dtype=np.int32) for _ in range(columns))
 
 
-def spread_out(keeping: Keeping, rows: Columns, parts: int = 3) -> Relation:
+def spread_out(keeping: RowKeeper, rows: Columns, parts: int = 3) -> Relation:
     """A relation of rows that are sent to workers, left there, and forgotten here."""
     stage = keeping.pool.stage("test", Limits())
     for number, some in enumerate(zip(*(np.array_split(c, parts) for c in rows), strict=True)):
@@ -37,10 +37,10 @@ def spread_out(keeping: Keeping, rows: Columns, parts: int = 3) -> Relation:
 
 
 @pytest.fixture
-def keeping(cluster: Workers) -> Iterator[Keeping]:
+def keeping(cluster: Workers) -> Iterator[RowKeeper]:
     client = cluster(2)
     with client.as_current():
-        yield Keeping(Pool(Connection(client)), 1 << 30)
+        yield RowKeeper(Pool(Connection(client)), 1 << 30)
 
 
 def pairs(rows: Columns) -> set[tuple[int, ...]]:
@@ -48,7 +48,7 @@ def pairs(rows: Columns) -> set[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("wide", [0, 1 << 40])
-def test_rows_that_are_there_twice_are_counted_once(keeping: Keeping, wide: int) -> None:
+def test_rows_that_are_there_twice_are_counted_once(keeping: RowKeeper, wide: int) -> None:
     rows = tuple(column.astype(np.int64) + wide for column in drawn(1, 3000, 60))
     found = spread_out(keeping, rows)
     assert found.at_most == 3000
@@ -59,7 +59,7 @@ def test_rows_that_are_there_twice_are_counted_once(keeping: Keeping, wide: int)
     assert once.length == once.at_most == found.length
 
 
-def test_a_survey_tells_what_a_look_at_all_rows_would(keeping: Keeping) -> None:
+def test_a_survey_tells_what_a_look_at_all_rows_would(keeping: RowKeeper) -> None:
     left, right = drawn(2, 4000, 500)
     far, near = spread_out(keeping, (left, right)), Relation.from_rows(
         ("x", "y"), ("int", "int"), (left, right), 4000
@@ -74,7 +74,7 @@ def test_a_survey_tells_what_a_look_at_all_rows_would(keeping: Keeping) -> None:
     assert not told.symmetric and not told.rises and not told.loopless
 
 
-def test_many_values_are_estimated(keeping: Keeping) -> None:
+def test_many_values_are_estimated(keeping: RowKeeper) -> None:
     rows = drawn(3, 200_000, 40_000)
     told = spread_out(keeping, rows).statistics
     assert 0.9 < told.distinct(frozenset((0,))) / len(np.unique(rows[0])) < 1.1
@@ -92,7 +92,7 @@ def ascending(rows: Columns) -> Columns:
 
 
 @pytest.mark.parametrize("how", [both_ways, ascending, pytest.param(tuple, marks=pytest.mark.slow)])
-def test_a_graph_is_ranked_where_it_lies(keeping: Keeping, how: Any) -> None:
+def test_a_graph_is_ranked_where_it_lies(keeping: RowKeeper, how: Any) -> None:
     rows = how(drawn(4, 2000, 300))
     far = spread_out(keeping, rows)
     near = Relation.from_rows(("x", "y"), ("int", "int"), rows, len(rows[0]))
@@ -109,14 +109,14 @@ def test_a_graph_is_ranked_where_it_lies(keeping: Keeping, how: Any) -> None:
     assert far.remote is not None and far.remote.unfetched
 
 
-def test_one_row_that_is_not_there_the_other_way(keeping: Keeping) -> None:
+def test_one_row_that_is_not_there_the_other_way(keeping: RowKeeper) -> None:
     rows = both_ways(drawn(5, 500, 100))
     at = int(np.flatnonzero(rows[0] != rows[1])[7])
     assert spread_out(keeping, rows).symmetric
     assert not spread_out(keeping, tuple(np.delete(column, at) for column in rows)).symmetric
 
 
-def test_rows_that_do_not_fit_here_stay_there(keeping: Keeping) -> None:
+def test_rows_that_do_not_fit_here_stay_there(keeping: RowKeeper) -> None:
     keeping.memory = 5000
     first, second = (spread_out(keeping, drawn(seed, 400, 1 << 20)) for seed in (6, 7))
     first.blocks()
@@ -127,7 +127,7 @@ def test_rows_that_do_not_fit_here_stay_there(keeping: Keeping) -> None:
     assert len(second.keys[0]) == 400
 
 
-def test_some_rows_of_many(keeping: Keeping) -> None:
+def test_some_rows_of_many(keeping: RowKeeper) -> None:
     (column,) = (np.arange(1000, dtype=np.int32),)
     found = spread_out(keeping, (column,), parts=4)
     assert found.remote is not None

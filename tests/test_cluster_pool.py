@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from gdatalog.cancellation import Watch
-from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
-from gdatalog.cluster.pool.stage import Run
+from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge
+from gdatalog.cluster.pool.task_stage import RunningCall
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import EvaluationError, Interrupted
 from gdatalog.limits import Limits
@@ -47,12 +47,15 @@ def of(client: Any, way: str) -> Iterator[Pool]:
 
 def test_what_calls_are_given_goes_with_them() -> None:
     """At once: while it is held here it takes room on a worker."""
-    kept, placed = Kept(None), [Kept(None)]
+    kept, placed = RemoteValue(None), [RemoteValue(None)]
     gone = [weakref.ref(kept), weakref.ref(placed[0])]
     gc.collect()
     gc.disable()
     try:
-        runs = [Run.of(Call(pool_calls.number, (kept,))), Run.of(Call(len, (placed, kept)))]
+        runs = [
+            RunningCall.of(Call(pool_calls.number, (kept,))),
+            RunningCall.of(Call(len, (placed, kept))),
+        ]
         assert [len(run.inputs) for run in runs] == [1, 2]
         del kept, placed, runs
         assert [ref() for ref in gone] == [None, None]
@@ -190,12 +193,12 @@ def test_arrays_are_mapped_as_they_were(one: Pool) -> None:
 
 
 def test_what_is_kept_stays_there(pool: Pool) -> None:
-    calls = [Call(pool_calls.three, (n,), keep=True, tag=n, told=len) for n in range(3)]
+    calls = [Call(pool_calls.three, (n,), keep=True, tag=n, summary=len) for n in range(3)]
     stage = pool.stage("test", Limits())
     for call in calls:
         stage.add(call)
-    kept: dict[int, Kept] = {call.tag: found for call, found in stage}
-    assert [kept[n].told for n in range(3)] == [3, 3, 3]
+    kept: dict[int, RemoteValue] = {call.tag: found for call, found in stage}
+    assert [kept[n].summary for n in range(3)] == [3, 3, 3]
     limits = Limits()
     assert pool.bring([kept[2].part("b"), kept[0]], "test", limits) == [
         3,

@@ -19,11 +19,18 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.cluster.recursion import owner, owners, routes, stretches
-from gdatalog.cluster.recursion.owner import Stale, State
-from gdatalog.cluster.recursion.owners import Owners
-from gdatalog.cluster.recursion.stretches import Seeds, Stretches
-from gdatalog.cluster.rows.keeping import Keeping
+from gdatalog.cluster.recursion import (
+    hash_partition,
+    hash_partitions,
+    key_range_tasks,
+    key_ranges,
+    routes,
+)
+from gdatalog.cluster.recursion.hash_partition import PartitionState, StaleState
+from gdatalog.cluster.recursion.hash_partitions import HashPartitions
+from gdatalog.cluster.recursion.key_range_tasks import Seeds
+from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint
+from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
@@ -76,8 +83,8 @@ def not_compiled() -> Iterator[None]:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is so little that it goes by way of the driver."""
-    monkeypatch.setattr(owner, "SMALL", 0)
-    monkeypatch.setattr(owners, "SMALL", 0)
+    monkeypatch.setattr(hash_partition, "SMALL", 0)
+    monkeypatch.setattr(hash_partitions, "SMALL", 0)
 
 
 @pytest.mark.drawn
@@ -98,8 +105,8 @@ def test_each_shape(shape: str, large: None) -> None:
 
 def test_values_are_cut_by_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that has no time gives what it has; the rest is cut again, and nothing is lost."""
-    monkeypatch.setattr(stretches, "BUDGET", 0.0)
-    monkeypatch.setattr(stretches, "PIECES", 3)
+    monkeypatch.setattr(key_range_tasks, "BUDGET", 0.0)
+    monkeypatch.setattr(key_range_tasks, "PIECES", 3)
     random = Random(7)
     edges = [(random.randrange(40), random.randrange(40)) for _ in range(60)]
     with gdatalog.connect(device="cpu") as db:
@@ -111,7 +118,7 @@ def test_values_are_cut_by_what_they_have(monkeypatch: pytest.MonkeyPatch) -> No
         db._workspace.force(spread="replicate")
         db._workspace.cluster = Recursion(pool)
         assert sorted(db.query(CLOSURE).fetchall()) == expected
-        assert pool.functions.count("followed") > 2 * stretches.PARTS
+        assert pool.functions.count("followed") > 2 * key_ranges.PARTS
         counted = db.query(f"{CLOSURE} n(count()) <- p(_, _). ?- n(c).")
         assert counted.fetchall() == [(len(expected),)]
         assert {*pool.functions} == {"followed", "counted"}
@@ -135,7 +142,7 @@ def _routes(db: gdatalog.Database, text: str) -> set[str]:
 
     class Looks(Recursion):
         def fixpoint(self, splits: Any, placement: Any) -> Any:
-            its = Owners(self.pool, self.keeper(1 << 30), splits, True).routes
+            its = HashPartitions(self.pool, self.keeper(1 << 30), splits, True).routes
             assert its.aligned == all(map(its.at_home, its.places.values()))
             found.update(its.places, its.fragments)
             return None
@@ -152,24 +159,24 @@ def test_a_plan_of_no_rows_is_dealt_out_too() -> None:
 
 
 def test_what_is_taken_over_is_not_used_twice() -> None:
-    state = State(None)  # type: ignore[arg-type]
-    with pytest.raises(Stale):
+    state = PartitionState(None)  # type: ignore[arg-type]
+    with pytest.raises(StaleState):
         state.take(lambda: pytest.fail("made from nothing"))
-    with pytest.raises(Stale):
+    with pytest.raises(StaleState):
         copied(state).had()
 
 
 def test_lost_states_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where what an owner had cannot be made again, the whole begins again."""
-    real, steps = owners.step, []
+    real, steps = hash_partitions.step, []
 
     def failing(*args: Any) -> Any:
         steps.append(args[1])
         if len(steps) == 5:
-            raise Stale
+            raise StaleState
         return real(*args)
 
-    monkeypatch.setattr(owners, "step", failing)
+    monkeypatch.setattr(hash_partitions, "step", failing)
     random = Random(3)
     edges = [(random.randrange(30), random.randrange(30)) for _ in range(40)]
     with gdatalog.connect(device="cpu") as db:
@@ -320,7 +327,7 @@ def test_many_rows_stay_on_the_workers(
             assert sorted(rows.fetchall()) == expected
             assert db.query(f"{text} {counted} ?- n(c).").fetchall() == [(len(expected),)]
     assert stayed and min(stayed) > 1
-    everywhere(two, _few, stretches.SMALL)
+    everywhere(two, _few, key_range_tasks.SMALL)
 
 
 def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
@@ -329,9 +336,9 @@ def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
     dataframe = pytest.importorskip("dask.dataframe")
     tune(monkeypatch, fetched_bytes=0)
     fetched: list[Any] = []
-    real = Keeping.fetch
+    real = RowKeeper.fetch
 
-    def fetch(self: Keeping, pieces: Any) -> Any:
+    def fetch(self: RowKeeper, pieces: Any) -> Any:
         fetched.append(pieces)
         return real(self, pieces)
 
@@ -343,7 +350,7 @@ def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
         db._workspace.force(spread="partition", split="never")
         expected = sorted(alone.query(CLOSURE).fetchall())
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Keeping, "fetch", fetch)
+            patch.setattr(RowKeeper, "fetch", fetch)
             rows = db.query(CLOSURE)
         store = db._workspace.stored["E"].store
         assert isinstance(store, RemoteRows) and store.unfetched
@@ -357,7 +364,7 @@ def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
 
 def _few(nbytes: int) -> None:
     """On a worker: only so many bytes of rows come along with what is told of them."""
-    stretches.SMALL = nbytes
+    key_range_tasks.SMALL = nbytes
 
 
 @pytest.mark.parametrize(
@@ -368,17 +375,17 @@ def test_a_worker_that_dies_changes_nothing(
 ) -> None:
     """Rows that only it had are made again, in whatever step it dies."""
     random = Random(seed)
-    when, real = random.randrange(1, 6), Owners._step
+    when, real = random.randrange(1, 6), HashPartitions._step
     pids = everywhere(two, os.getpid)
     steps: list[int] = []
 
-    def step(self: Owners, settling: bool, course: Any) -> Any:
+    def step(self: HashPartitions, settling: bool, course: Any) -> Any:
         steps.append(1)
         if len(steps) == when:
             os.kill(random.choice(pids), signal.SIGKILL)
         return real(self, settling, course)
 
-    monkeypatch.setattr(Owners, "_step", step)
+    monkeypatch.setattr(HashPartitions, "_step", step)
     edges = [*graph(seed, 60, 60), *((x, x + 1) for x in range(60))]
     with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
         alone["E"] = db["E"] = edges
@@ -391,18 +398,18 @@ def test_a_worker_that_dies_changes_nothing(
 def test_a_stretch_whose_worker_dies_is_run_again(
     two: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Stretches._cuts
+    real = KeyRangeFixpoint._cuts
     pids = everywhere(two, os.getpid)
 
-    def cuts(self: Stretches, low: int, high: int, wanted: int) -> list[int]:
+    def cuts(self: KeyRangeFixpoint, low: int, high: int, wanted: int) -> list[int]:
         found = real(self, low, high, wanted)
         if pids and wanted == 2:  # something has come back
             os.kill(pids.pop(), signal.SIGKILL)
             pids.clear()
         return found
 
-    monkeypatch.setattr(Stretches, "_cuts", cuts)
-    monkeypatch.setattr(stretches, "PARTS", 2)
+    monkeypatch.setattr(KeyRangeFixpoint, "_cuts", cuts)
+    monkeypatch.setattr(key_ranges, "PARTS", 2)
     edges = graph(5, 80, 120)
     with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
         alone["E"] = db["E"] = edges

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 
 import gdatalog
-from gdatalog.cluster import spreading
+from gdatalog.cluster import dask_cluster
+from gdatalog.cluster.dask_cluster import DaskCluster
 from gdatalog.cluster.partitioned.bucket_store import BucketStore
-from gdatalog.cluster.pool import Call, Kept, TooLarge
-from gdatalog.cluster.pool.claims import Claims
-from gdatalog.cluster.replicated import work
-from gdatalog.cluster.spreading import Spreading
+from gdatalog.cluster.pool import Call, RemoteValue, TooLarge
+from gdatalog.cluster.pool.work_queue import WorkQueue
+from gdatalog.cluster.replicated import cells
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.errors import EvaluationError
@@ -60,11 +60,11 @@ class Here:
     def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:
         return _Stage(self, smaller)
 
-    def claims(self) -> Claims | None:
+    def claims(self) -> WorkQueue | None:
         """A folder that all see, if there is an even number of threads."""
         if self.slots % 2:
             return None
-        return Claims(tempfile.mkdtemp())
+        return WorkQueue(tempfile.mkdtemp())
 
     def close(self) -> None:
         self.placed.clear()
@@ -103,9 +103,9 @@ class _Stage:
                 continue
             except Exception as error:
                 raise pickle.loads(pickle.dumps(error)) from None
-            told = found if call.told is None or not call.keep else call.told(found)
+            told = found if call.summary is None or not call.keep else call.summary(found)
             given = pickle.loads(pickle.dumps(told))
-            yield call, Kept(None, given) if call.keep else given
+            yield call, RemoteValue(None, given) if call.keep else given
 
 
 def _given(arg: Any) -> Any:
@@ -122,7 +122,7 @@ def spread(db: gdatalog.Database, cluster: Any) -> None:
     db._workspace.force(spread="replicate")
 
 
-class SpreadHere(Spreading):
+class SpreadHere(DaskCluster):
     """Rules are spread; recursion is not, data is loaded here, and rows come here."""
 
     def __init__(self, slots: int) -> None:
@@ -140,7 +140,7 @@ class SpreadHere(Spreading):
         return None
 
 
-def here(slots: int = 2) -> Spreading:
+def here(slots: int = 2) -> DaskCluster:
     return SpreadHere(slots)
 
 
@@ -377,10 +377,10 @@ def test_what_is_spread(
     spread: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spreading, "fits_nowhere", lambda *of: False)
-    monkeypatch.setattr(spreading, "fits_workers", lambda *of: True)
+    monkeypatch.setattr(dask_cluster, "fits_nowhere", lambda *of: False)
+    monkeypatch.setattr(dask_cluster, "fits_workers", lambda *of: True)
     for name, value in changed.items():
-        monkeypatch.setattr(spreading, name, value)
+        monkeypatch.setattr(dask_cluster, name, value)
     with gdatalog.connect(device="cpu") as db:
         cluster = SpreadHere(2)
         db._workspace.cluster = cluster
@@ -401,7 +401,7 @@ def test_workers_are_told_of_thresholds(monkeypatch: pytest.MonkeyPatch) -> None
         told.append(more["tuning"])
         return ExecutionContext(*parts, **more)
 
-    monkeypatch.setattr(work, "ExecutionContext", noting)
+    monkeypatch.setattr(cells, "ExecutionContext", noting)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
         db._workspace.tune(groups_from=7)
@@ -438,7 +438,7 @@ def test_programs_on_workers(cluster: Workers) -> None:
 def test_examples_on_workers(cluster: Workers) -> None:
     client = cluster(2)
     for example in CORNERS[::3]:
-        check(example, Spreading(Connection(client)))
+        check(example, DaskCluster(Connection(client)))
 
 
 def test_an_error_on_a_worker_is_the_error_here(cluster: Workers) -> None:

@@ -11,17 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster.pool import Call, Kept, Pool
-from gdatalog.cluster.rows import exchange
-from gdatalog.cluster.rows.exchange import (
-    Exchange,
+from gdatalog.cluster.pool import Call, Pool, RemoteValue
+from gdatalog.cluster.rows import shuffle
+from gdatalog.cluster.rows.row_keeper import RowKeeper
+from gdatalog.cluster.rows.shuffle import (
+    Shuffle,
     distinct_of,
     owner_of,
     parts_of,
     size_of,
     split_rows,
 )
-from gdatalog.cluster.rows.keeping import Keeping
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DataError, MemoryLimitError, UsageError
 from gdatalog.limits import Limits
@@ -47,10 +47,10 @@ def pool(cluster: Workers) -> Pool:
     return Pool(Connection(cluster(2)))
 
 
-def left(pool: Pool, spans: Sequence[tuple[int, int]]) -> list[Kept]:
+def left(pool: Pool, spans: Sequence[tuple[int, int]]) -> list[RemoteValue]:
     stage = pool.stage("some rows", Limits())
     for number, span in enumerate(spans):
-        stage.add(Call(some_rows, span, keep=True, tag=number, told=size_of))
+        stage.add(Call(some_rows, span, keep=True, tag=number, summary=size_of))
     found = {call.tag: kept for call, kept in stage}
     return [found[number] for number in range(len(spans))]
 
@@ -62,35 +62,38 @@ def answer(
     for text in TEXTS:
         symbols.intern(text)
     parts = parts_of(left(pool, spans))
-    keeper = Keeping(pool, memory)
+    keeper = RowKeeper(pool, memory)
     relation = Relation.of_parts(("n", "text"), ("int", "symbol"), parts, keeper, distinct)
     return Result(relation, symbols)
 
 
 def test_equal_rows_meet_at_their_owner(pool: Pool) -> None:
     workers = sorted(pool.connection.client.nthreads())
-    exchange = Exchange(pool, "some rows", Limits(), [*workers, workers[0]])
+    shuffle = Shuffle(pool, "some rows", Limits(), [*workers, workers[0]])
     parts = left(pool, [(0, 1000), (500, 1500), (500, 600)])
-    owned = exchange.distinct(parts)
+    owned = shuffle.distinct(parts)
     rows = [each.rows for each in pool.bring(owned, "some rows", Limits())]
     assert sorted(np.concatenate([column for column, _ in rows])) == list(range(1500))
     for number, mine in enumerate(rows):
         assert set(owner_of(mine, 3)) == {number}
-    assert [kept.told.rows for kept in owned] == [len(mine[0]) for mine in rows]
-    assert 0 < sum(kept.told.moved for kept in owned) <= 2100 * 8
+    assert [kept.summary.rows for kept in owned] == [len(mine[0]) for mine in rows]
+    assert 0 < sum(kept.summary.moved for kept in owned) <= 2100 * 8
 
 
 def test_what_lies_on_a_worker_is_dealt_out_some_at_a_time(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = left(pool, [(start, start + 200_000) for start in range(0, 800_000, 200_000)])
-    nbytes = sum(part.told.nbytes for part in parts)
-    assert len(Exchange.over(pool, "some", Limits(), nbytes).deal(parts, split_rows)[0]) <= 2
-    monkeypatch.setattr(exchange, "AT_ONCE", nbytes // 4)
-    few = Exchange.over(pool, "few", Limits(), nbytes)
-    pieces = few.deal(parts, split_rows)
+    nbytes = sum(part.summary.nbytes for part in parts)
+    assert len(Shuffle.over(pool, "some", Limits(), nbytes).partition(parts, split_rows)[0]) <= 2
+    monkeypatch.setattr(shuffle, "AT_ONCE", nbytes // 4)
+    few = Shuffle.over(pool, "few", Limits(), nbytes)
+    pieces = few.partition(parts, split_rows)
     assert len(pieces) > 1 and {len(mine) for mine in pieces} == {4}
-    assert sum(kept.told.rows for kept in few.merge(pieces, distinct_of, told=size_of)) == 800_000
+    assert (
+        sum(kept.summary.rows for kept in few.merge(pieces, distinct_of, summary=size_of))
+        == 800_000
+    )
 
 
 def test_an_owner_is_the_same_however_wide_a_column_is() -> None:

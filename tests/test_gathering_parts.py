@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from gdatalog.cluster.rows.exchange import owner_of
+from gdatalog.cluster.rows.shuffle import owner_of
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.executors.gather import Gathering

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.cluster.partitioned.census import Census, count, fine
-from gdatalog.cluster.partitioned.choosing import weighed
+from gdatalog.cluster.partitioned.histogram import Histogram, count, fine
 from gdatalog.cluster.partitioned.layout import Layout, Source
+from gdatalog.cluster.partitioned.share_search import weighed
 from gdatalog.cluster.partitioned.shares import Shares
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.run import run_rule
@@ -130,18 +130,18 @@ def _passing(rows: Mapping[int, Array], tests: Sequence[RowTest]) -> Array:
     return mask
 
 
-def census_of(met: LevelLists, whole: Collection[int] = ()) -> Census:
+def census_of(met: LevelLists, whole: Collection[int] = ()) -> Histogram:
     layout = met.layout.whole(whole)
     samples = [
         [rows[dim.column] for dim in dims] for rows, dims in zip(met.rows, layout.dims, strict=True)
     ]
     domains = fine(layout, samples)
     counts = [count(rows, dims, domains) for rows, dims in zip(met.rows, layout.dims, strict=True)]
-    return Census(layout, domains, tuple(counts), tuple(8 for _ in counts))
+    return Histogram(layout, domains, tuple(counts), tuple(8 for _ in counts))
 
 
 def check(met: LevelLists, shares: Shares) -> None:
-    """The blocks of shares have each binding once, and their bundles all rows that it needs."""
+    """The blocks of shares have each binding once, and their buckets all rows that it needs."""
     layout = shares.layout
     cells = {block: shares.cell(block) for block in shares.blocks}
     for block, other in combinations(shares.blocks, 2):
@@ -153,7 +153,7 @@ def check(met: LevelLists, shares: Shares) -> None:
     for binding in met.bindings[:, at].tolist():
         within = [b for b, cell in cells.items() if _holds(cell, layout.variables, binding)]
         assert len(within) == 1
-        bundles = shares.bundles(within[0])
+        buckets = shares.buckets(within[0])
         for ref, role in zip(met.join.tries, layout.roles, strict=True):
             if role is None:
                 continue
@@ -166,7 +166,7 @@ def check(met: LevelLists, shares: Shares) -> None:
             wanted = set(zip(*(each.tolist() for each in classes), strict=True))
             if not dims and needed.any():
                 wanted = {()}
-            assert wanted <= {each.classes for each in bundles if each.source == role.source}
+            assert wanted <= {each.classes for each in buckets if each.source == role.source}
             if role.sure:
                 assert needed.any()
 
@@ -210,8 +210,8 @@ def test_blocks(data: dict[str, Array], query: str, draw: st.DataObject) -> None
             for domain in census.domains
         ]
         shares = census.shares(starts)
-        for bundle in {each for block in shares.blocks for each in shares.bundles(block)}:
-            assert shares.rows_of(bundle) > 0
+        for bucket in {each for block in shares.blocks for each in shares.buckets(block)}:
+            assert shares.rows_of(bucket) > 0
         check(met, shares)
 
 
@@ -238,8 +238,8 @@ def test_choice(data: dict[str, Array], query: str, part: float, workers: int) -
         dealt = [block for batch in batches for block in batch.blocks]
         assert sorted(dealt) == list(shares.blocks)
         for batch in batches:
-            assert sum(map(shares.bytes_of, batch.bundles)) <= memory
-            assert set(batch.bundles) == set().union(*map(shares.bundles, batch.blocks))
+            assert sum(map(shares.bytes_of, batch.buckets)) <= memory
+            assert set(batch.buckets) == set().union(*map(shares.buckets, batch.blocks))
             cells = shares.cells(batch.blocks)
             assert len(cells) <= len(batch.blocks)
             for block in shares.blocks:

@@ -17,7 +17,7 @@ def spread_over(cluster: Any, memory: int, threads: int = 0, device: str = "cpu"
     `memory` how many bytes they may hold together. `device`: what workers run on: "cpu", "cuda", or
     "auto", a GPU of their own if they have one.
     """
-    from gdatalog.cluster.spreading import Spreading
+    from gdatalog.cluster.dask_cluster import DaskCluster
     from gdatalog.cluster.workers.connection import Connection
 
-    return Spreading(Connection.open(cluster, memory, threads, device))
+    return DaskCluster(Connection.open(cluster, memory, threads, device))

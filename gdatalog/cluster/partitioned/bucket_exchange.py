@@ -10,12 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from gdatalog.cluster.partitioned.bucket_store import Buckets
+from gdatalog.cluster.partitioned.bucket_store import SourceBuckets
 from gdatalog.cluster.partitioned.buckets import received, sliced
-from gdatalog.cluster.partitioned.cell_tasks import Fragment, Slice
+from gdatalog.cluster.partitioned.cell_tasks import BucketSlice, Fragment
 from gdatalog.cluster.partitioned.layout import Layout
-from gdatalog.cluster.partitioned.shares import Block, Bundle
-from gdatalog.cluster.pool import Call, Kept, Stage
+from gdatalog.cluster.partitioned.shares import Block, Bucket
+from gdatalog.cluster.pool import Call, RemoteValue, TaskStage
 from gdatalog.plan.cells import Cell, KeyRange, cuttable, roles
 from gdatalog.plan.nodes import JoinPlan
 from gdatalog.records import dataclass
@@ -23,12 +23,12 @@ from gdatalog.storage.table import Array
 
 
 @dataclass(slots=True, eq=False)
-class Part:
-    """Cells that are to be run, and the bundles that they need. `blocks`: those that they are made
+class CellBatch:
+    """Cells that are to be run, and the buckets that they need. `blocks`: those that they are made
     of, or none if the cells are smaller."""
 
     cells: Sequence[Cell]
-    bundles: Sequence[Bundle]
+    buckets: Sequence[Bucket]
     blocks: Sequence[Block] = ()
     refined: bool = False
 
@@ -37,31 +37,35 @@ class BucketExchange:
     """The buckets of a join, `widths`: the bytes of a row of each source."""
 
     def __init__(
-        self, join: JoinPlan, layout: Layout, buckets: Sequence[Buckets], widths: Sequence[int]
+        self,
+        join: JoinPlan,
+        layout: Layout,
+        buckets: Sequence[SourceBuckets],
+        widths: Sequence[int],
     ) -> None:
         self.layout = layout
         self.buckets = buckets
         self.widths = widths
         self.bound = _bound(join, layout)
         self._ends = [
-            [np.append(0, np.cumsum(told.counts)).tolist() for _, told in each.told()]
+            [np.append(0, np.cumsum(told.counts)).tolist() for _, told in each.summaries()]
             for each in buckets
         ]
-        # By worker, bundle, and group of its source.
-        self._there: dict[str, dict[tuple[Bundle, int], Slice]] = {}
+        # By worker, bucket, and group of its source.
+        self._there: dict[str, dict[tuple[Bucket, int], BucketSlice]] = {}
 
     def forget(self, workers: Collection[str]) -> None:
         """Only these workers are there."""
         self._there = {at: some for at, some in self._there.items() if at in workers}
 
     def fragments(
-        self, part: Part, worker: str, workers: Collection[str], stage: Stage
-    ) -> tuple[list[Fragment], list[Kept]]:
+        self, part: CellBatch, worker: str, workers: Collection[str], stage: TaskStage
+    ) -> tuple[list[Fragment], list[RemoteValue]]:
         """The rows that a part's cells need, on a worker; and what it receives for that."""
         found: list[Fragment] = []
-        coming: list[Kept] = []
+        coming: list[RemoteValue] = []
         for number, source in enumerate(self.layout.sources):
-            mine = [bundle for bundle in part.bundles if bundle.source == number]
+            mine = [bucket for bucket in part.buckets if bucket.source == number]
             slices, kept = self._slices(number, mine, worker, workers, stage)
             if kept is not None:
                 coming.append(kept)
@@ -73,31 +77,31 @@ class BucketExchange:
     def _slices(
         self,
         source: int,
-        bundles: Sequence[Bundle],
+        buckets: Sequence[Bucket],
         worker: str,
         workers: Collection[str],
-        stage: Stage,
-    ) -> tuple[list[Slice], Kept | None]:
+        stage: TaskStage,
+    ) -> tuple[list[BucketSlice], RemoteValue | None]:
         """Some buckets of a source on a worker, and what it receives for that."""
         there = self._there.setdefault(worker, {})
-        slices: list[Slice] = []
-        calls: list[Kept] = []
-        wanted: list[tuple[Bundle, int, int]] = []
+        slices: list[BucketSlice] = []
+        calls: list[RemoteValue] = []
+        wanted: list[tuple[Bucket, int, int]] = []
         width = self.widths[source]
-        for group, (kept, told) in enumerate(self.buckets[source].told()):
+        for group, (kept, told) in enumerate(self.buckets[source].summaries()):
             ends = self._ends[source][group]
             ranges = []
-            for bundle in bundles:
-                at = _place(bundle, told.counts)
+            for bucket in buckets:
+                at = _place(bucket, told.counts)
                 if ends[at] == ends[at + 1]:
                     continue
                 if told.home == worker:
-                    slices.append(Slice(kept, ends[at], ends[at + 1], width))
-                elif (bundle, group) in there:
-                    slices.append(there[bundle, group])
+                    slices.append(BucketSlice(kept, ends[at], ends[at + 1], width))
+                elif (bucket, group) in there:
+                    slices.append(there[bucket, group])
                 else:
                     ranges.append((ends[at], ends[at + 1]))
-                    wanted.append((bundle, group, ends[at + 1] - ends[at]))
+                    wanted.append((bucket, group, ends[at + 1] - ends[at]))
             if ranges:
                 home = told.home if told.home in workers else None
                 calls.append(stage.defer(Call(sliced, (kept, ranges), True, home)))
@@ -105,16 +109,16 @@ class BucketExchange:
             return slices, None
         coming = stage.defer(Call(received, (calls,), True, worker))
         start = 0
-        for bundle, group, rows in wanted:
-            there[bundle, group] = Slice(coming, start, start + rows, width)
-            slices.append(there[bundle, group])
+        for bucket, group, rows in wanted:
+            there[bucket, group] = BucketSlice(coming, start, start + rows, width)
+            slices.append(there[bucket, group])
             start += rows
         return slices, coming
 
 
-def _place(bundle: Bundle, counts: Array) -> int:
-    """The number of a bundle among those of a group."""
-    return int(np.ravel_multi_index(bundle.classes, counts.shape)) if counts.shape else 0
+def _place(bucket: Bucket, counts: Array) -> int:
+    """The number of a bucket among those of a group."""
+    return int(np.ravel_multi_index(bucket.classes, counts.shape)) if counts.shape else 0
 
 
 def _boxes(

@@ -16,7 +16,7 @@ import numpy as np
 
 from gdatalog.cluster.partitioned.buckets import (
     UNLIMITED,
-    Bucketed,
+    BucketedRows,
     Grid,
     bucketed,
     counted,
@@ -25,9 +25,9 @@ from gdatalog.cluster.partitioned.buckets import (
 )
 from gdatalog.cluster.partitioned.cell_tasks import MAKING
 from gdatalog.cluster.partitioned.layout import Layout, Source
-from gdatalog.cluster.pool import Call, Kept, Placed, Pool
-from gdatalog.cluster.rows.keeping import Keeping
-from gdatalog.cluster.rows.ranks import Way
+from gdatalog.cluster.pool import Broadcast, Call, Pool, RemoteValue
+from gdatalog.cluster.rows.graph_degrees import Way
+from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.limits import Limits
 from gdatalog.plan.nodes import JoinPlan
 from gdatalog.records import dataclass, field
@@ -47,7 +47,7 @@ SAMPLE = 100_000  # rows that tell where key ranges begin
 
 
 @dataclass(slots=True)
-class Base:
+class BaseRows:
     """Rows that a source is made of, in blocks.
 
     `blocks`: what a worker is given to have each: columns, which are placed when they are first
@@ -63,9 +63,9 @@ class Base:
     step: int
     groups: Sequence[range] = ()
     remote: bool = False
-    edges: tuple[Way, Placed] | None = None
+    edges: tuple[Way, Broadcast] | None = None
     twice: bool = False
-    placed: dict[int, Placed] = field(default_factory=dict)
+    placed: dict[int, Broadcast] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.groups = self.groups or [range(at, at + 1) for at in range(len(self.blocks))]
@@ -86,34 +86,34 @@ class Base:
 
 
 @dataclass(slots=True)
-class Buckets:
+class SourceBuckets:
     """The rows of a source in buckets: each group of its base.
 
     `read`: the rows of groups where those of the base are more work to read.
     """
 
-    base: Base
+    base: BaseRows
     grid: Grid
-    groups: list[Kept] = field(default_factory=list)
-    read: list[Kept] = field(default_factory=list)
+    groups: list[RemoteValue] = field(default_factory=list)
+    read: list[RemoteValue] = field(default_factory=list)
 
     def count(self, pool: Pool, told: str, limits: Limits) -> tuple[Array, int]:
         """How many rows lie in each combination of the grid's key ranges, and the bytes of one."""
         keep = self.base.remote
         calls = [
-            Call(counted, (*self._args(at), keep), keep, tag=at, told=light)
+            Call(counted, (*self._args(at), keep), keep, tag=at, summary=light)
             for at in range(len(self.base.groups))
         ]
         found = pool.all(calls, told, limits)
         if keep:
-            self.read, found = found, [kept.told for kept in found]
+            self.read, found = found, [kept.summary for kept in found]
         counts = np.sum([each.counts for each in found], axis=0)
         return counts, max(each.width for each in found)
 
     def make(self, pool: Pool, told: str, limits: Limits) -> None:
         """Buckets the rows."""
         calls = [
-            Call(bucketed, self._args(at), True, tag=at, told=light)
+            Call(bucketed, self._args(at), True, tag=at, summary=light)
             for at in range(len(self.base.groups))
         ]
         self.groups, self.read = pool.all(calls, told, limits), []
@@ -123,10 +123,10 @@ class Buckets:
             return [self.read[group]], self.grid, None
         return self.base.given(group), self.grid, self.base.edges
 
-    def told(self) -> Iterator[tuple[Kept, Bucketed]]:
+    def summaries(self) -> Iterator[tuple[RemoteValue, BucketedRows]]:
         """Each group, and what is known of it."""
         for kept in self.groups:
-            yield kept, kept.told
+            yield kept, kept.summary
 
 
 class BucketStore:
@@ -134,7 +134,7 @@ class BucketStore:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._bases: WeakKeyDictionary[RowStore, dict[Any, Base]] = WeakKeyDictionary()
+        self._bases: WeakKeyDictionary[RowStore, dict[Any, BaseRows]] = WeakKeyDictionary()
 
     def room(self) -> tuple[int, int]:
         """The memory that a call has on any worker, and how many run at once."""
@@ -142,7 +142,7 @@ class BucketStore:
         room = [room_of(each["memory_limit"] or UNLIMITED) / each["nthreads"] for each in info]
         return int(min(room, default=UNLIMITED)), sum(each["nthreads"] for each in info) or 1
 
-    def base(self, relation: Relation, source: Source) -> Base:
+    def base(self, relation: Relation, source: Source) -> BaseRows:
         """The rows that a source has its own of."""
         kept = self._bases.setdefault(relation.store, {})
         rows = relation.remote
@@ -158,7 +158,7 @@ class BucketStore:
             kept[key] = base
         return base
 
-    def _here(self, blocks: Sequence[Columns]) -> Base:
+    def _here(self, blocks: Sequence[Columns]) -> BaseRows:
         count = sum(len(block[0]) for block in blocks)
         step = max(1, count // SAMPLE)
         parts = zip(*blocks, strict=True)
@@ -169,9 +169,9 @@ class BucketStore:
         groups = min(len(blocks), max(workers, ceil(size / max(1, each))))
         ends = np.linspace(0, len(blocks), groups + 1).astype(int).tolist()
         groups_of = [range(low, high) for low, high in pairwise(ends)]
-        return Base(self.pool, blocks, sample, step, groups_of)
+        return BaseRows(self.pool, blocks, sample, step, groups_of)
 
-    def _remote(self, rows: RemoteRows, source: Source, whole: bool) -> Base:
+    def _remote(self, rows: RemoteRows, source: Source, whole: bool) -> BaseRows:
         # Where rows do not count, tries find out which are the same. Whole rows that are the same
         # lie in the same key ranges, so that they meet in cells.
         twice = source.weighted and whole and not source.ranked and rows.known < KnownRows.DISTINCT
@@ -180,24 +180,24 @@ class BucketStore:
         sample = rows.survey.sample
         step = max(1, rows.at_most // max(1, len(sample[0])))
         if not source.ranked:
-            return Base(self.pool, values, sample, step, remote=True, twice=twice)
+            return BaseRows(self.pool, values, sample, step, remote=True, twice=twice)
         keeper = rows.keeper
-        assert isinstance(keeper, Keeping)
+        assert isinstance(keeper, RowKeeper)
         values, way = keeper.edges(rows)
         ranking = rows.ranking
         ends = [ranking.ranks(column) for column in sample]
         placed = self.pool.place(id(ranking), ranking, ranking.nbytes)
         both = (np.concatenate(ends), np.concatenate(ends[::-1]))
-        return Base(self.pool, values, both, step, remote=True, edges=(way, placed))
+        return BaseRows(self.pool, values, both, step, remote=True, edges=(way, placed))
 
     def laid_out(
         self, join: JoinPlan, relation_of: Callable[[str], Relation], planned: bool = False
-    ) -> tuple[Layout, list[Base], list[list[Array]]]:
+    ) -> tuple[Layout, list[BaseRows], list[list[Array]]]:
         """What of a join can be cut, the rows of each source, and some keys of each of its dims, as
         many in proportion of all. Of small sources every cell has all rows. `planned`: nothing is
         to be run yet, so that workers need not compare rows."""
 
-        def bases_of(layout: Layout) -> list[Base]:
+        def bases_of(layout: Layout) -> list[BaseRows]:
             found = []
             for source in layout.sources:
                 relation = relation_of(source.relation)

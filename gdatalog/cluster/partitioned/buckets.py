@@ -20,11 +20,11 @@ from weakref import finalize
 
 import numpy as np
 
-from gdatalog.cluster.partitioned.census import codes, count
+from gdatalog.cluster.partitioned.histogram import codes, count
 from gdatalog.cluster.partitioned.layout import Dim, Source
 from gdatalog.cluster.partitioned.shares import Domain
+from gdatalog.cluster.rows.graph_degrees import Way, edges_of
 from gdatalog.cluster.rows.parts import columns_of
-from gdatalog.cluster.rows.ranks import Way, edges_of
 from gdatalog.cluster.workers.worker import left_of, own_address, own_memory, own_worker
 from gdatalog.plan.cells import KeyRange
 from gdatalog.plan.nodes import RowTest
@@ -237,7 +237,7 @@ def _remove(path: Path) -> None:
         os.unlink(path)
 
 
-class Counted(NamedTuple):
+class CountedRows(NamedTuple):
     """How many rows of blocks lie in each combination of key ranges; the rows, if reading them
     again would be more work; and the bytes of a row."""
 
@@ -245,30 +245,30 @@ class Counted(NamedTuple):
     counts: Array
     width: int
 
-    def light(self) -> Counted:
+    def light(self) -> CountedRows:
         return self._replace(rows=None)
 
 
-class Bucketed(NamedTuple):
+class BucketedRows(NamedTuple):
     """Rows of a source, bucket by bucket; how many each bucket has; and the worker that has them.
-    `moved`: see `Received`."""
+    `moved`: see `ReceivedRows`."""
 
     rows: StoredRows | None
     counts: Array
     home: str
 
-    def light(self) -> Bucketed:
+    def light(self) -> BucketedRows:
         return self._replace(rows=None)
 
 
-class Received(NamedTuple):
+class ReceivedRows(NamedTuple):
     """Rows of some buckets on the worker that needs them, and how many bytes came from others."""
 
     rows: StoredRows
     moved: int
 
 
-class Slices(NamedTuple):
+class BucketSlices(NamedTuple):
     """Rows of some buckets on their way."""
 
     columns: list[list[Offsets]]
@@ -279,32 +279,32 @@ class Slices(NamedTuple):
         return sum(column.offsets.nbytes for columns in self.columns for column in columns)
 
 
-def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None, keep: bool) -> Counted:
+def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None, keep: bool) -> CountedRows:
     """Counts the rows of blocks; `keep`: they stay."""
     keys = _read(blocks, grid.source, edges)
     width = sum(column.itemsize for column in keys.values())
     counts = count(keys, grid.dims, grid.domains)
-    return Counted(StoredRows(tuple(keys.values())) if keep else None, counts, width)
+    return CountedRows(StoredRows(tuple(keys.values())) if keep else None, counts, width)
 
 
-def bucketed(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Bucketed:
+def bucketed(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> BucketedRows:
     """The rows of blocks in buckets."""
     rows, counts = in_buckets(_read(blocks, grid.source, edges), grid)
-    return Bucketed(StoredRows(rows), counts, own_address())
+    return BucketedRows(StoredRows(rows), counts, own_address())
 
 
-def sliced(of: Bucketed, ranges: Sequence[tuple[int, int]]) -> Slices:
+def sliced(of: BucketedRows, ranges: Sequence[tuple[int, int]]) -> BucketSlices:
     """Some ranges of the rows."""
     assert of.rows is not None
     found = [list(map(Offsets.of, of.rows.read(*each))) for each in ranges]
-    return Slices(found, own_address())
+    return BucketSlices(found, own_address())
 
 
-def received(slices: Sequence[Slices]) -> Received:
+def received(slices: Sequence[BucketSlices]) -> ReceivedRows:
     """The rows of slices, one after the other."""
     each = [tuple(column.keys() for column in some) for one in slices for some in one.columns]
     here = own_address()
-    return Received(
+    return ReceivedRows(
         StoredRows(concatenate(each)), sum(one.nbytes for one in slices if one.made_on != here)
     )
 
@@ -317,7 +317,7 @@ def light(value: Any) -> Any:
 def _read(blocks: Sequence[Any], source: Source, edges: Edges | None) -> dict[int, Array]:
     """The rows of a source that blocks have: those that were counted; or the values of parts.
     `edges`: how these tell each edge once, and the ranks that are wanted in place of vertices."""
-    if isinstance(blocks[0], Counted):
+    if isinstance(blocks[0], CountedRows):
         assert blocks[0].rows is not None
         return dict(zip(source.columns, blocks[0].rows.read(), strict=True))
     found: list[Columns] = []

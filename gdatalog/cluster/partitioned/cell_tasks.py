@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.cluster.partitioned.buckets import Box, Received, in_boxes, in_range, mask_of
+from gdatalog.cluster.partitioned.buckets import Box, ReceivedRows, in_boxes, in_range, mask_of
 from gdatalog.cluster.partitioned.layout import Source
-from gdatalog.cluster.replicated.tasks import Found, Sealed
-from gdatalog.cluster.replicated.work import complete, look_through
+from gdatalog.cluster.replicated.cells import complete, join_cells
+from gdatalog.cluster.replicated.tasks import CellResult, PackedTask
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan.cells import Cell, KeyRange
@@ -39,9 +39,9 @@ SAMPLE = 4096  # keys of a slice that tell where to cut
 Cuts = Mapping[str, tuple[int, int]]
 
 
-class Slice(NamedTuple):
-    """Some rows of a source: from one place of what a worker has (`Bucketed`, or `Received`) to
-    another; and the bytes of a row."""
+class BucketSlice(NamedTuple):
+    """Some rows of a source: a range of what a worker has (`BucketedRows`, or `ReceivedRows`); and
+    the bytes of a row."""
 
     of: Any
     start: int
@@ -63,7 +63,7 @@ class Fragment:
     """
 
     source: Source
-    slices: tuple[Slice, ...]
+    slices: tuple[BucketSlice, ...]
     roles: tuple[Mapping[int, str], ...]
     boxes: tuple[Box, ...] | None = None
     twice: bool = False
@@ -98,11 +98,11 @@ class Tries:
     memory: int
 
 
-class Ran(NamedTuple):
+class BatchResult(NamedTuple):
     """What cells gave; of the one that was too hard, where it can be cut; and the bytes that came
     from other workers for it."""
 
-    found: Found
+    found: CellResult
     cuts: Cuts
     moved: int = 0
 
@@ -114,42 +114,42 @@ class Ran(NamedTuple):
     def gathering(self) -> Gathering | None:
         return self.found.gathering
 
-    def light(self) -> Ran:
+    def light(self) -> BatchResult:
         return self._replace(found=self.found.light())
 
 
 def run_cells(
-    sealed: Sealed,
+    sealed: PackedTask,
     cells: Sequence[Cell],
     seconds: float | None,
     tries: Tries,
     fragments: Sequence[Fragment],
     ranks: Mapping[int, Ranking],
     symbols: SymbolTable | None,
-    came: Sequence[Received] = (),
-) -> Ran:
+    came: Sequence[ReceivedRows] = (),
+) -> BatchResult:
     """What a join gives within cells. `ranks`: of the vertices of graphs, by number of the source.
     `came`: what was received for these cells. See `work.look_through` for the others."""
     try:
         made = _tries(tries, fragments, ranks)
-        found = look_through(sealed, pickle.dumps(list(cells)), seconds, True, made, symbols)
+        found = join_cells(sealed, pickle.dumps(list(cells)), seconds, True, made, symbols)
         del made
     except MemoryLimitError as error:
-        found = Found(hard=True, error=error)
+        found = CellResult(hard=True, error=error)
     cuts = _cuts(cells[found.cells], fragments) if found.hard else {}
-    return Ran(found, cuts, sum(each.moved for each in came))
+    return BatchResult(found, cuts, sum(each.moved for each in came))
 
 
-def as_told(
-    ran: Ran,
-    sealed: Sealed,
+def of_same_cells(
+    ran: BatchResult,
+    sealed: PackedTask,
     cells: Sequence[Cell],
     tries: Tries,
     fragments: Sequence[Fragment],
     ranks: Mapping[int, Ranking],
     symbols: SymbolTable | None,
-) -> Ran:
-    """What a call found in all of some cells, as it was told: see `work.as_told`."""
+) -> BatchResult:
+    """What a call found in all of some cells, as it was told: see `work.of_same_cells`."""
     if ran.found.cells == len(cells):
         return ran
     again = run_cells(sealed, cells, None, tries, fragments, ranks, symbols)
@@ -157,9 +157,9 @@ def as_told(
     return again
 
 
-def where_to_cut(cell: Cell, fragments: Sequence[Fragment], error: MemoryLimitError) -> Ran:
+def where_to_cut(cell: Cell, fragments: Sequence[Fragment], error: MemoryLimitError) -> BatchResult:
     """The same as `run_cells` gives of a cell that was too large."""
-    return Ran(Found(hard=True, error=error), _cuts(cell, fragments))
+    return BatchResult(CellResult(hard=True, error=error), _cuts(cell, fragments))
 
 
 def _tries(

@@ -1,9 +1,9 @@
 """Shares: a join over relations that no worker holds whole, cut into cells, and the rows that each
 of them needs.
 
-The keys of a domain fall into classes: stretches, one after the other. A block gives each variable
+The keys of a domain fall into classes: ranges, one after the other. A block gives each variable
 of the layout a class; its cell is the bindings that lie there. The rows of a source fall into
-bundles by the classes of their columns; a block needs the bundles in which the rows of its bindings
+buckets by the classes of their columns; a block needs the buckets in which the rows of its bindings
 can be, whole.
 """
 
@@ -24,7 +24,7 @@ from gdatalog.storage.table import Array
 Block = tuple[int, ...]  # the class of each of the layout's variables
 
 
-class Bundle(NamedTuple):
+class Bucket(NamedTuple):
     """Rows of a source (by its number) whose columns lie in given classes, one for each dim."""
 
     source: int
@@ -43,7 +43,7 @@ class Domain:
     def classes(self) -> int:
         return len(self.bounds) + 1
 
-    def stretch(self, first: int, last: int | None = None) -> KeyRange:
+    def key_range(self, first: int, last: int | None = None) -> KeyRange:
         """The keys of a class, or of all from one to another."""
         last = first if last is None else last
         low = self.bounds[first - 1] if first else None
@@ -64,7 +64,7 @@ class Domain:
 
 @dataclass(frozen=True)
 class Shares:
-    """`rows`: how many rows each bundle has, by source: an array over the classes of its dims, as
+    """`rows`: how many rows each bucket has, by source: an array over the classes of its dims, as
     `census.count` makes it. `row_bytes`: of a row of each source."""
 
     layout: Layout
@@ -103,7 +103,7 @@ class Shares:
 
     def _cell(self, box: Sequence[tuple[int, int]]) -> Cell:
         told = zip(self.layout.variables, self.layout.domain_of, box, strict=True)
-        stretches = {name: self.domains[domain].stretch(*ends) for name, domain, ends in told}
+        stretches = {name: self.domains[domain].key_range(*ends) for name, domain, ends in told}
         return Cell({name: each for name, each in stretches.items() if each != KeyRange()})
 
     def cells(self, blocks: Collection[Block]) -> list[Cell]:
@@ -132,27 +132,27 @@ class Shares:
 
     # ----------------------------------------------------------------------------------- rows
 
-    def bundles(self, block: Block) -> frozenset[Bundle]:
-        """The bundles that a block needs: those of them that have rows."""
+    def buckets(self, block: Block) -> frozenset[Bucket]:
+        """The buckets that a block needs: those of them that have rows."""
         return frozenset(
-            self.bundle(number) for number in np.flatnonzero(self.needs([block])[0]).tolist()
+            self.bucket(number) for number in np.flatnonzero(self.needs([block])[0]).tolist()
         )
 
-    def bundle(self, number: int) -> Bundle:
-        """A bundle by its number."""
+    def bucket(self, number: int) -> Bucket:
+        """A bucket by its number."""
         source = int(np.searchsorted(self._starts, number, side="right")) - 1
         at = np.unravel_index(number - int(self._starts[source]), self.rows[source].shape)
-        return Bundle(source, tuple(map(int, at)))
+        return Bucket(source, tuple(map(int, at)))
 
     @cached_property
     def sizes(self) -> Array:
-        """The bytes of all bundles, by their numbers."""
+        """The bytes of all buckets, by their numbers."""
         each = zip(self.rows, self.row_bytes, strict=True)
         return np.concatenate([rows.reshape(-1) * size for rows, size in each])
 
     @cached_property
     def wires(self) -> Array:
-        """The bytes in which all bundles are moved, by their numbers: a key is told by where in
+        """The bytes in which all buckets are moved, by their numbers: a key is told by where in
         its class it stands."""
         found = []
         for at, (source, rows) in enumerate(zip(self.layout.sources, self.rows, strict=True)):
@@ -166,17 +166,17 @@ class Shares:
         return np.concatenate(found)
 
     def needs(self, blocks: Sequence[Block]) -> Array:
-        """Which bundles blocks need: a row of marks for each block, a column for each bundle."""
+        """Which buckets blocks need: a row of marks for each block, a column for each bucket."""
         marks = np.zeros((len(blocks), len(self.sizes)), dtype=np.bool_)
         for at, block in enumerate(blocks):
             for number, role in enumerate(self._roles):
-                bundles = self._numbers[role.source][self._index(number, block)]
-                marks[at, bundles[self._region(number, block) > 0]] = True
+                buckets = self._numbers[role.source][self._index(number, block)]
+                marks[at, buckets[self._region(number, block) > 0]] = True
         return marks
 
     @cached_property
     def _starts(self) -> Array:
-        """The number of each source's first bundle."""
+        """The number of each source's first bucket."""
         return np.cumsum([0, *(rows.size for rows in self.rows)])[:-1]
 
     @cached_property
@@ -213,15 +213,15 @@ class Shares:
         return tuple(slice(None) if each is None else block[each] for each in variables)
 
     def _region(self, role: int, block: Block) -> Array:
-        """How many rows a role has for a block, bundle by bundle."""
+        """How many rows a role has for a block, bucket by bucket."""
         found: Array = self._in_role[role][self._index(role, block)]
         return np.asarray(found)
 
-    def rows_of(self, bundle: Bundle) -> int:
-        return int(self.rows[bundle.source][bundle.classes])
+    def rows_of(self, bucket: Bucket) -> int:
+        return int(self.rows[bucket.source][bucket.classes])
 
-    def bytes_of(self, bundle: Bundle) -> int:
-        return self.rows_of(bundle) * self.row_bytes[bundle.source]
+    def bytes_of(self, bucket: Bucket) -> int:
+        return self.rows_of(bucket) * self.row_bytes[bucket.source]
 
     @cached_property
     def largest(self) -> int:
@@ -230,7 +230,7 @@ class Shares:
 
     @cached_property
     def total(self) -> int:
-        """The bytes of all bundles."""
+        """The bytes of all buckets."""
         return int(self.sizes.sum())
 
     # ----------------------------------------------------------------------------------- work

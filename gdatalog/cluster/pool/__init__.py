@@ -1,7 +1,7 @@
 """Calls that a cluster's workers run, and values that lie there.
 
-Whoever spreads work makes a `Stage`, adds calls to it, and takes what they give as they end; more
-can be added meanwhile. All that waits for the cluster waits here.
+Whoever spreads work makes a `TaskStage`, adds calls to it, and takes what they give as they end;
+more can be added meanwhile. All that waits for the cluster waits here.
 
     stage = pool.stage("triangles", limits)
     for cell in cells:
@@ -10,9 +10,9 @@ can be added meanwhile. All that waits for the cluster waits here.
         ...
 
 What callers may rely on. A call is given once, whatever becomes of workers: those that die cost
-what they ran, and what only they had (`Kept`) is made again from its call. A call may run twice,
-so it changes nothing but what it makes; what it is given it only reads, for other calls of the
-worker are given the same. An error of a call is raised from the iteration, and the other calls
+what they ran, and what only they had (`RemoteValue`) is made again from its call. A call may run
+twice, so it changes nothing but what it makes; what it is given it only reads, for other calls of
+the worker are given the same. An error of a call is raised from the iteration, and the other calls
 are cancelled; so are all if the iteration is left, or the query stopped: `current_watch()` in a
 call knows of it, and `Limits()` made there poll it. A call for which a worker has not enough memory
 ends in `TooLarge`, unless the stage's `smaller` gives calls that together do its work. The loss of
@@ -26,18 +26,27 @@ from collections.abc import Hashable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from gdatalog.cluster.pool.calling import itself
-from gdatalog.cluster.pool.calls import Call, Kept, Lost, Part, TooLarge
-from gdatalog.cluster.pool.claims import Claims
-from gdatalog.cluster.pool.placing import Placed, Placing, workers_of
-from gdatalog.cluster.pool.stage import Smaller, Stage
+from gdatalog.cluster.pool.broadcast import Broadcast, Broadcaster, workers_of
+from gdatalog.cluster.pool.calls import Call, Lost, RemoteElement, RemoteValue, TooLarge
+from gdatalog.cluster.pool.execution import itself
+from gdatalog.cluster.pool.task_stage import Smaller, TaskStage
+from gdatalog.cluster.pool.work_queue import WorkQueue
 from gdatalog.cluster.workers.connection import Connection
-from gdatalog.cluster.workers.roster import workers_told
+from gdatalog.cluster.workers.membership import workers_told
 from gdatalog.errors import UsageError
 from gdatalog.limits import Limits
 from gdatalog.records import replace
 
-__all__ = ["Call", "Kept", "Lost", "Part", "Placed", "Pool", "Stage", "TooLarge"]
+__all__ = [
+    "Broadcast",
+    "Call",
+    "Lost",
+    "Pool",
+    "RemoteElement",
+    "RemoteValue",
+    "TaskStage",
+    "TooLarge",
+]
 
 SOON = 1.0  # seconds, after which workers that have come or gone are known
 
@@ -47,7 +56,7 @@ class Pool:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.placing = Placing(connection.client)
+        self.placing = Broadcaster(connection.client)
         self._threads: tuple[float, dict[str, int]] = 0.0, {}
         self._info: tuple[float, Mapping[str, Mapping[str, Any]]] = 0.0, {}
 
@@ -58,7 +67,7 @@ class Pool:
         nbytes: int = 0,
         version: Hashable = None,
         once: bool = False,
-    ) -> Placed:
+    ) -> Broadcast:
         """Has a value on all workers, once: the same key and version is the same value for as long
         as that lives. With the key None it is another each time, and goes with what is returned.
         `once`: few calls need it, and no worker keeps it."""
@@ -74,14 +83,14 @@ class Pool:
         """Whether there is such a place."""
         return self.placing.seen() is not None
 
-    def claims(self) -> Claims | None:
+    def claims(self) -> WorkQueue | None:
         """Where calls claim what they do; None where workers see no folder of the driver's. It is
         removed by who asked for it."""
         folder = self.folder()
-        return None if folder is None else Claims(folder)
+        return None if folder is None else WorkQueue(folder)
 
-    def stage(self, told: str, limits: Limits, smaller: Smaller | None = None) -> Stage:
-        """`told`: what is done, by the rule's name: for the dashboard and for who looks on.
+    def stage(self, name: str, limits: Limits, smaller: Smaller | None = None) -> TaskStage:
+        """`name`: what is done, by the rule's name: for the dashboard and for who looks on.
         `smaller`: calls that do the work of one that was too large; none where there are none."""
         if self.connection.client.status == "closed":
             raise UsageError(
@@ -90,21 +99,23 @@ class Pool:
                 hint="fetch or write rows, to_parquet(folder), before the database is closed",
             )
         self.placing.tidy()
-        return Stage(self, told, limits, smaller)
+        return TaskStage(self, name, limits, smaller)
 
-    def all(self, calls: Sequence[Call], told: str, limits: Limits) -> list[Any]:
+    def all(self, calls: Sequence[Call], name: str, limits: Limits) -> list[Any]:
         """What some calls give, in their order."""
-        stage = self.stage(told, limits)
+        stage = self.stage(name, limits)
         for number, call in enumerate(calls):
             stage.add(replace(call, tag=number))
         found = {call.tag: given for call, given in stage}
         return [found[number] for number in range(len(calls))]
 
-    def bring(self, kept: Sequence[Kept | Part], told: str, limits: Limits) -> list[Any]:
+    def bring(
+        self, kept: Sequence[RemoteValue | RemoteElement], name: str, limits: Limits
+    ) -> list[Any]:
         """Values that lie on workers, in the order in which they are asked for."""
-        return self.all([Call(itself, (each,)) for each in kept], told, limits)
+        return self.all([Call(itself, (each,)) for each in kept], name, limits)
 
-    def where(self, kept: Sequence[Kept]) -> list[str | None]:
+    def where(self, kept: Sequence[RemoteValue]) -> list[str | None]:
         """The worker that has a value, of each; None where that is not known now."""
         client = self.connection.client
         keys = [each.future.key for each in kept]

@@ -6,28 +6,28 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from gdatalog.cluster.pool.here import BAD
-from gdatalog.cluster.pool.placing import Placed
+from gdatalog.cluster.pool.broadcast import Broadcast
+from gdatalog.cluster.pool.worker_cache import BAD
 from gdatalog.errors import MemoryLimitError
 from gdatalog.records import dataclass, field
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Kept:
+class RemoteValue:
     """What a call gave, and left where it ran: an argument of further calls.
 
-    `told`: what the call's `told` says of it. `part(key)`: of a dict or sequence the part of a
-    key: an argument of calls too; only that part moves. It lies there for as long as this object
+    `summary`: what the call's `summary` says of it. `part(key)`: of a dict or sequence the part of
+    a key: an argument of calls too; only that part moves. It lies there for as long as this object
     lives; what was made of it does not need it any more.
     """
 
     future: Any
-    told: Any = None
+    summary: Any = None
     recipe: Recipe | Origin | None = None
     parts: dict[Any, Any] = field(default_factory=dict)  # futures
 
-    def part(self, key: Any) -> Part:
-        return Part(self, key)
+    def part(self, key: Any) -> RemoteElement:
+        return RemoteElement(self, key)
 
     @property
     def lost(self) -> bool:
@@ -35,20 +35,20 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RemoteElement:
     """A part of a value that is kept, as an argument of calls."""
 
-    kept: Kept
+    kept: RemoteValue
     key: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A function of a module that workers import, and its arguments; those that are `Placed`,
-    `Kept` or `Part`, also within others, are there what these stand for.
+    """A function of a module that workers import, and its arguments; those that are `Broadcast`,
+    `RemoteValue` or `RemoteElement`, also within others, are there what these stand for.
 
     `keep`: what it gives stays where it runs. `worker`: where it should run. `tag`: whatever the
-    caller knows it by. `told`: of what stays, a function that says what is to be known here.
+    caller knows it by. `summary`: of what stays, a function that says what is to be known here.
     """
 
     function: Callable[..., Any]
@@ -56,7 +56,7 @@ class Call:
     keep: bool = False
     worker: str | None = None
     tag: Any = None
-    told: Callable[[Any], Any] | None = None
+    summary: Callable[[Any], Any] | None = None
 
 
 class Lost(Exception):
@@ -76,10 +76,10 @@ class Recipe:
     """How a value that is kept was made, without what it was made of: that may be gone by now."""
 
     body: bytes
-    inputs: tuple[tuple[Recipe | Origin | Kept, tuple[Any, ...]], ...]  # of what, which part
-    placed: tuple[Placed, ...]
+    inputs: tuple[tuple[Recipe | Origin | RemoteValue, tuple[Any, ...]], ...]  # of what, which part
+    placed: tuple[Broadcast, ...]
     worker: str | None
-    kept: Callable[[], Kept | None] = lambda: None
+    kept: Callable[[], RemoteValue | None] = lambda: None
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -89,19 +89,19 @@ class Origin:
 
     make: Callable[[], Any]
     lost: Callable[[Any], Exception]
-    kept: Callable[[], Kept | None] = lambda: None
+    kept: Callable[[], RemoteValue | None] = lambda: None
 
 
-def whole(each: Kept | Part) -> Kept:
+def whole(each: RemoteValue | RemoteElement) -> RemoteValue:
     """What is kept, or what it is a part of."""
-    return each.kept if isinstance(each, Part) else each
+    return each.kept if isinstance(each, RemoteElement) else each
 
 
-def future_of(each: Kept | Part) -> Any:
-    return each.kept.parts.get(each.key) if isinstance(each, Part) else each.future
+def future_of(each: RemoteValue | RemoteElement) -> Any:
+    return each.kept.parts.get(each.key) if isinstance(each, RemoteElement) else each.future
 
 
-def made_as(kept: Kept, recipe: Recipe | Origin | None) -> Kept:
+def made_as(kept: RemoteValue, recipe: Recipe | Origin | None) -> RemoteValue:
     """The same, which from now on is made again as another was made that is what it is."""
     kept.recipe = recipe
     if recipe is not None:

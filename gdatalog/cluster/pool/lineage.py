@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gdatalog.cluster.pool.calling import part_of, run_call
-from gdatalog.cluster.pool.calls import Kept, Origin, Part, Recipe, whole
-from gdatalog.cluster.pool.here import BAD
-from gdatalog.cluster.pool.placing import Placing
+from gdatalog.cluster.pool.broadcast import Broadcaster
+from gdatalog.cluster.pool.calls import Origin, Recipe, RemoteElement, RemoteValue, whole
+from gdatalog.cluster.pool.execution import part_of, run_call
+from gdatalog.cluster.pool.worker_cache import BAD
 
 
 class Lineage:
     """What one stage has made again."""
 
-    def __init__(self, placing: Placing, submit: Callable[..., list[Any]]) -> None:
+    def __init__(self, placing: Broadcaster, submit: Callable[..., list[Any]]) -> None:
         self._placing = placing
         self._submit = submit
         self._remade: dict[Recipe | Origin, Any] = {}  # futures
@@ -29,13 +29,13 @@ class Lineage:
         """What was made again may be what is not as it was."""
         self._remade.clear()
 
-    def revived(self, each: Kept | Part, every: bool) -> bool:
+    def revived(self, each: RemoteValue | RemoteElement, every: bool) -> bool:
         """Whether what a call needs was lost; then it is made again. `every`: from all that is
         placed, for workers do not have it."""
         kept = whole(each)
         lost = kept.future.status in BAD
         part_lost = False
-        if isinstance(each, Part) and each.key in kept.parts:
+        if isinstance(each, RemoteElement) and each.key in kept.parts:
             part_lost = lost or kept.parts[each.key].status in BAD
             if part_lost:
                 del kept.parts[each.key]
@@ -60,7 +60,7 @@ class Lineage:
             there = [(*made, self._there(made[0])) for made in each.inputs]  # it may change soon
             needed = [source for source, _, future in there if future is None]
             if needed:
-                todo += [source for source in needed if not isinstance(source, Kept)]
+                todo += [source for source in needed if not isinstance(source, RemoteValue)]
                 continue
             inputs = []
             for _, part, future in there:
@@ -71,9 +71,9 @@ class Lineage:
             self._made_again(each, future)
             todo.pop()
 
-    def _there(self, each: Recipe | Origin | Kept) -> Any:
+    def _there(self, each: Recipe | Origin | RemoteValue) -> Any:
         """The future of what is there; None if it has to be made."""
-        if isinstance(each, Kept):
+        if isinstance(each, RemoteValue):
             return each.future
         kept = each.kept()
         if kept is not None and kept.future.status not in BAD:

@@ -15,10 +15,10 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
-from gdatalog.cluster.pool import Call, Kept, Lost, Part, Pool, Stage
-from gdatalog.cluster.pool.calling import itself
+from gdatalog.cluster.pool import Call, Lost, Pool, RemoteElement, RemoteValue, TaskStage
 from gdatalog.cluster.pool.calls import made_as, whole
-from gdatalog.cluster.recursion.snapshot import Lain, restored, saved
+from gdatalog.cluster.pool.execution import itself
+from gdatalog.cluster.recursion.snapshot import SavedRows, restored, saved
 from gdatalog.limits import Limits
 from gdatalog.records import dataclass
 
@@ -36,10 +36,10 @@ class Checkpoint:
     `kept`: how what they had is made again when this is no more."""
 
     folder: str | None
-    lain: Mapping[int, Sequence[Sequence[Lain | Kept | Part]]]
+    lain: Mapping[int, Sequence[Sequence[SavedRows | RemoteValue | RemoteElement]]]
     kept: Mapping[int, Any]
 
-    def there(self, owner: int) -> Sequence[Lain | Kept | Part]:
+    def there(self, owner: int) -> Sequence[SavedRows | RemoteValue | RemoteElement]:
         """What an owner had; raises `Lost` where that is not there any more."""
         for some in self.lain[owner]:
             if not any(each.lost for each in _wholes(some)):
@@ -50,9 +50,9 @@ class Checkpoint:
 class Checkpoints:
     """The checkpoints of a fixpoint."""
 
-    def __init__(self, pool: Pool, told: str, limits: Limits) -> None:
+    def __init__(self, pool: Pool, name: str, limits: Limits) -> None:
         self.pool = pool
-        self.told = f"{told}: checkpoint"
+        self.name = f"{name}: checkpoint"
         self.limits = limits
         self.last: Checkpoint | None = None
         self.made = 0
@@ -76,7 +76,7 @@ class Checkpoints:
 
     def make(
         self,
-        kept: Mapping[int, Kept],
+        kept: Mapping[int, RemoteValue],
         out: Collection[int],
         workers: Sequence[str],
         there: Collection[str],
@@ -110,7 +110,7 @@ class Checkpoints:
     def _made(
         self,
         folder: str | None,
-        kept: Mapping[int, Kept],
+        kept: Mapping[int, RemoteValue],
         out: Collection[int],
         workers: Sequence[str],
         there: Collection[str],
@@ -127,19 +127,19 @@ class Checkpoints:
             calls = [
                 Call(itself, (some.part(at),), True, others.get(workers[owner]), owner)
                 for owner, (some,) in lain.items()
-                for at in range(some.told)
+                for at in range(some.summary)
             ]
-            copies: dict[int, list[Kept]] = {owner: [] for owner in lain}
+            copies: dict[int, list[RemoteValue]] = {owner: [] for owner in lain}
             for call, copy in self._all(calls, kept):
                 copies[call.tag].append(copy)
             for owner, (some,) in lain.items():
-                parts = [some.part(at) for at in range(some.told)]
+                parts = [some.part(at) for at in range(some.summary)]
                 lain[owner] = [parts, copies[owner]]
         return Checkpoint(folder, lain, {owner: each.recipe for owner, each in kept.items()})
 
-    def _all(self, calls: Sequence[Call], firm: Mapping[int, Kept]) -> Stage:
+    def _all(self, calls: Sequence[Call], firm: Mapping[int, RemoteValue]) -> TaskStage:
         """What calls give; raises `Lost` where what owners have is."""
-        stage = self.pool.stage(self.told, self.limits)
+        stage = self.pool.stage(self.name, self.limits)
         stage.firm = firm.values()
         for call in calls:
             stage.add(call)
@@ -147,11 +147,11 @@ class Checkpoints:
 
     def restored(
         self, owners: Iterable[int], args: Callable[[int], tuple[Any, ...]], workers: Sequence[str]
-    ) -> dict[int, Kept]:
+    ) -> dict[int, RemoteValue]:
         """What some owners had, as a step leaves it; raises `Lost` where that is not there any
         more. `args`: what is said of each of them to `restored`."""
         assert self.last is not None
-        stage = self.pool.stage(f"{self.told} read", self.limits)
+        stage = self.pool.stage(f"{self.name} read", self.limits)
         there = {at: self.last.there(at) for at in owners if at in self.last.lain}
         stage.firm = [kept for some in there.values() for kept in _wholes(some)]
         for owner, some in there.items():
@@ -164,9 +164,9 @@ class Checkpoints:
             self.last = None
 
 
-def _wholes(some: Sequence[Lain | Kept | Part]) -> list[Kept]:
+def _wholes(some: Sequence[SavedRows | RemoteValue | RemoteElement]) -> list[RemoteValue]:
     """What lies on workers, of what an owner had."""
-    return [whole(each) for each in some if not isinstance(each, Lain)]
+    return [whole(each) for each in some if not isinstance(each, SavedRows)]
 
 
 def _remove(folder: str | None) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gdatalog.cluster.pool import Pool
-from gdatalog.cluster.recursion.owners import Owners, afar_of, refusal_of
-from gdatalog.cluster.recursion.stretches import Stretches, device_for
+from gdatalog.cluster.recursion.hash_partitions import HashPartitions, afar_of, refusal_of
+from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint, device_for
 from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
@@ -68,11 +68,11 @@ def fixpoint(
 ) -> dict[str, Relation] | None:
     """The relations of a recursive stratum; None if it is to be evaluated here after all."""
     if placement.by is not None:
-        stretches = Stretches(pool, keeper, splits, False)
-        found = stretches.relations() if stretches.serves else None
+        ranges = KeyRangeFixpoint(pool, keeper, splits, False)
+        found = ranges.relations() if ranges.serves else None
         if found is not None:
             return found
-    owners = Owners(pool, keeper, splits, placement.parted)
+    owners = HashPartitions(pool, keeper, splits, placement.parted)
     return owners.relations() if owners.refusal is None else None
 
 
@@ -81,5 +81,5 @@ def counts(
 ) -> dict[str, tuple[Array, Array]] | None:
     """How many rows relations have for each value that they split by; None if only rounds can
     tell, or what is here."""
-    stretches = Stretches(pool, keeper, splits, True)
-    return stretches.numbers() if stretches.serves else None
+    ranges = KeyRangeFixpoint(pool, keeper, splits, True)
+    return ranges.numbers() if ranges.serves else None

@@ -24,7 +24,7 @@ UNKNOWN = 1e12  # rows of a relation that grows: to send all of it to all is the
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Distribution:
     """The rows of a relation, by what they are dealt out."""
 
     relation: str
@@ -44,9 +44,9 @@ class Routes:
 
     plans: list[RulePlan] = field(default_factory=list)
     homes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, Distribution] = field(default_factory=dict)
     indexes: set[str] = field(default_factory=set)
-    fragments: dict[str, Place] = field(default_factory=dict)
+    fragments: dict[str, Distribution] = field(default_factory=dict)
     whole: set[TrieRef] = field(default_factory=set)
 
     @property
@@ -54,7 +54,7 @@ class Routes:
         """Whether all new rows are followed where they are at home."""
         return all(self.at_home(place) for place in self.places.values())
 
-    def at_home(self, place: Place) -> bool:
+    def at_home(self, place: Distribution) -> bool:
         return place.by == HOME or self.homes[place.relation] == (place.by,)
 
 
@@ -73,15 +73,15 @@ def routes_of(
         weigh = _Weighing(join, groups, length, parted)
         by, with_it = weigh.best()
         assert join.given is not None
-        given = _noted(routes, Place(join.given.relation, by))
+        given = _noted(routes, Distribution(join.given.relation, by))
         refs: list[TrieRef] = []
         for at, ref in enumerate(join.tries):
             if ref.relation in groups:
-                place = Place(ref.relation, with_it.get(at, ALL))
+                place = Distribution(ref.relation, with_it.get(at, ALL))
                 refs.append(replace(ref, relation=_noted(routes, place)))
                 routes.indexes.add(place.name)
             elif at in with_it:
-                place = Place(ref.relation, with_it[at])
+                place = Distribution(ref.relation, with_it[at])
                 routes.fragments[place.name] = place
                 refs.append(replace(ref, relation=place.name))
             else:
@@ -96,7 +96,7 @@ def routes_of(
     return routes
 
 
-def _noted(routes: Routes, place: Place) -> str:
+def _noted(routes: Routes, place: Distribution) -> str:
     routes.places[place.name] = place
     return place.name
 

@@ -11,15 +11,15 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from gdatalog.cluster.partitioned.buckets import StoredRows
-from gdatalog.cluster.pool.here import read, write
-from gdatalog.cluster.recursion.owner import (
-    Given,
-    Owner,
+from gdatalog.cluster.pool.worker_cache import read, write
+from gdatalog.cluster.recursion.hash_partition import (
+    HashPartition,
     Parcel,
-    Stale,
-    Task,
-    dealt,
+    PartitionTask,
+    StaleState,
+    StepOutput,
     given,
+    rows_by_partition,
 )
 from gdatalog.engine.derived import Rows
 from gdatalog.limits import Limits
@@ -33,7 +33,7 @@ AT_ONCE = 1 << 20  # rows that are written together
 OUT = "out"
 
 
-class Lain(NamedTuple):
+class SavedRows(NamedTuple):
     """Rows in a checkpoint. `of`: which table of an owner's they are of; or `OUT`: they are on
     their way. `rows`: a file, or the rows; None if they have no columns."""
 
@@ -43,21 +43,21 @@ class Lain(NamedTuple):
     rows: str | StoredRows | None
 
 
-def saved(found: Given, out: bool, folder: str | None) -> list[Lain]:
+def saved(found: StepOutput, out: bool, folder: str | None) -> list[SavedRows]:
     """Writes what an owner has; and what it has for others, if that is on its way. `folder`: one
     that all workers see; else this worker keeps it."""
     limits = Limits()
     lain = []
     for table, name, count, blocks in (*found["state"].blocks(), *(_out(found) if out else ())):
         if count and not blocks:
-            lain.append(Lain(table, name, count, None))
+            lain.append(SavedRows(table, name, count, None))
         for columns in _packed(blocks):
             limits.poll()
-            lain.append(Lain(table, name, len(columns[0]), _stored(columns, folder)))
+            lain.append(SavedRows(table, name, len(columns[0]), _stored(columns, folder)))
     return lain
 
 
-def _out(found: Given) -> Iterator[tuple[str, str, int, Iterable[Columns]]]:
+def _out(found: StepOutput) -> Iterator[tuple[str, str, int, Iterable[Columns]]]:
     """What is on its way to all owners together, who are known by the rows."""
     parcels = [each.value for to, each in found.items() if isinstance(to, int)]
     for name in dict.fromkeys(name for parcel in parcels for name in parcel):
@@ -89,15 +89,15 @@ def _stored(columns: Columns, folder: str | None) -> str | StoredRows:
 
 
 def restored(
-    task: Task,
+    task: PartitionTask,
     number: int,
     tries: Mapping[TrieRef, Trie],
     fragments: Mapping[str, Relation],
     symbols: SymbolTable,
-    lain: Sequence[Lain],
-) -> Given:
+    lain: Sequence[SavedRows],
+) -> StepOutput:
     """An owner as it was."""
-    owner, limits = Owner(task, number, tries, fragments, symbols), Limits()
+    owner, limits = HashPartition(task, number, tries, fragments, symbols), Limits()
     owner.called_by(limits)
     derived: dict[str, list[Rows]] = {}
     for of, name, count, rows in lain:
@@ -111,7 +111,7 @@ def restored(
     for name, parts in derived.items():
         columns = concatenate([columns for columns, _ in parts])
         together = columns, sum(count for _, count in parts)
-        for to, part in dealt(together, task.routes.homes[name], task.owners).items():
+        for to, part in rows_by_partition(together, task.routes.homes[name], task.owners).items():
             out.setdefault(to, {})[name] = part
     return given(owner, None, out)
 
@@ -125,4 +125,4 @@ def _taken(rows: str | StoredRows | None) -> Columns:
         # Copied: the file goes with the next checkpoint, and what is mapped may be gone then.
         return tuple(column.copy() for column in read(rows))
     except OSError as error:
-        raise Stale from error
+        raise StaleState from error

@@ -38,7 +38,7 @@ ABSENT = 0.01  # what a value costs that not all lists have
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class CostLevel:
     """The values that a variable may take, ascending, and what each is expected to cost."""
 
     variable: str
@@ -48,7 +48,7 @@ class Level:
 
 def next_level(
     join: JoinPlan, tries: Mapping[TrieRef, Trie], fixed: Mapping[str, int], scope: Any
-) -> Level | None:
+) -> CostLevel | None:
     """The level of the first variable that is not `fixed` to a key; None where there is none."""
     target = next((slot.name for slot in cuttable(join) if slot.name not in fixed), None)
     place = next(
@@ -64,7 +64,7 @@ def next_level(
         lists.follow(before, _key_of(before, fixed, scope))
     values = lists.shortest(step.participants)
     costs = _costs(values, step, join.steps[place + 1 :], lists)
-    return Level(step.variable, values, costs)
+    return CostLevel(step.variable, values, costs)
 
 
 def _key_of(step: Step, fixed: Mapping[str, int], scope: Any) -> int | None:

@@ -7,11 +7,11 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import Any
 
-from gdatalog.cluster.pool import Placed, Pool
-from gdatalog.cluster.replicated.cutting import Cutting
-from gdatalog.cluster.replicated.handing import Handing, Work
-from gdatalog.cluster.replicated.harvest import Harvest, merges_afar
-from gdatalog.cluster.replicated.tasks import Found, Mode, Sealed, Task
+from gdatalog.cluster.pool import Broadcast, Pool
+from gdatalog.cluster.replicated.collector import Collector, merges_remotely
+from gdatalog.cluster.replicated.morsel_scheduler import JoinWork, MorselScheduler
+from gdatalog.cluster.replicated.morsels import Morsels
+from gdatalog.cluster.replicated.tasks import CellResult, JoinTask, Mode, PackedTask
 from gdatalog.cluster.rows.texts import FewTexts, placed_texts, reads_texts
 from gdatalog.engine.choose import ASKED_FOR, ExecutorChoice, looked_at
 from gdatalog.engine.derived import Derived, DistinctBlocks
@@ -28,7 +28,7 @@ from gdatalog.storage.remote import Keeper
 
 
 @dataclass(slots=True)
-class SpreadRun(PlanRun):
+class ReplicatedRun(PlanRun):
     """The run of a rule whose joins are run by workers, piece by piece; what they give is put
     together here."""
 
@@ -39,7 +39,7 @@ class SpreadRun(PlanRun):
     calls: int = 0
     gpu_calls: int = 0  # of these, on GPUs
 
-    def told(self) -> Spread:
+    def spread(self) -> Spread:
         """How the work was spread, for a profile."""
         workers = len(self.pool.workers)
         moved = self.merged or None
@@ -48,10 +48,10 @@ class SpreadRun(PlanRun):
     def rows(self, limit: int | None) -> Derived:
         plan = self.plan
         harvested = limit is None and self.keeper is not None and plan.head and plan.joins
-        if not harvested or (plan.gathers and not merges_afar(plan)):
+        if not harvested or (plan.gathers and not merges_remotely(plan)):
             return PlanRun.rows(self, limit)
         assert self.keeper is not None
-        harvest = Harvest(self.pool, self.keeper, plan, self.context)
+        harvest = Collector(self.pool, self.keeper, plan, self.context)
         self.keep = True
         if plan.gathers:
             for (number,) in plan.groups:
@@ -107,7 +107,7 @@ class SpreadRun(PlanRun):
 
     def _spread(
         self, number: int, mode: Mode, limit: int | None = None
-    ) -> Generator[Found, None, None]:
+    ) -> Generator[CellResult, None, None]:
         """What workers give for the pieces of a join."""
         join = self.plan.joins[number]
         made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
@@ -116,13 +116,13 @@ class SpreadRun(PlanRun):
         sealed, table = self.task(number, mode, limit, self.limits.memory or 1 << 40)
         placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
         gpus = self.pool.connection.gpus and self.context.device.refuses(self.plan) is None
-        cutting = Cutting(join, tries, self.scope, self.pool.slots, gpus)
-        work = Work(self.plan.relation, sealed, placed, table, self.keep)
-        for found in Handing(self.pool, self.limits, work, cutting).run():
+        cutting = Morsels(join, tries, self.scope, self.pool.slots, gpus)
+        work = JoinWork(self.plan.relation, sealed, placed, table, self.keep)
+        for found in MorselScheduler(self.pool, self.limits, work, cutting).run():
             self._take(number, mode, found)
             yield found
 
-    def _take(self, number: int, mode: Mode, found: Found) -> None:
+    def _take(self, number: int, mode: Mode, found: CellResult) -> None:
         """Translates what a worker has given, and notes what it did."""
         self.calls += 1
         self.gpu_calls += found.gpu
@@ -152,21 +152,21 @@ class SpreadRun(PlanRun):
 
     def task(
         self, number: int, mode: Mode, limit: int | None, memory: int
-    ) -> tuple[Sealed, Placed | None]:
+    ) -> tuple[PackedTask, Broadcast | None]:
         """What all calls of a join have in common, and the symbol table if its texts are read."""
         plan, symbols = self.plan, self.scope.symbols
-        table: Placed | None = None
+        table: Broadcast | None = None
         few: FewTexts | None = None
         if reads_texts(plan):
             table = placed_texts(self.pool, symbols)
         else:
             few = FewTexts.of([plan], self.scope.params, symbols)
-        task = Task(
+        task = JoinTask(
             plan, number, self.scope.params, memory, self._knobs(plan.joins[number]), mode,
             len(symbols), few, limit, self.report is not None, self.limits.chunk,
             self.pool.connection.device if table is None else "cpu", self.context.tuning,
         )  # fmt: skip
-        return Sealed.of(task), table
+        return PackedTask.of(task), table
 
     def _knobs(self, join: JoinPlan) -> Knobs:
         """What workers are told: each call has one thread, and none tries first what is too slow

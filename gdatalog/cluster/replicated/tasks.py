@@ -9,7 +9,7 @@ from hashlib import blake2b
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 
-from gdatalog.cluster.rows.texts import Anew, FewTexts
+from gdatalog.cluster.rows.texts import FewTexts, NewTexts
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
@@ -28,7 +28,7 @@ Mode = Literal["set", "distinct", "bag"]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class JoinTask:
     """What all parts of a join's work have in common: join `number` of a rule.
 
     `mode`: its rows as a set; rows that need not be compared, for no two bindings give the same;
@@ -53,29 +53,29 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class PackedTask:
     """A task as bytes."""
 
     name: bytes
     content: bytes
 
     @staticmethod
-    def of(task: Task) -> Sealed:
+    def of(task: JoinTask) -> PackedTask:
         content = pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL)
-        return Sealed(blake2b(content, digest_size=16).digest(), content)
+        return PackedTask(blake2b(content, digest_size=16).digest(), content)
 
-    def opened(self) -> Opened:
+    def opened(self) -> OpenTask:
         """The task, which a process opens once."""
         with _lock:
             found = _opened.get(self.name)
             if found is None:
-                found = _opened[self.name] = Opened(pickle.loads(self.content))
+                found = _opened[self.name] = OpenTask(pickle.loads(self.content))
                 if len(_opened) > OPENED:
                     _opened.popitem(last=False)
             return found
 
 
-class Left(NamedTuple):
+class RemoteSummary(NamedTuple):
     """How many rows or groups stay, and what they take."""
 
     rows: int
@@ -83,7 +83,7 @@ class Left(NamedTuple):
 
 
 @dataclass(slots=True)
-class Found:
+class CellResult:
     """What a call gives of its cells: of the first `cells` of them. The next one may have been
     too `hard`: `error` says if it did not fit into memory. Where cells are claimed, they are those
     that it has `taken`, by their numbers; whether that was because there are no more: `out`.
@@ -108,9 +108,9 @@ class Found:
     executor: Any = None  # the last choice
     gpu: bool = False  # whether a GPU did it
     cautions: dict[str, Caution] = field(default_factory=dict)
-    anew: Anew = field(default_factory=Anew)
+    anew: NewTexts = field(default_factory=NewTexts)
     seen: dict[int, StepCounts] = field(default_factory=dict)
-    left: Left | None = None
+    left: RemoteSummary | None = None
     kept: Any = None
 
     def __sizeof__(self) -> int:
@@ -121,31 +121,31 @@ class Found:
         """The rows."""
         return concatenate(self.blocks)
 
-    def light(self) -> Found:
+    def light(self) -> CellResult:
         """The same to be sent, without rows and groups if they are many: these stay. Those whose
         texts are told go with them."""
         gathering = self.gathering
         if gathering is not None:
-            left = Left(gathering.groups, gathering.nbytes)
+            left = RemoteSummary(gathering.groups, gathering.nbytes)
         else:
             held = sum(column.nbytes for block in self.blocks for column in block)
-            left = Left(self.count, held)
+            left = RemoteSummary(self.count, held)
         if left.nbytes <= SMALL or len(self.anew.codes):
             return self
         return replace(self, blocks=[], gathering=None, left=left)
 
 
-def light(found: Found) -> Found:
+def light(found: CellResult) -> CellResult:
     """What is told of what is kept."""
     return found.light()
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenTask:
     """A task on a worker, and its plan within cells: one plan for all that tell the same variables
     apart."""
 
-    task: Task
+    task: JoinTask
     plans: dict[tuple[str, ...], RulePlan] = field(default_factory=dict)
 
     def plan(self, cell: Cell) -> RulePlan:
@@ -159,5 +159,5 @@ class Opened:
         return found
 
 
-_opened: OrderedDict[bytes, Opened] = OrderedDict()
+_opened: OrderedDict[bytes, OpenTask] = OrderedDict()
 _lock = Lock()

@@ -16,7 +16,7 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.cluster.pool import Call
 from gdatalog.cluster.rows.loading import Loading, own_keys, places_of
-from gdatalog.cluster.rows.surveys import SAMPLE, Look, look_at, survey_of
+from gdatalog.cluster.rows.sketches import SAMPLE, PartSketch, sketch_of, survey_of
 from gdatalog.cluster.workers.worker import own_address
 from gdatalog.errors import DataError
 from gdatalog.records import dataclass, replace
@@ -81,7 +81,7 @@ class _Dataset:
         if columns is not None:
             self._check_names(footers, columns)
         blocks = [
-            Block(groups, columns, typed)
+            FileSplit(groups, columns, typed)
             for footer in footers
             for groups in groups_of(footer, ROWS, self._bytes())
         ]
@@ -101,7 +101,7 @@ class _Dataset:
     def _bytes(self) -> int:
         return min([BYTES, *(limit // SHARE for limit in self.asked.keeping.pool.memory)])
 
-    def _of(self, blocks: Sequence[Block], typed: TypedColumns) -> Relation:
+    def _of(self, blocks: Sequence[FileSplit], typed: TypedColumns) -> Relation:
         asked, keeping = self.asked, self.asked.keeping
         step = max(1, sum(block.groups.rows for block in blocks) // SAMPLE)
         stage = asked.stage("load")
@@ -110,7 +110,7 @@ class _Dataset:
         for number, block in enumerate(blocks):
             stage.add(Call(seen, (block, -before % step, step), tag=number))
             before += block.groups.rows
-        found: dict[int, Seen] = {}
+        found: dict[int, SplitSummary] = {}
         texts: dict[str, None] = {}
         for call, one in stage:
             found[call.tag] = one
@@ -135,7 +135,7 @@ class _Dataset:
         import pyarrow as pa
 
         codes = np.fromiter(map(self.asked.symbols.intern, texts), np.int32, len(texts))
-        known = Codes(pa.array(texts, pa.large_string()), codes)
+        known = TextCodes(pa.array(texts, pa.large_string()), codes)
         return self.asked.keeping.pool.place(None, known, known.nbytes)
 
 
@@ -143,7 +143,7 @@ class _Dataset:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class FileSplit:
     """Some groups of a Parquet file, and which of their columns are the relation's."""
 
     groups: RowGroups
@@ -167,7 +167,7 @@ class Block:
         wanted = typed.columns if names is None else names
         return table_of(raw_of_groups(self.groups, wanted), LoadOptions(names), typed, path)
 
-    def read(self, texts: Codes | None, columns: Sequence[int] | None = None) -> Columns:
+    def read(self, texts: TextCodes | None, columns: Sequence[int] | None = None) -> Columns:
         """The rows, as keys: all columns, or some of them."""
         found = keys_of(self.table(columns), texts)
         pick = columns is not None and self.columns is None
@@ -175,7 +175,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Codes:
+class TextCodes:
     """The codes of some texts, which are an Arrow array."""
 
     texts: Any
@@ -195,14 +195,14 @@ class Codes:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SplitSummary:
     """What a worker has seen of a block; `texts`: those of columns that hold texts, each once, as
     Arrow arrays. In these columns the look is at their places."""
 
-    look: Look
+    look: PartSketch
     texts: Mapping[int, Any]
 
-    def coded(self, symbols: SymbolTable) -> Look:
+    def coded(self, symbols: SymbolTable) -> PartSketch:
         """The look, when all texts have codes."""
         look = self.look
         for at, texts in self.texts.items():
@@ -211,7 +211,7 @@ class Seen:
         return look
 
 
-def seen(block: Block, start: int, step: int) -> Seen:
+def seen(block: FileSplit, start: int, step: int) -> SplitSummary:
     """Reads a block, to see whether all is right with it."""
     import pyarrow as pa
 
@@ -225,10 +225,10 @@ def seen(block: Block, start: int, step: int) -> Seen:
         places_of(column) if isinstance(column, TextColumn) else own_keys(column, kind)
         for column, kind in zip(table.columns, table.types, strict=True)
     )
-    return Seen(look_at(keys, start, step), texts)
+    return SplitSummary(sketch_of(keys, start, step), texts)
 
 
-def keys_of(table: Table, texts: Codes | None) -> Columns:
+def keys_of(table: Table, texts: TextCodes | None) -> Columns:
     columns = []
     for column, kind in zip(table.columns, table.types, strict=True):
         if isinstance(column, TextColumn):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster.pool import Call, Kept
+from gdatalog.cluster.pool import Call, RemoteValue
 from gdatalog.cluster.pool.calls import Origin, made_as
 from gdatalog.cluster.rows.loading import Loading, own_keys, places_of
 from gdatalog.errors import DataError, DeviceError, Error
@@ -38,7 +38,7 @@ def _delayed(data: Any) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Partition:
+class FramePartition:
     """The columns of a partition, as far as that goes before texts have codes."""
 
     table: Table
@@ -50,7 +50,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PartitionSummary:
     """What the driver has to know of a partition."""
 
     names: tuple[str, ...]
@@ -60,12 +60,12 @@ class Told:
     texts: list[Array]
 
     @staticmethod
-    def of(partition: Partition | Error) -> Told | Error:
+    def of(partition: FramePartition | Error) -> PartitionSummary | Error:
         if isinstance(partition, Error):
             return partition
         table = partition.table
         nbytes = sum(column.nbytes for column in partition.columns)
-        return Told(table.names, table.types, table.length, nbytes, partition.texts)
+        return PartitionSummary(table.names, table.types, table.length, nbytes, partition.texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,14 @@ class Frame:
     name: str
     delayed: Sequence[Any]
 
-    def partitions(self) -> list[Kept]:
+    def partitions(self) -> list[RemoteValue]:
         """All of them, computed."""
         futures = self.client.compute(list(self.delayed))
         return [
-            made_as(Kept(future), Origin(partial(self._again, number), partial(self._lost, number)))
+            made_as(
+                RemoteValue(future),
+                Origin(partial(self._again, number), partial(self._lost, number)),
+            )
             for number, future in enumerate(futures)
         ]
 
@@ -108,14 +111,14 @@ def frame_relation(asked: Loading, data: Any) -> Relation | None:
     for number, raw in enumerate(source.partitions()):
         what = f"{wanted.name}, partition {number}" if len(source.delayed) > 1 else wanted.name
         args = (partition_of, (raw, columns, typed, what))
-        stage.add(Call(*args, keep=True, tag=number, told=Told.of))
+        stage.add(Call(*args, keep=True, tag=number, summary=PartitionSummary.of))
     del raw  # what a partition was made of need not lie there any more
-    partitions: dict[int, Kept] = {}
+    partitions: dict[int, RemoteValue] = {}
     for call, made in stage:
-        if isinstance(made.told, Error):
-            raise made.told
+        if isinstance(made.summary, Error):
+            raise made.summary
         partitions[call.tag] = made
-    told: dict[int, Told] = {at: partitions[at].told for at in sorted(partitions)}
+    told: dict[int, PartitionSummary] = {at: partitions[at].summary for at in sorted(partitions)}
     told = {at: one for at, one in told.items() if one.rows}
     if not told:
         return None
@@ -137,7 +140,9 @@ def frame_relation(asked: Loading, data: Any) -> Relation | None:
     return Relation.of_parts(names, types, parts, asked.keeping)
 
 
-def _agree(name: str, first: int, known: Told, number: int, told: Told) -> None:
+def _agree(
+    name: str, first: int, known: PartitionSummary, number: int, told: PartitionSummary
+) -> None:
     """Raises if a partition has other columns or types than the first that has rows."""
     if told.names != known.names:
         raise DataError(
@@ -158,7 +163,7 @@ def _agree(name: str, first: int, known: Told, number: int, told: Told) -> None:
 
 def partition_of(
     data: Any, columns: tuple[str, ...] | None, declared: TypedColumns | None, what: str
-) -> Partition | Error:
+) -> FramePartition | Error:
     """A partition of a frame, typed and checked; or what is wrong with it, which is raised where
     the user is: a worker would write of it into its log."""
     try:
@@ -175,10 +180,10 @@ def partition_of(
         else column[:0]
         for column in table.columns
     )
-    return Partition(Table(table.names, table.types, left, table.length), tuple(keys))
+    return FramePartition(Table(table.names, table.types, left, table.length), tuple(keys))
 
 
-def keys_of_partition(partition: Partition, codes: Sequence[Array]) -> Columns:
+def keys_of_partition(partition: FramePartition, codes: Sequence[Array]) -> Columns:
     left = iter(codes)
     return tuple(
         next(left)[keys] if kind == "symbol" else keys

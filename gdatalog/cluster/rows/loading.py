@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.cluster.pool import Stage
-from gdatalog.cluster.rows.keeping import Keeping
+from gdatalog.cluster.pool import TaskStage
+from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.engine.cluster import Wanted
 from gdatalog.errors import MemoryLimitError
 from gdatalog.limits import Limits
@@ -29,7 +29,7 @@ class Loading:
 
     wanted: Wanted
     symbols: SymbolTable
-    keeping: Keeping
+    keeping: RowKeeper
 
     def check_texts(self, count: int) -> None:
         """Raises if there is no room for so many texts here."""
@@ -42,7 +42,7 @@ class Loading:
                 "gdatalog.connect(memory_limit=...) or --memory-limit",
             )
 
-    def stage(self, what: str) -> Stage:
+    def stage(self, what: str) -> TaskStage:
         limits = Limits(memory=self.wanted.memory)
         return self.keeping.pool.stage(f"{what} {self.wanted.name}", limits)
 

@@ -18,7 +18,7 @@ import numpy as np
 from gdatalog.storage.rows import Columns
 
 
-class Reading(Protocol):
+class PartReader(Protocol):
     """How rows are read."""
 
     def read(self, texts: Any, columns: Sequence[int] | None = None) -> Columns:

@@ -12,7 +12,7 @@ from itertools import chain
 
 import numpy as np
 
-from gdatalog.cluster.pool import Placed, Pool
+from gdatalog.cluster.pool import Broadcast, Pool
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan.effects import all_steps, expressions, may_fail
 from gdatalog.plan.nodes import (
@@ -33,14 +33,14 @@ from gdatalog.storage.table import Array
 from gdatalog.values import TypeName, Value
 
 
-def placed_texts(pool: Pool, symbols: SymbolTable) -> Placed:
+def placed_texts(pool: Pool, symbols: SymbolTable) -> Broadcast:
     """The table as it is now, on all workers; what was placed before it had more goes."""
     return pool.place(("texts", id(symbols)), symbols, version=len(symbols))
 
 
 def texts_for(
     pool: Pool, plans: Sequence[RulePlan], params: Mapping[str, Value], symbols: SymbolTable
-) -> Placed | FewTexts:
+) -> Broadcast | FewTexts:
     """What workers are given for a symbol table."""
     if any(map(reads_texts, plans)):
         return placed_texts(pool, symbols)
@@ -142,18 +142,18 @@ class FewTexts(SymbolTable):
 
 
 @dataclass(slots=True)
-class Anew:
+class NewTexts:
     """Texts that a worker made, by the codes that they have there, ascending."""
 
     codes: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     texts: list[str] = field(default_factory=list)
 
     @staticmethod
-    def among(columns: Sequence[Array], known: int, symbols: SymbolTable) -> Anew:
+    def among(columns: Sequence[Array], known: int, symbols: SymbolTable) -> NewTexts:
         """Those of some columns' codes that are not below `known`."""
         found = [column[column >= known] for column in columns]
         codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *found]))
-        return Anew(codes, symbols.texts_of(codes))
+        return NewTexts(codes, symbols.texts_of(codes))
 
     def coder(self, symbols: SymbolTable) -> Callable[[Array], Array]:
         """From codes there to codes of this table."""

@@ -10,9 +10,9 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 from weakref import finalize
 
+from gdatalog.cluster.workers.addresses import address_of, check_installed, client_of, dask, refused
 from gdatalog.cluster.workers.devices import gpus
-from gdatalog.cluster.workers.reaching import address_of, check_installed, client_of, dask, refused
-from gdatalog.cluster.workers.roster import Worker, look
+from gdatalog.cluster.workers.membership import Worker, look
 from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.engine.session.knobs import cores
 from gdatalog.errors import DeviceError, Error, UsageError
@@ -112,7 +112,7 @@ class Connection:
         return f"<{self}, scheduler at {self.address}>"
 
 
-def told_if_lost(method: Callable[Given, Made]) -> Callable[Given, Made]:
+def raises_if_lost(method: Callable[Given, Made]) -> Callable[Given, Made]:
     """A method of what has a `connection`: whatever fails because that is lost says so."""
 
     @wraps(method)

@@ -21,7 +21,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 
 from gdatalog.cancellation import PATIENCE
-from gdatalog.cluster.workers.reaching import dask
+from gdatalog.cluster.workers.addresses import dask
 from gdatalog.errors import DeviceError
 from gdatalog.records import dataclass
 from gdatalog.threads import CancellableThread
@@ -32,7 +32,7 @@ _PROGRAM = (
     "from gdatalog.cluster.workers.local import serve; serve(**given)"
 )
 # What workers import, imported once: they are forked from the process that did.
-_PRELOADED = ("distributed", "distributed.nanny", "gdatalog.cluster.replicated.work")
+_PRELOADED = ("distributed", "distributed.nanny", "gdatalog.cluster.replicated.cells")
 # Workers have the cores to themselves: by default Dask looks a hundred times a second at which line
 # of Python runs, which tells nothing of compiled loops, and takes a twentieth of a core.
 _QUIET = {

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.cluster.pool import Call, Kept, Pool
+from gdatalog.cluster.pool import Call, Pool, RemoteValue
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.workers.worker import left_of, own_address
 from gdatalog.limits import Limits
@@ -31,7 +31,7 @@ Split = Callable[..., Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ShuffleBlock:
     """What one worker has for one owner."""
 
     value: Any
@@ -48,7 +48,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class Shuffle:
     """Owners: as many as `workers` names, some of which may be the same.
 
     `nbytes`: about what is exchanged, if that is known. What lies on one worker is dealt out some
@@ -56,23 +56,23 @@ class Exchange:
     """
 
     pool: Pool
-    told: str
+    name: str
     limits: Limits
     workers: Sequence[str]
     nbytes: int = 0
 
     @staticmethod
-    def over(pool: Pool, told: str, limits: Limits, nbytes: int) -> Exchange:
+    def over(pool: Pool, name: str, limits: Limits, nbytes: int) -> Shuffle:
         """To owners on all workers, of which each is to have not too much of so many bytes."""
         workers = sorted(pool.workers)
         owned = min(OWNED, 2 * _at_once(pool))
         count = max(len(workers), -(-nbytes // owned))
         owners = [workers[at % len(workers)] for at in range(count)]
-        return Exchange(pool, told, limits, owners, nbytes)
+        return Shuffle(pool, name, limits, owners, nbytes)
 
-    def deal(self, parts: Sequence[Any], split: Split, *args: Any) -> list[list[Any]]:
-        """For each owner the pieces that are for it: `Piece`s that lie where they were made, as
-        arguments of calls.
+    def partition(self, parts: Sequence[Any], split: Split, *args: Any) -> list[list[Any]]:
+        """For each owner the blocks that are for it: `ShuffleBlock`s that lie where they were made,
+        as arguments of calls.
 
         `parts`: what lies on workers, or what stands for it.
         """
@@ -83,7 +83,7 @@ class Exchange:
             for worker, mine in by_place(self.pool, parts)
             for at in range(0, len(mine), some)
         ]
-        made = self.pool.all(calls, f"{self.told}: deal", self.limits)
+        made = self.pool.all(calls, f"{self.name}: partition", self.limits)
         return [[kept.part(owner) for kept in made] for owner in range(owners)]
 
     def merge(
@@ -91,20 +91,20 @@ class Exchange:
         pieces: Sequence[Sequence[Any]],
         function: Callable[..., Any],
         *args: Any,
-        told: Callable[[Any], Any] | None = None,
-    ) -> list[Kept]:
+        summary: Callable[[Any], Any] | None = None,
+    ) -> list[RemoteValue]:
         """What a function, of an owner's pieces and some arguments, gives for each owner; it
-        lies there. `told`: says what is to be known of it here."""
+        lies there. `summary`: says what is to be known of it here."""
         calls = [
-            Call(function, (list(mine), *args), True, worker, told=told)
+            Call(function, (list(mine), *args), True, worker, summary=summary)
             for worker, mine in zip(self.workers, pieces, strict=True)
         ]
-        return self.pool.all(calls, f"{self.told}: merge", self.limits)
+        return self.pool.all(calls, f"{self.name}: merge", self.limits)
 
-    def distinct(self, parts: Sequence[Any]) -> list[Kept]:
-        """Of parts that have columns each row once: `Owned` ones, one for each owner, which tell
-        their `Size`."""
-        return self.merge(self.deal(parts, split_rows), distinct_of, told=size_of)
+    def distinct(self, parts: Sequence[Any]) -> list[RemoteValue]:
+        """Of parts that have columns each row once: `OwnedRows`, one for each owner, which tell
+        their `PartSize`."""
+        return self.merge(self.partition(parts, split_rows), distinct_of, summary=size_of)
 
 
 def _at_once(pool: Pool) -> int:
@@ -113,7 +113,7 @@ def _at_once(pool: Pool) -> int:
     return max(1 << 20, min(AT_ONCE, int(left / SHARE)))
 
 
-class Size(NamedTuple):
+class PartSize(NamedTuple):
     """How many rows a part has, what they take, and how much came from another worker."""
 
     rows: int
@@ -122,7 +122,7 @@ class Size(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class OwnedRows:
     """The sorted distinct rows of an owner, and the bytes of them that came from elsewhere."""
 
     rows: Columns
@@ -147,26 +147,26 @@ def by_place(pool: Pool, parts: Sequence[Any]) -> list[tuple[str | None, list[An
 def place_of(pool: Pool, parts: Sequence[Any]) -> list[str | None]:
     """The worker on which each part lies; None: on none, or it is not known."""
     rows = [part["rows"] if isinstance(part, dict) and "rows" in part else part for part in parts]
-    lying = [part for part in rows if isinstance(part, Kept)]
+    lying = [part for part in rows if isinstance(part, RemoteValue)]
     places = {id(part): where for part, where in zip(lying, pool.where(lying), strict=True)}
     return [places.get(id(part)) for part in rows]
 
 
-def parts_of(owned: Sequence[Kept]) -> list[RemotePart]:
-    """What told its `Size`, as the parts of a relation; those without rows are left out."""
-    parts = (RemotePart(kept, kept.told.rows, kept.told.nbytes) for kept in owned)
+def parts_of(owned: Sequence[RemoteValue]) -> list[RemotePart]:
+    """What told its `PartSize`, as the parts of a relation; those without rows are left out."""
+    parts = (RemotePart(kept, kept.summary.rows, kept.summary.nbytes) for kept in owned)
     return [part for part in parts if part.rows]
 
 
 # ------------------------------------------------------------------------------- on a worker
 
 
-def dealt(split: Split, parts: Sequence[Any], owners: int, *args: Any) -> list[Piece]:
+def dealt(split: Split, parts: Sequence[Any], owners: int, *args: Any) -> list[ShuffleBlock]:
     """What is for each owner, of parts that lie here."""
     from dask.sizeof import sizeof
 
     here = own_address()
-    return [Piece(value, here, sizeof(value)) for value in split(parts, owners, *args)]
+    return [ShuffleBlock(value, here, sizeof(value)) for value in split(parts, owners, *args)]
 
 
 def owner_of(rows: Columns, owners: int) -> Array:
@@ -191,13 +191,13 @@ def split_rows(parts: Sequence[Any], owners: int) -> list[Columns]:
     return rows_by_owner(rows, rows, owners)
 
 
-def distinct_of(pieces: Sequence[Piece]) -> Owned:
+def distinct_of(pieces: Sequence[ShuffleBlock]) -> OwnedRows:
     """The rows of some pieces, each once."""
     rows = sort_rows(concatenate([one.value for one in pieces]))
-    return Owned(rows, sum(one.moved for one in pieces))
+    return OwnedRows(rows, sum(one.moved for one in pieces))
 
 
-def size_of(value: Any) -> Size:
+def size_of(value: Any) -> PartSize:
     columns = columns_of(value)
     nbytes = sum(column.nbytes for column in columns)
-    return Size(len(columns[0]), nbytes, getattr(value, "moved", 0))
+    return PartSize(len(columns[0]), nbytes, getattr(value, "moved", 0))

@@ -27,7 +27,7 @@ _SEEDS = (0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Few:
+class DistinctSketch:
     """The values of a column whose hashes are below `limit`: those hashes, ascending."""
 
     hashes: Array
@@ -39,61 +39,61 @@ class Few:
         return round(len(self.hashes) / (self.limit / ALL))
 
     @staticmethod
-    def of(column: Array) -> Few:
+    def of(column: Array) -> DistinctSketch:
         # Some, but twice as many as are kept if all are different.
         share = 2 * VALUES / max(1, len(column))
         hashes = mixed(column, _SEEDS[0]) if share < 1 else column
         while share < 1:
             some = sorted_values(hashes[hashes < np.uint64(share * ALL)])
             if len(some) >= VALUES:
-                return Few(some, float(np.uint64(share * ALL)))
+                return DistinctSketch(some, float(np.uint64(share * ALL)))
             share *= 8
-        return Few(np.sort(mixed(sorted_set(column), _SEEDS[0])), ALL).cut()
+        return DistinctSketch(np.sort(mixed(sorted_set(column), _SEEDS[0])), ALL).cut()
 
-    def cut(self) -> Few:
+    def cut(self) -> DistinctSketch:
         """The same, of no more values than are kept."""
         if len(self.hashes) <= VALUES:
             return self
-        return Few(self.hashes[:VALUES], float(self.hashes[VALUES]))
+        return DistinctSketch(self.hashes[:VALUES], float(self.hashes[VALUES]))
 
     @staticmethod
-    def together(parts: Sequence[Few]) -> Few:
+    def together(parts: Sequence[DistinctSketch]) -> DistinctSketch:
         limit = min(part.limit for part in parts)
         hashes = sorted_values(np.concatenate([part.hashes for part in parts]))
-        return Few(hashes if limit == ALL else hashes[hashes < np.uint64(limit)], limit)
+        return DistinctSketch(hashes if limit == ALL else hashes[hashes < np.uint64(limit)], limit)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Look:
+class PartSketch:
     """What one part tells. `turned`: two numbers for the rows less those for the rows turned
     round; those of all parts come to nothing where every row is there both ways."""
 
     rows: int
     nbytes: int
     sample: Columns
-    values: tuple[Few, ...]
+    values: tuple[DistinctSketch, ...]
     spans: tuple[tuple[int, int], ...]
     rises: frozenset[tuple[int, int]]
     loops: bool
     turned: tuple[int, ...]
 
-    def with_keys(self, at: int, keys: Array) -> Look:
+    def with_keys(self, at: int, keys: Array) -> PartSketch:
         """The same, of a column in which places among some keys were seen for these."""
         sample, values, spans = list(self.sample), list(self.values), list(self.spans)
-        sample[at], values[at] = keys[sample[at]], Few.of(keys)
+        sample[at], values[at] = keys[sample[at]], DistinctSketch.of(keys)
         spans[at] = int(keys.min()), int(keys.max())
         return replace(self, sample=tuple(sample), values=tuple(values), spans=tuple(spans))
 
 
-def look_at(rows: Columns, start: int, step: int) -> Look:
+def sketch_of(rows: Columns, start: int, step: int) -> PartSketch:
     """`start`, `step`: the first row of the sample, and how many rows on the next one is."""
     pairs = permutations(range(len(rows)), 2)
     edges = len(rows) == 2
-    return Look(
+    return PartSketch(
         len(rows[0]),
         sum(column.nbytes for column in rows),
         tuple(column[start::step].copy() for column in rows),
-        tuple(map(Few.of, rows)),
+        tuple(map(DistinctSketch.of, rows)),
         tuple((int(column.min()), int(column.max())) for column in rows),
         frozenset((a, b) for a, b in pairs if bool((rows[a] < rows[b]).all())),
         edges and bool((rows[0] == rows[1]).any()),
@@ -101,11 +101,14 @@ def look_at(rows: Columns, start: int, step: int) -> Look:
     )
 
 
-def survey_of(looks: Sequence[Look], step: int) -> Survey:
+def survey_of(looks: Sequence[PartSketch], step: int) -> Survey:
     """What looks at all parts that have rows come to."""
     rows = sum(look.rows for look in looks)
     sample = concatenate([look.sample for look in looks])
-    values = [Few.together(parts) for parts in zip(*(look.values for look in looks), strict=True)]
+    values = [
+        DistinctSketch.together(parts)
+        for parts in zip(*(look.values for look in looks), strict=True)
+    ]
     distinct = tuple(min(few.count, rows) for few in values)
     spans = tuple(
         (min(low for low, _ in each), max(high for _, high in each))
@@ -128,7 +131,7 @@ def _degrees(sample: Array, distinct: int, rows: int, step: int) -> Degrees:
 
 
 def _symmetric(
-    looks: Sequence[Look], values: Sequence[Few], spans: Sequence[tuple[int, int]]
+    looks: Sequence[PartSketch], values: Sequence[DistinctSketch], spans: Sequence[tuple[int, int]]
 ) -> bool:
     left, right = values
     alike = spans[0] == spans[1] and left.limit == right.limit

@@ -23,7 +23,7 @@ ALIGNED = 64  # bytes: what a vector instruction likes
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
+class BroadcastRef:
     """What a value is known by on workers, and the file where it lies; None if it was sent.
     `once`: workers do not keep it."""
 
@@ -32,7 +32,7 @@ class Ref:
     once: bool = False
 
 
-class Missing(Exception):
+class MissingBroadcast(Exception):
     """A worker that is asked for a value does not have it. `unseen`: it should see the file where
     that lies."""
 
@@ -45,8 +45,8 @@ _held: OrderedDict[str, tuple[Any, int]] = OrderedDict()  # those used last at t
 _lock = RLock()
 
 
-def value_of(ref: Ref, brought: Mapping[Ref, Any]) -> Any:
-    """The value; raises `Missing` if nobody has brought it."""
+def value_of(ref: BroadcastRef, brought: Mapping[BroadcastRef, Any]) -> Any:
+    """The value; raises `MissingBroadcast` if nobody has brought it."""
     with _lock:
         found = _held.get(ref.token)
         if found is not None:
@@ -56,12 +56,12 @@ def value_of(ref: Ref, brought: Mapping[Ref, Any]) -> Any:
             value = brought[ref]
             size = int(getattr(value, "nbytes", 0))
         elif ref.path is None:
-            raise Missing(unseen=False)
+            raise MissingBroadcast(unseen=False)
         else:
             try:
                 value, size = read(ref.path), os.path.getsize(ref.path)
             except FileNotFoundError as error:
-                raise Missing(unseen=True) from error
+                raise MissingBroadcast(unseen=True) from error
         if not ref.once:
             _keep(ref.token, value, size)
         return value

@@ -1,6 +1,6 @@
 """A join's space in pieces: cut by expected cost, handed out in shares, and cut again.
 
-A piece is a stretch of one variable's values under single values of those before it. Pieces share
+A piece is a range of one variable's values under single values of those before it. Pieces share
 nothing and cover all there is: the first and the last of a level have no end.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster.replicated.costs import Level, next_level
+from gdatalog.cluster.replicated.costs import CostLevel, next_level
 from gdatalog.plan.cells import EVERYTHING, GREATEST, LEAST, Cell, KeyRange
 from gdatalog.plan.nodes import JoinPlan, TrieRef
 from gdatalog.records import dataclass, field, replace
@@ -28,7 +28,7 @@ HUB = 0.5  # of a thread's whole share: a value that costs more is cut by the ne
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class Morsel:
     """The values from place `low` to place `high` of a level, under `fixed` values of others.
 
     `beyond`: instead, all there is on one side of a value. `again`: how often it was cut from one
@@ -36,7 +36,7 @@ class Piece:
     """
 
     cost: float
-    level: Level | None = None
+    level: CostLevel | None = None
     low: int = 0
     high: int = 0
     fixed: Mapping[str, int] = field(default_factory=dict)
@@ -48,15 +48,15 @@ class Piece:
         level = self.level
         if level is None:
             return EVERYTHING
-        stretches = {name: KeyRange(value, value + 1) for name, value in self.fixed.items()}
+        ranges = {name: KeyRange(value, value + 1) for name, value in self.fixed.items()}
         if self.beyond is not None:
-            return Cell({**stretches, level.variable: self.beyond})
+            return Cell({**ranges, level.variable: self.beyond})
         low = None if self.low == 0 else int(level.values[self.low])
         high = None if self.high == len(level.values) else int(level.values[self.high])
-        return Cell({**stretches, level.variable: KeyRange(low, high)})
+        return Cell({**ranges, level.variable: KeyRange(low, high)})
 
 
-class Cutting:
+class Morsels:
     """What is left to do of a join's space."""
 
     def __init__(
@@ -75,10 +75,10 @@ class Cutting:
         if gpus:
             fewest = max(1, min(fewest, int(self.total / (GPU_LEAST * slots))))
         wanted = int(min(max(self.total / cost, fewest * slots), most * slots))
-        pieces = [Piece(self.total)]
+        pieces = [Morsel(self.total)]
         if level is not None and len(level.values):
             pieces = _cut(level, {}, self.total, 0, len(level.values), wanted)
-        self._left: list[Piece] = []
+        self._left: list[Morsel] = []
         for piece in pieces:
             hub = piece.cost > HUB * self.total / slots and piece.high - piece.low == 1
             self._left += self.smaller(piece) or [piece] if hub else [piece]
@@ -92,7 +92,7 @@ class Cutting:
         """What all that has not been handed out costs."""
         return sum(piece.cost for piece in self._left)
 
-    def take(self, most: float) -> list[Piece]:
+    def take(self, most: float) -> list[Morsel]:
         """Pieces that cost so much, at least one, the dearest first; but before these, one by one,
         those that were too much once."""
         taken = [self._left.pop()]
@@ -102,12 +102,12 @@ class Cutting:
             cost += taken[-1].cost
         return taken
 
-    def all(self) -> tuple[Piece, ...]:
+    def all(self) -> tuple[Morsel, ...]:
         """All that there are, in the same order; none is left."""
         pieces, self._left = tuple(reversed(self._left)), []
         return pieces
 
-    def add(self, pieces: Sequence[Piece]) -> None:
+    def add(self, pieces: Sequence[Morsel]) -> None:
         """Pieces that are to be done after all."""
         if pieces:
             self._left += pieces
@@ -116,12 +116,12 @@ class Cutting:
     def _order(self) -> None:
         self._left.sort(key=lambda piece: (piece.again, piece.cost))
 
-    def smaller(self, piece: Piece) -> list[Piece] | None:
+    def smaller(self, piece: Morsel) -> list[Morsel] | None:
         """A piece as several; None where it cannot be cut."""
         pieces = self._smaller(piece)
         return pieces and [replace(each, again=piece.again + 1) for each in pieces]
 
-    def _smaller(self, piece: Piece) -> list[Piece] | None:
+    def _smaller(self, piece: Morsel) -> list[Morsel] | None:
         level = piece.level
         if level is None or piece.beyond is not None:
             return None
@@ -134,15 +134,15 @@ class Cutting:
             return None
         pieces = _cut(below, fixed, piece.cost, 0, len(below.values), AGAIN)
         if piece.low == 0 and value > LEAST:
-            pieces.append(Piece(0.0, level, fixed=piece.fixed, beyond=KeyRange(None, value)))
+            pieces.append(Morsel(0.0, level, fixed=piece.fixed, beyond=KeyRange(None, value)))
         if piece.high == len(level.values) and value < GREATEST:
-            pieces.append(Piece(0.0, level, fixed=piece.fixed, beyond=KeyRange(value + 1, None)))
+            pieces.append(Morsel(0.0, level, fixed=piece.fixed, beyond=KeyRange(value + 1, None)))
         return pieces
 
 
 def _cut(
-    level: Level, fixed: Mapping[str, int], cost: float, low: int, high: int, wanted: int
-) -> list[Piece]:
+    level: CostLevel, fixed: Mapping[str, int], cost: float, low: int, high: int, wanted: int
+) -> list[Morsel]:
     """About so many pieces of about the same cost, of those values of a level; `cost`: of all."""
     costs = level.costs[low:high]
     costs = costs * (cost / max(float(costs.sum()), 1e-9))
@@ -155,6 +155,6 @@ def _cut(
     sums = np.add.reduceat(costs, starts)
     bounds = [*(starts + low).tolist(), high]
     return [
-        Piece(mine, level, begin, end, fixed)
+        Morsel(mine, level, begin, end, fixed)
         for mine, begin, end in zip(sums.tolist(), bounds[:-1], bounds[1:], strict=True)
     ]

@@ -3,8 +3,8 @@
 Where every worker sees a folder of the driver's, a value is a file there: its arrays lie in it as
 they lie in memory, and a worker maps them when a call first needs them. Elsewhere it is sent: Dask
 scatters a copy, which comes with a call where a worker has said that it does not have the value
-(`Missing`). What became of a worker, or of what it held, costs a file's opening or one more
-sending.
+(`MissingBroadcast`). What became of a worker, or of what it held, costs a file's opening or one
+more sending.
 
 A value is known by a key, for as long as it lives: a number that `id` gave is given again later.
 What lies on workers is let go of when it is not known any more, and nobody has what `place` gave.
@@ -28,7 +28,7 @@ from typing import Any
 from uuid import uuid4
 
 from gdatalog.cancellation import PATIENCE, current_watch
-from gdatalog.cluster.pool.here import BAD, Ref, can_read, forget, read, write
+from gdatalog.cluster.pool.worker_cache import BAD, BroadcastRef, can_read, forget, read, write
 from gdatalog.errors import DeviceError
 from gdatalog.records import dataclass, field
 
@@ -42,15 +42,15 @@ ALONE = 30.0  # seconds without a worker, after which nobody waits for one any m
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Laid:
+class BroadcastCopy:
     """What lies on the workers of a value."""
 
-    ref: Ref
+    ref: BroadcastRef
     nbytes: int
     future: Any = None  # a copy that workers fetch it from
 
 
-class Placed:
+class Broadcast:
     """A value that lies on the workers, once each: an argument of calls, which are given it.
 
     As long as this lives the value can be sent again: it stands in a file, or is held here.
@@ -58,7 +58,7 @@ class Placed:
 
     __slots__ = ("__weakref__", "_value", "laid")
 
-    def __init__(self, laid: Laid, value: Any) -> None:
+    def __init__(self, laid: BroadcastCopy, value: Any) -> None:
         self.laid = laid
         self._value: Callable[[], Any] = lambda: value
         if not self.sent:
@@ -68,7 +68,7 @@ class Placed:
                 self._value = lambda: None
 
     @property
-    def ref(self) -> Ref:
+    def ref(self) -> BroadcastRef:
         return self.laid.ref
 
     @property
@@ -94,20 +94,20 @@ class _Known:
 
     value: Callable[[], Any]
     version: Hashable
-    laid: Laid
-    placed: Callable[[], Placed | None]
+    laid: BroadcastCopy
+    placed: Callable[[], Broadcast | None]
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Placing:
+class Broadcaster:
     """Where values are placed: `folder`, which all workers see, or None."""
 
     client: Any
     folder: Path | None = None
     _tried: bool = False
     _known: dict[Hashable, _Known] = field(default_factory=dict)
-    _all: weakref.WeakSet[Laid] = field(default_factory=weakref.WeakSet)
-    _gone: list[Ref] = field(default_factory=list)
+    _all: weakref.WeakSet[BroadcastCopy] = field(default_factory=weakref.WeakSet)
+    _gone: list[BroadcastRef] = field(default_factory=list)
     _old: list[tuple[float, str]] = field(default_factory=list)
     _telling: list[Any] = field(default_factory=list)  # what workers are told now
     _ends: list[Callable[[], Any]] = field(default_factory=list)
@@ -119,14 +119,14 @@ class Placing:
 
     def place(
         self, key: Hashable, value: Any, nbytes: int, version: Hashable, once: bool
-    ) -> Placed:
+    ) -> Broadcast:
         if key is None:
             return self._made(value, nbytes, once)
         known = self._known.get(key)
         if known is not None and known.value() is value and known.version == version:
             placed = known.placed()
             if placed is None:
-                placed = Placed(known.laid, value)
+                placed = Broadcast(known.laid, value)
                 known.placed = weakref.ref(placed)
             return placed
         made = self._made(value, nbytes, once)
@@ -138,7 +138,7 @@ class Placing:
             self._known[key] = _Known(ref, version, made.laid, weakref.ref(made))
         return made
 
-    def _made(self, value: Any, nbytes: int, once: bool) -> Placed:
+    def _made(self, value: Any, nbytes: int, once: bool) -> Broadcast:
         token = uuid4().hex
         folder = self.seen()
         if folder is not None:
@@ -150,16 +150,18 @@ class Placing:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
             else:
-                return self._laid(Ref(token, path, once), nbytes or size, value)
-        return self._laid(Ref(token, None, once), nbytes or getattr(value, "nbytes", 0), value)
+                return self._laid(BroadcastRef(token, path, once), nbytes or size, value)
+        return self._laid(
+            BroadcastRef(token, None, once), nbytes or getattr(value, "nbytes", 0), value
+        )
 
-    def _laid(self, ref: Ref, nbytes: int, value: Any) -> Placed:
-        laid = Laid(ref, nbytes)
+    def _laid(self, ref: BroadcastRef, nbytes: int, value: Any) -> Broadcast:
+        laid = BroadcastCopy(ref, nbytes)
         self._all.add(laid)
         weakref.finalize(laid, self._gone.append, ref).atexit = False
-        return Placed(laid, value)
+        return Broadcast(laid, value)
 
-    def brought(self, placed: Iterable[Placed], every: bool) -> dict[Ref, Any]:
+    def brought(self, placed: Iterable[Broadcast], every: bool) -> dict[BroadcastRef, Any]:
         """The futures of values that workers may not have: they are sent with a call. `every`: a
         worker did not have one."""
         found = {}
@@ -261,7 +263,10 @@ def _tell(client: Any, telling: list[Any], function: Callable[..., Any], *args: 
 
 
 def _forget_all(
-    client: Any, telling: list[Any], laid: weakref.WeakSet[Laid], gone: Sequence[Ref]
+    client: Any,
+    telling: list[Any],
+    laid: weakref.WeakSet[BroadcastCopy],
+    gone: Sequence[BroadcastRef],
 ) -> None:
     tokens = {ref.token for ref in gone} | {each.ref.token for each in laid}
     if tokens:

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, TypeVar
 
-from gdatalog.cluster.partitioned.blocks import BlockRun, in_place
 from gdatalog.cluster.partitioned.bucket_store import BucketStore
-from gdatalog.cluster.partitioned.foreseeing import parted
+from gdatalog.cluster.partitioned.in_place import InPlaceRun, in_place
 from gdatalog.cluster.partitioned.run import PartitionedRun
+from gdatalog.cluster.partitioned.share_search import parted
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.recursion.fixpoints import counts, fixpoint, placement_of
-from gdatalog.cluster.replicated.run import SpreadRun
+from gdatalog.cluster.replicated.run import ReplicatedRun
 from gdatalog.cluster.rows.files import files_relation
 from gdatalog.cluster.rows.frames import frame_relation, is_frame
-from gdatalog.cluster.rows.keeping import Keeping
 from gdatalog.cluster.rows.loading import Loading
+from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.texts import asks_for_ranks
-from gdatalog.cluster.workers.connection import Connection, told_if_lost
+from gdatalog.cluster.workers.connection import Connection, raises_if_lost
 from gdatalog.engine.choose import TooSlow, time_limit
 from gdatalog.engine.cluster import Wanted
 from gdatalog.engine.context import ExecutionContext, StratumInputs
@@ -44,23 +44,23 @@ HERE = 1.5  # seconds that a rule is given here, where it is not sure that sprea
 PART = 0.5  # of the memory of the user's process that rows from afar may take
 
 
-class Spreading:
+class DaskCluster:
     """A cluster, as an evaluation asks it."""
 
-    _keeping: Keeping | None = None
+    _keeping: RowKeeper | None = None
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.pool = Pool(connection)
         self.store = BucketStore(self.pool)
 
-    def keeper(self, memory: int) -> Keeping:
+    def keeper(self, memory: int) -> RowKeeper:
         """Who keeps what a database has on the workers, that may hold so much here."""
         if self._keeping is None:
-            self._keeping = Keeping(self.pool, memory)
+            self._keeping = RowKeeper(self.pool, memory)
         return self._keeping
 
-    @told_if_lost
+    @raises_if_lost
     def load(self, data: Any, wanted: Wanted, symbols: SymbolTable) -> Relation | None:
         asked = Loading(wanted, symbols, self.keeper(wanted.memory))
         if is_frame(data):
@@ -68,7 +68,7 @@ class Spreading:
         path = isinstance(data, str | os.PathLike)
         return files_relation(asked, os.fspath(data)) if path else None
 
-    @told_if_lost
+    @raises_if_lost
     def rule(
         self,
         plan: RulePlan,
@@ -89,9 +89,9 @@ class Spreading:
                 return found
         began = perf_counter()
         keeper = self.keeper(context.memory)
-        run: SpreadRun
+        run: ReplicatedRun
         if plan.passes_over is not None:
-            run = BlockRun(
+            run = InPlaceRun(
                 plan, sources, context, report, stats=stats,
                 pool=self.pool, keeper=keeper, relation=inputs.relation(plan.passes_over),
             )  # fmt: skip
@@ -101,7 +101,7 @@ class Spreading:
                 pool=self.pool, keeper=keeper, relation_of=inputs.relation, store=self.store,
             )  # fmt: skip
         else:
-            run = SpreadRun(
+            run = ReplicatedRun(
                 plan, sources, context, report, stats=stats, pool=self.pool, keeper=keeper
             )
         derived = run.rows(limit)
@@ -112,12 +112,12 @@ class Spreading:
         if report is not None:
             report.rows += derived.count if isinstance(derived, DistinctBlocks) else derived[1]
             report.seconds += seconds
-            report.spread = run.told()
+            report.spread = run.spread()
         if stats is not None:
             stats.seconds += seconds
         return derived
 
-    @told_if_lost
+    @raises_if_lost
     def stays(self, plan: RulePlan, inputs: StratumInputs) -> str | None:
         knobs = inputs.context.knobs
         if knobs.spread in ("never", "replicate") or asks_for_ranks(plan):
@@ -131,7 +131,7 @@ class Spreading:
         beside = fits_workers(plan, inputs, self.store, name)
         return name if beside and not fits_nowhere(plan, inputs, name) else None
 
-    @told_if_lost
+    @raises_if_lost
     def plan_placement(
         self, plan: RulePlan, inputs: StratumInputs, known: Callable[[str], Relation | None]
     ) -> Spread | None:
@@ -175,18 +175,18 @@ class Spreading:
         whole = fits_workers(plan, inputs, self.store)
         return ("replicated" if whole else "partitioned"), patient
 
-    @told_if_lost
+    @raises_if_lost
     def placement(self, splits: PartitionedStratum) -> OnWorkers | None:
         return placement_of(self.pool, splits)
 
-    @told_if_lost
+    @raises_if_lost
     def fixpoint(
         self, splits: PartitionedStratum, placement: OnWorkers
     ) -> dict[str, Relation] | None:
         keeper = self.keeper(splits.context.memory)
         return self._done(splits, fixpoint(self.pool, keeper, splits, placement))
 
-    @told_if_lost
+    @raises_if_lost
     def counts(self, splits: PartitionedStratum) -> dict[str, tuple[Array, Array]] | None:
         return self._done(splits, counts(self.pool, self.keeper(splits.context.memory), splits))
 

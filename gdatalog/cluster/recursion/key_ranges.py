@@ -1,6 +1,6 @@
-"""A fixpoint that splits, run by workers: each has a stretch of the values that it splits by.
+"""A fixpoint that splits, run by workers: each has a range of the values that it splits by.
 
-What a call gets to in a second it gives; the rest of its stretch is cut again, for whoever is free.
+What a call gets to in a second it gives; the rest of its range is cut again, for whoever is free.
 Nothing passes between workers, and no row comes twice.
 """
 
@@ -15,84 +15,37 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.calls import NotOnDevice
-from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
-from gdatalog.cluster.recursion.seeds import Seeds, seeds_of, values_of
-from gdatalog.cluster.replicated.harvest import stays_afar
-from gdatalog.cluster.rows.exchange import parts_of, size_of
+from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge
+from gdatalog.cluster.recursion.key_range_tasks import (
+    KeyRangeTask,
+    RangeSummary,
+    Seeds,
+    counted,
+    followed,
+    rows_of,
+    seeds_of,
+    summary_of,
+    values_of,
+)
+from gdatalog.cluster.replicated.collector import stays_remote
+from gdatalog.cluster.rows.shuffle import parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
-from gdatalog.cluster.workers.devices import on_device, rows_here
-from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import ExecutorChoice
-from gdatalog.engine.context import ExecutionContext, StratumInputs
-from gdatalog.engine.derived import DistinctBlocks
-from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
-from gdatalog.engine.fixpoint.stratum import NO_PARTS, Parts
 from gdatalog.engine.metrics import Way
-from gdatalog.engine.session.knobs import Knobs
 from gdatalog.errors import MemoryLimitError
 from gdatalog.limits import Limits
 from gdatalog.plan.effects import falls, rises
-from gdatalog.plan.nodes import RulePlan, TrieRef
-from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check.checked import Schema, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import remote
-from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import Keeper
-from gdatalog.storage.row_store import joined_column
-from gdatalog.storage.rows import Columns
-from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Trie
-from gdatalog.values import Value
 
-PARTS = 8  # stretches for each thread of a worker
-BUDGET = 1.0  # seconds, after which a call gives what it has
-SMALL = 1 << 16  # bytes of rows that come along with what is told of a call
-PIECES, GROWING, SHORT = 16, 4, 0.1  # a stretch is run piece by piece, longer ones if it is short
-GPU_PARTS = 2  # stretches for each GPU, which follows very many values at once
+PARTS = 8  # ranges for each thread of a worker
+GPU_PARTS = 2  # ranges for each GPU, which follows very many values at once
 GPU_KNOWN = 1  # the same where it is known which values lead far
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What all stretches of a fixpoint have in common. `plans`: those of its recursive rules."""
-
-    stratum: Stratum
-    schemas: Mapping[str, Schema]
-    plans: tuple[RulePlan, ...]
-    params: Mapping[str, Value]
-    memory: int
-    knobs: Knobs
-    counts: bool  # whether only the numbers of rows are asked for
-    tuning: Tuning = Tuning()
-    device: str = "cpu"  # of workers: "cpu", "auto" or "cuda"
-
-
-@dataclass(slots=True)
-class Followed:
-    """What came of the first `done` values of a stretch: rows, or how many of each value."""
-
-    done: int
-    rows: dict[str, Columns]
-    counts: dict[str, Array]
-    seconds: float = 0.0
-    gpu: bool = False
-
-
-@dataclass(slots=True)
-class Told:
-    """What is known of that here: its rows, if they are few, or how many they are."""
-
-    part: Followed
-    rows: int
-    nbytes: int
-
-
-# ------------------------------------------------------------------------------- on the driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +54,12 @@ class _Part:
     the arguments of the call that gave them."""
 
     low: int
-    told: Told
-    kept: Kept | None
+    summary: RangeSummary
+    kept: RemoteValue | None
     args: tuple[Any, ...]
 
 
-class Stretches:
+class KeyRangeFixpoint:
     """A fixpoint that splits, and the workers that run it. `keeper`: who has what stays there."""
 
     def __init__(
@@ -142,20 +95,20 @@ class Stretches:
         """The rows of all parts; those that are many stay where they are."""
         limits, names = self.splits.context.limits, self.splits.stratum.relations
         left = [part for part in found if part.kept is not None]
-        stays = stays_afar(sum(part.told.nbytes for part in left), self.splits.context)
+        stays = stays_remote(sum(part.summary.nbytes for part in left), self.splits.context)
         stage = self.pool.stage(f"{self.splits.name}: rows", limits)
         for part in left:
             for name in names:
-                args = (part.kept, name, part.told.part.done, *part.args)
+                args = (part.kept, name, part.summary.part.done, *part.args)
                 told = size_of if stays else None
-                stage.add(Call(rows_of, args, keep=stays, tag=name, told=told))
+                stage.add(Call(rows_of, args, keep=stays, tag=name, summary=told))
         apart: dict[str, list[Any]] = {name: [] for name in names}
         for call, rows in stage:
             apart[call.tag].append(rows)
         relations: dict[str, Relation] = {}
         for name in names:
             schema = self.splits.inputs.schemas[name]
-            blocks = [part.told.part.rows[name] for part in found if part.kept is None]
+            blocks = [part.summary.part.rows[name] for part in found if part.kept is None]
             if not stays:
                 blocks += apart[name]
             blocks = [block for block in blocks if len(block[0])]
@@ -180,7 +133,9 @@ class Stretches:
         for name in self.splits.stratum.relations:
             counts = np.zeros(len(values), dtype=np.int64)
             for part in found:
-                counts[part.low : part.low + part.told.part.done] = part.told.part.counts[name]
+                counts[part.low : part.low + part.summary.part.done] = part.summary.part.counts[
+                    name
+                ]
             numbers[name] = values[counts > 0], counts[counts > 0]
         rows = {name: int(counts.sum()) for name, (_, counts) in numbers.items()}
         self._tell(rows, perf_counter() - began)
@@ -198,7 +153,7 @@ class Stretches:
         table = texts_for(self.pool, splits.later, params, context.scope.symbols)
         own = {name: splits.inputs.schemas[name] for name in splits.stratum.relations}
         memory, knobs = memory_of(self.pool, limits), replace(context.knobs, threads=1)
-        task = Task(
+        task = KeyRangeTask(
             splits.stratum, own, tuple(splits.later), params, memory, knobs,
             self.counts, context.tuning, device_for(self.pool, splits),
         )  # fmt: skip
@@ -209,7 +164,7 @@ class Stretches:
             tag = low, high, args
             if self.counts:  # which come back at once
                 return Call(counted, args, tag=tag)
-            return Call(followed, args, keep=True, tag=tag, told=told_of)
+            return Call(followed, args, keep=True, tag=tag, summary=summary_of)
 
         def smaller(error: TooLarge) -> list[Call]:
             low, high, _ = error.call.tag
@@ -223,7 +178,7 @@ class Stretches:
             for low, high in pairwise(self._cuts(0, len(self._values), self._wanted)):
                 stage.add(call(low, high))
             for ended, given in self._ended(stage):
-                told: Told | None = given if self.counts else given.told
+                told: RangeSummary | None = given if self.counts else given.summary
                 if told is None:
                     return None
                 low, high, args = ended.tag
@@ -252,7 +207,7 @@ class Stretches:
 
     @property
     def _wanted(self) -> int:
-        """How many stretches there are at first."""
+        """How many ranges there are at first."""
         if not self.pool.connection.gpus:
             return PARTS * self.pool.slots
         return (GPU_PARTS if self._far is None else GPU_KNOWN) * self.pool.slots
@@ -325,156 +280,3 @@ def memory_of(pool: Pool, limits: Limits, threads: int = 1) -> int:
 def device_for(pool: Pool, splits: PartitionedStratum) -> str:
     """Where workers follow a fixpoint's values: on their CPUs where rules look into texts."""
     return "cpu" if any(map(reads_texts, splits.later)) else pool.connection.device
-
-
-# ------------------------------------------------------------------------------- on a worker
-
-
-class _Here(PartitionedStratum):
-    """The same fixpoint on a worker, which is given plans and tries."""
-
-    def __init__(
-        self,
-        task: Task,
-        tries: Mapping[TrieRef, Trie],
-        symbols: SymbolTable,
-        device: Device = CPU,
-    ) -> None:
-        limits, scope = Limits(memory=task.memory), Scope(symbols, task.params)
-        context = ExecutionContext(
-            limits, scope, knobs=task.knobs, device=device, tuning=task.tuning
-        )
-        super().__init__(task.stratum, StratumInputs(context, task.schemas, {}, _no_relation))
-        self.later = list(task.plans)
-        self.tries = tries
-
-    @property
-    def read_rows(self) -> int:
-        """How many rows the rules bring."""
-        return sum({id(trie): trie.total for trie in self.tries.values()}.values())
-
-    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
-        return self.tries[ref]
-
-    def piece(self, seeds: Mapping[str, Seeds], counts: bool) -> Followed | None:
-        """What comes of all of some values."""
-        xp = self.ops.xp
-        task = self.task({name: part.grouped(xp) for name, part in seeds.items()}, counts=counts)
-        found = None if task is None else self._follow(task)
-        if task is None or found is None:
-            return None
-        names = self.stratum.relations
-        if counts:
-            numbers = {name: brought(task.beside[f"counts_{at}"]) for at, name in enumerate(names)}
-            return Followed(len(task.values), {}, numbers)
-        arities = {name: self.inputs.schemas[name].arity for name in names}
-        rows = {name: _joined([_brought(found[name])], arities[name]) for name in names}
-        return Followed(len(task.values), rows, {})
-
-
-def followed(
-    task: Task, seeds: Mapping[str, Seeds], tries: Mapping[TrieRef, Trie], symbols: SymbolTable
-) -> Followed | None:
-    """What comes of a stretch's values, as many as there is time for; None if it cannot be told."""
-    return _followed(task, seeds, tries, symbols, BUDGET)
-
-
-def counted(
-    task: Task, seeds: Mapping[str, Seeds], tries: Mapping[TrieRef, Trie], symbols: SymbolTable
-) -> Told | None:
-    """The same of a fixpoint whose rows are only counted, and do not stay."""
-    return told_of(followed(task, seeds, tries, symbols))
-
-
-def told_of(found: Followed | None) -> Told | None:
-    if found is None:
-        return None
-    nbytes = sum(column.nbytes for rows in found.rows.values() for column in rows)
-    count = sum(len(rows[0]) for rows in found.rows.values())
-    part = found if nbytes <= SMALL else replace(found, rows={})
-    return Told(part, count, nbytes)
-
-
-def rows_of(
-    found: Followed,
-    name: str,
-    done: int,
-    task: Task,
-    seeds: Mapping[str, Seeds],
-    tries: Mapping[TrieRef, Trie],
-    symbols: SymbolTable,
-) -> Columns:
-    """The rows of a relation that came of the first `done` values. What was found may have been
-    lost and made again, and then it was others that there was time for."""
-    if found.done != done:
-        values = values_of(seeds)
-        low, end = int(values[0]), int(values[done - 1]) + 1
-        exact = {name: part.of(low, end) for name, part in seeds.items()}
-        again = _followed(task, exact, tries, symbols, None)
-        assert again is not None
-        found = again
-    return found.rows[name]
-
-
-def _followed(
-    task: Task,
-    seeds: Mapping[str, Seeds],
-    tries: Mapping[TrieRef, Trie],
-    symbols: SymbolTable,
-    budget: float | None,
-) -> Followed | None:
-    def run(device: Device, tries: Mapping[TrieRef, Trie]) -> Followed | None:
-        here = _Here(task, tries, symbols, device)
-        found = _piece_by_piece(here, task, seeds, budget)
-        if found is None and device is not CPU:
-            raise NotOnDevice("a few values that lead far, or loops that cannot be printed")
-        return found
-
-    return on_device(task.device, task.plans, tries, run)
-
-
-def _piece_by_piece(
-    here: _Here, task: Task, seeds: Mapping[str, Seeds], budget: float | None
-) -> Followed | None:
-    began, gpu = perf_counter(), here.context.device is not CPU
-    values = values_of(seeds)
-    parts: list[Followed] = []
-    # A GPU is busy with many values at once: it has all of them as one piece.
-    at, size = 0, len(values) if gpu else -(-len(values) // PIECES)
-    while at < len(values) and (budget is None or not parts or perf_counter() - began < budget):
-        end = min(len(values), at + size)
-        low, last = int(values[at]), int(values[end - 1])
-        started = perf_counter()
-        part = here.piece({n: mine.of(low, last + 1) for n, mine in seeds.items()}, task.counts)
-        if part is None:
-            return None
-        parts.append(part)
-        at = end
-        if perf_counter() - started < SHORT:
-            size *= GROWING
-    rows, counts = {}, {}
-    for name in task.stratum.relations:
-        if task.counts:
-            counts[name] = np.concatenate([part.counts[name] for part in parts])
-        else:
-            blocks = [part.rows[name] for part in parts]
-            found = DistinctBlocks(blocks, sum(len(block[0]) for block in blocks))
-            rows[name] = _joined([found], task.schemas[name].arity)
-    return Followed(at, rows, counts, perf_counter() - began, gpu)
-
-
-def _brought(found: DistinctBlocks) -> DistinctBlocks:
-    """Rows of whichever device on the host."""
-    return DistinctBlocks(list(map(rows_here, found.blocks)), found.count)
-
-
-def _joined(parts: Sequence[DistinctBlocks], arity: int) -> Columns:
-    """The rows of all blocks as columns, in 32 bits where they fit."""
-    blocks = [block for part in parts for block in part.blocks if len(block[0])]
-    if not blocks:
-        return tuple(np.empty(0, dtype=np.int32) for _ in range(arity))
-    return tuple(joined_column([block[at] for block in blocks]) for at in range(arity))
-
-
-def _no_relation(name: str) -> Relation:
-    raise AssertionError(f"{name} is read by no index")

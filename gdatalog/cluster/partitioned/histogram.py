@@ -22,7 +22,7 @@ MOST = 1 << 20  # numbers in the count of a source: with many dims, classes are 
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class Histogram:
     """`rows`: of each source how many rows are in each combination of its dims' fine classes."""
 
     layout: Layout
@@ -46,7 +46,7 @@ class Census:
                     found += rows.sum(axis=others) * size
         return found
 
-    def restricted(self, names: Collection[str]) -> Census:
+    def restricted(self, names: Collection[str]) -> Histogram:
         """The same where no other variables are to be told apart than these."""
         return replace(self, layout=self.layout.restricted(names))
 

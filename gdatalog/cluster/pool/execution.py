@@ -14,7 +14,7 @@ from traceback import format_exc
 from typing import Any, NamedTuple
 
 from gdatalog.cancellation import Watch
-from gdatalog.cluster.pool.here import Missing, Ref, value_of
+from gdatalog.cluster.pool.worker_cache import BroadcastRef, MissingBroadcast, value_of
 from gdatalog.cluster.workers.worker import own_worker
 from gdatalog.errors import Error, Interrupted
 
@@ -46,16 +46,18 @@ class _Packer(pickle.Pickler):
 
 
 class _Unpacker(pickle.Unpickler):
-    def __init__(self, body: bytes, inputs: Sequence[Any], brought: Mapping[Ref, Any]) -> None:
+    def __init__(
+        self, body: bytes, inputs: Sequence[Any], brought: Mapping[BroadcastRef, Any]
+    ) -> None:
         super().__init__(io.BytesIO(body))
         self.inputs = inputs
         self.brought = brought
 
     def persistent_load(self, name: Any) -> Any:
-        return value_of(name, self.brought) if isinstance(name, Ref) else self.inputs[name]
+        return value_of(name, self.brought) if isinstance(name, BroadcastRef) else self.inputs[name]
 
 
-def run_call(body: bytes, inputs: Sequence[Any], brought: Mapping[Ref, Any]) -> Any:
+def run_call(body: bytes, inputs: Sequence[Any], brought: Mapping[BroadcastRef, Any]) -> Any:
     """What a call gives. `inputs`: what it names by numbers; `brought`: values that this worker may
     not have."""
     with _Caller().call():
@@ -63,7 +65,7 @@ def run_call(body: bytes, inputs: Sequence[Any], brought: Mapping[Ref, Any]) -> 
         return function(*args)
 
 
-def outcome_of(body: bytes, inputs: Sequence[Any], brought: Mapping[Ref, Any]) -> Outcome:
+def outcome_of(body: bytes, inputs: Sequence[Any], brought: Mapping[BroadcastRef, Any]) -> Outcome:
     """The same of a call whose error goes back as what it gave: Dask would log it."""
     try:
         return Outcome(run_call(body, inputs, brought))
@@ -73,7 +75,7 @@ def outcome_of(body: bytes, inputs: Sequence[Any], brought: Mapping[Ref, Any]) -
 
 def _sendable(error: Exception) -> Exception:
     """An error that can go back; one that nobody foresaw says where it was raised."""
-    if not isinstance(error, (Error, Missing)):
+    if not isinstance(error, (Error, MissingBroadcast)):
         error.add_note(f"On a worker:\n{format_exc()}")
     try:
         pickle.loads(pickle.dumps(error))
@@ -82,7 +84,7 @@ def _sendable(error: Exception) -> Exception:
     return error
 
 
-def told_of(value: Any, function: Callable[[Any], Any]) -> Any:
+def summary_of(value: Any, function: Callable[[Any], Any]) -> Any:
     """What is to be told of a value that stays."""
     return function(value)
 

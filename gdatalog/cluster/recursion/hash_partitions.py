@@ -13,25 +13,25 @@ from contextlib import suppress
 from time import perf_counter, sleep
 from typing import Any
 
-from gdatalog.cluster.pool import Call, Kept, Lost, Placed, Pool, Stage
+from gdatalog.cluster.pool import Broadcast, Call, Lost, Pool, RemoteValue, TaskStage
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
-from gdatalog.cluster.recursion.owner import (
+from gdatalog.cluster.recursion.hash_partition import (
     SMALL,
     Parcel,
-    Task,
-    Told,
-    dealt,
+    PartitionTask,
+    StepSummary,
     fragment_of,
     had,
     parcels_of,
     rows_at_home,
+    rows_by_partition,
     step,
-    told_of,
+    summary_of,
 )
+from gdatalog.cluster.recursion.key_ranges import memory_of
 from gdatalog.cluster.recursion.routes import Routes, routes_of
-from gdatalog.cluster.recursion.stretches import memory_of
-from gdatalog.cluster.replicated.harvest import stays_afar
-from gdatalog.cluster.rows.exchange import Exchange, parts_of, size_of
+from gdatalog.cluster.replicated.collector import stays_remote
+from gdatalog.cluster.rows.shuffle import Shuffle, parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
 from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.derived import Derived, DistinctBlocks, FarBlocks, in_order, union_rows
@@ -68,7 +68,7 @@ class _Course:
     it comes from here. `held`: bytes. `mark`: how far the record is."""
 
     mark: Mark
-    kept: dict[int, Kept] = field(default_factory=dict)
+    kept: dict[int, RemoteValue] = field(default_factory=dict)
     inbox: dict[int, list[Any]] = field(default_factory=dict)
     totals: dict[int, Mapping[str, int]] = field(default_factory=dict)
     held: dict[int, int] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class _Course:
     following: list[RuleRound] = field(default_factory=list)  # what rules did in the last step
     followed: list[RuleRound] = field(default_factory=list)  # of which it is not known what is new
 
-    def again(self, kept: dict[int, Kept], mark: Mark) -> _Course:
+    def again(self, kept: dict[int, RemoteValue], mark: Mark) -> _Course:
         """The same, which goes on by itself."""
         inbox = {owner: list(pieces) for owner, pieces in self.inbox.items()}
         totals, held, rounds = dict(self.totals), dict(self.held), list(self.rounds)
@@ -86,7 +86,7 @@ class _Course:
         )
 
 
-class Owners:
+class HashPartitions:
     """A recursive stratum, and the workers that own its rows. `parted`: relations that do not grow
     are dealt out among them; otherwise each has the whole of what its rules read."""
 
@@ -213,7 +213,7 @@ class Owners:
             )
             self.checkpoints.wait()
 
-    def _restored(self, owners: Iterable[int]) -> dict[int, Kept]:
+    def _restored(self, owners: Iterable[int]) -> dict[int, RemoteValue]:
         return self.checkpoints.restored(owners, self._args, self.workers)
 
     def _args(self, owner: int) -> tuple[Any, ...]:
@@ -246,7 +246,7 @@ class Owners:
             ops, home = self.run.ops, self.routes.homes[name]
             far = [rows for rows in map(afar_of, parts) if rows is not None]
             for rows in far:
-                pieces = self._exchange(name).deal(
+                pieces = self._shuffle(name).partition(
                     [part.value for part in rows.parts], parcels_of, name, home
                 )
                 for owner, mine in enumerate(pieces):
@@ -254,7 +254,7 @@ class Owners:
             near = [in_order(part, ops) for part in parts if afar_of(part) is None]
             columns, count = union_rows(near, ops)
             here = tuple(map(brought, columns)), count
-            for owner, own in dealt(here, home, len(self.workers)).items():
+            for owner, own in rows_by_partition(here, home, len(self.workers)).items():
                 parcels.setdefault(owner, {})[name] = own
         for owner, parcel in parcels.items():
             size = sum(column.nbytes for rows, _ in parcel.values() for column in rows)
@@ -268,19 +268,19 @@ class Owners:
         tries = {ref: self.run.trie_of(ref, CPU) for ref in self.routes.whole}
         self.tries = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
         self.symbols = texts_for(pool, self.plans, scope.params, scope.symbols)
-        self.fragments: list[dict[str, Placed | Kept]] = [{} for _ in range(owners)]
+        self.fragments: list[dict[str, Broadcast | RemoteValue]] = [{} for _ in range(owners)]
         for name, place in self.routes.fragments.items():
             assert isinstance(place.by, int)
             relation = self.inputs.relation(place.relation)
             schema = relation.columns, relation.types
             if isinstance(relation.store, RemoteRows) and relation.store.unfetched:
                 values = [part.value for part in relation.store.parts]
-                exchange = self._exchange(place.relation)
-                pieces = exchange.deal(values, parcels_of, name, (place.by,))
-                for owner, kept in enumerate(exchange.merge(pieces, fragment_of, name, *schema)):
+                shuffle = self._shuffle(place.relation)
+                pieces = shuffle.partition(values, parcels_of, name, (place.by,))
+                for owner, kept in enumerate(shuffle.merge(pieces, fragment_of, name, *schema)):
                     self.fragments[owner][name] = kept
                 continue
-            dealt_out = dealt((relation.rows, relation.length), (place.by,), owners)
+            dealt_out = rows_by_partition((relation.rows, relation.length), (place.by,), owners)
             for owner, fragments in enumerate(self.fragments):
                 columns, count = dealt_out.get(owner, ((), 0))
                 blocks = [columns] if count else []
@@ -289,7 +289,7 @@ class Owners:
         stratum = self.run.stratum
         schemas = {name: self.inputs.schemas[name] for name in stratum.relations}
         places = {**self.routes.places, **self.routes.fragments}
-        self.task = Task(
+        self.task = PartitionTask(
             stratum,
             schemas | {name: self.inputs.schemas[p.relation] for name, p in places.items()},
             self.routes,
@@ -303,10 +303,10 @@ class Owners:
             self.context.tuning,
         )
 
-    def _exchange(self, told: str) -> Exchange:
-        return Exchange(self.pool, told, self.context.limits, self.workers)
+    def _shuffle(self, told: str) -> Shuffle:
+        return Shuffle(self.pool, told, self.context.limits, self.workers)
 
-    def _step(self, settling: bool, course: _Course) -> dict[int, Told]:
+    def _step(self, settling: bool, course: _Course) -> dict[int, StepSummary]:
         """A step of each owner that something has come for; what they tell."""
         stage = self._stage(course)
         for owner, pieces in course.inbox.items():
@@ -314,12 +314,12 @@ class Owners:
             inbox = [self._piece(owner, each, course) for each in pieces]
             args = *self._args(owner), settling, before, inbox
             worker = self.workers[owner]
-            stage.add(Call(step, args, keep=True, worker=worker, tag=owner, told=told_of))
-        told: dict[int, Told] = {}
+            stage.add(Call(step, args, keep=True, worker=worker, tag=owner, summary=summary_of))
+        told: dict[int, StepSummary] = {}
         with self.context.limits.watch.work("joining"):
             for call, kept in stage:
                 course.kept[call.tag] = kept
-                told[call.tag] = kept.told
+                told[call.tag] = kept.summary
         course.inbox = {}
         for owner, each in sorted(told.items()):
             course.moved += each.moved
@@ -334,7 +334,7 @@ class Owners:
             course.followed = course.following
         return told
 
-    def _stage(self, course: _Course) -> Stage:
+    def _stage(self, course: _Course) -> TaskStage:
         stage = self.pool.stage(self.run.name, self.context.limits)
         stage.firm = list(course.kept.values())
         return stage
@@ -345,7 +345,7 @@ class Owners:
             return piece
         return None if piece == owner else course.kept[piece].part(owner)
 
-    def _round(self, told: Mapping[int, Told], course: _Course) -> Round:
+    def _round(self, told: Mapping[int, StepSummary], course: _Course) -> Round:
         """What a round has come to, when all that it gave has settled."""
         names = [name for name in self.run.tables if name not in self.passing]
         for owner, each in told.items():
@@ -362,7 +362,7 @@ class Owners:
         return course.rounds[-1]
 
     def _check_improving(
-        self, told: Mapping[int, Told], total: Mapping[str, int], number: int
+        self, told: Mapping[int, StepSummary], total: Mapping[str, int], number: int
     ) -> None:
         """As rounds do: see `Rounds`."""
         run = self.run
@@ -381,7 +381,7 @@ class Owners:
         stays = {
             name
             for name in names
-            if stays_afar(rows[name] * widths[name], self.context) and widths[name]
+            if stays_remote(rows[name] * widths[name], self.context) and widths[name]
         }
         stage = self._stage(course)
         for owner, kept in course.kept.items():
@@ -390,9 +390,9 @@ class Owners:
             stage.add(Call(had, (kept, here), worker=worker))
             for name in stays:
                 args = kept, name
-                stage.add(Call(rows_at_home, args, True, worker, tag=name, told=size_of))
+                stage.add(Call(rows_at_home, args, True, worker, tag=name, summary=size_of))
         parcels: list[Parcel] = []
-        apart: dict[str, list[Kept]] = {name: [] for name in stays}
+        apart: dict[str, list[RemoteValue]] = {name: [] for name in stays}
         for call, given in stage:
             if call.keep:
                 apart[call.tag].append(given)
@@ -416,7 +416,7 @@ class Owners:
 
     # --------------------------------------------------------------------------------- telling
 
-    def _did(self, told: Mapping[int, Told]) -> list[RuleRound]:
+    def _did(self, told: Mapping[int, StepSummary]) -> list[RuleRound]:
         """Notes what rules did in a round, on all workers together."""
         done: dict[int, RuleRound] = {}
         record = self.run.record

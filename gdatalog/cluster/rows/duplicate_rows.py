@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.cluster.rows.exchange import Piece, rows_by_owner
 from gdatalog.cluster.rows.parts import columns_of
-from gdatalog.cluster.rows.surveys import mixed, sorted_values
+from gdatalog.cluster.rows.shuffle import ShuffleBlock, rows_by_owner
+from gdatalog.cluster.rows.sketches import mixed, sorted_values
 from gdatalog.storage.rows import (
     INT32_MAX,
     INT32_MIN,
@@ -30,7 +30,7 @@ from gdatalog.storage.table import Array
 _SEEDS = (0x2545_F491_4F6C_DD1D, 0xD6E8_FEB8_6659_FD93)
 
 
-class Numbered(NamedTuple):
+class NumberedRows(NamedTuple):
     """The numbers of some of a part's rows; `part`: which one it is."""
 
     part: int
@@ -68,20 +68,20 @@ def split_plain(parts: Sequence[Array], owners: int) -> list[Array]:
     return [numbers for (numbers,) in rows_by_owner(whole, whole, owners)]
 
 
-def met(pieces: Sequence[Piece]) -> Array:
+def met(pieces: Sequence[ShuffleBlock]) -> Array:
     """The numbers that an owner has more than once, ascending."""
     ordered = np.sort(np.concatenate([piece.value for piece in pieces]))
     return sorted_values(ordered[1:][~firsts(ordered)[1:]])
 
 
-def numbered(value: Any, part: int, exact: bool, again: Sequence[Array]) -> Numbered:
+def numbered(value: Any, part: int, exact: bool, again: Sequence[Array]) -> NumberedRows:
     """Those rows of a part whose numbers are there more than once."""
     rows = columns_of(value)
     numbers = numbers_of(rows, exact)
     places = np.flatnonzero(in_sorted(numbers, np.sort(np.concatenate(again))))
     few = tuple(column[places] for column in rows)
     told = (numbers[places],) if exact else (numbers[places], _hash(few, _SEEDS[1]))
-    return Numbered(part, places, told)
+    return NumberedRows(part, places, told)
 
 
 def _hash(rows: Columns, seed: int) -> Array:
@@ -91,7 +91,7 @@ def _hash(rows: Columns, seed: int) -> Array:
     return found.view(np.int64)
 
 
-def split_numbers(parts: Sequence[Numbered], owners: int) -> list[Columns]:
+def split_numbers(parts: Sequence[NumberedRows], owners: int) -> list[Columns]:
     """For each owner its numbers, behind the part and the place that each has there."""
     rows: list[Columns] = [
         (np.full(len(places), part, dtype=np.int32), places, *numbers)
@@ -101,7 +101,7 @@ def split_numbers(parts: Sequence[Numbered], owners: int) -> list[Columns]:
     return rows_by_owner(whole[2:], whole, owners)
 
 
-def repeated(pieces: Sequence[Piece]) -> dict[int, Array]:
+def repeated(pieces: Sequence[ShuffleBlock]) -> dict[int, Array]:
     """Of an owner's rows the places, by part, of those that are there before."""
     part, place, *numbers = concatenate([piece.value for piece in pieces])
     order = order_rows(numbers)

@@ -1,7 +1,8 @@
 """An owner of a part of a fixpoint's rows: what a worker does of each round.
 
 Owners hand each other rows that may be new (derived), and rows that are (news), and nothing else.
-What an owner has is changed where it stands, by the one step that takes it over; see `State`.
+What an owner has is changed where it stands, by the one step that takes it over: see
+`PartitionState`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from time import perf_counter
 from typing import Any
 
 from gdatalog.cluster.pool import Lost
-from gdatalog.cluster.recursion.routes import ALL, Place, Routes
-from gdatalog.cluster.rows.exchange import Piece, rows_by_owner
+from gdatalog.cluster.recursion.routes import ALL, Distribution, Routes
 from gdatalog.cluster.rows.parts import columns_of
+from gdatalog.cluster.rows.shuffle import ShuffleBlock, rows_by_owner
 from gdatalog.cluster.workers.worker import own_address
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext, StratumInputs
@@ -46,12 +47,12 @@ SMALL = 1 << 14  # bytes that a step hands out by way of the driver, at the most
 Parcel = dict[str, Rows]
 
 
-class Stale(Lost):
+class StaleState(Lost):
     """What an owner had was changed by a step whose outcome is lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PartitionTask:
     """What all owners' steps have in common. `rules`: of each plan the number of its rule.
     `counted`: for a profile."""
 
@@ -69,7 +70,7 @@ class Task:
 
 
 @dataclass(slots=True)
-class Did:
+class RuleStep:
     """What a rule did in a step: see `RuleRound`. `new`: rows that this owner had not given yet,
     where that is counted."""
 
@@ -80,7 +81,7 @@ class Did:
 
 
 @dataclass(slots=True)
-class Told:
+class StepSummary:
     """What is to be known of a step where the driver is.
 
     `out`: for which owners it has something, of how many bytes; `small`: all that, if it is little.
@@ -93,47 +94,47 @@ class Told:
     new: dict[str, int]
     total: dict[str, int]
     sample: dict[str, Sequence[tuple[str, int, Any]]]
-    rules: dict[int, Did]
+    rules: dict[int, RuleStep]
     cautions: list[Caution]
     moved: int
     held: int
     seconds: float
 
 
-class Given(dict[Any, Any]):
-    """What a step leaves: its "state", what is "told" of it, and a `Piece` for each owner that it
-    has something for. A step that is run again may have nothing where it had rows that owners know
-    since: that is nothing new."""
+class StepOutput(dict[Any, Any]):
+    """What a step leaves: its "state", its "summary", and a `ShuffleBlock` for each owner
+    that it has something for. A step that is run again may have nothing where it had rows that
+    owners know since: that is nothing new."""
 
-    def __missing__(self, owner: int) -> Piece:
-        return Piece({}, own_address(), 0)
+    def __missing__(self, owner: int) -> ShuffleBlock:
+        return ShuffleBlock({}, own_address(), 0)
 
 
-def given(owner: Owner, told: Told | None, out: Mapping[int, Parcel]) -> Given:
+def given(owner: HashPartition, told: StepSummary | None, out: Mapping[int, Parcel]) -> StepOutput:
     here = own_address()
-    pieces = {to: Piece(parcel, here, size_of(parcel)) for to, parcel in out.items()}
-    found = Given(state=State(owner), told=told)
+    pieces = {to: ShuffleBlock(parcel, here, size_of(parcel)) for to, parcel in out.items()}
+    found = StepOutput(state=PartitionState(owner), summary=told)
     found.update(pieces)
     return found
 
 
-class State:
+class PartitionState:
     """What an owner has after a step. The next step takes it over and changes it; elsewhere it is
     made again from rows, as far as they are still what they were."""
 
-    def __init__(self, owner: Owner) -> None:
-        self._owner: Owner | None = owner
+    def __init__(self, owner: HashPartition) -> None:
+        self._owner: HashPartition | None = owner
         self._rows: dict[str, Parcel] | None = None
         self._lock = Lock()
 
-    def take(self, made: Callable[[], Owner]) -> Owner:
+    def take(self, made: Callable[[], HashPartition]) -> HashPartition:
         """The owner; `made` makes one without rows, if it is not here as it was."""
         with self._lock:
             owner, self._owner = self._owner, None
         if owner is not None:
             return owner
         if self._rows is None:
-            raise Stale
+            raise StaleState
         found = made()
         for table, parcel in self._rows.items():
             for name, rows in parcel.items():
@@ -146,17 +147,17 @@ class State:
             if self._owner is not None:
                 return self._owner.home_rows(), self._owner.seen()
             if self._rows is None:
-                raise Stale
+                raise StaleState
             return self._rows["homes"], []
 
     def blocks(self) -> Iterator[tuple[str, str, int, Iterable[Columns]]]:
-        """All that has to be known to go on elsewhere, as it lies here: see `Owner.blocks`."""
+        """All that is needed to go on elsewhere, as it lies here: see `HashPartition.blocks`."""
         with self._lock:
             if self._owner is not None:
                 yield from self._owner.blocks()
                 return
             if self._rows is None:
-                raise Stale
+                raise StaleState
             for table, parcel in self._rows.items():
                 for name, (columns, count) in parcel.items():
                     yield table, name, count, [columns] * bool(columns)
@@ -173,12 +174,12 @@ class State:
         self._owner, (self._rows,), self._lock = None, state, Lock()
 
 
-class Owner(StratumRun):
+class HashPartition(StratumRun):
     """The part of a stratum's rows that a worker has, and its rules."""
 
     def __init__(
         self,
-        task: Task,
+        task: PartitionTask,
         number: int,
         tries: Mapping[TrieRef, Trie],
         fragments: Mapping[str, Relation],
@@ -281,7 +282,7 @@ class Owner(StratumRun):
                 self._deal(out, name, place, (new.rows, new.length))
         return out
 
-    def _deal(self, out: dict[int, Parcel], name: str, place: Place, rows: Rows) -> None:
+    def _deal(self, out: dict[int, Parcel], name: str, place: Distribution, rows: Rows) -> None:
         if self.task.routes.at_home(place):
             out.setdefault(self.number, {})[name] = rows
         elif place.by == ALL:
@@ -289,7 +290,7 @@ class Owner(StratumRun):
                 out.setdefault(owner, {})[name] = rows
         else:
             assert isinstance(place.by, int)
-            for owner, mine in dealt(rows, (place.by,), self.task.owners).items():
+            for owner, mine in rows_by_partition(rows, (place.by,), self.task.owners).items():
                 out.setdefault(owner, {})[name] = mine
 
     def receive(self, inbox: Sequence[Parcel]) -> None:
@@ -314,12 +315,12 @@ class Owner(StratumRun):
                 known.take_turn(False)
             self.context.limits.charge(f"{name} to look up", known.nbytes)
 
-    def follow(self) -> tuple[dict[int, Parcel], dict[int, Did]]:
+    def follow(self) -> tuple[dict[int, Parcel], dict[int, RuleStep]]:
         """What the news lead to, dealt out to where it is at home: what was not handed out yet."""
         derived: dict[str, list[Derived]] = {}
         found: dict[str, int] = {}
-        did: dict[int, Did] = {}
-        told: list[tuple[RuleRound, Did]] = []
+        did: dict[int, RuleStep] = {}
+        told: list[tuple[RuleRound, RuleStep]] = []
         for rule, variant in zip(self.task.rules, self.variants, strict=True):
             if not self.deltas[variant.follows].length:
                 continue
@@ -328,7 +329,7 @@ class Owner(StratumRun):
             found[name] = found.get(name, 0) + variant.found
             if rows:
                 derived.setdefault(name, []).append(together(rows))
-            told.append((done, mine := did.setdefault(rule, Did(0, 0, 0.0, {}))))
+            told.append((done, mine := did.setdefault(rule, RuleStep(0, 0, 0.0, {}))))
             mine.tried += done.tried
             mine.seconds += done.seconds
             mine.executors |= done.executors
@@ -341,7 +342,7 @@ class Owner(StratumRun):
             new = self._add(name, derived.get(name, ()), found.get(name, 0))
             self.context.limits.charge(name, self.tables[name].nbytes)
             home = self.task.routes.homes[name]
-            for owner, part in dealt(_rows_of(new), home, self.task.owners).items():
+            for owner, part in rows_by_partition(_rows_of(new), home, self.task.owners).items():
                 out.setdefault(owner, {})[name] = part
         for done, mine in told:
             mine.new += done.new or 0
@@ -365,7 +366,7 @@ def _rows_of(relation: Relation) -> Rows:
     return (relation.rows if relation.types else ()), count
 
 
-def dealt(rows: Rows, home: Sequence[int], owners: int) -> dict[int, Rows]:
+def rows_by_partition(rows: Rows, home: Sequence[int], owners: int) -> dict[int, Rows]:
     """Rows by their owners: a hash of some of their columns says which. Without columns there is
     but one."""
     columns, count = rows
@@ -381,15 +382,15 @@ def dealt(rows: Rows, home: Sequence[int], owners: int) -> dict[int, Rows]:
 
 
 def step(
-    task: Task,
+    task: PartitionTask,
     number: int,
     tries: Mapping[TrieRef, Trie],
     fragments: Mapping[str, Relation],
     symbols: SymbolTable,
     first: bool,
-    before: Given | None,
-    inbox: Sequence[Piece | Parcel | None],
-) -> Given:
+    before: StepOutput | None,
+    inbox: Sequence[ShuffleBlock | Parcel | None],
+) -> StepOutput:
     """A step of an owner, after what it had `before`: its state, and what it has for owners.
 
     `first`: what came is of those who derive; else it is news of those who settle. None of it:
@@ -397,16 +398,16 @@ def step(
     """
     began = perf_counter()
 
-    def made() -> Owner:
-        return Owner(task, number, tries, fragments, symbols)
+    def made() -> HashPartition:
+        return HashPartition(task, number, tries, fragments, symbols)
 
     owner = made() if before is None else before["state"].take(made)
     owner.called_by(Limits())
     pieces = [before[number] if each is None and before is not None else each for each in inbox]
-    moved = sum(each.moved for each in pieces if isinstance(each, Piece))
-    parcels: list[Parcel] = [e.value if isinstance(e, Piece) else e for e in pieces if e]
+    moved = sum(each.moved for each in pieces if isinstance(each, ShuffleBlock))
+    parcels: list[Parcel] = [e.value if isinstance(e, ShuffleBlock) else e for e in pieces if e]
     news: dict[str, Relation] = {}
-    rules: dict[int, Did] = {}
+    rules: dict[int, RuleStep] = {}
     if first:
         news = owner.settle(parcels)
         out = owner.routed(news)
@@ -417,7 +418,7 @@ def step(
         out, rules = owner.follow()
     sizes = {to: size_of(parcel) for to, parcel in out.items()}
     little = sum(sizes.values()) <= SMALL
-    told = Told(
+    told = StepSummary(
         sizes,
         out if little else None,
         {name: new.length for name, new in news.items()},
@@ -436,22 +437,22 @@ def step(
     return given(owner, told, out)
 
 
-def told_of(found: Given) -> Told:
-    told: Told = found["told"]
+def summary_of(found: StepOutput) -> StepSummary:
+    told: StepSummary = found["summary"]
     return told
 
 
-def had(found: Given, names: frozenset[str]) -> tuple[Parcel, list[dict[int, StepCounts]]]:
+def had(found: StepOutput, names: frozenset[str]) -> tuple[Parcel, list[dict[int, StepCounts]]]:
     """All rows of some relations that are at home at an owner, after its last step; and what its
     plans did."""
-    state: State = found["state"]
+    state: PartitionState = found["state"]
     rows, seen = state.had()
     return {name: rows[name] for name in names}, seen
 
 
-def rows_at_home(found: Given, name: str) -> Columns:
+def rows_at_home(found: StepOutput, name: str) -> Columns:
     """All rows of a relation that are at home at an owner, to stay there."""
-    state: State = found["state"]
+    state: PartitionState = found["state"]
     rows, _ = state.had()
     return rows[name][0]
 
@@ -463,12 +464,12 @@ def size_of(parcel: Parcel) -> int:
 def parcels_of(values: Sequence[Any], owners: int, name: str, home: Sequence[int]) -> list[Parcel]:
     """Rows that lie here, each once, as parcels for those at whom they are at home."""
     rows = sort_rows(concatenate([columns_of(value) for value in values]))
-    parts = dealt((rows, len(rows[0])), home, owners)
+    parts = rows_by_partition((rows, len(rows[0])), home, owners)
     return [{name: parts[owner]} if owner in parts else {} for owner in range(owners)]
 
 
 def fragment_of(
-    pieces: Sequence[Piece], name: str, columns: tuple[str, ...], types: tuple[TypeName, ...]
+    pieces: Sequence[ShuffleBlock], name: str, columns: tuple[str, ...], types: tuple[TypeName, ...]
 ) -> Relation:
     """The rows of some parcels as a relation, of which an owner has this part."""
     some = [piece.value[name] for piece in pieces if name in piece.value]

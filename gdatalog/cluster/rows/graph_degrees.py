@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gdatalog.cluster.rows.exchange import Piece, rows_by_owner
 from gdatalog.cluster.rows.parts import columns_of
+from gdatalog.cluster.rows.shuffle import ShuffleBlock, rows_by_owner
 from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.graph import Ranking, passes
 from gdatalog.storage.rows import Columns, concatenate
@@ -75,7 +75,7 @@ def split_counts(parts: Sequence[Columns], owners: int) -> list[Columns]:
     return rows_by_owner(rows[:1], rows, owners)
 
 
-def counts_together(pieces: Sequence[Piece]) -> Columns:
+def counts_together(pieces: Sequence[ShuffleBlock]) -> Columns:
     return _added(concatenate([piece.value for piece in pieces]))
 
 

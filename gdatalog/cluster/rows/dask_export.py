@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.cluster.pool import Call, Kept, Pool
+from gdatalog.cluster.pool import Call, Pool, RemoteValue
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.texts import placed_texts
 from gdatalog.errors import DataError
@@ -84,12 +84,12 @@ def _lying(pool: Pool, parts: Sequence[RemotePart], limits: Limits) -> list[Any]
 def _lies(value: Any) -> bool:
     if isinstance(value, dict):
         return all(map(_lies, value.values()))
-    return isinstance(value, Kept | tuple | list)
+    return isinstance(value, RemoteValue | tuple | list)
 
 
 def _futures(value: Any) -> Any:
     """Futures in the place of what is kept."""
-    if isinstance(value, Kept):
+    if isinstance(value, RemoteValue):
         return value.future
     if isinstance(value, dict):
         return {key: _futures(part) for key, part in value.items()}

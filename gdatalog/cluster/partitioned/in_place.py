@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster.pool import Call, Stage, TooLarge
-from gdatalog.cluster.replicated.handing import too_small
-from gdatalog.cluster.replicated.run import SpreadRun
-from gdatalog.cluster.replicated.tasks import Found, Mode, Sealed, light
-from gdatalog.cluster.replicated.work import complete, look_through
-from gdatalog.cluster.rows.exchange import parts_of, place_of, size_of
+from gdatalog.cluster.pool import Call, TaskStage, TooLarge
+from gdatalog.cluster.replicated.cells import complete, join_cells
+from gdatalog.cluster.replicated.morsel_scheduler import too_small
+from gdatalog.cluster.replicated.run import ReplicatedRun
+from gdatalog.cluster.replicated.tasks import CellResult, Mode, PackedTask, light
 from gdatalog.cluster.rows.parts import columns_of
+from gdatalog.cluster.rows.shuffle import parts_of, place_of, size_of
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.engine.session.knobs import Knobs
@@ -48,7 +48,7 @@ PLACE = "~place"  # of a row in its part
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PartRange:
     """Some rows of a part, on the worker that has them, if one has."""
 
     part: RemotePart
@@ -60,19 +60,19 @@ class Block:
     def rows(self) -> int:
         return self.stop - self.start
 
-    def cut(self) -> list[Block]:
+    def cut(self) -> list[PartRange]:
         ends = np.linspace(self.start, self.stop, min(PIECES, self.rows) + 1).astype(int).tolist()
         return [replace(self, start=low, stop=high) for low, high in pairwise(ends)]
 
 
 @dataclass(slots=True)
-class BlockRun(SpreadRun):
+class InPlaceRun(ReplicatedRun):
     """The run of a rule that is given the rows of one relation, block by block."""
 
     relation: Relation = None  # type: ignore[assignment]
     blocks: int = 0
 
-    def told(self) -> Spread:
+    def spread(self) -> Spread:
         name, workers = self.plan.passes_over, len(self.pool.connection.client.nthreads())
         assert name is not None
         told = in_place(name, self.relation, workers)
@@ -87,11 +87,11 @@ class BlockRun(SpreadRun):
 
     def _knobs(self, join: JoinPlan) -> Knobs:
         one_thread = replace(self.context.knobs, threads=1)
-        return SpreadRun._knobs(self, join) if widens(join) else one_thread
+        return ReplicatedRun._knobs(self, join) if widens(join) else one_thread
 
     def _spread(
         self, number: int, mode: Mode, limit: int | None = None
-    ) -> Generator[Found, None, None]:
+    ) -> Generator[CellResult, None, None]:
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
         for found in _Passing(self, number, mode, limit).run():
             self._take(number, mode, found)
@@ -107,7 +107,7 @@ def in_place(name: str, relation: Relation, workers: int) -> Spread:
 class _Passing:
     """One join, on its way over all blocks."""
 
-    def __init__(self, run: BlockRun, number: int, mode: Mode, limit: int | None) -> None:
+    def __init__(self, run: InPlaceRun, number: int, mode: Mode, limit: int | None) -> None:
         join = run.plan.joins[number]
         assert join.given is not None and run.relation.remote is not None
         self.run_of = run
@@ -133,7 +133,7 @@ class _Passing:
         stage = run.pool.stage(f"{run.plan.relation}: tests", run.limits)
         for block in self._blocks(rows.parts):
             args = (self.sealed, block.part.value, self.tries, self.table)
-            stage.add(Call(passing, args, True, block.home, told=size_of))
+            stage.add(Call(passing, args, True, block.home, summary=size_of))
         parts = parts_of([kept for _, kept in stage])
         return RemoteRows(parts, rows.keeper, KnownRows.NOTHING).make_distinct() if parts else ()
 
@@ -147,12 +147,12 @@ class _Passing:
 
     # --------------------------------------------------------------------------- blocks
 
-    def _blocks(self, parts: Sequence[RemotePart]) -> Iterator[Block]:
+    def _blocks(self, parts: Sequence[RemotePart]) -> Iterator[PartRange]:
         homes = place_of(self.run_of.pool, [part.value for part in parts])
         for part, home in zip(parts, homes, strict=True):
-            yield Block(part, 0, part.rows, home)
+            yield PartRange(part, 0, part.rows, home)
 
-    def run(self) -> Iterator[Found]:
+    def run(self) -> Iterator[CellResult]:
         """What the blocks give, as they are done."""
         run = self.run_of
         stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
@@ -160,20 +160,20 @@ class _Passing:
             stage.add(self._call(block))
         try:
             for call, given in stage:
-                if isinstance(call.tag, Found):
+                if isinstance(call.tag, CellResult):
                     call.tag.kept = given
                     yield call.tag
                     continue
-                found = given.told if call.keep else given
+                found = given.summary if call.keep else given
                 self._back(stage, call.tag, found)
                 if found.left is not None:
-                    stage.add(Call(as_told, (given, *call.args), True, call.worker, found))
+                    stage.add(Call(of_same_cells, (given, *call.args), True, call.worker, found))
                 elif found.cells:
                     yield found
         finally:
             stage.cancel()
 
-    def _call(self, block: Block) -> Call:
+    def _call(self, block: PartRange) -> Call:
         firm = self.firm or block.rows <= FEW
         where = (block.start, block.stop) if block.rows < block.part.rows else None
         args = (
@@ -181,7 +181,7 @@ class _Passing:
         )  # fmt: skip
         return Call(run_block, args, self.run_of.keep, block.home, block, light)
 
-    def _back(self, stage: Stage, block: Block, found: Found) -> None:
+    def _back(self, stage: TaskStage, block: PartRange, found: CellResult) -> None:
         """A block that was too much is cut."""
         if found.cells:
             self.done += block.rows
@@ -196,7 +196,7 @@ class _Passing:
     def _smaller(self, large: TooLarge) -> list[Call]:
         """Calls in the place of one for which a worker had not enough memory."""
         block = large.call.tag
-        if isinstance(block, Found) or block.rows < 2:
+        if isinstance(block, CellResult) or block.rows < 2:
             return []
         return [self._call(piece) for piece in block.cut()]
 
@@ -205,39 +205,39 @@ class _Passing:
 
 
 def run_block(
-    sealed: Sealed,
+    sealed: PackedTask,
     value: Any,
     columns: Sequence[int],
     where: tuple[int, int] | None,
     firm: bool,
     tries: Mapping[TrieRef, Any],
     symbols: SymbolTable | None,
-) -> Found:
+) -> CellResult:
     """What a join gives for the rows of a part, or for those from one place to another."""
     rows = columns_of(value, columns)
     if where is not None:
         rows = tuple(column[slice(*where)].copy() for column in rows)
-    return look_through(sealed, [EVERYTHING], None, firm, tries, symbols, given=rows)
+    return join_cells(sealed, [EVERYTHING], None, firm, tries, symbols, given=rows)
 
 
-def as_told(
-    found: Found,
-    sealed: Sealed,
+def of_same_cells(
+    found: CellResult,
+    sealed: PackedTask,
     value: Any,
     columns: Sequence[int],
     where: tuple[int, int] | None,
     firm: bool,
     tries: Mapping[TrieRef, Any],
     symbols: SymbolTable | None,
-) -> Found:
-    """What a call found, as it was told: see `work.as_told`."""
+) -> CellResult:
+    """What a call found, as it was told: see `work.of_same_cells`."""
     if found.cells:
         return found
     return complete(run_block(sealed, value, columns, where, True, tries, symbols), 1)
 
 
 def passing(
-    sealed: Sealed, value: Any, tries: Mapping[TrieRef, Trie], symbols: SymbolTable | None
+    sealed: PackedTask, value: Any, tries: Mapping[TrieRef, Trie], symbols: SymbolTable | None
 ) -> Columns:
     """The rows of a part, whole, that pass what a join asks of each by itself."""
     rows, task = columns_of(value), sealed.opened().task

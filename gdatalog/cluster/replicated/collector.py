@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gdatalog.cluster.pool import Kept, Pool
-from gdatalog.cluster.replicated.tasks import Found, Left
-from gdatalog.cluster.rows.exchange import Exchange, Owned, Piece, owner_of, parts_of, size_of
+from gdatalog.cluster.pool import Pool, RemoteValue
+from gdatalog.cluster.replicated.tasks import CellResult, RemoteSummary
 from gdatalog.cluster.rows.parts import columns_of
+from gdatalog.cluster.rows.shuffle import (
+    OwnedRows,
+    Shuffle,
+    ShuffleBlock,
+    owner_of,
+    parts_of,
+    size_of,
+)
 from gdatalog.cluster.rows.texts import makes_texts, placed_texts
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext
@@ -33,7 +40,7 @@ SHARE = 8  # what calls give comes here if it is no more than this part of the m
 
 
 @dataclass(slots=True)
-class Harvest:
+class Collector:
     """Of one rule: what its calls found is added, and is a relation's rows in the end."""
 
     pool: Pool
@@ -42,23 +49,23 @@ class Harvest:
     context: ExecutionContext
     blocks: list[Columns] = field(default_factory=list)  # that came
     gathering: Gathering | None = None  # the same of groups
-    left: list[tuple[Kept, Left]] = field(default_factory=list)
+    left: list[tuple[RemoteValue, RemoteSummary]] = field(default_factory=list)
     held: int = 0  # bytes of rows that came
     moved: int = 0  # bytes that went from worker to worker, to be merged
 
-    def add_rows(self, found: Found) -> None:
+    def add_rows(self, found: CellResult) -> None:
         if found.blocks:
             self.blocks += found.blocks
             self.held += sum(column.nbytes for block in found.blocks for column in block)
             self.context.limits.charge("answers", self.held)
         self._add(found)
 
-    def add_groups(self, found: Found) -> None:
+    def add_groups(self, found: CellResult) -> None:
         if found.gathering is not None:
             self._join(found.gathering)
         self._add(found)
 
-    def _add(self, found: Found) -> None:
+    def _add(self, found: CellResult) -> None:
         if found.left is not None:
             self.left.append((found.kept, found.left))
 
@@ -76,11 +83,11 @@ class Harvest:
             if not distinct:
                 nbytes = sum(part.nbytes for part in parts)
                 told = f"{self.plan.relation}: distinct"
-                exchange = Exchange.over(self.pool, told, self.context.limits, nbytes)
-                owned = exchange.distinct([part.value for part in parts])
-                self.moved = sum(kept.told.moved for kept in owned)
+                shuffle = Shuffle.over(self.pool, told, self.context.limits, nbytes)
+                owned = shuffle.distinct([part.value for part in parts])
+                self.moved = sum(kept.summary.moved for kept in owned)
                 parts, distinct, self.blocks = parts_of(owned), True, []
-                self.left = [(kept, kept.told) for kept in owned]
+                self.left = [(kept, kept.summary) for kept in owned]
             if not self._few():
                 return remote_blocks(RemoteRows(parts, self.keeper, KnownRows.DISTINCT))
         blocks = [*self.blocks, *map(columns_of, self._brought())]
@@ -101,16 +108,16 @@ class Harvest:
             if self.gathering is None:
                 self.gathering = Gathering(plan.gathers, CPU.ops, scope, limits)
             return rows_of_groups(plan, self.gathering, CPU.ops, scope)
-        merging = Merging(plan, scope.params, limits.memory)
+        merging = GroupMerge(plan, scope.params, limits.memory)
         symbols = placed_texts(self.pool, scope.symbols) if tells_texts(plan) else None
         values: list[Any] = [kept for kept, _ in self.left]
         if self.gathering is not None:
             values.append(self.gathering)
         nbytes = sum(left.nbytes for _, left in self.left)
-        exchange = Exchange.over(self.pool, f"{plan.relation}: groups", limits, nbytes)
-        pieces = exchange.deal(values, split_groups, merging, symbols)
-        owned = exchange.merge(pieces, merged_groups, merging, symbols, told=size_of)
-        parts, self.moved = parts_of(owned), sum(kept.told.moved for kept in owned)
+        shuffle = Shuffle.over(self.pool, f"{plan.relation}: groups", limits, nbytes)
+        pieces = shuffle.partition(values, split_groups, merging, symbols)
+        owned = shuffle.merge(pieces, merged_groups, merging, symbols, summary=size_of)
+        parts, self.moved = parts_of(owned), sum(kept.summary.moved for kept in owned)
         names = {expr.name for expr in plan.head if isinstance(expr, Slot)}
         apart = names.issuperset(key.name for key in plan.keys)
         return remote_blocks(
@@ -118,7 +125,7 @@ class Harvest:
         )
 
     def _few(self) -> bool:
-        return not stays_afar(sum(told.nbytes for _, told in self.left), self.context)
+        return not stays_remote(sum(told.nbytes for _, told in self.left), self.context)
 
     def _parts(self) -> list[RemotePart]:
         left = (RemotePart(kept, told.rows, told.nbytes) for kept, told in self.left)
@@ -130,12 +137,12 @@ class Harvest:
         return self.pool.bring(values, told, self.context.limits) if values else []
 
 
-def stays_afar(nbytes: int, context: ExecutionContext) -> bool:
+def stays_remote(nbytes: int, context: ExecutionContext) -> bool:
     """Whether so much, of what calls gave, is left on the workers."""
     return nbytes > min(context.tuning.fetched_bytes, context.memory // SHARE)
 
 
-def merges_afar(plan: RulePlan) -> bool:
+def merges_remotely(plan: RulePlan) -> bool:
     """Whether a rule's groups can be put together by workers."""
     alone = all(len(group) == 1 for group in plan.groups)
     return alone and bool(plan.keys) and not makes_texts(plan.head)
@@ -158,7 +165,7 @@ def gathering_of(value: Any) -> Gathering:
 
 
 @dataclass(frozen=True, slots=True)
-class Merging:
+class GroupMerge:
     """What merging the groups of a rule takes."""
 
     plan: RulePlan
@@ -176,15 +183,17 @@ class Merging:
 
 
 def split_groups(
-    values: Sequence[Any], owners: int, merging: Merging, symbols: SymbolTable | None
+    values: Sequence[Any], owners: int, merging: GroupMerge, symbols: SymbolTable | None
 ) -> list[Gathering]:
     """Groups by their owners."""
     whole, _ = merging.together(values, symbols)
     return whole.dealt(owners, owner_of)
 
 
-def merged_groups(pieces: Sequence[Piece], merging: Merging, symbols: SymbolTable | None) -> Owned:
+def merged_groups(
+    pieces: Sequence[ShuffleBlock], merging: GroupMerge, symbols: SymbolTable | None
+) -> OwnedRows:
     """What the head says of an owner's groups."""
     whole, scope = merging.together([one.value for one in pieces], symbols)
     rows, _ = rows_of_groups(merging.plan, whole, CPU.ops, scope)
-    return Owned(rows, sum(one.moved for one in pieces))
+    return OwnedRows(rows, sum(one.moved for one in pieces))

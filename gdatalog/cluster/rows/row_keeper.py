@@ -10,11 +10,11 @@ from weakref import WeakSet
 
 import numpy as np
 
-from gdatalog.cluster.pool import Call, Kept, Pool
-from gdatalog.cluster.rows import outgoing, ranks, repeats
-from gdatalog.cluster.rows.exchange import Exchange
+from gdatalog.cluster.pool import Call, Pool, RemoteValue
+from gdatalog.cluster.rows import dask_export, duplicate_rows, graph_degrees
 from gdatalog.cluster.rows.parts import columns_of, piece_of
-from gdatalog.cluster.rows.surveys import SAMPLE, Look, look_at, survey_of
+from gdatalog.cluster.rows.shuffle import Shuffle
+from gdatalog.cluster.rows.sketches import SAMPLE, PartSketch, sketch_of, survey_of
 from gdatalog.errors import MemoryLimitError
 from gdatalog.limits import Limits
 from gdatalog.progress import format_bytes
@@ -30,7 +30,7 @@ TIMES = 16  # of what is exchanged at a time, that workers' memory is
 
 
 @dataclass(slots=True, eq=False)
-class Keeping:
+class RowKeeper:
     """The keeper of all that a database has on a cluster's workers.
 
     `memory`: what the database may hold, here. `held`: rows that were fetched.
@@ -60,27 +60,32 @@ class Keeping:
         self.held.add(rows)
 
     def distinct(self, rows: RemoteRows) -> Sequence[RemotePart]:
-        exact = repeats.narrow_spans(rows.survey.spans)
+        exact = duplicate_rows.narrow_spans(rows.survey.spans)
         values = [part.value for part in rows.parts]
         turns = self._turns(8 * rows.at_most)
-        exchange = self._exchange("distinct", 8 * rows.at_most // turns)
-        met: list[Kept] = []
+        shuffle = self._shuffle("distinct", 8 * rows.at_most // turns)
+        met: list[RemoteValue] = []
         for turn in range(turns):
-            calls = [(repeats.numbers_in, (value, exact, turn, turns)) for value in values]
-            dealt = exchange.deal(self._kept("distinct: numbers", calls), repeats.split_plain)
-            met += exchange.merge(dealt, repeats.met)
+            calls = [(duplicate_rows.numbers_in, (value, exact, turn, turns)) for value in values]
+            dealt = shuffle.partition(
+                self._kept("distinct: numbers", calls), duplicate_rows.split_plain
+            )
+            met += shuffle.merge(dealt, duplicate_rows.met)
         if not any(self._each("distinct: count", [(len, (each,)) for each in met])):
             return rows.parts
         few = [
-            (repeats.numbered, (value, number, exact, met)) for number, value in enumerate(values)
+            (duplicate_rows.numbered, (value, number, exact, met))
+            for number, value in enumerate(values)
         ]
-        dealt = exchange.deal(self._kept("distinct: rows", few), repeats.split_numbers)
-        found = exchange.merge(dealt, repeats.repeated)
+        dealt = shuffle.partition(self._kept("distinct: rows", few), duplicate_rows.split_numbers)
+        found = shuffle.merge(dealt, duplicate_rows.repeated)
         again: Counter[int] = Counter()
-        for some in self._each("distinct: count", [(repeats.how_many, (each,)) for each in found]):
+        for some in self._each(
+            "distinct: count", [(duplicate_rows.how_many, (each,)) for each in found]
+        ):
             again.update(some)
         places = self._kept(
-            "distinct: places", [(repeats.places_of, (found, number)) for number in again]
+            "distinct: places", [(duplicate_rows.places_of, (found, number)) for number in again]
         )
         without = dict(zip(again, places, strict=True))
         parts = []
@@ -109,13 +114,13 @@ class Keeping:
 
     def to_dask(self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable) -> Any:
         parts, limits = rows.make_distinct(), Limits(memory=self.memory)
-        return outgoing.to_dask(self.pool, parts, shape, symbols, limits)
+        return dask_export.to_dask(self.pool, parts, shape, symbols, limits)
 
     def write(
         self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable, folder: str
     ) -> None:
         parts, limits = rows.make_distinct(), Limits(memory=self.memory)
-        outgoing.write_parts(self.pool, parts, shape, symbols, folder, limits)
+        dask_export.write_parts(self.pool, parts, shape, symbols, folder, limits)
 
     # ---------------------------------------------------------------------------------- graphs
 
@@ -139,16 +144,20 @@ class Keeping:
         )
         return by_key / by_degree if by_degree else 1.0
 
-    def _counts(self, rows: RemoteRows, what: ranks.What, ranking: Ranking | None) -> list[Kept]:
+    def _counts(
+        self, rows: RemoteRows, what: graph_degrees.What, ranking: Ranking | None
+    ) -> list[RemoteValue]:
         """How often keys or ranks stand in the edges: an owner has those that are its own."""
         values, way = self.edges(rows)
         placed = None if ranking is None else self.pool.place(id(ranking), ranking, ranking.nbytes)
-        calls = [(ranks.counts_of, (value, way, what, placed)) for value in values]
+        calls = [(graph_degrees.counts_of, (value, way, what, placed)) for value in values]
         counted = self._kept("ranks: counts", calls)
-        exchange = self._exchange("ranks", 16 * 2 * rows.at_most)
-        return exchange.merge(exchange.deal(counted, ranks.split_counts), ranks.counts_together)
+        shuffle = self._shuffle("ranks", 16 * 2 * rows.at_most)
+        return shuffle.merge(
+            shuffle.partition(counted, graph_degrees.split_counts), graph_degrees.counts_together
+        )
 
-    def edges(self, rows: RemoteRows) -> tuple[list[Any], ranks.Way]:
+    def edges(self, rows: RemoteRows) -> tuple[list[Any], graph_degrees.Way]:
         """The values of parts, and how their rows tell each edge once."""
         values = [part.value for part in rows.make_distinct()]
         survey = rows.survey
@@ -156,12 +165,14 @@ class Keeping:
             return values, "ascending"
         if survey.rises:
             return values, "all"
-        calls = [(ranks.edges_of, (value, "turned")) for value in values]
-        exchange = self._exchange("edges", rows.remote_bytes)
-        return list(exchange.distinct(self._kept("edges", calls))), "all"
+        calls = [(graph_degrees.edges_of, (value, "turned")) for value in values]
+        shuffle = self._shuffle("edges", rows.remote_bytes)
+        return list(shuffle.distinct(self._kept("edges", calls))), "all"
 
-    def _summed(self, counts: Sequence[Kept]) -> Degrees:
-        found = self._each("ranks: degrees", [(ranks.how_often, (each,)) for each in counts])
+    def _summed(self, counts: Sequence[RemoteValue]) -> Degrees:
+        found = self._each(
+            "ranks: degrees", [(graph_degrees.how_often, (each,)) for each in counts]
+        )
         degrees, often = concatenate(found)
         known, groups = np.unique(degrees, return_inverse=True)
         return Degrees.of_often(known, np.bincount(groups, weights=often, minlength=len(known)))
@@ -178,8 +189,8 @@ class Keeping:
 
     # ----------------------------------------------------------------------------------- calls
 
-    def _exchange(self, told: str, nbytes: int) -> Exchange:
-        return Exchange.over(self.pool, told, Limits(memory=self.memory), nbytes)
+    def _shuffle(self, told: str, nbytes: int) -> Shuffle:
+        return Shuffle.over(self.pool, told, Limits(memory=self.memory), nbytes)
 
     def _each(self, told: str, calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Any:
         """What calls give, in their order."""
@@ -204,8 +215,8 @@ def _bytes(piece: RowRange) -> int:
 # ------------------------------------------------------------------------------- on a worker
 
 
-def look(value: Any, start: int, step: int) -> Look:
-    return look_at(columns_of(value), start, step)
+def look(value: Any, start: int, step: int) -> PartSketch:
+    return sketch_of(columns_of(value), start, step)
 
 
 def _length(counts: Columns) -> int:

@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class WorkQueue:
     """The folder where pieces are taken."""
 
     folder: str

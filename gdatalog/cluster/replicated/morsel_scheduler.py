@@ -6,10 +6,10 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from gdatalog.cluster.pool import Call, Kept, Placed, Pool, Stage, TooLarge
-from gdatalog.cluster.replicated.cutting import DEEP, Cutting, Piece
-from gdatalog.cluster.replicated.tasks import Found, Sealed, light
-from gdatalog.cluster.replicated.work import as_told, look_through
+from gdatalog.cluster.pool import Broadcast, Call, Pool, RemoteValue, TaskStage, TooLarge
+from gdatalog.cluster.replicated.cells import join_cells, of_same_cells
+from gdatalog.cluster.replicated.morsels import DEEP, Morsel, Morsels
+from gdatalog.cluster.replicated.tasks import CellResult, PackedTask, light
 from gdatalog.errors import MemoryLimitError
 from gdatalog.limits import Limits
 from gdatalog.plan.cells import Cell
@@ -25,25 +25,25 @@ AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What all calls are given. `symbols`: the table, where texts are read. `told`: the rule's
-    name. `keep`: whether rows and groups stay where they are made, if they are many."""
+class JoinWork:
+    """What all calls are given. `symbols`: the table, where texts are read. `name`: the rule's.
+    `keep`: whether rows and groups stay where they are made, if they are many."""
 
-    told: str
-    sealed: Sealed
-    tries: Mapping[TrieRef, Placed]
-    symbols: Placed | None
+    name: str
+    sealed: PackedTask
+    tries: Mapping[TrieRef, Broadcast]
+    symbols: Broadcast | None
     keep: bool
 
 
-class Handing:
+class MorselScheduler:
     """The pieces of a join, handed to workers until all are done.
 
     Where workers see a folder of the driver's, a call is told all pieces and claims one after the
     other. Elsewhere, and where pieces come back, calls have shares of their own.
     """
 
-    def __init__(self, pool: Pool, limits: Limits, work: Work, cutting: Cutting) -> None:
+    def __init__(self, pool: Pool, limits: Limits, work: JoinWork, cutting: Morsels) -> None:
         self.pool, self.limits, self.work, self.cutting = pool, limits, work, cutting
         self.slots = cutting.slots
         self.flying = 0
@@ -55,18 +55,18 @@ class Handing:
         self.unseen = set(range(len(self.common)))  # of the common pieces: they did not come back
         self.claiming = Counter[str]()  # calls that claim, of each worker
 
-    def run(self) -> Iterator[Found]:
+    def run(self) -> Iterator[CellResult]:
         """What the calls give, as they end."""
-        stage = self.pool.stage(self.work.told, self.limits, self._smaller)
+        stage = self.pool.stage(self.work.name, self.limits, self._smaller)
         self._claim(stage)
         self._send(stage)
         try:
             for call, given in stage:
-                if isinstance(call.tag, Found):
+                if isinstance(call.tag, CellResult):
                     call.tag.kept = given
                     yield call.tag
                     continue
-                found = given.told if call.keep else given
+                found = given.summary if call.keep else given
                 pieces = self._taken(stage, call, found)
                 if found.left is not None:
                     stage.add(self._as_told(call, given, found, pieces[: found.cells]))
@@ -79,7 +79,7 @@ class Handing:
             if self.claims is not None:
                 shutil.rmtree(self.claims.folder, ignore_errors=True)
 
-    def _send(self, stage: Stage) -> None:
+    def _send(self, stage: TaskStage) -> None:
         """Has as many calls under way as keep all workers at work."""
         while self.cutting and self.flying < AHEAD * self.slots:
             self._call(stage, self.cutting.take(self._next()), False)
@@ -94,17 +94,19 @@ class Handing:
         least = min(least, whole / 2)
         return max(least, self.cutting.left / (SHARES * self.slots))
 
-    def _as_told(self, call: Call, kept: Kept, found: Found, pieces: Sequence[Piece]) -> Call:
+    def _as_told(
+        self, call: Call, kept: RemoteValue, found: CellResult, pieces: Sequence[Morsel]
+    ) -> Call:
         """What stays of a call: however often it is made again, of the same cells."""
         cells = [piece.cell for piece in pieces]
         work = self.work
         args = (kept, found.taken, work.sealed, cells, work.tries, work.symbols)
-        return Call(as_told, args, True, tag=found)
+        return Call(of_same_cells, args, True, tag=found)
 
     def _smaller(self, large: TooLarge) -> list[Call]:
         """Calls in the place of one for which a worker had not enough memory."""
         pieces, cells = large.call.tag, large.call.args[1]
-        if isinstance(pieces, Found) or not cells:
+        if isinstance(pieces, CellResult) or not cells:
             return []
         if pieces is self.common:  # what it had claimed will be missing
             return [self._made(pieces, (), BUDGET, False, large.call.worker)]
@@ -114,7 +116,7 @@ class Handing:
         self.flying += len(pieces) - 1
         return [self._own([piece], False) for piece in pieces]
 
-    def _claim(self, stage: Stage, left: bool = True) -> None:
+    def _claim(self, stage: TaskStage, left: bool = True) -> None:
         """Has each thread of the workers claim pieces, if some are left. Calls are told where to
         run: two on one worker would leave another with nothing."""
         if self.unseen and left:
@@ -126,11 +128,11 @@ class Handing:
             self.cutting.add([self.common[number] for number in sorted(self.unseen)])
             self.unseen.clear()
 
-    def _call(self, stage: Stage, pieces: Sequence[Piece], firm: bool) -> None:
+    def _call(self, stage: TaskStage, pieces: Sequence[Morsel], firm: bool) -> None:
         stage.add(self._own(pieces, firm))
         self.flying += 1
 
-    def _own(self, pieces: Sequence[Piece], firm: bool) -> Call:
+    def _own(self, pieces: Sequence[Morsel], firm: bool) -> Call:
         """A call that has pieces of its own."""
         seconds = BUDGET
         if self.rate is not None:
@@ -140,7 +142,7 @@ class Handing:
 
     def _made(
         self,
-        pieces: tuple[Piece, ...],
+        pieces: tuple[Morsel, ...],
         cells: Sequence[Cell],
         seconds: float,
         firm: bool,
@@ -149,11 +151,11 @@ class Handing:
         claims = self.claims if pieces is self.common else None
         work = self.work
         args = (work.sealed, cells, seconds, firm, work.tries, work.symbols, claims)
-        return Call(look_through, args, work.keep, worker, pieces, light)
+        return Call(join_cells, args, work.keep, worker, pieces, light)
 
-    def _taken(self, stage: Stage, call: Call, found: Found) -> Sequence[Piece]:
+    def _taken(self, stage: TaskStage, call: Call, found: CellResult) -> Sequence[Morsel]:
         """The pieces that a call had."""
-        pieces: tuple[Piece, ...] = call.tag
+        pieces: tuple[Morsel, ...] = call.tag
         if pieces is not self.common:
             self.flying -= 1
             return pieces
@@ -162,7 +164,7 @@ class Handing:
         self._claim(stage, left=not found.out)
         return [pieces[number] for number in found.taken]
 
-    def _back(self, stage: Stage, pieces: Sequence[Piece], found: Found) -> None:
+    def _back(self, stage: TaskStage, pieces: Sequence[Morsel], found: CellResult) -> None:
         """What a call has done of its pieces, and what it has left."""
         cost = sum(piece.cost for piece in pieces[: found.cells])
         self.done += cost

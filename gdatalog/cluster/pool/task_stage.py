@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from gdatalog.cancellation import PATIENCE
-from gdatalog.cluster.pool.calling import outcome_of, packed, part_of, run_call, told_of
+from gdatalog.cluster.pool.broadcast import ALONE, EVERY, OFTEN, Broadcast, awaited
 from gdatalog.cluster.pool.calls import (
     Call,
-    Kept,
     Lost,
-    Part,
     Recipe,
+    RemoteElement,
+    RemoteValue,
     TooLarge,
     future_of,
     made_as,
     whole,
 )
-from gdatalog.cluster.pool.here import BAD, Missing
+from gdatalog.cluster.pool.execution import outcome_of, packed, part_of, run_call, summary_of
 from gdatalog.cluster.pool.lineage import Lineage
-from gdatalog.cluster.pool.placing import ALONE, EVERY, OFTEN, Placed, awaited
+from gdatalog.cluster.pool.worker_cache import BAD, MissingBroadcast
 from gdatalog.cluster.workers.scheduler import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
 from gdatalog.limits import Limits
@@ -44,13 +44,13 @@ Smaller = Callable[[TooLarge], Iterable[Call]]
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class RunningCall:
     """A call on its way: as bytes, in which what is placed or kept is only named."""
 
     call: Call
     body: bytes
-    inputs: list[Kept | Part]
-    placed: list[Placed]
+    inputs: list[RemoteValue | RemoteElement]
+    placed: list[Broadcast]
     tries: int = 0
     deaths: int = 0  # how often it may have been what ended its workers
     missing: bool = False  # whether a worker did not have what is placed
@@ -58,28 +58,28 @@ class Run:
     made: Any = None  # the future of what is kept
 
     @staticmethod
-    def of(call: Call) -> Run:
-        inputs: list[Kept | Part] = []
-        placed: list[Placed] = []
+    def of(call: Call) -> RunningCall:
+        inputs: list[RemoteValue | RemoteElement] = []
+        placed: list[Broadcast] = []
 
         def name(each: Any) -> Any:
-            if isinstance(each, Placed):
+            if isinstance(each, Broadcast):
                 placed.append(each)
                 return each.ref
-            if isinstance(each, Kept | Part):
+            if isinstance(each, RemoteValue | RemoteElement):
                 inputs.append(each)
                 return len(inputs) - 1
             return None
 
-        return Run(call, packed((call.function, call.args), name), inputs, placed)
+        return RunningCall(call, packed((call.function, call.args), name), inputs, placed)
 
 
 class Submitter:
     """Submits the tasks of a stage: they have its name, by which the dashboard shows them."""
 
-    def __init__(self, client: Any, told: str) -> None:
+    def __init__(self, client: Any, name: str) -> None:
         self._client = client
-        self._name = f"{told.replace('?', 'query ').replace('-', ' ')}-{uuid4().hex[:8]}1"
+        self._name = f"{name.replace('?', 'query ').replace('-', ' ')}-{uuid4().hex[:8]}1"
         self._tasks = 0
 
     def __call__(self, function: Callable[..., Any], worker: str | None, *args: Any) -> list[Any]:
@@ -96,33 +96,33 @@ class Submitter:
         return futures
 
 
-class Stage:
+class TaskStage:
     """Calls for one purpose, at work."""
 
     def __init__(
-        self, pool: Pool, told: str, limits: Limits, smaller: Smaller | None = None
+        self, pool: Pool, name: str, limits: Limits, smaller: Smaller | None = None
     ) -> None:
         self.pool = pool
-        self.told = told
+        self.name = name
         self.limits = limits
         self.smaller = smaller
-        self.firm: Collection[Kept] = ()  # of these none is made again
+        self.firm: Collection[RemoteValue] = ()  # of these none is made again
         self._client = pool.connection.client
-        self._submit = Submitter(self._client, told)
+        self._submit = Submitter(self._client, name)
         self._lineage = Lineage(pool.placing, self._submit)
-        self._waiting: list[Run] = []
-        self._running: dict[Any, Run] = {}  # by the future that tells of it
+        self._waiting: list[RunningCall] = []
+        self._running: dict[Any, RunningCall] = {}  # by the future that tells of it
         self._ended: SimpleQueue[Any] = SimpleQueue()  # futures
         self._added = self._done = 0
         self._looked = self._worked = self._asked = monotonic()
 
     def add(self, call: Call) -> None:
         self._added += 1
-        self._waiting.append(Run.of(call))
+        self._waiting.append(RunningCall.of(call))
 
-    def defer(self, call: Call) -> Kept:
+    def defer(self, call: Call) -> RemoteValue:
         """What a call will give and leave where it runs: an argument of calls from now on."""
-        run = Run.of(call)
+        run = RunningCall.of(call)
         self._make([run], call.worker)
         return self._kept(run, None)
 
@@ -132,7 +132,7 @@ class Stage:
             self._send()
 
     def __iter__(self) -> Generator[tuple[Call, Any], None, None]:
-        """What calls give, as they end: results, or `Kept` ones."""
+        """What calls give, as they end: results, or `RemoteValue` ones."""
         try:
             while self._waiting or self._running:
                 self.start()
@@ -163,8 +163,10 @@ class Stage:
         for each in {id(each): each for run in waiting for each in run.inputs}.values():
             if whole(each).future.status in ("cancelled", "error"):
                 self._lineage.revived(each, False)
-        self._parts([each for run in waiting for each in run.inputs if isinstance(each, Part)])
-        by_worker: dict[str | None, list[Run]] = {}
+        self._parts(
+            [each for run in waiting for each in run.inputs if isinstance(each, RemoteElement)]
+        )
+        by_worker: dict[str | None, list[RunningCall]] = {}
         for run in waiting:
             by_worker.setdefault(run.call.worker, []).append(run)
         for worker, runs in by_worker.items():
@@ -174,7 +176,7 @@ class Stage:
             self._keep([run for run in runs if run.call.keep], worker)
 
     def _tasks_of(
-        self, function: Callable[..., Any], runs: Sequence[Run], worker: str | None
+        self, function: Callable[..., Any], runs: Sequence[RunningCall], worker: str | None
     ) -> list[Any]:
         for run in runs:
             run.given = list(map(future_of, run.inputs))
@@ -183,7 +185,7 @@ class Stage:
         bodies = [run.body for run in runs]
         return self._submit(function, worker, bodies, given, brought) if runs else []
 
-    def _parts(self, parts: Sequence[Part]) -> None:
+    def _parts(self, parts: Sequence[RemoteElement]) -> None:
         """Has parts of what is kept lie apart, each where the whole is."""
         wanted = list({
             (id(part.kept), part.key): part
@@ -191,7 +193,7 @@ class Stage:
         }.values())  # fmt: skip
         if not wanted:
             return
-        at: dict[str | None, list[Part]] = {}
+        at: dict[str | None, list[RemoteElement]] = {}
         for part, worker in zip(wanted, self.pool.where([p.kept for p in wanted]), strict=True):
             at.setdefault(worker, []).append(part)
         for worker, some in at.items():
@@ -200,23 +202,23 @@ class Stage:
             for part, future in zip(some, futures, strict=True):
                 part.kept.parts[part.key] = future
 
-    def _make(self, runs: Sequence[Run], worker: str | None) -> None:
+    def _make(self, runs: Sequence[RunningCall], worker: str | None) -> None:
         for run, future in zip(runs, self._tasks_of(run_call, runs, worker), strict=True):
             run.made = future
 
-    def _keep(self, runs: Sequence[Run], worker: str | None) -> None:
+    def _keep(self, runs: Sequence[RunningCall], worker: str | None) -> None:
         self._make(runs, worker)
-        telling = [run for run in runs if run.call.told is not None]
+        telling = [run for run in runs if run.call.summary is not None]
         for run in runs:
-            if run.call.told is None:
+            if run.call.summary is None:
                 self._watch(run.made, run)
         if telling:
             made = [run.made for run in telling]
-            futures = self._submit(told_of, None, made, [run.call.told for run in telling])
+            futures = self._submit(summary_of, None, made, [run.call.summary for run in telling])
             for future, run in zip(futures, telling, strict=True):
                 self._watch(future, run)
 
-    def _watch(self, future: Any, run: Run) -> None:
+    def _watch(self, future: Any, run: RunningCall) -> None:
         self._running[future] = run
         future.add_done_callback(self._ended.put)
 
@@ -277,7 +279,7 @@ class Stage:
         self._check()
         return not any(future.status in BAD for future in futures)
 
-    def _given(self, run: Run, value: Any) -> Iterator[tuple[Call, Any]]:
+    def _given(self, run: RunningCall, value: Any) -> Iterator[tuple[Call, Any]]:
         if run.call.keep:
             yield run.call, self._kept(run, value)
         elif value.error is None:
@@ -285,18 +287,18 @@ class Stage:
         else:
             self._raised(run, value.error)
 
-    def _kept(self, run: Run, told: Any) -> Kept:
+    def _kept(self, run: RunningCall, told: Any) -> RemoteValue:
         inputs = []
         for each in run.inputs:
             kept = whole(each)
-            part = (each.key,) if isinstance(each, Part) else ()
+            part = (each.key,) if isinstance(each, RemoteElement) else ()
             inputs.append((kept.recipe or kept, part))
         recipe = Recipe(run.body, tuple(inputs), tuple(run.placed), run.call.worker)
-        return made_as(Kept(run.made, told), recipe)
+        return made_as(RemoteValue(run.made, told), recipe)
 
     # ------------------------------------------------------------------------------- faults
 
-    def _failed(self, run: Run, future: Any) -> None:
+    def _failed(self, run: RunningCall, future: Any) -> None:
         """A task did not end well: its worker died, what it needed is lost, or it raised."""
         self._connected()
         self._stand()
@@ -304,7 +306,7 @@ class Stage:
         if future.status == "error":  # a copy: the client holds its own, and that what raises it
             error = pickle.loads(pickle.dumps(future.exception()))
         killed = type(error).__name__ == "KilledWorker"
-        missing, lost = isinstance(error, Missing), isinstance(error, Lost)
+        missing, lost = isinstance(error, MissingBroadcast), isinstance(error, Lost)
         if isinstance(error, Interrupted):  # the worker let go of it, nobody here did
             error = None
         if lost:  # what was made again may be what is not as it was
@@ -315,7 +317,7 @@ class Stage:
                 # It may have been made again for another run meanwhile.
                 revived += self._lineage.revived(each, missing) or future_of(each) is not future
         run.made = None
-        if isinstance(error, Missing):
+        if isinstance(error, MissingBroadcast):
             self._raised(run, error)
         elif error is None or revived:
             self._again(run, error if lost else None)
@@ -324,18 +326,18 @@ class Stage:
         else:
             self._raised(run, error)
 
-    def _again(self, run: Run, error: BaseException | None = None) -> None:
+    def _again(self, run: RunningCall, error: BaseException | None = None) -> None:
         run.tries += 1
         if run.tries > OFTEN:
             raise error or DeviceError(
-                f"a part of {self.told} was begun {run.tries} times, and each time its worker or "
+                f"a part of {self.name} was begun {run.tries} times, and each time its worker or "
                 "what it needed was lost",
                 hint="the logs of the cluster's workers say what ends them",
             )
         self._waiting.append(run)
 
-    def _raised(self, run: Run, error: BaseException) -> None:
-        if isinstance(error, Missing):
+    def _raised(self, run: RunningCall, error: BaseException) -> None:
+        if isinstance(error, MissingBroadcast):
             run.missing = True
             if error.unseen:
                 self.pool.placing.send_all()
@@ -351,13 +353,13 @@ class Stage:
         else:
             raise error
 
-    def _killed(self, run: Run) -> None:
+    def _killed(self, run: RunningCall) -> None:
         """Workers died, one after the other, while they had this call, or one beside it."""
         limit = min(self.pool.memory, default=0)
         most = f" of {format_bytes(limit)} each" if limit else ""
         large = TooLarge(
             run.call,
-            f"workers{most} died one after the other while they ran a part of {self.told}: "
+            f"workers{most} died one after the other while they ran a part of {self.name}: "
             "it probably needs more memory than they have",
             "give workers more memory, or fewer threads each; their logs say what ended them",
         )
@@ -378,7 +380,7 @@ class Stage:
     def _connected(self) -> None:
         if self._client.status not in ("running", "connecting"):
             raise DeviceError(
-                f"the connection to the cluster was lost while it worked on {self.told}",
+                f"the connection to the cluster was lost while it worked on {self.name}",
                 hint="see whether its scheduler still runs, and connect again",
             )
 
@@ -394,10 +396,10 @@ class Stage:
             self._asked = monotonic()
             if not self._client.nthreads():
                 raise DeviceError(
-                    f"the cluster has had no workers for {ALONE:.0f} s: {self.told} is not done",
+                    f"the cluster has had no workers for {ALONE:.0f} s: {self.name} is not done",
                     hint="start workers, and ask again",
                 )
 
     def _stand(self) -> None:
         if any(kept.future.status in BAD for kept in self.firm):
-            raise Lost(f"a part of {self.told} was lost with its worker")
+            raise Lost(f"a part of {self.name} was lost with its worker")

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
-from gdatalog.cluster.pool.claims import Claims
-from gdatalog.cluster.replicated.tasks import Found, Opened, Sealed
-from gdatalog.cluster.rows.texts import Anew, gathered_symbols, symbol_columns
+from gdatalog.cluster.pool.work_queue import WorkQueue
+from gdatalog.cluster.replicated.tasks import CellResult, OpenTask, PackedTask
+from gdatalog.cluster.rows.texts import NewTexts, gathered_symbols, symbol_columns
 from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_here
 from gdatalog.cluster.workers.worker import left_of, own_memory, own_threads
 from gdatalog.cpu_ops.functions import Scope
@@ -72,44 +72,44 @@ class CellRun(PlanRun):
         return list(found.blocks) if isinstance(found, DistinctBlocks) else [found[0]]
 
 
-def look_through(
-    sealed: Sealed,
+def join_cells(
+    sealed: PackedTask,
     cells: bytes | Sequence[Cell],
     seconds: float | None,
     firm: bool,
     tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable | None,
-    claims: Claims | None = None,
+    claims: WorkQueue | None = None,
     given: Columns = (),
-) -> Found:
+) -> CellResult:
     """Runs a join within cells, as many as there is time for. `firm`: each is run to its end.
     `given`: the rows that it is run for, if it is."""
     opened = sealed.opened()
     table = symbols or opened.task.few or SymbolTable()
     wanted = pickle.loads(cells) if isinstance(cells, bytes) else cells
 
-    def run(device: Device, tries: Mapping[TrieRef, Trie]) -> Found:
+    def run(device: Device, tries: Mapping[TrieRef, Trie]) -> CellResult:
         return _Call(opened, tries, table, device, given).run(wanted, seconds, firm, claims)
 
     return on_device(opened.task.device, (opened.task.plan,), tries, run)
 
 
-def as_told(
-    found: Found,
+def of_same_cells(
+    found: CellResult,
     taken: tuple[int, ...],
-    sealed: Sealed,
+    sealed: PackedTask,
     cells: Sequence[Cell],
     tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable | None,
-) -> Found:
+) -> CellResult:
     """What a call found in cells, as it was told: `taken` if they were claimed. What stays may have
     been lost and made again, and then it was others that there was time for."""
     if (found.cells, found.taken) == (len(cells), taken):
         return found
-    return complete(look_through(sealed, cells, None, True, tries, symbols), len(cells))
+    return complete(join_cells(sealed, cells, None, True, tries, symbols), len(cells))
 
 
-def complete(again: Found, done: int) -> Found:
+def complete(again: CellResult, done: int) -> CellResult:
     if again.cells != done:
         raise again.error or MemoryLimitError("rows that were lost do not fit into a worker again")
     return again
@@ -129,7 +129,7 @@ class _Call:
 
     def __init__(
         self,
-        opened: Opened,
+        opened: OpenTask,
         tries: Mapping[TrieRef, Trie],
         symbols: SymbolTable,
         device: Device = CPU,
@@ -158,14 +158,14 @@ class _Call:
             self.join.outputs, device.ops, self.scope, self.limits, task.limit, task.tuning
         )
         self.gathering = Gathering(task.plan.gathers, device.ops, self.scope, self.limits)
-        self.found = Found()
+        self.found = CellResult()
 
     def _scope(self, ends: Mapping[str, int]) -> Scope:
         return Scope(self.symbols, {**self.task.params, **ends}, self.cautions)
 
     def run(
-        self, cells: Sequence[Cell], seconds: float | None, firm: bool, claims: Claims | None
-    ) -> Found:
+        self, cells: Sequence[Cell], seconds: float | None, firm: bool, claims: WorkQueue | None
+    ) -> CellResult:
         found = self.found
         compiling = time_spent().compiling
         for run in {tuple(cell.stretches): self._run(cell) for cell in cells}.values():
@@ -197,7 +197,7 @@ class _Call:
         try:
             self._finish()
         except MemoryLimitError as error:
-            return Found(taken=found.taken, hard=True, error=error)
+            return CellResult(taken=found.taken, hard=True, error=error)
         return found
 
     def _enough(self, late: bool) -> bool:
@@ -255,7 +255,7 @@ class _Call:
                 found.blocks = [concatenate(found.blocks)]
             columns = symbol_columns(found.blocks, types)
         if task.few is None:
-            found.anew = Anew.among(columns, task.known, self.symbols)
+            found.anew = NewTexts.among(columns, task.known, self.symbols)
         found.peak = self.limits.peak
         found.cautions = self.cautions
         found.gpu = self.device is not CPU
