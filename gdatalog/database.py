@@ -300,7 +300,7 @@ class Database(PatternQueries):
         """All relations by name: a mapping to results, evaluated when asked for."""
         from gdatalog.relations import Relations
 
-        return Relations(self)
+        return Relations(self._workspace, self.call)
 
     # ------------------------------------------------------------------------------ queries
 

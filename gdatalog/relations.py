@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from gdatalog.errors import Error, NameResolutionError
@@ -16,7 +17,6 @@ from gdatalog.storage.relation import Relation
 from gdatalog.widths import visible
 
 if TYPE_CHECKING:
-    from gdatalog.database import Database
     from gdatalog.workspace import Workspace
 
 
@@ -80,20 +80,24 @@ class Relations(Mapping[str, Result]):
     """The relations of a database, by name: those too that cannot be evaluated, because a kept
     rule of theirs, or of one that they depend on, is invalid."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(
+        self, workspace: Workspace, call: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        """`call`: within it no other thread uses the workspace."""
+        self._workspace = workspace
+        self._call = call
 
     def _standing(self) -> tuple[dict[str, Schema], Mapping[str, Cause]]:
-        with self._db.call():
-            return self._db.workspace.standing()
+        with self._call():
+            return self._workspace.standing()
 
     def _names(self) -> list[str]:
         schemas, broken = self._standing()
         return sorted({*schemas, *broken})
 
     def __getitem__(self, name: str) -> Result:
-        workspace = self._db.workspace
-        with self._db.call():
+        workspace = self._workspace
+        with self._call():
             session = workspace.session(Program(()), lasting=True)
             if name not in session.checked.schemas and name not in session.validity.broken:
                 raise NameResolutionError(

@@ -35,7 +35,7 @@ from gdatalog.parser.syntax import (
 )
 from tests.oracle_normal import names
 from tests.oracle_values import Value
-from tests.sql_words import COLUMN, INFIX, NAMED, RESULT, aggregated, literal
+from tests.sql_words import COLUMN, INFIX, NAMED, RESULT, aggregate_sql, literal
 
 Types = dict[str, tuple[str, ...]]
 
@@ -358,7 +358,7 @@ class Bindings:
         # The values get names first: SQL takes an aggregate of outer columns for the outer query's.
         named = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values)) or "1"
         columns = [f"v{at}" for at in range(len(values))]
-        select = f"SELECT {aggregated(expr.kind, columns, kind)} FROM (SELECT {named} {below})"
+        select = f"SELECT {aggregate_sql(expr.kind, columns, kind)} FROM (SELECT {named} {below})"
         return f"({select})", kind
 
     def call(self, name: str, values: list[str], kind: str) -> str:
@@ -434,7 +434,7 @@ def _head(arg: Expr, outer: Bindings, found: list[FunctionCall], optima: bool) -
     if isinstance(arg, FunctionCall) and _is_aggregate(arg):
         found.append(arg)
         values = [outer.value(part) for part in arg.args]
-        return aggregated(arg.name, values, outer.kind(arg.args[0]) if arg.args else "int")
+        return aggregate_sql(arg.name, values, outer.kind(arg.args[0]) if arg.args else "int")
     if isinstance(arg, FunctionCall):
         values = [_head(part, outer, found, optima) for part in arg.args]
         return outer.call(arg.name, values, _result(arg.args[0], outer))

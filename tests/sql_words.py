@@ -22,7 +22,7 @@ RESULT |= {"to_float": "float"}
 AGGREGATE = {"sum": "sum", "mean": "avg", "min": "min", "max": "max", "any_value": "min"}
 
 
-def aggregated(kind: str, values: list[str], type_name: str) -> str:
+def aggregate_sql(kind: str, values: list[str], type_name: str) -> str:
     if kind == "count":
         return "count(*)"
     if kind == "count_distinct":

@@ -12,8 +12,8 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.facts.files import Folders
-from gdatalog.shell.commands import undoing
-from gdatalog.shell.commands.undoing import parameter_text
+from gdatalog.shell import conversation
+from gdatalog.shell.conversation import parameter_text
 from gdatalog.shell.output import Output
 from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.repl import Repl
@@ -220,7 +220,7 @@ def test_every_change_is_taken_back(tmp_path: Path, monkeypatch: Any, capsys: An
 
 
 def test_undoing_notes_no_more_than_it_may(monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.setattr(undoing, "MOST_TEXTS", 10)
+    monkeypatch.setattr(conversation, "MOST_TEXTS", 10)
     prompt = Prompt()
     prompt.feed(*(f"e({n})." for n in range(6)))
     for _ in range(3):
@@ -239,7 +239,7 @@ def test_undoing_notes_no_more_than_it_may(monkeypatch: Any, capsys: Any) -> Non
 def test_statements_that_are_still_there_are_no_reason_to_forget(
     monkeypatch: Any, capsys: Any
 ) -> None:
-    monkeypatch.setattr(undoing, "MOST_TEXTS", 10)
+    monkeypatch.setattr(conversation, "MOST_TEXTS", 10)
     prompt = Prompt()
     prompt.feed(*(f"e({n})." for n in range(30)))
     capsys.readouterr()

@@ -295,3 +295,17 @@ def _slots(expr: Expr) -> set[Slot]:
     if isinstance(expr, Slot):
         return {expr}
     return set().union(*map(_slots, expr.args)) if isinstance(expr, Apply) else set()
+
+
+@dataclass(slots=True)
+class FailedRows:
+    """The outer rows of a branch with a failed computation, and the error to raise."""
+
+    base: str
+    failed: Array
+    error: EvaluationError | None = None
+
+    def note(self, rows: Array, error: EvaluationError) -> None:
+        """Records a failed computation for these outer rows."""
+        self.failed[rows] = True
+        self.error = error

@@ -24,7 +24,7 @@ from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
 
 if TYPE_CHECKING:
-    from gdatalog.executors.sinks import FailedRows
+    from gdatalog.executors.frontier import FailedRows
     from gdatalog.storage.external import SortedRuns
 
 Columns = tuple[Array, ...]

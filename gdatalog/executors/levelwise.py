@@ -22,6 +22,7 @@ from typing import Any
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.expansion import FrontierExpansion, Generation
 from gdatalog.executors.frontier import (
+    FailedRows,
     Frontier,
     JoinFilters,
     Key,
@@ -32,7 +33,7 @@ from gdatalog.executors.frontier import (
 )
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import BranchRows, reduce_branch
-from gdatalog.executors.sinks import FailedRows, Failing, Hits, Sink, Totals
+from gdatalog.executors.sinks import Failing, Hits, Sink, Totals
 from gdatalog.limits import Limits
 from gdatalog.plan.effects import binds, may_fail, without
 from gdatalog.plan.nodes import (

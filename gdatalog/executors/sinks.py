@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import Frontier, times, weight_of
+from gdatalog.executors.frontier import FailedRows, Frontier, times, weight_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.ops import Ops
 from gdatalog.limits import Limits
 from gdatalog.plan.nodes import Expr, Slot
 from gdatalog.plan.tuning import DEFAULT, Tuning
-from gdatalog.records import dataclass
 from gdatalog.storage.spill import Blocks, held_bytes
 from gdatalog.storage.table import Array
 
@@ -350,20 +349,6 @@ class Hits(Sink):
             return None
         still: Array = ~self.hits[frontier.column(self.base)]
         return still
-
-
-@dataclass(slots=True)
-class FailedRows:
-    """The outer rows of a branch with a failed computation, and the error to raise."""
-
-    base: str
-    failed: Array
-    error: EvaluationError | None = None
-
-    def note(self, rows: Array, error: EvaluationError) -> None:
-        """Records a failed computation for these outer rows."""
-        self.failed[rows] = True
-        self.error = error
 
 
 class Totals(Sink):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,8 +20,15 @@ from gdatalog.records import dataclass
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gdatalog.database import Database
     from gdatalog.result import Result
+
+
+class Queried(Protocol):
+    """What patterns ask of a database."""
+
+    def query(self, text: str, *, limit: int | None = None) -> Result: ...
+    def __getitem__(self, name: str) -> Result: ...
+    def __iter__(self) -> Iterator[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,7 @@ SIZES = 3, 4, 5  # of motifs
 MOST_EDGES = 7  # of frequent patterns: of 8 there are thousands of rules
 
 
-def count_patterns(db: Database, patterns: Sequence[Pattern], graph: DataGraph) -> list[int]:
+def count_patterns(db: Queried, patterns: Sequence[Pattern], graph: DataGraph) -> list[int]:
     """How often each pattern occurs: all by one query, which shares statistics and indexes."""
     if not patterns:
         return []
@@ -76,7 +83,7 @@ def count_patterns(db: Database, patterns: Sequence[Pattern], graph: DataGraph) 
     return [found[at] // pattern.automorphisms for at, pattern in enumerate(patterns)]
 
 
-def match_pattern(db: Database, pattern: Pattern, graph: DataGraph, limit: int | None) -> Result:
+def match_pattern(db: Queried, pattern: Pattern, graph: DataGraph, limit: int | None) -> Result:
     """Each occurrence once: a row of the vertices."""
     (name,), rules = _edges_of(db, [pattern], graph)
     head = _unused(db, "matches", graph)
@@ -84,7 +91,7 @@ def match_pattern(db: Database, pattern: Pattern, graph: DataGraph, limit: int |
     return db.query("\n".join(rules), limit=limit)
 
 
-def count_motifs(db: Database, size: int, graph: DataGraph) -> dict[str, int]:
+def count_motifs(db: Queried, size: int, graph: DataGraph) -> dict[str, int]:
     """How often each connected graph of so many vertices is an induced subgraph.
 
     From counts of embeddings; of homomorphisms, too, where these are quicker.
@@ -107,7 +114,7 @@ def count_motifs(db: Database, size: int, graph: DataGraph) -> dict[str, int]:
     return {pattern.name: told[pattern.name] for pattern in graphlets(size)}
 
 
-def _totals(db: Database, numbers: Sequence[int], graph: DataGraph) -> dict[int, int] | None:
+def _totals(db: Queried, numbers: Sequence[int], graph: DataGraph) -> dict[int, int] | None:
     """For each orbit how many maps of its graph there are, or embeddings; None beyond 64 bits."""
     name, text = _simple(db, graph)
     head = _unused(db, "motifs", graph)
@@ -131,7 +138,7 @@ def _totals(db: Database, numbers: Sequence[int], graph: DataGraph) -> dict[int,
     return None
 
 
-def count_orbits(db: Database, size: int, graph: DataGraph) -> pd.DataFrame:
+def count_orbits(db: Queried, size: int, graph: DataGraph) -> pd.DataFrame:
     """How often each vertex stands in each orbit of the connected graphs of up to so many
     vertices, as induced subgraphs."""
     if size not in SIZES:
@@ -156,7 +163,7 @@ def count_orbits(db: Database, size: int, graph: DataGraph) -> pd.DataFrame:
 
 
 def frequent_patterns(
-    db: Database,
+    db: Queried,
     k_edges: int,
     support: int,
     measure: Measure,
@@ -206,7 +213,7 @@ def frequent_patterns(
     return pd.DataFrame(rows, columns=["pattern", "edges", "support", "drawing"])
 
 
-def _check_labels(db: Database, edges: str, labels: str) -> None:
+def _check_labels(db: Queried, edges: str, labels: str) -> None:
     vertices, given = (db[name]._relation.types for name in (edges, labels))
     if len(given) != 2 or given[0] != vertices[0] or given[1] not in ("int", "symbol"):
         raise UsageError(
@@ -223,7 +230,7 @@ def _shaped(shape: Shape, labels: Sequence[Label], directed: bool) -> Pattern:
 
 
 def _edges_of(
-    db: Database, patterns: Sequence[Pattern], graph: DataGraph
+    db: Queried, patterns: Sequence[Pattern], graph: DataGraph
 ) -> tuple[list[str], list[str]]:
     """The relation that each pattern's edges are looked for in, and the rules that make it."""
     edges = graph.edges
@@ -234,7 +241,7 @@ def _edges_of(
     return [edges] * len(patterns), []
 
 
-def _simple(db: Database, graph: DataGraph) -> tuple[str, str]:
+def _simple(db: Queried, graph: DataGraph) -> tuple[str, str]:
     """A relation that has each edge both ways and no loops, and the rules that make it."""
     edges = graph.edges
     if _is_both_ways(db, edges) and not _has_loops(db, edges):
@@ -243,13 +250,13 @@ def _simple(db: Database, graph: DataGraph) -> tuple[str, str]:
     return name, f"{name}(x, y) <- {edges}(x, y), x != y ; {edges}(y, x), x != y.\n"
 
 
-def _has_loops(db: Database, edges: str) -> bool:
+def _has_loops(db: Queried, edges: str) -> bool:
     relation: Any = db[edges]._relation
     graph = relation.statistics.graph
     return bool(graph is not None and graph.loops)
 
 
-def _fits(db: Database, size: int, graph: DataGraph) -> bool:
+def _fits(db: Queried, size: int, graph: DataGraph) -> bool:
     """Whether there are less than 2^63 maps of any graph of so many vertices to each root."""
     columns = (0,) if _is_both_ways(db, graph.edges) else (0, 1)
     relation: Any = db[graph.edges]._relation
@@ -257,14 +264,14 @@ def _fits(db: Database, size: int, graph: DataGraph) -> bool:
     return bool(most ** (size - 1) < 1 << 63)
 
 
-def _unused(db: Database, name: str, graph: DataGraph) -> str:
+def _unused(db: Queried, name: str, graph: DataGraph) -> str:
     """A name that no relation begins with."""
     while any(known.startswith(name) for known in (*db, *graph.names)):
         name += "_"
     return name
 
 
-def _is_both_ways(db: Database, edges: str) -> bool:
+def _is_both_ways(db: Queried, edges: str) -> bool:
     """Whether each edge of a relation is there both ways."""
     relation: Any = db[edges]._relation
     if len(relation.types) != 2 or relation.types[0] != relation.types[1]:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import click
 
@@ -32,7 +32,7 @@ from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.program import Job, ProgramText, run_job
 
 if TYPE_CHECKING:
-    from gdatalog.shell.start import Begun
+    from gdatalog.shell.editor.prompt import Prompt
 
 DONE, WRONG, USAGE, RESOURCES, INTERRUPTED = 0, 1, 2, 3, 130
 CONNECTING = 0.3  # seconds: after that it is told what is waited for
@@ -51,6 +51,15 @@ HELP = """Answer Datalog programs; without FILES and -c, interactively.
 Answers go to stdout: a box on a terminal, else a header line and rows
 with tabs. All else goes to stderr.
 """
+
+
+class BegunPrompt(Protocol):
+    """A prompt that is there already, what was typed at it, and the database when it is ready."""
+
+    prompt: Prompt
+    first: str
+
+    def database(self) -> Database: ...
 
 
 class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of choices in older versions
@@ -132,7 +141,7 @@ class CommandLine:
     clear_cache: bool
 
 
-def start(options: CommandLine, begun: Begun | None = None) -> int:
+def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
     """Does what the options say; gives the exit code."""
     if options.doctor or options.clear_cache:
         from gdatalog.shell.doctor import doctor
@@ -202,7 +211,7 @@ def _interact(
     folders: Folders,
     params: Mapping[str, Any],
     options: CommandLine,
-    begun: Begun | None = None,
+    begun: BegunPrompt | None = None,
 ) -> int:
     from gdatalog.shell.repl import Repl
 
@@ -228,7 +237,7 @@ def exit_code(error: BaseException) -> int:
     )
 
 
-def run(args: Sequence[str] | None = None, begun: Begun | None = None) -> int:
+def run(args: Sequence[str] | None = None, begun: BegunPrompt | None = None) -> int:
     """The exit code of a command line; nothing is raised."""
     try:
         # Click reads the options, and is done before anything runs: it would take Ctrl-C and
@@ -287,7 +296,7 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def main(begun: Begun | None = None) -> NoReturn:
+def main(begun: BegunPrompt | None = None) -> NoReturn:
     """Runs the command line; `begun`: a prompt is there already, and something typed."""
     # What the terminal's encoding does not know is no reason to stop; the parser tells of what
     # stdin's does not.

@@ -17,14 +17,13 @@ from gdatalog.engine.session.untrusted import waits_too_long
 from gdatalog.errors import Error
 from gdatalog.parser import parse
 from gdatalog.shell.commands import COMMANDS, Leave, run_command
-from gdatalog.shell.commands.undoing import SHARE, History, Loaded
+from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.editor.known import look, place_of
 from gdatalog.shell.editor.terminal import can_edit, heeding
 from gdatalog.shell.editor.typed import command_of, divide, is_whole
 from gdatalog.shell.messages import (
     GOES_ON,
     PROMPT,
-    ProgressLine,
     banner,
     say,
     say_error,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from gdatalog.shell.editor.prompt import Prompt
 
 
-class Repl:
+class Repl(Conversation):
     """One conversation with a database.
 
     `interactive`: somebody types at a terminal; else lines come from a pipe, nothing is
@@ -54,22 +53,11 @@ class Repl:
         interactive: bool = True,
         bail: bool = False,
     ) -> None:
-        self.db = db
-        self.output = output
-        self.folders = db.workspace.folders = folders or Folders()
-        self.params = dict(params or {})
-        self.interactive = interactive
+        super().__init__(db, output, folders, params, interactive=interactive)
         self.bail = bail
-        self.timer = False
-        self.line = ProgressLine(sys.stderr, db.workspace.watch)
-        self.loaded: Mapping[str, Loaded] = {}  # the files that `.load` read
-        self.history = History(db.memory_limit // SHARE)  # of `.undo`
-        db.workspace.set_aside = self.history.relations
-        self.failed: list[BaseException] = []
         self._typed = ""  # of a statement whose dot is still to come
         self._count = 0
         self._stopped = False  # what ran was interrupted
-        db.workspace.on_caution = lambda caution: say(caution.format())
 
     def loop(self, prompt: Prompt | None = None, first: str = "") -> list[BaseException]:
         """Reads and answers until there is no more; gives the errors that were told.

@@ -6,7 +6,6 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from gdatalog.engine.session.text_session import Session
 from gdatalog.engine.session.texts import ProgramTexts
@@ -16,20 +15,17 @@ from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
 from gdatalog.planner.check.checked import Schema
 from gdatalog.planner.check.walk import ruled
 from gdatalog.relations import RelationEntry
+from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.messages import say, say_error, short_size_of, tuples
 from gdatalog.shell.program import answer_all
 from gdatalog.storage.relation import Relation
 from gdatalog.timers import Costs, time_spent
 from gdatalog.widths import visible
 
-if TYPE_CHECKING:
-    from gdatalog.shell.repl import Repl
-
-
 NOT_EVALUATED = "not evaluated"
 
 
-def take(repl: Repl, text: str, name: str) -> None:
+def take(repl: Conversation, text: str, name: str) -> None:
     """Takes a text that was typed: each statement is kept by itself."""
     started, before = perf_counter(), time_spent()
     program = repl.db.workspace.parse(text, name, bare=True)
@@ -40,12 +36,14 @@ def take(repl: Repl, text: str, name: str) -> None:
         _tell_times(parsing, time_spent() - before, perf_counter() - started)
 
 
-def take_file(repl: Repl, program: Program, path: str) -> None:
+def take_file(repl: Conversation, program: Program, path: str) -> None:
     """Takes a file's program: reading it again replaces what it gave before."""
     _keep(repl, program, os.path.abspath(path), f".read {shlex.quote(path)}")
 
 
-def _keep(repl: Repl, program: Program, key: str | None = None, title: str | None = None) -> None:
+def _keep(
+    repl: Conversation, program: Program, key: str | None = None, title: str | None = None
+) -> None:
     """Keeps a program under a key, or each of its statements by itself; `.undo` calls it so."""
     db = repl.db
     before, state = db.workspace.texts, repl.history.state(repl)
@@ -97,7 +95,7 @@ def _title(statements: Sequence[Statement]) -> str:
     return f"{first} (and {more:,} more)" if more else first
 
 
-def _refuse_facts(repl: Repl, program: Program) -> None:
+def _refuse_facts(repl: Conversation, program: Program) -> None:
     """A ground atom of a relation with rules is probably a question."""
     with_rules = ruled(repl.db.workspace.texts.outline())
     errors = [
@@ -115,7 +113,7 @@ def _refuse_facts(repl: Repl, program: Program) -> None:
 
 
 def _evaluate(
-    repl: Repl, session: Session, before: ProgramTexts, held: Mapping[str, Relation]
+    repl: Conversation, session: Session, before: ProgramTexts, held: Mapping[str, Relation]
 ) -> None:
     """Evaluates what statements are about, and tells of each relation once.
 
@@ -182,7 +180,7 @@ def _names_read(statements: Sequence[Statement]) -> dict[str, None]:
     return names
 
 
-def _count(repl: Repl, session: Session, name: str) -> tuple[int, float]:
+def _count(repl: Conversation, session: Session, name: str) -> tuple[int, float]:
     started = perf_counter()
     with repl.line(name):
         count = session.relation(name).length

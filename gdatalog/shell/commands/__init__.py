@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from gdatalog.errors import UsageError, meant
 from gdatalog.parser.words import DIRECTIVES
@@ -16,9 +15,7 @@ from gdatalog.shell.commands.registry import (
     command,
     words_of,
 )
-
-if TYPE_CHECKING:
-    from gdatalog.shell.repl import Repl
+from gdatalog.shell.conversation import Conversation
 
 __all__ = ["COMMANDS", "Command", "Leave", "run_command"]
 
@@ -37,7 +34,7 @@ p(x) <- e(x, y), y > 1.      adds a rule, and evaluates it
 .decl .input .output         and the other directives work too"""
 
 
-def run_command(repl: Repl, name: str, rest: str) -> None:
+def run_command(repl: Conversation, name: str, rest: str) -> None:
     """Runs a command; one that is not known is answered with what may be meant."""
     found = _found("quit" if name == "exit" else name)
     if found.trusted:
@@ -55,7 +52,7 @@ def _found(name: str) -> Command:
 
 
 @command("help", "help", "[COMMAND]", "this list, or more of a command", ".help save")
-def _help(repl: Repl, rest: str) -> None:
+def _help(repl: Conversation, rest: str) -> None:
     words = words_of(rest.lstrip("."), "help", 0, 1)
     repl.output.text(_help_of(_found(words[0])) if words else help_text())
 
@@ -82,5 +79,5 @@ def _help_of(found: Command) -> str:
 
 
 @command("help", "quit", "", "leave (Ctrl-D does too)")
-def _quit(repl: Repl, rest: str) -> None:
+def _quit(repl: Conversation, rest: str) -> None:
     raise Leave

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from gdatalog.engine.facts.files import write_answer
 from gdatalog.errors import UsageError
@@ -23,22 +23,18 @@ from gdatalog.shell.commands.registry import (
     numbered,
     words_of,
 )
-from gdatalog.shell.commands.undoing import Loaded
+from gdatalog.shell.conversation import Conversation, Loaded
 from gdatalog.shell.messages import memory_used, say, size_of, tuples
 from gdatalog.shell.statements import known_size, schema_text
 from gdatalog.storage.load_options import TEXT_OPTIONS, options_of_text
 from gdatalog.storage.relation import Relation
 from gdatalog.widths import visible, width
 
-if TYPE_CHECKING:
-    from gdatalog.shell.repl import Repl
-
-
 _OPTION = re.compile(rf"(?:{'|'.join(TEXT_OPTIONS)})=")
 
 
 @command("data", "relations", "", "all relations, with their sizes")
-def _relations(repl: Repl, rest: str) -> None:
+def _relations(repl: Conversation, rest: str) -> None:
     words_of(rest, "relations", 0, 0)
     with repl.db.call():
         rows = [
@@ -58,7 +54,7 @@ def _rows(relation: Relation) -> int:
 
 
 @command("data", "schema", "[RELATION]", "columns and types, as .decl writes them", ".schema edge")
-def _schema(repl: Repl, rest: str) -> None:
+def _schema(repl: Conversation, rest: str) -> None:
     words = words_of(rest, "schema", 0, 1)
     relations = repl.db.relations
     names = [known(repl, words[0])] if words else list(repl.db.workspace.schemas())
@@ -77,7 +73,7 @@ def _schema(repl: Repl, rest: str) -> None:
     "fill=age=0,city=unknown fills values in. row_id=id adds a column of row numbers.",
     trusted=True,
 )  # fmt: skip
-def _load(repl: Repl, rest: str) -> None:
+def _load(repl: Conversation, rest: str) -> None:
     said = words_of(rest, "load", 1, 20)
     given = dict(word.split("=", 1) for word in said if _OPTION.match(word))
     words = [word for word in said if not _OPTION.match(word)]
@@ -118,7 +114,7 @@ def _load(repl: Repl, rest: str) -> None:
     more="The ending says how: .csv .tsv .parquet .arrow .json .jsonl; / a folder of Parquet files",
     trusted=True,
 )  # fmt: skip
-def _export(repl: Repl, rest: str) -> None:
+def _export(repl: Conversation, rest: str) -> None:
     name, path = words_of(rest, "export", 2, 2)
     repl.db.workspace.policy.writing(path, None)
     with repl.line(known(repl, name)), repl.db.call():
@@ -128,7 +124,7 @@ def _export(repl: Repl, rest: str) -> None:
 
 
 @command("data", "stats", "", "what the database holds, and the memory it uses")
-def _stats(repl: Repl, rest: str) -> None:
+def _stats(repl: Conversation, rest: str) -> None:
     words_of(rest, "stats", 0, 0)
     db = repl.db
     workspace = db.workspace
@@ -151,7 +147,7 @@ def _stats(repl: Repl, rest: str) -> None:
     more="What depended on them is invalid then. A number is that of .rules. --rules drops rules "
     "alone, --data facts, rows that were loaded, and what .input reads. .undo brings it back.",
 )  # fmt: skip
-def _drop(repl: Repl, rest: str) -> None:
+def _drop(repl: Conversation, rest: str) -> None:
     words = words_of(rest, "drop", 1, 1000)
     part: Part = "all"
     for option, only in (("--rules", "rules"), ("--data", "data")):
@@ -177,7 +173,7 @@ def _drop(repl: Repl, rest: str) -> None:
         say(f"dropped: {line}")
 
 
-def _numbered(repl: Repl, numbers: list[int]) -> list[Statement]:
+def _numbered(repl: Conversation, numbers: list[int]) -> list[Statement]:
     """Statements by the numbers that `.rules` gives them."""
     listed = numbered(repl.db.workspace.statements())
     for number in numbers:
@@ -191,7 +187,7 @@ def _numbered(repl: Repl, numbers: list[int]) -> list[Statement]:
     ".clear all",
     more=".undo brings it back.",
 )  # fmt: skip
-def _clear(repl: Repl, rest: str) -> None:
+def _clear(repl: Conversation, rest: str) -> None:
     words = words_of(rest, "clear", 1, 1000)
     if words != ["all"]:
         raise UsageError(

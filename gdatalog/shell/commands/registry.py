@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gdatalog.errors import NameResolutionError, UsageError
 from gdatalog.parser.syntax import Statement
 from gdatalog.planner.check.walk import is_fact
 from gdatalog.records import dataclass
-
-if TYPE_CHECKING:
-    from gdatalog.shell.repl import Repl
+from gdatalog.shell.conversation import Conversation
 
 Group = Literal["data", "rules", "plans", "settings", "help"]
-Run = Callable[["Repl", str], None]
+Run = Callable[[Conversation, str], None]
 
 
 class Leave(Exception):
@@ -63,7 +61,7 @@ def command(
     return register
 
 
-def check_trusted(repl: Repl, what: str) -> None:
+def check_trusted(repl: Conversation, what: str) -> None:
     """Refuses what a stranger may not do."""
     if repl.db.workspace.untrusted:
         raise UsageError(f"{what} is not there with --untrusted")
@@ -88,7 +86,7 @@ def example_of(name: str) -> str | None:
 # ------------------------------------------------------------------------------- relations
 
 
-def known(repl: Repl, name: str) -> str:
+def known(repl: Conversation, name: str) -> str:
     """The name of a relation that is there."""
     if name not in repl.db.relations:
         raise NameResolutionError(

@@ -22,6 +22,7 @@ from gdatalog.shell.commands.registry import (
     numbered,
     words_of,
 )
+from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.editor.typed import OF_PART
 from gdatalog.shell.messages import say, size_of
 from gdatalog.shell.statements import NOT_EVALUATED, take_file
@@ -29,7 +30,6 @@ from gdatalog.widths import visible
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
-    from gdatalog.shell.repl import Repl
 
 
 @command(
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     ".rules path",
     more="Facts are counted, not listed. Nothing is evaluated for it.",
 )  # fmt: skip
-def _rules(repl: Repl, rest: str) -> None:
+def _rules(repl: Conversation, rest: str) -> None:
     words = words_of(rest, "rules", 0, 1)
     only = words[0] if words else None
     kept = repl.db.workspace.statements()
@@ -103,7 +103,7 @@ def _size(session: Session, name: str) -> str:
     "rules", "undo", "", "take back what was kept or dropped last",
     more="A rule, a fact, a declaration, .load, .read, .drop, .clear; again, what was before that.",
 )  # fmt: skip
-def _undo(repl: Repl, rest: str) -> None:
+def _undo(repl: Conversation, rest: str) -> None:
     words_of(rest, "undo", 0, 0)
     what = repl.history.take_back(repl)
     if what is not None:
@@ -120,8 +120,8 @@ def _undo(repl: Repl, rest: str) -> None:
     more="Data that came from no file are written beside it, as Parquet. Answers are not written.",
     trusted=True,
 )  # fmt: skip
-def _save(repl: Repl, rest: str) -> None:
-    from gdatalog.shell.commands.undoing import saved
+def _save(repl: Conversation, rest: str) -> None:
+    from gdatalog.shell.conversation import saved
     from gdatalog.storage.writers import write_text
 
     (path,) = words_of(rest, "save", 1, 1)
@@ -147,7 +147,7 @@ def _save(repl: Repl, rest: str) -> None:
     ".read session.dl",
     trusted=True,
 )  # fmt: skip
-def _read(repl: Repl, rest: str) -> None:
+def _read(repl: Conversation, rest: str) -> None:
     (path,) = words_of(rest, "read", 1, 1)
     take_file(repl, repl.db.workspace.parse_file(path), path)
 
@@ -163,7 +163,7 @@ def _read(repl: Repl, rest: str) -> None:
     "relation, stratum (3) or rule (3.2) in full, --of * all. A file's ending says how it is "
     "drawn: .html, .json, .mmd (mermaid) or .txt.",
 )  # fmt: skip
-def _explain(repl: Repl, rest: str) -> None:
+def _explain(repl: Conversation, rest: str) -> None:
     text, path, of = _divided(repl, "explain", rest)
     with repl.line("explain"):
         plan = repl.db.explain(text, repl.params)
@@ -177,7 +177,7 @@ def _explain(repl: Repl, rest: str) -> None:
     more="Nothing that is known already is used. --of shows a part in full, as .explain does. A "
     "file's ending says how it is drawn: .html, .json, .mmd (mermaid) or .txt.",
 )  # fmt: skip
-def _profile(repl: Repl, rest: str) -> None:
+def _profile(repl: Conversation, rest: str) -> None:
     text, path, of = _divided(repl, "profile", rest)
     with repl.line("profile"):
         found = repl.db.profile(text, repl.params)
@@ -189,7 +189,7 @@ _NAME = r"""(["']?)([^\s"']+|(?<=["'])[^"']+)\.(html|json|mmd|txt)\2"""
 _INTO = re.compile(rf"(.*?)\s*>\s*{_NAME}\s*", re.DOTALL)
 
 
-def _divided(repl: Repl, name: str, rest: str) -> tuple[str, str | None, str | None]:
+def _divided(repl: Conversation, name: str, rest: str) -> tuple[str, str | None, str | None]:
     """The query, the file that its plan is to go to, and the part that is asked for."""
     part = OF_PART.match(rest)
     of, rest = (part[1], rest[part.end() :]) if part else (None, rest)
@@ -202,7 +202,7 @@ def _divided(repl: Repl, name: str, rest: str) -> tuple[str, str | None, str | N
     return text, path, of
 
 
-def _give(repl: Repl, plan: Shown, path: str | None, of: str | None) -> None:
+def _give(repl: Conversation, plan: Shown, path: str | None, of: str | None) -> None:
     plan = plan if of is None else plan.of(of)
     if path is None:
         repl.output.plan(plan)

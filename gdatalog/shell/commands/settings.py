@@ -11,7 +11,7 @@ from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 from gdatalog.shell.commands.registry import check_trusted, command, words_of
-from gdatalog.shell.commands.undoing import Loaded
+from gdatalog.shell.conversation import Conversation, Loaded
 from gdatalog.shell.messages import say
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.parameters import read_parameters
@@ -20,7 +20,6 @@ from gdatalog.storage.remote import RemoteRows
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
-    from gdatalog.shell.repl import Repl
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +29,25 @@ class Setting:
 
     values: str
     summary: str
-    show: Callable[[Repl], str]
-    change: Callable[[Repl, str], None] | None = None
+    show: Callable[[Conversation], str]
+    change: Callable[[Conversation, str], None] | None = None
     trusted: bool = False
 
 
-def _mode_of(repl: Repl) -> str:
+def _mode_of(repl: Conversation) -> str:
     return repl.output.format
 
 
-def _change_mode(repl: Repl, value: str) -> None:
+def _change_mode(repl: Conversation, value: str) -> None:
     repl.output.format = chosen(value, FORMATS, "mode")
     repl.output.given = True
 
 
-def _maxrows_of(repl: Repl) -> str:
+def _maxrows_of(repl: Conversation) -> str:
     return str(repl.output.max_rows or "auto")
 
 
-def _change_maxrows(repl: Repl, value: str) -> None:
+def _change_maxrows(repl: Conversation, value: str) -> None:
     if value != "auto" and (not value.isdecimal() or int(value) == 0):
         raise UsageError(
             f"not a number of rows: {value!r}", hint=".maxrows 100, or .maxrows auto for as fits"
@@ -56,11 +55,11 @@ def _change_maxrows(repl: Repl, value: str) -> None:
     repl.output.max_rows = None if value == "auto" else int(value)
 
 
-def _limit_of(repl: Repl) -> str:
+def _limit_of(repl: Conversation) -> str:
     return "off" if repl.output.limit is None else f"{repl.output.limit:,}"
 
 
-def _change_limit(repl: Repl, value: str) -> None:
+def _change_limit(repl: Conversation, value: str) -> None:
     if value != "off" and not (value.isascii() and value.isdecimal()):
         raise UsageError(
             f"not a number of rows: {value!r}", hint=".limit 20, or .limit off for all"
@@ -68,45 +67,45 @@ def _change_limit(repl: Repl, value: str) -> None:
     repl.output.limit = None if value == "off" else int(value)
 
 
-def _change_timer(repl: Repl, value: str) -> None:
+def _change_timer(repl: Conversation, value: str) -> None:
     repl.timer = chosen(value, ("on", "off"), "timer") == "on"
 
 
-def _change_strategy(repl: Repl, value: str) -> None:
+def _change_strategy(repl: Conversation, value: str) -> None:
     repl.db.workspace.force(strategy=chosen(value, STRATEGIES, "strategy"))
 
 
-def _change_threads(repl: Repl, value: str) -> None:
+def _change_threads(repl: Conversation, value: str) -> None:
     count = int(value) if value.isdecimal() else value
     repl.db.workspace.force(threads=threads_of(None if value == "auto" else count))
 
 
-def _change_timeout(repl: Repl, value: str) -> None:
+def _change_timeout(repl: Conversation, value: str) -> None:
     repl.db.workspace.timeout = parse_seconds(value)
 
 
-def _timeout_of(repl: Repl) -> str:
+def _timeout_of(repl: Conversation) -> str:
     seconds = repl.db.workspace.timeout
     return "off" if seconds is None else f"{seconds:g} s"
 
 
-def _timer_of(repl: Repl) -> str:
+def _timer_of(repl: Conversation) -> str:
     return "on" if repl.timer else "off"
 
 
-def _strategy_of(repl: Repl) -> str:
+def _strategy_of(repl: Conversation) -> str:
     return repl.db.workspace.knobs.strategy
 
 
-def _threads_of(repl: Repl) -> str:
+def _threads_of(repl: Conversation) -> str:
     return str(repl.db.workspace.knobs.threads or "auto")
 
 
-def _device_of(repl: Repl) -> str:
+def _device_of(repl: Conversation) -> str:
     return f"{repl.db.device} ({repl.db.workspace.why})"
 
 
-def _memory_of(repl: Repl) -> str:
+def _memory_of(repl: Conversation) -> str:
     return format_bytes(repl.db.memory_limit)
 
 
@@ -127,7 +126,7 @@ SETTINGS: dict[str, Setting] = {
 }
 
 
-def _setting(repl: Repl, rest: str, name: str) -> None:
+def _setting(repl: Conversation, rest: str, name: str) -> None:
     """Changes a setting, if there is a value for it, and tells what it is."""
     words = words_of(rest, name, 0, 1)
     setting = SETTINGS[name]
@@ -158,7 +157,7 @@ _commands()
 
 
 @command("settings", "device", "", "where queries run, and why")
-def _device(repl: Repl, rest: str) -> None:
+def _device(repl: Conversation, rest: str) -> None:
     words_of(rest, "device", 0, 0)
     repl.output.text(f"device: {SETTINGS['device'].show(repl)}")
 
@@ -170,7 +169,7 @@ def _device(repl: Repl, rest: str) -> None:
     "machine: one for each core, or as many as .set threads says. They share what takes long.",
     trusted=True,
 )  # fmt: skip
-def _cluster(repl: Repl, rest: str) -> None:
+def _cluster(repl: Conversation, rest: str) -> None:
     words = words_of(rest, "cluster", 0, 1)
     if words:
         before = repl.db.workspace.stored
@@ -184,7 +183,7 @@ def _cluster(repl: Repl, rest: str) -> None:
     "settings", "set", "[NAME [VALUE]]", "all settings; change one, or a parameter's value",
     ".set strategy levelwise", ".set threads 2", ".set $limit 20",
 )  # fmt: skip
-def _set(repl: Repl, rest: str) -> None:
+def _set(repl: Conversation, rest: str) -> None:
     name, _, value = rest.strip().partition(" ")
     if name.startswith("$"):
         _parameter(repl, name, value.strip())
@@ -201,20 +200,20 @@ def _set(repl: Repl, rest: str) -> None:
     _setting(repl, " ".join(words[1:]), words[0])
 
 
-def _all(repl: Repl) -> str:
+def _all(repl: Conversation) -> str:
     rows = [(name, s.show(repl), s.values or s.summary) for name, s in SETTINGS.items()]
     rows += [(f"${name}", _value(repl, name), "a parameter") for name in sorted(repl.params)]
     wide, deep = (max(len(row[at]) for row in rows) for at in (0, 1))
     return "\n".join(f"{a:<{wide}}  {b:<{deep}}  {c}" for a, b, c in rows)
 
 
-def _value(repl: Repl, name: str) -> str:
-    from gdatalog.shell.commands.undoing import parameter_text
+def _value(repl: Conversation, name: str) -> str:
+    from gdatalog.shell.conversation import parameter_text
 
     return parameter_text(repl.params[name])
 
 
-def _parameter(repl: Repl, name: str, value: str) -> None:
+def _parameter(repl: Conversation, name: str, value: str) -> None:
     """Gives a parameter a value; rules that use it follow."""
     if value:
         given = read_parameters([f"{name}={value}"])

@@ -1,15 +1,17 @@
-"""The state of a session: what `.undo` takes back, and the program that `.save` writes."""
+"""A conversation at the prompt: its database, what `.undo` takes back, what `.save` writes."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from gdatalog import __version__
+from gdatalog.database import Database
 from gdatalog.engine.facts.files import Folders, beside
 from gdatalog.engine.facts.lists import GivenList
 from gdatalog.engine.session.text_session import Session, parameter
@@ -19,15 +21,14 @@ from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
 from gdatalog.planner.check.walk import walk
 from gdatalog.records import dataclass, field, replace
+from gdatalog.shell.messages import ProgressLine, say
+from gdatalog.shell.output import Output
 from gdatalog.storage.facts_files import find_facts
 from gdatalog.storage.file_sets import version_of
 from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
 from gdatalog.values import TypeName, Value, quoted, timestamp_to_text
-
-if TYPE_CHECKING:
-    from gdatalog.shell.repl import Repl
 
 Thing = TypeVar("Thing")
 
@@ -101,7 +102,7 @@ class History:
     _logs: Held[Log] = field(default_factory=Held)
     _stored: Held[dict[str, Relation]] = field(default_factory=Held)
 
-    def state(self, repl: Repl) -> DatabaseState:
+    def state(self, repl: Conversation) -> DatabaseState:
         workspace = repl.db.workspace
         return DatabaseState(workspace.texts, workspace.stored, repl.loaded)
 
@@ -109,7 +110,7 @@ class History:
         """The data that changes hold."""
         return (relation for stored in self._stored for relation in stored.values())
 
-    def keep(self, repl: Repl, what: str, before: DatabaseState) -> None:
+    def keep(self, repl: Conversation, what: str, before: DatabaseState) -> None:
         """Notes that the database has been changed, and how it was before."""
         self.changes.append((what, before))
         self._logs.add(before.texts.log)
@@ -124,7 +125,7 @@ class History:
             self._let_go(*self.changes.popleft())
             self.dropped = True
 
-    def moved(self, repl: Repl, before: Mapping[str, Relation]) -> None:
+    def moved(self, repl: Conversation, before: Mapping[str, Relation]) -> None:
         """Follows the database to other workers, or to none. What was read again there stands for
         what it was `before`; rows that lay on those that are gone cannot come back."""
         now = repl.db.workspace.stored
@@ -162,7 +163,7 @@ class History:
         held = {id(r): r for stored in self._stored for r in stored.values()}
         return sum(_bytes(r) for key, r in held.items() if key not in in_use)
 
-    def take_back(self, repl: Repl) -> str | None:
+    def take_back(self, repl: Conversation) -> str | None:
         """Has the database as it was before the last change; says what that was."""
         if not self.changes:
             return None
@@ -173,6 +174,32 @@ class History:
         repl.loaded = state.loaded
         workspace.tell_invalid()
         return what
+
+
+class Conversation:
+    """What commands work on: a database, and how somebody talks with it."""
+
+    def __init__(
+        self,
+        db: Database,
+        output: Output,
+        folders: Folders | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        interactive: bool = True,
+    ) -> None:
+        self.db = db
+        self.output = output
+        self.folders = db.workspace.folders = folders or Folders()
+        self.params = dict(params or {})
+        self.interactive = interactive
+        self.timer = False
+        self.line = ProgressLine(sys.stderr, db.workspace.watch)
+        self.loaded: Mapping[str, Loaded] = {}  # the files that `.load` read
+        self.history = History(db.memory_limit // SHARE)  # of `.undo`
+        self.failed: list[BaseException] = []
+        db.workspace.set_aside = self.history.relations
+        db.workspace.on_caution = lambda caution: say(caution.format())
 
 
 def _bytes(relation: Relation) -> int:
