@@ -14,6 +14,7 @@ from gdatalog.engine.sources import Sources
 from gdatalog.limits import Limits
 from gdatalog.plan.cells import needed, orders, roots
 from gdatalog.plan.effects import all_steps
+from gdatalog.plan.nest import Paths, recoded
 from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.schedule import Level, schedule
 from gdatalog.plan.slicing import CellSlices, IndexUse, Numbers, Schedule, Sizes, Slice
@@ -27,8 +28,8 @@ MOST_KNOWN = 16  # cached schedules of one trie
 KEY = 8  # bytes of a value or an offset, at most
 SURELY = 1 << 24  # bytes that fit any device
 # Of what a device has for a rule: the rest is for scratch, and for rows and groups if there are
-# any. Twice the room takes a quarter of the cells. Where levels keep lists for those below, more
-# room for these lets more tiles run.
+# any. Twice the room takes a quarter of the cells. Where levels keep lists or rows of bits for deeper
+# ones, more room for these lets more tiles run.
 SLICES, SLICES_ALONE, SLICES_BESIDE_LISTS = 0.6, 0.8, 0.5
 
 
@@ -119,9 +120,15 @@ class HostTries:
 
 
 def share_of_slices(plan: RulePlan) -> float:
-    if any(isinstance(s, Join) and s.reuse for j in plan.joins for s in all_steps(j.steps)):
+    if any(_keeps_lists(join) for join in plan.joins):
         return SLICES_BESIDE_LISTS
     return SLICES_ALONE if plan.gathers and not plan.keys else SLICES
+
+
+def _keeps_lists(join: JoinPlan) -> bool:
+    """Whether levels keep lists, or rows of bits, for those below."""
+    reused = any(isinstance(step, Join) and step.reuse for step in all_steps(join.steps))
+    return reused or bool(recoded(join.steps, Paths.of(join)))
 
 
 def room_for_slices(plan: RulePlan, device: Device, limits: Limits) -> int:

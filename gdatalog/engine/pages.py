@@ -28,7 +28,6 @@ from gdatalog.plan.paging import (
     in_bits,
     placed,
     reads,
-    room_for_pages,
     takes_pages,
 )
 from gdatalog.plan.placement import InPages
@@ -118,7 +117,7 @@ def paging(
         return None
     bits = in_bits(join, lambda ref, at: tries.of[ref].levels[at].longest, MOST_TILE_ROWS)
     heats = _heats(join, tries, context, layouts, lambda _: None, bits)
-    found = placed(heats, room_for_pages(bits, room) if made.page else 0)
+    found = placed(heats, room if made.page else 0)
     paged = Paging(join, tries, context, layouts, found, bits)
     if how == "pages":
         return paged

@@ -23,7 +23,7 @@ from gdatalog.engine.pages import paging
 from gdatalog.engine.sources import Sources
 from gdatalog.plan.cells import needed, orders, roots
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
-from gdatalog.plan.paging import READ_COSTS, SECTOR, in_bits, reads, room_for_pages, takes_pages
+from gdatalog.plan.paging import READ_COSTS, SECTOR, in_bits, reads, takes_pages
 from gdatalog.plan.placement import InCells, InPages
 from gdatalog.plan.schedule import schedule
 from gdatalog.plan.slicing import IndexUse, Schedule, Sizes
@@ -83,8 +83,8 @@ def plan_placement(
         overhead = context.tuning.cell_bytes
         found = schedule(uses, sizes, orders(join), room, overhead, levels_of(join))
         bits = in_bits(join, partial(_longest, relations), MOST_TILE_ROWS)
-        size, own = sum(bytes_of.values()), room_for_pages(bits, room)
-        paged = _in_pages(join, relations, size, whole, own, bits)
+        size = sum(bytes_of.values())
+        paged = _in_pages(join, relations, size, whole, room, bits)
         if _by_pages(bits, found, paged, context):
             pages = (pages or InPages()).with_join(paged.placement)
         elif isinstance(found, str):

@@ -27,10 +27,6 @@ PROBES = 8  # reads of a search in a list
 # 8, 32 and 128 keys come at 3.5, 14 and 46 GB/s, which is one list in 9 to 11 ns.
 READ_COSTS = 1 << 9
 
-# The share of the room for indexes that pages take where tiles make rows of bits: the rest is room
-# for the rows of thousands of tiles.
-BESIDE_BITS = 0.6
-
 
 @dataclass(frozen=True, slots=True)
 class ListRead:
@@ -144,11 +140,6 @@ class PagePlacement:
     pages: Mapping[Hashable, tuple[int, ...]]
     read: float
     cost: float
-
-
-def room_for_pages(bits: Collection[str], room: int) -> int:
-    """The bytes of pages on the device, of those that indexes may take there."""
-    return int(BESIDE_BITS * room) if bits else room
 
 
 def takes_pages(bits: Collection[str], cells: Schedule | str, cost: float, overhead: int) -> bool:
