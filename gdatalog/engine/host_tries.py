@@ -28,8 +28,8 @@ MOST_KNOWN = 16  # cached schedules of one trie
 KEY = 8  # bytes of a value or an offset, at most
 SURELY = 1 << 24  # bytes that fit any device
 # Of what a device has for a rule: the rest is for scratch, and for rows and groups if there are
-# any. Twice the room takes a quarter of the cells. Where levels keep lists or rows of bits for deeper
-# ones, more room for these lets more tiles run.
+# any. Twice the room takes a quarter of the cells. Where levels keep lists, or rows of bits, for
+# deeper ones, more room for these lets more tiles run.
 SLICES, SLICES_ALONE, SLICES_BESIDE_LISTS = 0.6, 0.8, 0.5
 
 
