@@ -16,7 +16,7 @@ from gdatalog.printer.lists import LevelLists, Walk, walk_of
 from gdatalog.printer.measure import measurable_here, measure, summable, summed, weigh, weighable
 from gdatalog.printer.pairs import last_pair, measure_pair
 from gdatalog.printer.recode import print_bits, print_recoded
-from gdatalog.printer.remember import recall
+from gdatalog.printer.remember import fetch, recall
 from gdatalog.printer.scope import Clip, KnownPositions, LoopPosition
 from gdatalog.printer.turns import begin_unit, turns
 
@@ -174,6 +174,7 @@ def _loop(
             low, _ = nest.range_of(node, known)
             cursors[node] = text.name("p")
             text.line(f"{cursors[node]} = {low}")
+    fetch(nest, steps[at + 1] if at + 1 < len(steps) else None, walk, cursors, known)
     lanes = nest.together(known) and not walk.others
     lanes = lanes and (known.spread or last_loop(nest, steps, at, leaf))
     sought: dict[TrieNode, str] = {}

@@ -29,7 +29,7 @@ HOMES = {
     "groups": (
         "add_bit", "add_new_bit", "add_own", "empty_bits", "empty_slots", "widen_slots",
     ),
-    "tallies": ("clear_tally", "find_tally", "keep_list", "sum_tally"),
+    "tallies": ("clear_tally", "fetch_kept", "find_tally", "keep_list", "sum_tally"),
     "hashing": ("add_key", "slot_of"),
     "hash_tries": ("find_child", "has_child"),
     "lists": (

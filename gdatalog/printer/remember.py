@@ -8,12 +8,13 @@ the array is full it is begun anew.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import TrieNode, entries, recoding
 from gdatalog.plan.nodes import Join, Slot, Step, Tally
-from gdatalog.printer.lists import LevelLists, fill, marks_of
+from gdatalog.printer.lists import LevelLists, Walk, fill, marks_of
 from gdatalog.printer.scope import Buffer, KnownPositions
 from gdatalog.records import dataclass
 
@@ -65,16 +66,45 @@ def _is_list(nest: NestPrinter, node: TrieNode) -> bool:
     return node.depth == 1 and node.last and not other and isinstance(node.terms[0], Slot)
 
 
+def fetch(
+    nest: NestPrinter,
+    following: Step | None,
+    walk: Walk,
+    cursors: Mapping[TrieNode, str],
+    known: KnownPositions,
+) -> None:
+    """Prints, before a loop, that the lists which its turns will find are fetched: where they lie
+    is not foreseen."""
+    kept = nest.kept.get(id(following))
+    node = None if kept is None else _list_of(kept)
+    if kept is None or node not in cursors:
+        return
+    starts, array = _arrays(nest, kept)
+    _, high = nest.range_of(node, known)
+    at = nest.values(node), cursors[node], high
+    nest.text.line(nest.call("fetch_kept", walk.array, walk.low, walk.high, *at, starts, array))
+
+
+def _list_of(kept: KeptIntersection) -> TrieNode:
+    """The list that the edge stands in."""
+    return TrieNode(kept.edge.trie, kept.edge.terms[:-1])
+
+
+def _arrays(nest: NestPrinter, kept: KeptIntersection) -> tuple[str, str]:
+    """Where the lists begin, and these."""
+    level = (nest.level(_list_of(kept)),)
+    lists = tuple(nest.level(node) for node in sorted(kept.nodes, key=repr))
+    starts = nest.arguments.scratch(f"kept{kept.number}", "kept", level)
+    return starts, nest.arguments.scratch(f"lists{kept.number}", "lists", (*lists, *level))
+
+
 def recall(nest: NestPrinter, step: Step, known: KnownPositions) -> None:
     """Prints where the lists that a level meets are found, if they are kept."""
     kept = nest.kept.get(id(step))
     if kept is None or not known.positions.get(kept.edge):
         return
     text, number = nest.text, kept.number
-    level = (nest.level(TrieNode(kept.edge.trie, kept.edge.terms[:-1])),)
-    lists = tuple(nest.level(node) for node in sorted(kept.nodes, key=repr))
-    starts = nest.arguments.scratch(f"kept{number}", "kept", level)
-    array = nest.arguments.scratch(f"lists{number}", "lists", (*lists, *level))
+    starts, array = _arrays(nest, kept)
     top, low, high = f"top{number}", text.name("l"), text.name("h")
     nest.prologue.append(f"{top} = np.int64(0)")
     place = known.positions[kept.edge]

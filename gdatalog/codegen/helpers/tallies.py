@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen.helpers.elements import at, put
-from gdatalog.codegen.helpers.lists import lower, upper
+from gdatalog.codegen.helpers.elements import at, prefetch, put
+from gdatalog.codegen.helpers.lists import lower, seek, upper
 from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
+
+FETCHED = 256  # lists that are fetched ahead: a line of the nearest cache for each
 
 
 @inlined
@@ -43,6 +45,18 @@ def keep_list(values: Array, length: int, starts: Array, place: int, lists: Arra
         put(lists, top + 1 + i, at(values, i))
     put(starts, place, top + 1)
     return top + length + 1
+
+
+@inlined
+def fetch_kept(
+    keys: Array, first: int, end: int, values: Array, lo: int, hi: int, starts: Array, lists: Array
+) -> None:
+    """Brings the beginnings of the lists that are kept for some ascending keys, each at its place
+    in a stretch of values: no load waits for another one."""
+    place = lo
+    for i in range(first, min(end, first + FETCHED)):
+        place = seek(values, place, hi, at(keys, i))
+        prefetch(lists, max(at(starts, place), 1) - 1)
 
 
 @inlined
