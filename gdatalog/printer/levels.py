@@ -174,7 +174,7 @@ def _loop(
             low, _ = nest.range_of(node, known)
             cursors[node] = text.name("p")
             text.line(f"{cursors[node]} = {low}")
-    fetch(nest, steps[at + 1] if at + 1 < len(steps) else None, walk, cursors, known)
+    fetch(nest, steps[at:], walk, cursors, known)
     lanes = nest.together(known) and not walk.others
     lanes = lanes and (known.spread or last_loop(nest, steps, at, leaf))
     sought: dict[TrieNode, str] = {}

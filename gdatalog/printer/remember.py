@@ -8,7 +8,7 @@ the array is full it is begun anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -68,16 +68,19 @@ def _is_list(nest: NestPrinter, node: TrieNode) -> bool:
 
 def fetch(
     nest: NestPrinter,
-    following: Step | None,
+    steps: Sequence[Step],
     walk: Walk,
     cursors: Mapping[TrieNode, str],
     known: KnownPositions,
 ) -> None:
-    """Prints, before a loop, that the lists which its turns will find are fetched: where they lie
-    is not foreseen."""
-    kept = nest.kept.get(id(following))
-    node = None if kept is None else _list_of(kept)
-    if kept is None or node not in cursors:
+    """Prints, before the loop of the first step, that the lists which the second will find in its
+    turns are fetched: where they lie is not foreseen."""
+    own, kept = steps[0], nest.kept.get(id(steps[1])) if len(steps) > 1 else None
+    if kept is None or not isinstance(own, Join):
+        return
+    edges = {node.child(Slot(own.variable, own.type)): node for node in cursors}
+    node = edges.get(kept.edge)
+    if node is None:
         return
     starts, array = _arrays(nest, kept)
     _, high = nest.range_of(node, known)
@@ -85,14 +88,9 @@ def fetch(
     nest.text.line(nest.call("fetch_kept", walk.array, walk.low, walk.high, *at, starts, array))
 
 
-def _list_of(kept: KeptIntersection) -> TrieNode:
-    """The list that the edge stands in."""
-    return TrieNode(kept.edge.trie, kept.edge.terms[:-1])
-
-
 def _arrays(nest: NestPrinter, kept: KeptIntersection) -> tuple[str, str]:
     """Where the lists begin, and these."""
-    level = (nest.level(_list_of(kept)),)
+    level = (nest.level(TrieNode(kept.edge.trie, kept.edge.terms[:-1])),)
     lists = tuple(nest.level(node) for node in sorted(kept.nodes, key=repr))
     starts = nest.arguments.scratch(f"kept{kept.number}", "kept", level)
     return starts, nest.arguments.scratch(f"lists{kept.number}", "lists", (*lists, *level))
