@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import TrieNode, recoding
-from gdatalog.plan.nodes import Generate, Join, Slot, Step, Tally
+from gdatalog.plan.nodes import Filter, Generate, Join, Seek, Slot, Step, Tally
 from gdatalog.printer.hoisting import close_marks, fetch_ahead, look_ahead
 from gdatalog.printer.lists import LevelLists, Walk, walk_of
 from gdatalog.printer.measure import measurable_here, measure, summable, summed, weigh, weighable
@@ -265,10 +265,22 @@ def spreads(nest: NestPrinter, steps: Sequence[Step], leaf: Leaf) -> bool:
     lists to intersect, which all of them would do together."""
     if nest.tile < 2 or not leaf.by_lanes or leaf.counts:
         return False
+    return _meets_none(nest, steps)
+
+
+def _meets_none(nest: NestPrinter, steps: Sequence[Step]) -> bool:
     levels = [step for step in steps if isinstance(step, (Join, Generate))]
     return all(
         isinstance(step, Join) and len(LevelLists.of(nest, step).lists) < 2 for step in levels
     )
+
+
+def spreads_behind(
+    nest: NestPrinter, steps: Sequence[Step], known: KnownPositions, leaf: Leaf
+) -> bool:
+    """The same behind a table of counts, where lanes add up what they count."""
+    plain = all(isinstance(step, Join | Seek | Filter) for step in steps)
+    return plain and nest.together(known) and leaf.by_lanes and leaf.counts and _meets_none(nest, steps)
 
 
 def print_generate(

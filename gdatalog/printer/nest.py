@@ -288,7 +288,7 @@ class NestPrinter:
 
     def run(self, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf) -> None:
         """The steps from `at` on, then the leaf."""
-        from gdatalog.printer.levels import print_generate, print_join
+        from gdatalog.printer.levels import print_generate, print_join, spreads_behind
 
         while at < len(steps):
             if leaf.begins(self, steps, at, known):
@@ -302,6 +302,8 @@ class NestPrinter:
                 return
             leaf.passes(self, step, known)
             self.narrow(step, known)
+            if isinstance(step, Tally):
+                known.spread = spreads_behind(self, steps[at + 1 :], known, leaf)
             if known.group is not None and at == known.group.recoding.levels[-1]:
                 known.group = None
             self.bound(step, known)
