@@ -218,10 +218,12 @@ COUNTS = {
     "squares": "ab bc cd da", "diamonds": "ab ac ad bc bd", "house": "ab ac ae bc bd de",
     "K4 at an edge": "ab ac ad bc bd cd ae be", "bowtie": "ab ac bc cd ce de",
 }  # fmt: skip
+BRANCHES = {"branches, cut": "ab ac ad ae bc bd be cd", "branches": "ab ac ad ae bc be cd de"}
 
 
 def tables() -> Iterator[Source]:
-    """The kernels of joins that keep tables of counts, fill one together, or read one."""
+    """The kernels of joins that keep tables of counts, fill one together, or read one; and of
+    those whose branches count bits."""
     made: list[PrintedPlan] = []
     plain = depth._print
 
@@ -232,13 +234,15 @@ def tables() -> Iterator[Source]:
         return found
 
     edges = skewed(150)
-    for told, shape in COUNTS.items():
+    for told, shape in {**COUNTS, **BRANCHES}.items():
         with gd.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch, interpreted():
             patch.setattr(depth, "_print", noted)
             db["E"] = edges if told == "squares" else [pair for pair in edges if max(pair) < 40]
-            db._workspace.force(algebra="quotients", strategy="lftj")
+            algebra = "suffixes" if told in BRANCHES else "quotients"
+            db._workspace.force(algebra=algebra, strategy="lftj")
             body = ", ".join(f"E({a}, {b})" for a, b in shape.split())
-            db.query(f"n(count()) <- {body}.").fetchall()
+            distinct = ", distinct(a, b, c, d, e)" if told in BRANCHES else ""
+            db.query(f"n(count()) <- {body}{distinct}.").fetchall()
         for number, source in enumerate(dict.fromkeys(loops_of(each).source for each in made)):
             yield f"{told}, {number}", source
         made.clear()

@@ -94,6 +94,11 @@ def test_drawn_counts(number: int) -> None:
     agrees(*drawn.drawn_count(number), number, ("quotients", "always", "auto")[number % 3])
 
 
+def test_lanes_do_not_take_a_part_of_a_list_each() -> None:
+    """The first level's lists are what the work is cut into: a task goes through some."""
+    agrees(*test_algebra.drawn_count(24520513), 24520513, "always")
+
+
 # A number for each tile, and for each way to share.
 NUMBERS = (1, 3, 8, 10, 13, 16)
 
@@ -148,6 +153,33 @@ def test_as_enumerated(case: str, number: int, printed: list[PrintedPlan]) -> No
     assert found[0] == found[1]
     kinds = {argument.kind for plan in printed for argument in plan.arguments}
     assert kinds & {"tally", "local"}, "it has no table"
+
+
+@pytest.mark.parametrize(
+    ("shape", "number", "told"),
+    [
+        pytest.param(shape, number, told, marks=() if number == 16 else pytest.mark.slow)
+        for shape, told in (
+            ("ab ac ad ae bc bd be cd", "between("),  # within cuts
+            ("ab ac ad ae bc be cd de", "count_and("),
+            ("ab ac ad ae bc bd be cd de", "count_and("),
+            ("ab ac bc ad ae bf cg", ""),
+        )
+        for number in (15, 16, 17, 12)
+    ],
+)
+def test_branches_of_bits(shape: str, number: int, told: str, printed: list[PrintedPlan]) -> None:
+    """Lanes count, each for a row of its own, what branches have among the bits of a list."""
+    found = []
+    for device, algebra in ((None, "never"), (device_of(number), "suffixes")):
+        with gd.connect(device="cpu") as db:
+            db["E"] = skewed(40)
+            if device is not None:
+                db._workspace.device = device
+                db._workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
+            db._workspace.force(algebra=algebra)
+            found.append(db.count(patterns.from_edges(shape, name="some")))
+    assert found[0] == found[1] and any(told in plan.source for plan in printed)
 
 
 @pytest.mark.parametrize("most", [1, 1 << 40])

@@ -68,6 +68,7 @@ def test_kernels_with_tables_of_counts_compile() -> None:
     sources = list(tables())
     assert any("add_tally(t" in source for _, source in sources)
     assert any("add_common<" in source for _, source in sources)
+    assert any("between(" in source.partition("KERNEL(walk_plan)")[2] for _, source in sources)
     _compiled(sources[:1], ["sm_80"])
     _keep_to_registers(_compiled(sources, ["sm_90"]))
 

@@ -168,11 +168,9 @@ class Recoding:
         return found
 
 
-def recoding(
-    steps: Sequence[Step], paths: Paths, at: int, branches: bool = True
-) -> Recoding | None:
+def recoding(steps: Sequence[Step], paths: Paths, at: int) -> Recoding | None:
     """The longest run of levels from `at` on that can be recoded within one list; the last may be
-    those of branches that count, where `branches` are recoded."""
+    those of branches that count."""
     first = steps[at]
     if not isinstance(first, Join):
         return None
@@ -182,7 +180,7 @@ def recoding(
         within = paths.node(part)
         if within.depth == 0 or not within.last or within.trie.weighted:
             continue
-        found = Recoding(within, tuple(_levels_within(steps, paths, at, within, branches)))
+        found = Recoding(within, tuple(_levels_within(steps, paths, at, within)))
         joins = found.joins(steps, paths)
         if _rows_meet(joins, paths, within) and len(joins) > most:
             best, most = found, len(joins)
@@ -217,9 +215,7 @@ def _rows_meet(joins: Sequence[Join], paths: Paths, within: TrieNode) -> bool:
     )
 
 
-def _levels_within(
-    steps: Sequence[Step], paths: Paths, at: int, within: TrieNode, branches: bool
-) -> list[int]:
+def _levels_within(steps: Sequence[Step], paths: Paths, at: int, within: TrieNode) -> list[int]:
     levels: list[int] = []
     names: set[str] = set()
     for place in range(at, len(steps)):
@@ -228,7 +224,7 @@ def _levels_within(
             continue
         if isinstance(step, Seek) and _only_roots(step, names, paths):
             continue
-        if branches and isinstance(step, Branch) and step.mode == "count":
+        if isinstance(step, Branch) and step.mode == "count":
             counted = (counted_within(i, names, paths, within) for i in step.alternatives)
             if any(inside is not None for inside in counted):
                 levels.append(place)

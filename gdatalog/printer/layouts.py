@@ -18,7 +18,7 @@ from gdatalog.storage.trie import Trie, TrieLevel
 MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # bytes of a worker's scratch
 UNKNOWN = 1 << 16  # values, where there are others in each round
 FEW = 1 << 11  # values, whose rows of bits fit anywhere
-MOST_TILE_ROWS = 1 << 20  # bytes of a tile's, of which there are thousands
+MOST_TILE_ROWS = 1 << 22  # bytes of a tile's, of which there are thousands
 
 
 @dataclass(frozen=True, slots=True)

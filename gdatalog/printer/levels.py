@@ -35,7 +35,7 @@ def print_join(
         print_bits(nest, steps, at, known, leaf)
         return
     if nest.recodes(known) and nest.split:
-        group = recoding(steps, nest.paths, at, not nest.tile)
+        group = recoding(steps, nest.paths, at)
         if group is not None and nest.recodable(group):
             print_recoded(nest, steps, group, known, leaf)
             return
@@ -105,7 +105,7 @@ def _tasks(
         offsets = nest.arguments.offsets(nest.level(child))
         text.line(f"base = np.int64({offsets}[{walk.low}])")
         text.line(f"total = np.int64({offsets}[max({walk.low}, {walk.high})]) - base")
-    recoded = recoding(steps, nest.paths, at + 1, not nest.tile) if child is not None else None
+    recoded = recoding(steps, nest.paths, at + 1) if child is not None else None
     aligned = (
         nest.tile > 0
         and recoded is not None
@@ -175,7 +175,7 @@ def _loop(
             cursors[node] = text.name("p")
             text.line(f"{cursors[node]} = {low}")
     fetch(nest, steps[at:], walk, cursors, known)
-    lanes = nest.together(known) and not walk.others
+    lanes = nest.together(known) and not walk.others and child is None
     lanes = lanes and (known.spread or last_loop(nest, steps, at, leaf))
     sought: dict[TrieNode, str] = {}
     shares = task is not None or known.unit is not None
@@ -280,7 +280,13 @@ def spreads_behind(
 ) -> bool:
     """The same behind a table of counts, where lanes add up what they count."""
     plain = all(isinstance(step, Join | Seek | Filter) for step in steps)
-    return plain and nest.together(known) and leaf.by_lanes and leaf.counts and _meets_none(nest, steps)
+    return (
+        plain
+        and nest.together(known)
+        and leaf.by_lanes
+        and leaf.counts
+        and _meets_none(nest, steps)
+    )
 
 
 def print_generate(

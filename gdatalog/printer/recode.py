@@ -10,12 +10,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.effects import all_steps, participants
-from gdatalog.plan.nest import Recoding, TrieNode, counted_within, measurable, unequal
-from gdatalog.plan.nodes import Generate, Join, Participant, RangeBound, Slot, Step
+from gdatalog.plan.nest import Recoding, TrieNode, counted_within, measurable
+from gdatalog.plan.nodes import Generate, Join, Participant, Slot, Step
+from gdatalog.printer.bitsets import (
+    ascends,
+    constraints_of,
+    cuts_of,
+    measure_bits,
+    set_of,
+    word_of,
+)
 from gdatalog.printer.lists import cut_range
-from gdatalog.printer.scope import BitsetWords, Constraint, KnownPositions, Range, RecodedList
+from gdatalog.printer.scope import BitsetWords, KnownPositions, Range, RecodedList
 from gdatalog.printer.turns import begin_unit, shared_turns
-from gdatalog.records import dataclass, replace
 
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
@@ -33,7 +40,7 @@ def print_recoded(
     values = nest.values(within)
     first = steps[group.first]
     assert isinstance(first, Join)
-    start, stop = cut_range(nest, values, (low, high), _cuts(nest, first), known)
+    start, stop = cut_range(nest, values, (low, high), cuts_of(nest, first), known)
     if known.clip is not None:
         assert known.clip.node == within
         nest.grain = GRAIN
@@ -97,12 +104,12 @@ def print_bits(
     """A level of a group but the first: the bits of a set, or how many there are."""
     text, step, group = nest.text, steps[at], known.group
     assert isinstance(step, Join) and group is not None
-    wanted = _constraints(nest, step, group)
+    wanted = constraints_of(nest, step, group)
     roots = [p for p in step.participants if looked_up(nest, group, p)]
     if leaf.counts and measurable(steps, at) and not roots:
-        leaf.count(nest, known, *_measure(nest, steps, at, wanted, known))
+        leaf.count(nest, known, *measure_bits(nest, steps, at, wanted, known))
         return
-    bits = _set_of(nest, step, wanted, known)
+    bits = set_of(nest, step, wanted, known)
     if _by_lanes(nest, steps, at, known, leaf):
         _lanes(nest, steps, at, bits, known, leaf)
         return
@@ -113,7 +120,7 @@ def print_bits(
         return
     turn, word, position = text.name("i"), text.name("b"), text.name("j")
     with text.block(f"for {turn} in range({bits.first_word}, {group.words})"):
-        text.line(f"{word} = {_word(nest, bits, turn)}")
+        text.line(f"{word} = {word_of(nest, bits, turn)}")
         with text.block(f"while {word} != np.uint64(0)"):
             zeros = nest.call("trailing_zeros", word)
             text.line(f"{position} = {turn} * 64 + np.int64({zeros})")
@@ -150,13 +157,7 @@ def _by_lanes(
     if not measurable(steps, left[-1]) or any(looked_up(nest, group, p) for p in last.participants):
         return False
     joins = [steps[place] for place in left]
-    return not any(isinstance(step, Join) and _cuts(nest, step) for step in joins)
-
-
-def _word(nest: NestPrinter, bits: BitsetWords, turn: str) -> str:
-    """A word of a set."""
-    words = (nest.call("at", part.array, f"{part.start} + {turn}") for part in bits.all)
-    return " & ".join(words)
+    return not any(isinstance(step, Join) and cuts_of(nest, step) for step in joins)
 
 
 def _lanes(
@@ -236,7 +237,9 @@ def count_bits(nest: NestPrinter, steps: Sequence[Step], leaf: Leaf, known: Know
     assert isinstance(step, Join)
     for passed in steps[:at]:
         nest.bound(passed, known)
-    leaf.count(nest, known, *_measure(nest, steps, at, _constraints(nest, step, group), known))
+    leaf.count(
+        nest, known, *measure_bits(nest, steps, at, constraints_of(nest, step, group), known)
+    )
     return True
 
 
@@ -273,27 +276,6 @@ def _rowed(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> frozens
     return frozenset(inside - outside)
 
 
-def _cuts(nest: NestPrinter, step: Join) -> list[RangeBound]:
-    """The cuts that no participant is within anyway."""
-    implied = {at for _, at in step.implied}
-    return [cut for at, cut in enumerate(step.cuts) if at not in implied]
-
-
-def _constraints(nest: NestPrinter, step: Join, group: RecodedList) -> frozenset[Constraint]:
-    """Which rows and cuts a level's bits must pass."""
-    found: set[Constraint] = set()
-    for part in step.participants:
-        node = nest.paths.node(part)
-        if node != group.recoding.within and node.depth == 1 and isinstance(node.terms[0], Slot):
-            trie = nest.number[node.trie]
-            name = node.terms[0].name
-            found.add(Constraint("row", trie, name))
-    for cut in _cuts(nest, step):
-        assert isinstance(cut.bound, Slot)
-        found.add(Constraint(cut.op, -1, cut.bound.name))
-    return frozenset(found)
-
-
 def _least(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> int:
     """How many values the list must have for there to be a match: levels that must ascend."""
     longest: dict[str, int] = {}
@@ -301,200 +283,7 @@ def _least(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> int:
         below = [1]
         for part in step.participants:
             node = nest.paths.node(part)
-            if node.depth == 1 and isinstance(node.terms[0], Slot) and _ascends(node):
+            if node.depth == 1 and isinstance(node.terms[0], Slot) and ascends(node):
                 below.append(longest.get(node.terms[0].name, 0) + 1)
         longest[step.variable] = max(below)
     return max(longest.values())
-
-
-def _ascends(node: TrieNode) -> bool:
-    """Whether the children of each value are greater than it."""
-    columns = node.trie.columns
-    return any(
-        (test.left, test.op, test.right)
-        in ((columns[0], "<", columns[1]), (columns[1], ">", columns[0]))
-        for test in node.trie.tests
-    )
-
-
-# --------------------------------------------------------------------------------------- sets
-
-
-def _row(nest: NestPrinter, constraint: Constraint, known: KnownPositions) -> BitsetWords:
-    group = known.group
-    assert group is not None
-    position = group.positions[constraint.variable]
-    ascends = _ascends(TrieNode(list(nest.number)[constraint.trie], ()))
-    array, start = group.rows[constraint.trie], f"{position} * {group.words}"
-    return BitsetWords(array, start, after=position if nest.tile and ascends else None)
-
-
-@dataclass(slots=True)
-class _Start:
-    """What a set begins as, and what it must pass yet."""
-
-    bits: BitsetWords | None
-    rows: list[Constraint]
-    cuts: list[Constraint]
-
-
-def _begin(nest: NestPrinter, wanted: frozenset[Constraint], known: KnownPositions) -> _Start:
-    group = known.group
-    assert group is not None
-    done = max((s for s in group.sets if s <= wanted), key=len, default=frozenset[Constraint]())
-    left = sorted(wanted - done, key=lambda c: (c.variable, c.trie, c.kind))
-    rows = [c for c in left if c.kind == "row" and c.variable in group.positions]
-    outside = [c for c in left if c.kind == "row" and c.variable not in group.positions]
-    assert not outside
-    cuts = [c for c in left if c.kind != "row"]
-    bits = group.sets.get(done) if done else None
-    if bits is None and rows:
-        bits = _row(nest, rows.pop(), known)
-    return _Start(bits, rows, cuts)
-
-
-def _set_of(
-    nest: NestPrinter, step: Join, wanted: frozenset[Constraint], known: KnownPositions
-) -> BitsetWords:
-    """The set of positions that pass all constraints, made where it is not there yet."""
-    start = _begin(nest, wanted, known)
-    group, text = known.group, nest.text
-    assert group is not None
-    if start.bits is not None and not start.rows and not start.cuts:
-        return start.bits
-    if known.alone:
-        assert start.bits is not None and not start.cuts
-        rows = [_row(nest, constraint, known) for constraint in start.rows]
-        after = [bits.after for bits in (start.bits, *rows) if bits.after is not None]
-        others = (*start.bits.others, *rows)
-        return replace(start.bits, others=others, after=after[-1] if after else None)
-    level = nest.level(group.recoding.within)
-    into = nest.arguments.scratch(text.name("bits"), "words", (level,))
-    bits = start.bits
-    if bits is None:
-        text.line(nest.call("fill_ones", into, "0", f"{group.high} - {group.low}"))
-        bits = BitsetWords(into, "0")
-    elif not start.rows:
-        text.line(nest.call("copy_row", into, "0", bits.array, bits.start, group.words))
-        bits = BitsetWords(into, "0")
-    for constraint in start.rows:
-        bits = _and(nest, bits, _row(nest, constraint, known), into, known)
-    for constraint in start.cuts:
-        _cut(nest, step, constraint, bits, known)
-    return bits
-
-
-def _and(
-    nest: NestPrinter, bits: BitsetWords, row: BitsetWords, into: str, known: KnownPositions
-) -> BitsetWords:
-    assert known.group is not None
-    args = (into, "0", bits.array, bits.start, row.array, row.start, known.group.words)
-    nest.text.line(nest.call("and_rows", *args))
-    return BitsetWords(into, "0", after=row.after or bits.after)
-
-
-def _cut(
-    nest: NestPrinter, step: Join, constraint: Constraint, bits: BitsetWords, known: KnownPositions
-) -> None:
-    """Clears the bits on the wrong side of a bound."""
-    group, text = known.group, nest.text
-    assert group is not None
-    op, position = constraint.kind, group.positions.get(constraint.variable)
-    if position is None:
-        # A bound from outside of the group: where it would stand in the list.
-        search = "upper" if op in (">", "<=") else "lower"
-        bound = known.names[constraint.variable]
-        position = text.name("j")
-        found = nest.call(search, group.values, group.low, group.high, bound)
-        text.line(f"{position} = {found} - {group.low}")
-        edge = f"{position} - 1" if op in (">", ">=") else position
-    else:
-        edge = position + {">": "", ">=": " - 1", "<": "", "<=": " + 1"}[op]
-    side = "above" if op in (">", ">=") else "below"
-    text.line(nest.call(side, bits.array, bits.start, edge, group.words))
-
-
-def _measure(
-    nest: NestPrinter,
-    steps: Sequence[Step],
-    at: int,
-    wanted: frozenset[Constraint],
-    known: KnownPositions,
-) -> tuple[str, bool]:
-    """How many positions the last level has, and whether each lane has its share of them."""
-    step, text, group = steps[at], nest.text, known.group
-    assert isinstance(step, Join) and group is not None
-    start = _begin(nest, wanted, known)
-    count = text.name("m")
-    parts: list[BitsetWords]
-    share = nest.together(known) and bool(wanted)
-    shared = "_shared" if share else ""
-    if known.alone and start.bits is not None:
-        bits = _set_of(nest, step, wanted, known)
-        text.line(f"{count} = {_count_alone(nest, bits, group.words)}")
-        parts = [*bits.all]
-    elif start.bits is not None and len(start.rows) == 1 and not start.cuts:
-        row = _row(nest, start.rows[0], known)
-        parts = [start.bits, row]
-        places = [word for bits in parts for word in (bits.array, bits.start)]
-        text.line(f"{count} = {nest.call(f'count_and{shared}', *places, group.words)}")
-    elif not wanted:
-        text.line(f"{count} = {group.high} - {group.low}")
-        parts = []
-    else:
-        bits = _set_of(nest, step, wanted, known)
-        counted = nest.call(f"count_row{shared}", bits.array, bits.start, group.words)
-        text.line(f"{count} = {counted}")
-        parts = [bits]
-    nest.bound(step, known, count, share)
-    before: list[str] = []
-    for later in steps[at + 1 :]:
-        other = unequal(later, step.variable)
-        assert other is not None
-        if other.name not in before:
-            _leave_out(nest, other.name, before, count, parts, known, share)
-            before.append(other.name)
-        nest.bound(later, known, count, share)
-    return count, share
-
-
-def _count_alone(nest: NestPrinter, bits: BitsetWords, words: str) -> str:
-    """How many positions a set has, counted by one lane."""
-    text, first = nest.text, bits.first_word
-    if len(bits.all) < 3:
-        function = "count_row" if len(bits.all) == 1 else "count_and"
-        places = [word for part in bits.all for word in (part.array, f"{part.start} + {first}")]
-        return nest.call(function, *places, f"{words} - {first}")
-    found, turn = text.name("m"), text.name("i")
-    text.line(f"{found} = np.int64(0)")
-    with text.block(f"for {turn} in range({first}, {words})"):
-        text.line(f"{found} += {nest.call('popcount', _word(nest, bits, turn))}")
-    return found
-
-
-def _leave_out(
-    nest: NestPrinter,
-    other: str,
-    before: Sequence[str],
-    count: str,
-    parts: Sequence[BitsetWords],
-    known: KnownPositions,
-    share: bool,
-) -> None:
-    """One less, if the value of another variable is among those counted."""
-    group, text = known.group, nest.text
-    assert group is not None
-    value = known.names[other]
-    tests = [f"{value} != {known.names[earlier]}" for earlier in before]
-    position = group.positions.get(other)
-    if position is None:
-        position = text.name("j")
-        found = nest.call("find", group.values, group.low, group.high, value)
-        text.line(f"{position} = {found} - {group.low}")
-        tests.append(f"{position} >= 0")
-    if share:
-        tests.append("leads()")
-    for bits in parts:
-        tests.append(nest.call("has_bit", bits.array, bits.start, position))
-    with text.block(f"if {' and '.join(tests) or 'True'}"):
-        text.line(f"{count} -= 1")

@@ -78,6 +78,14 @@ DEVICE bool has_bit(A a, i64 i, i64 k) {
     return ((a[i + (k >> 6)] >> (k & 63)) & ONE_BIT) != NO_BITS;
 }
 
+// The bits of a row's word for the positions from `low` on and below `high`. The word is not before
+// that of `low`, nor behind that of `high`.
+DEVICE u64 between(i64 word, i64 low, i64 high) {
+    const i64 first = low - 64 * word, end = high - 64 * word;
+    const u64 from = first > 0 ? ALL_BITS << first : ALL_BITS;
+    return end < 64 ? from & ~(ALL_BITS << end) : from;
+}
+
 // How many bits two rows have in common, or a row has; for one lane.
 template <class A, class B>
 DEVICE i64 count_and(A a, i64 i, B b, i64 j, i64 words) {
