@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from gdatalog.records import dataclass
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
+
+if TYPE_CHECKING:
+    from gdatalog.printer.arguments import Argument
+    from gdatalog.printer.module import PrintedPlan
 
 Block = tuple[Array, ...]
 
@@ -56,7 +60,7 @@ class LoopRun:
     `shared`: how the members of a device run them together; without it the first one runs them.
     """
 
-    printed: Any
+    printed: PrintedPlan
     tries: Sequence[Trie]
     scope: Any
     limits: Limits
@@ -67,7 +71,7 @@ class LoopRun:
     shared: Shared | None = None
 
 
-def _dense(trie: Any) -> tuple[int, Array]:
+def _dense(trie: Trie) -> tuple[int, Array]:
     found = trie.levels[0].dense_index()
     return found if found is not None else (0, np.empty(0, dtype=np.int32))
 
@@ -108,12 +112,12 @@ DTYPES = {
 }
 
 
-def scratch_of(argument: Any, tries: Sequence[Trie]) -> Array:
+def scratch_of(argument: Argument, tries: Sequence[Trie]) -> Array:
     make = np.zeros if argument.kind in CLEARED else np.empty
     return make(scratch_length(argument, tries), dtype=DTYPES[argument.type])
 
 
-def scratch_length(argument: Any, tries: Sequence[Any]) -> int:
+def scratch_length(argument: Argument, tries: Sequence[Any]) -> int:
     if argument.kind in ("slots", "waiting"):
         return FIRST_SLOTS if argument.kind == "slots" else int(argument.length)
     if argument.kind in ("bitmap", "filled"):
@@ -140,7 +144,7 @@ def local_length(trie: Trie, depth: int) -> int:
     return 0 if trie.labels is None else len(trie.labels)
 
 
-def room_of(argument: Any, tries: Sequence[Trie]) -> int:
+def room_of(argument: Argument, tries: Sequence[Trie]) -> int:
     """How many elements buffers, rows and words of bits have, exactly by the longest list."""
     longest = min(int(tries[at.trie].levels[at.depth].longest) for at in argument.levels)
     if argument.kind == "buffer":

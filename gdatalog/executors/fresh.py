@@ -8,8 +8,8 @@ round costs little more than its rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from gdatalog.threads import PoolTask, begun
 
 if TYPE_CHECKING:
     from gdatalog.codegen.native import Bound
+    from gdatalog.cpu_ops.functions import Scope
     from gdatalog.printer.arguments import Argument
     from gdatalog.printer.module import PrintedPlan
 
@@ -197,7 +198,9 @@ class PlanFunction:
     largest call needed.
     """
 
-    def __init__(self, function: Any, printed: PrintedPlan, scope: Any, threads: int) -> None:
+    def __init__(
+        self, function: Callable[..., int], printed: PrintedPlan, scope: Scope, threads: int
+    ) -> None:
         self.function = function
         self.threads = threads if printed.parallel else 1
         self.printed = printed
@@ -229,7 +232,7 @@ class PlanFunction:
             arrays[argument.name] = np.zeros(length, dtype=DTYPES[argument.type])
         return FreshWorker(Bound(self.function, arrays), outputs, scratch, state, self.control)
 
-    def use(self, function: Any) -> None:
+    def use(self, function: Callable[..., int]) -> None:
         """Continues with the same function, perhaps in better code."""
         self.function = function
         for worker in self.workers:

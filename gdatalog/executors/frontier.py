@@ -7,7 +7,7 @@ columns are gathered through the parents on demand.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.ops import Ops
@@ -19,6 +19,9 @@ from gdatalog.storage.keys import decode_value
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import TrieLevel
 from gdatalog.values import timestamp_to_text
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.functions import Scope
 
 # Columns are named by variables, by tries (their number: the node that the trie stands at),
 # and by WEIGHT: how many bindings a row stands for.
@@ -237,7 +240,7 @@ _WHY = {
 }
 
 
-def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Any) -> EvaluationError:
+def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Scope) -> EvaluationError:
     """The error of an expression that fails on the only row of a frontier."""
     culprit = _innermost(expr, frontier, ops, scope)
     why = _WHY.get(culprit.function, "the result is not a number (NaN)")
@@ -281,7 +284,7 @@ def _test(culprit: Apply) -> str:
     return f"test for it in the body{as_in}"
 
 
-def _innermost(expr: Expr, frontier: Frontier, ops: Ops, scope: Any) -> Apply:
+def _innermost(expr: Expr, frontier: Frontier, ops: Ops, scope: Scope) -> Apply:
     assert isinstance(expr, Apply)
     for arg in expr.args:
         if isinstance(arg, Apply):

@@ -24,6 +24,7 @@ from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
 
 if TYPE_CHECKING:
+    from gdatalog.cpu_ops.functions import Scope
     from gdatalog.executors.frontier import FailedRows
     from gdatalog.storage.external import SortedRuns
 
@@ -98,7 +99,7 @@ class Gathering:
         self,
         specs: Sequence[Spec],
         ops: Ops,
-        scope: Any,
+        scope: Scope,
         limits: Limits,
         level: int | None = None,
     ) -> None:

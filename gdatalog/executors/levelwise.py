@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.expansion import FrontierExpansion, Generation
@@ -54,6 +54,9 @@ from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.functions import Scope
+
 FEW = 4096  # rows that are compared with each other rather than marked: marks take room
 
 
@@ -80,7 +83,7 @@ class Levelwise:
 
     tries: Sequence[Trie]
     ops: Ops
-    scope: Any
+    scope: Scope
     limits: Limits
     seen: dict[int, StepCounts] | None = None  # by id of the step, when a profile is asked for
     lasting: dict[int, Any] | None = None  # of all rounds of a fixpoint, if this is one of many

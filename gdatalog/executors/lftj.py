@@ -8,9 +8,9 @@ stay and where to continue, and is called again with another block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,6 +45,10 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.threads import PoolTask, begun
 
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.functions import Scope
+    from gdatalog.printer.module import PrintedPlan
+
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
 SHARE = 16  # a block takes such a part of what may still be held, at the most
 
@@ -53,7 +57,7 @@ SHARE = 16  # a block takes such a part of what may still be held, at the most
 class JoinWorker:
     """One thread's part: its arguments, and the blocks that it has filled."""
 
-    function: Any
+    function: Callable[..., int]
     arguments: dict[str, Array]
     outputs: list[tuple[str, Any]]  # names and dtypes
     scratch: list[str]
@@ -122,10 +126,10 @@ class JoinWorker:
 
 
 def run_nest(
-    function: Any,
-    printed: Any,
+    function: Callable[..., int],
+    printed: PrintedPlan,
     tries: Sequence[Trie],
-    scope: Any,
+    scope: Scope,
     limits: Limits,
     threads: int,
     wanted: int | None = None,
@@ -161,7 +165,7 @@ def add_local(local: Array, counts: Sequence[Array]) -> None:
         local += more
 
 
-def tallied(printed: Any, workers: Sequence[Mapping[str, Array]]) -> Array:
+def tallied(printed: PrintedPlan, workers: Sequence[Mapping[str, Array]]) -> Array:
     """The workers' counters, added up, by argument."""
     counts = np.array([arguments[COUNTS] for arguments in workers])
     again = np.array([counter.again for counter in printed.counters], dtype=np.bool_)
@@ -204,7 +208,7 @@ def tell(control: Array, limits: Limits) -> None:
         limits.watch.part(min(units, int(control[COUNTER])), units)
 
 
-def given_arrays(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:
+def given_arrays(printed: PrintedPlan, tries: Sequence[Trie], scope: Scope) -> dict[str, Array]:
     """The arguments that all workers share: tries, constants, tables."""
     given = dict(printed.expressions.arguments(scope))
     given["sizes"] = np.array(
@@ -219,8 +223,8 @@ def given_arrays(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, A
 
 
 def worker_of(
-    function: Any,
-    printed: Any,
+    function: Callable[..., int],
+    printed: PrintedPlan,
     tries: Sequence[Trie],
     given: dict[str, Array],
     control: Array,
@@ -236,7 +240,7 @@ def worker_of(
 
 
 def own_arguments(
-    printed: Any,
+    printed: PrintedPlan,
     tries: Sequence[Trie],
     given: Mapping[str, Array],
     control: Array,
@@ -371,10 +375,10 @@ class PartitionWorker(JoinWorker):
 
 
 def run_partitioned(
-    function: Any,
-    printed: Any,
+    function: Callable[..., int],
+    printed: PrintedPlan,
     tries: Sequence[Trie],
-    scope: Any,
+    scope: Scope,
     limits: Limits,
     threads: int,
     beside: Mapping[str, Array],
@@ -417,8 +421,8 @@ def run_partitioned(
 
 
 def _worker(
-    function: Any,
-    printed: Any,
+    function: Callable[..., int],
+    printed: PrintedPlan,
     tries: Sequence[Trie],
     given: Mapping[str, Array],
     control: Array,

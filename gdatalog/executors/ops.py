@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gdatalog.plan.nodes import Expr
 from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.functions import Scope
 
 
 class Ops(RowOps, Protocol):
@@ -21,12 +24,12 @@ class Ops(RowOps, Protocol):
     # -------------------------------------------------------------------------- expressions
 
     def evaluate(
-        self, expr: Expr, column: Callable[[str], Array], size: int, scope: Any, /
+        self, expr: Expr, column: Callable[[str], Array], size: int, scope: Scope, /
     ) -> tuple[Array, Array | None]:
         """The keys of an expression, one for each row, and where it failed (None: nowhere)."""
         ...
 
-    def test(self, expr: Expr, column: Callable[[str], Array], size: int, scope: Any, /) -> Array:
+    def test(self, expr: Expr, column: Callable[[str], Array], size: int, scope: Scope, /) -> Array:
         """Which rows pass a test; tests do not fail."""
         ...
 

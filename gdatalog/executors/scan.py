@@ -27,6 +27,8 @@ from gdatalog.threads import Abandoned
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from gdatalog.cpu_ops.functions import Scope
+
 
 PART = 1 << 20  # rows that one thread scans into one sink
 FIRST = 1 << 10  # rows of the first chunk, where a few answers are enough
@@ -41,7 +43,7 @@ class Scan:
     count: int
     tries: Sequence[Trie]
     ops: Ops
-    scope: Any
+    scope: Scope
     limits: Limits
     workers: int = 1
     seen: dict[int, StepCounts] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from gdatalog.plan.nodes import Expr, Slot
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.storage.spill import Blocks, held_bytes
 from gdatalog.storage.table import Array
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.functions import Scope
 
 Columns = tuple[Array, ...]
 
@@ -63,7 +66,7 @@ class RowSet(Sink):
         self,
         outputs: Sequence[Expr],
         ops: Ops,
-        scope: Any,
+        scope: Scope,
         limits: Limits,
         limit: int | None,
         tuning: Tuning = DEFAULT,
@@ -261,7 +264,7 @@ class DistinctSink(Sink):
 
     divisible = True
 
-    def __init__(self, outputs: Sequence[Expr], ops: Ops, scope: Any, limits: Limits) -> None:
+    def __init__(self, outputs: Sequence[Expr], ops: Ops, scope: Scope, limits: Limits) -> None:
         self.outputs = outputs
         self.ops = ops
         self.scope = scope

@@ -52,6 +52,8 @@ from gdatalog.parser.syntax import (
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX, Token
 from gdatalog.values import INT_MAX
 
+Parts = list[Any]  # what the symbols of a rule of the grammar became: tokens and nodes
+
 
 def _through(first: Span, last: Span) -> Span:
     return Span(first.source, first.start, last.end)
@@ -60,12 +62,12 @@ def _through(first: Span, last: Span) -> Span:
 class Builder:
     """One method a rule of the grammar; each takes the list of what the rule's parts became."""
 
-    def itself(self, parts: list[Any]) -> Any:
+    def itself(self, parts: Parts) -> Any:
         return parts[0]
 
     # ------------------------------------------------------------------------- expressions
 
-    def constant(self, parts: list[Any]) -> Const:
+    def constant(self, parts: Parts) -> Const:
         token = parts[0]
         read = token.value
         span = Span(token.source, token.start, token.end)
@@ -76,17 +78,17 @@ class Builder:
             return Const("symbol", read, span)
         return Const("timestamp" if kind == "TIMESTAMP" else "bool", read, span)
 
-    def variable(self, parts: list[Any]) -> Var:
+    def variable(self, parts: Parts) -> Var:
         token = parts[0]
         return Var(token.value, Span(token.source, token.start, token.end))
 
-    def wildcard(self, parts: list[Any]) -> Wildcard:
+    def wildcard(self, parts: Parts) -> Wildcard:
         return Wildcard(parts[0].span)
 
-    def param(self, parts: list[Any]) -> Param:
+    def param(self, parts: Parts) -> Param:
         return Param(parts[0].value, parts[0].span)
 
-    def call(self, parts: list[Any]) -> Expr:
+    def call(self, parts: Parts) -> Expr:
         token = parts[0]
         span = Span(token.source, token.start, parts[-1].end)
         args, columns = arguments(parts[2:-1:2])
@@ -94,22 +96,22 @@ class Builder:
             return Cast(args[0], args[1].name, span)
         return FunctionCall(token.value, args, span, columns)
 
-    def named(self, parts: list[Any]) -> Named:
+    def named(self, parts: Parts) -> Named:
         return Named(self.variable(parts), value(parts[2]))
 
-    def group(self, parts: list[Any]) -> Parenthesised:
+    def group(self, parts: Parts) -> Parenthesised:
         return Parenthesised(parts[1], Span(parts[0].source, parts[0].start, parts[2].end))
 
-    def signed(self, parts: list[Any]) -> Signed:
+    def signed(self, parts: Parts) -> Signed:
         return Signed(tuple(parts[:-1]), parts[-1])
 
-    def aggregate(self, parts: list[Any]) -> Aggregate:
+    def aggregate(self, parts: Parts) -> Aggregate:
         return self._aggregate(parts, parts[-2], parts[:-4])
 
-    def aggregate_of_atom(self, parts: list[Any]) -> Aggregate:
+    def aggregate_of_atom(self, parts: Parts) -> Aggregate:
         return self._aggregate(parts, parts[-1], parts[:-2])
 
-    def _aggregate(self, parts: list[Any], body: Any, before: list[Any]) -> Aggregate:
+    def _aggregate(self, parts: Parts, body: Any, before: Parts) -> Aggregate:
         token = parts[0]
         span = Span(
             token.source, token.start, (parts[-1].span if parts[-1] is body else parts[-1]).end
@@ -124,7 +126,7 @@ class Builder:
             )
         return Aggregate(token.value, targets, literal(body), span)
 
-    def expression(self, parts: list[Any]) -> Any:
+    def expression(self, parts: Parts) -> Any:
         """Operands and operators in turn, by precedence."""
         if len(parts) == 1 and type(parts[0]) is not Signed:
             return parts[0]
@@ -156,43 +158,43 @@ class Builder:
 
     # ---------------------------------------------------------------------------- literals
 
-    def comparison(self, parts: list[Any]) -> Any:
+    def comparison(self, parts: Parts) -> Any:
         if len(parts) == 1:
             return parts[0]
         first = value(parts[0])
         rest = tuple([(parts[at].value, value(parts[at + 1])) for at in range(1, len(parts), 2)])
         return Compare(first, rest, _through(_place(parts[0]), _place(parts[-1])))
 
-    def values(self, parts: list[Any]) -> Values:
+    def values(self, parts: Parts) -> Values:
         kind, read = parts[0].value
         return Values(kind, read, parts[0].span)
 
-    def member(self, parts: list[Any]) -> Member:
+    def member(self, parts: Parts) -> Member:
         values = side_by_side([value(part) for part in parts[3:-1:2]])
         item = value(parts[0])
         return Member(item, values, _through(_place(parts[0]), parts[-1].span))
 
-    def member_of_param(self, parts: list[Any]) -> Member:
+    def member_of_param(self, parts: Parts) -> Member:
         item, token = value(parts[0]), parts[2]
         values = (ListParam(token.value, token.span),)
         return Member(item, values, _through(_place(parts[0]), token.span))
 
-    def comparisons(self, parts: list[Any]) -> Compare | Member:
+    def comparisons(self, parts: Parts) -> Compare | Member:
         token = parts[0]
         name, op, kind, read = token.value
         first = Span(token.source, token.start, token.start + len(name))
         return with_many(Var(name, first), op, Values(kind, read, token.span))
 
-    def negation(self, parts: list[Any]) -> Not:
+    def negation(self, parts: Parts) -> Not:
         return Not(literal(parts[1]), _through(parts[0].span, _place(parts[1])))
 
-    def conjunction(self, parts: list[Any]) -> Any:
+    def conjunction(self, parts: Parts) -> Any:
         return self._joined(And, parts)
 
-    def disjunction(self, parts: list[Any]) -> Any:
+    def disjunction(self, parts: Parts) -> Any:
         return self._joined(Or, parts)
 
-    def _joined(self, kind: type[And] | type[Or], parts: list[Any]) -> Any:
+    def _joined(self, kind: type[And] | type[Or], parts: Parts) -> Any:
         """Literals and the tokens between them as one literal; what is nested in them is flat."""
         if len(parts) == 1:
             return parts[0]
@@ -207,28 +209,28 @@ class Builder:
 
     # -------------------------------------------------------------------------- statements
 
-    def lone(self, parts: list[Any]) -> Lone:
+    def lone(self, parts: Parts) -> Lone:
         return Lone(parts[0], _place(parts[0]))
 
-    def rule(self, parts: list[Any]) -> Rule:
+    def rule(self, parts: Parts) -> Rule:
         body = literal(parts[2])
         return Rule(heads(parts[0], parts[1]), body, _through(_place(parts[0]), _place(parts[2])))
 
-    def query(self, parts: list[Any]) -> Query:
+    def query(self, parts: Parts) -> Query:
         return Query(literal(parts[1]), _through(parts[0].span, _place(parts[1])))
 
     # -------------------------------------------------------------------------- directives
 
-    def names(self, parts: list[Any]) -> list[Token]:
+    def names(self, parts: Parts) -> list[Token]:
         return parts[::2]
 
-    def column(self, parts: list[Any]) -> Column:
+    def column(self, parts: Parts) -> Column:
         return Column(parts[0].value, parts[2].value, _through(parts[0].span, parts[2].span))
 
-    def qualifiers(self, parts: list[Any]) -> list[Token]:
+    def qualifiers(self, parts: Parts) -> list[Token]:
         return parts
 
-    def decl(self, parts: list[Any]) -> Decl:
+    def decl(self, parts: Parts) -> Decl:
         qualifiers: list[Token] = parts[-1]
         for token in qualifiers:
             if token.value == "eqrel":
@@ -246,23 +248,23 @@ class Builder:
             _through(parts[0].span, last.span),
         )
 
-    def type_decl(self, parts: list[Any]) -> TypeDecl:
+    def type_decl(self, parts: Parts) -> TypeDecl:
         span = _through(parts[0].span, parts[-1].span)
         if len(parts) == 2:
             return TypeDecl(parts[1].value, "<:", ("symbol",), span)
         targets = tuple(token.value for token in parts[3::2])
         return TypeDecl(parts[1].value, parts[2].value, targets, span)
 
-    def old_type(self, parts: list[Any]) -> TypeDecl:
+    def old_type(self, parts: Parts) -> TypeDecl:
         base = parts[0].value.removesuffix("_type")
         return TypeDecl(parts[1].value, "<:", (base,), _through(parts[0].span, parts[1].span))
 
-    def setting(self, parts: list[Any]) -> tuple[Token, str]:
+    def setting(self, parts: Parts) -> tuple[Token, str]:
         token = parts[2]
         text = token.value if token.type in ("STRING", "NAME") else token.text.replace("_", "")
         return parts[0], text
 
-    def io(self, parts: list[Any]) -> Directive:
+    def io(self, parts: Parts) -> Directive:
         path: str | None = None
         options: list[tuple[str, str]] = []
         for part in parts[3:-1:2]:
@@ -285,14 +287,14 @@ class Builder:
             _through(parts[0].span, last.span),
         )
 
-    def include(self, parts: list[Any]) -> Include:
+    def include(self, parts: Parts) -> Include:
         return Include(parts[1].value, _through(parts[0].span, parts[1].span))
 
-    def pragma(self, parts: list[Any]) -> Pragma:
+    def pragma(self, parts: Parts) -> Pragma:
         args = tuple(token.value for token in parts[1:])
         return Pragma(args, _through(parts[0].span, parts[-1].span))
 
-    def plan(self, parts: list[Any]) -> PlanHint:
+    def plan(self, parts: Parts) -> PlanHint:
         span = _through(parts[0].span, parts[-1].span)
         text = span.source.text[parts[0].end : span.end].strip()
         return PlanHint(" ".join(text.split()), span)
