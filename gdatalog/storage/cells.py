@@ -37,8 +37,8 @@ _BOOLS |= {"false": False, "False": False, "FALSE": False}
 
 
 def cells_column(cells: Any, declared: TypeName | None, place: DataPlace) -> Typed:
-    """A typed column of a pyarrow ChunkedArray of strings without nulls, or of texts that have been
-    told from other values."""
+    """A typed column from a pyarrow ChunkedArray of strings without nulls, or from texts that were
+    separated from missing values."""
     if isinstance(cells, TextColumn):
         if declared in (None, "symbol"):
             return "symbol", cells
@@ -51,7 +51,7 @@ def cells_column(cells: Any, declared: TypeName | None, place: DataPlace) -> Typ
 
 
 def cell_value(text: str, kind: TypeName) -> Value | None:
-    """The value of one cell, None if it is not of this type.
+    """The value of one cell; None if it is not of this type.
 
     >>> cell_value(" 12", "int"), cell_value("abc", "int"), cell_value("1e3", "float")
     (12, None, 1000.0)
@@ -129,7 +129,7 @@ class _Verbatim(str):
 
 
 def _slow(texts: Iterable[str], kind: TypeName) -> tuple[Array, list[int]]:
-    """The values, and the first indexes of texts that have none."""
+    """Reads cell by cell: the values, and the first positions of texts that are not of the type."""
     values = []
     wrong = []
     for index, text in enumerate(texts):
@@ -147,7 +147,7 @@ def _slow(texts: Iterable[str], kind: TypeName) -> tuple[Array, list[int]]:
 
 
 def _fast(cells: Any, kind: TypeName) -> Array | None:
-    """What Arrow makes of a column, or None where it must be looked at cell by cell."""
+    """The column as Arrow converts it; None if it has to be read cell by cell."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -177,7 +177,7 @@ def _fast(cells: Any, kind: TypeName) -> Array | None:
 
 
 def _inferred(cells: Any, place: DataPlace) -> Typed:
-    """The first type that all cells have; symbol if there is none."""
+    """The first type that all cells can be read as; symbol if there is none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -197,8 +197,8 @@ def _inferred(cells: Any, place: DataPlace) -> Typed:
 
 
 def kind_of(cells: Any, identifiers: bool = False) -> TypeName:
-    """What all cells of a column read as that are not missing; `identifiers`: digits with leading
-    zeros are texts."""
+    """The type of a column, inferred from all cells that are not missing. `identifiers`: digits
+    with leading zeros are texts."""
     there = _there(cells)
     for kind in _possible(there[:100].to_pylist()):
         if _all_read(there, kind):
@@ -208,7 +208,7 @@ def kind_of(cells: Any, identifiers: bool = False) -> TypeName:
 
 
 class Kinds:
-    """What all cells of a column read as that are not missing, of which some come at a time."""
+    """Infers the type of a column whose cells arrive block by block."""
 
     def __init__(self) -> None:
         self._possible: list[TypeName] | None = None  # None: no cell has come
@@ -237,7 +237,7 @@ class Kinds:
             self._identifiers = _has_identifier(there)
 
     def kind(self, identifiers: bool = False) -> TypeName:
-        """As `kind_of` says it of all cells together."""
+        """The inferred type, as `kind_of` infers it from all cells at once."""
         found: TypeName = self._possible[0] if self._possible else "symbol"
         texts = identifiers and self._identifiers and found in ("int", "float")
         return "symbol" if texts else found
@@ -260,7 +260,7 @@ def _all_read(cells: Any, kind: TypeName) -> bool:
 
 
 def _possible(sample: Sequence[str]) -> list[TypeName]:
-    """What all of some cells may read as, but symbol."""
+    """All types but symbol that these cells can be read as."""
     kinds: tuple[TypeName, ...] = ("int", "float", "bool", "timestamp")
     return [
         kind
@@ -270,13 +270,13 @@ def _possible(sample: Sequence[str]) -> list[TypeName]:
 
 
 def hold_texts(sample: Sequence[str]) -> bool:
-    """Whether a column with some of these cells, of which some may be missing, holds texts."""
+    """Whether a column with these cells, some of which may be missing, is a column of texts."""
     there = [cell for cell in sample if cell.strip() not in MISSING]
     return bool(there) and not _possible(there)
 
 
 def as_arrow(cells: TextColumn) -> Any:
-    """A column of texts as it would have been read without a look at what it holds."""
+    """A column of texts as a pyarrow array, as it was before its type was inferred."""
     import pyarrow as pa
 
     return pa.chunked_array([pa.array(cells.decode().tolist(), pa.string())])
@@ -339,7 +339,7 @@ _YEAR_FIRST = re.compile(r"([0-9]{4})[./]([0-9]{1,2})[./]([0-9]{1,2})\b.*")
 
 
 def why_unreadable(text: str, kind: TypeName) -> str | None:
-    """What to do about a text that is not of this type.
+    """The hint for a text that is not of this type.
 
     >>> why_unreadable("2,5", "float")
     'a decimal point is a dot: 2.5'

@@ -1,8 +1,7 @@
-"""The rows of a relation as codes of dictionaries, decoded when somebody asks for the keys.
+"""Relations whose rows are dictionary codes, decoded when the keys are needed.
 
-A rule that ran on codes gives codes. How many rows there are, which are the same and how they are
-sorted is found out with these; a rule that reads the relation on codes of the same dictionaries
-takes them as they are; an answer decodes what is read of it.
+A rule that ran on codes returns codes. Counting, comparing and sorting use the codes; a rule over
+the same dictionaries reads them directly; an answer decodes only what it shows.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Coded(RowStore):
-    """A set of rows of which some columns are codes."""
+    """A set of rows with some columns in codes."""
 
     __slots__ = ("_ordered", "codes", "dictionaries")
 
@@ -68,7 +67,7 @@ class Coded(RowStore):
         return super().spans if ends is None else ends
 
     def _ends(self, codes: Relation | None) -> list[Span] | None:
-        """The least and the greatest key of each column, if they can be told without decoding."""
+        """The least and the greatest key of each column, if they are known without decoding."""
         if codes is None or not self._ordered:
             return None
         return [
@@ -128,8 +127,8 @@ class Coded(RowStore):
 
 
 def hand_on(before: Relation, after: Relation, new: Relation) -> None:
-    """Gives a relation that has `new` rows beside those of `before` the dictionaries of that, and
-    its rows in codes: only the new ones are encoded."""
+    """Gives a relation with `new` rows the dictionaries and the encoded rows of its version
+    `before`; only the new rows are encoded."""
     for at, kept in before.dictionaries.items():
         after.dictionaries[at] = [own for own in kept if own.add(new.column(at))]
     for names, codes in before.encoded.items():
@@ -148,7 +147,7 @@ def _column(codes: Array, dictionary: Dictionary | None) -> Any:
 
 
 def _decoded(parts: Sequence[Array], dictionary: Dictionary | None, span: Span | None) -> Array:
-    """A column's parts together, decoded; in 32 bits if all its keys fit."""
+    """The parts of a column, decoded and concatenated; in 32 bits if all its keys fit."""
     if dictionary is None and len(parts) == 1:
         return parts[0]
     count = sum(map(len, parts))

@@ -36,7 +36,7 @@ Typed = tuple[TypeName, Column]
 
 
 def column_from(raw: Any, declared: TypeName | None, place: DataPlace, there: Any = None) -> Typed:
-    """A column of anything that holds one; on a device, if it is on the one of `there`."""
+    """A typed column from any array or sequence. It stays on a device if `there` is that device."""
     if isinstance(raw, np.ndarray):
         return numpy_column(raw, declared, place)
     if lies_on_device(raw):
@@ -68,7 +68,7 @@ def _arrow_array(raw: Any) -> Any:
 def _expect(
     found: TypeName, declared: TypeName | None, place: DataPlace, values: Any
 ) -> TypeName | None:
-    """Agree on a type; None if the column is empty and was declared to be something else."""
+    """The agreed type of declaration and data; None for an empty column of another type."""
     if declared is None or declared == found:
         return found
     if len(values) == 0:
@@ -158,7 +158,7 @@ def pandas_column(raw: Any, declared: TypeName | None, place: DataPlace) -> Type
 
 
 def arrow_column(values: Any, declared: TypeName | None, place: DataPlace) -> Typed:
-    """An Array or ChunkedArray of any type that has a meaning here."""
+    """A column from an Array or ChunkedArray of any supported type."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -208,7 +208,7 @@ def arrow_column(values: Any, declared: TypeName | None, place: DataPlace) -> Ty
 
 
 def _whole(values: Any, place: DataPlace) -> Any:
-    """Decimals as ints, which they are if they have no fraction and fit."""
+    """Decimals as ints: they must have no fraction and fit 64 bits."""
     import pyarrow as pa
 
     try:
@@ -223,7 +223,7 @@ def _whole(values: Any, place: DataPlace) -> Any:
 
 
 def _decoded(values: Any) -> Any:
-    """A dictionary's values, one a row; strings with 64-bit offsets, so that they fit."""
+    """A dictionary's values, one for each row; strings get 64-bit offsets, so that they fit."""
     import pyarrow as pa
 
     kind = values.type.value_type
@@ -237,7 +237,7 @@ def _decoded(values: Any) -> Any:
 
 
 def arrow_type(kind: Any) -> TypeName | None:
-    """The type of an Arrow type's values; None if they are no values here."""
+    """The type that an Arrow type is loaded as; None if it is not supported."""
     import pyarrow as pa
 
     types = pa.types
@@ -331,7 +331,7 @@ def object_column(
 
 
 def _without_decimals(values: Sequence[Any] | Array, place: DataPlace) -> list[Any]:
-    """The values, with ints in the place of decimals: those have no fraction."""
+    """The values with their decimals replaced by ints; a fraction is an error."""
     found = []
     for row, value in enumerate(values):
         if isinstance(value, Decimal):
@@ -346,13 +346,13 @@ def _without_decimals(values: Sequence[Any] | Array, place: DataPlace) -> list[A
 
 
 def as_int(value: Decimal) -> int | None:
-    """A decimal without a fraction, as an int."""
+    """A decimal that has no fraction, as an int."""
     whole = value.is_finite() and value == value.to_integral_value()
     return int(value) if whole else None
 
 
 def odd_decimal(row: int, value: Decimal, place: DataPlace) -> DataError:
-    """What is wrong with a decimal that is no int of 64 bits."""
+    """The error for a decimal that is no int of 64 bits."""
     if as_int(value) is not None:
         return place.too_big(row, value)
     message = f"cannot store {shown(value)}, a decimal with a fraction"
@@ -362,7 +362,8 @@ def odd_decimal(row: int, value: Decimal, place: DataPlace) -> DataError:
 def _odd_one(
     values: Sequence[Any] | Array, declared: TypeName | None, place: DataPlace
 ) -> DataError:
-    """The first value that is missing, cannot be stored, or differs from those before."""
+    """The error for the first value that is missing, not supported, or of another type than those
+    before."""
     expected: Kind = declared
     for row, value in enumerate(values):
         kind = _kind(type(value))
@@ -414,7 +415,7 @@ def _texts_of(values: Sequence[Any] | Array, place: DataPlace) -> TextColumn:
 
 
 def _instant(value: Any, row: int, place: DataPlace) -> int:
-    """Nanoseconds since 1970 of a date or time; one without a zone is in UTC."""
+    """Nanoseconds since 1970 of a date or time. Without a time zone it is in UTC."""
     if isinstance(value, np.datetime64):
         lone = _At(place.what, place.column, row, place)
         return int(instants(np.array([value]), lone)[0])
@@ -441,7 +442,7 @@ def _instant(value: Any, row: int, place: DataPlace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _At(DataPlace):
-    """One row of a place, for a value that is looked at alone."""
+    """The place of one row, for a value that is checked alone."""
 
     row: int
     place: DataPlace

@@ -47,10 +47,10 @@ _RUNS, _RUN = 64, 256  # of a sample of rows, and the rows of each run
 def distinct_rows(
     rows: Columns, spans: Callable[[], Sequence[Span]] | None = None
 ) -> tuple[Columns, KnownRows]:
-    """The rows without duplicates, and whether they are sorted now; the same arrays if all are
-    different and sorting them was not needed to find that out.
+    """The rows without duplicates, and whether they are sorted now. Returns the same arrays if all
+    rows differ and no sort was needed to find that out.
 
-    `spans`: gives what `spans_of` these rows does, for who keeps it.
+    `spans` returns what `spans_of` these rows returns, for a caller that caches it.
     """
     count = len(rows[0])
     if count < 2:
@@ -103,19 +103,19 @@ def distinct_rows(
 
 
 def _is_short(ends: Sequence[Span]) -> bool:
-    """Whether rows of columns with such values pack into 31 bits."""
+    """Whether rows with such values pack into 31 bits."""
     packing = RowPacking.within(ends)
     return packing is not None and sum(packing.bits) < 32
 
 
 def _overlap(left: Span, right: Span) -> bool:
-    """Whether most of what lies between any values of two columns lies between those of each."""
+    """Whether two columns have values in mostly the same range."""
     shared = min(left[1], right[1]) - max(left[0], right[0])
     return 2 * shared >= max(left[1], right[1]) - min(left[0], right[0])
 
 
 def _in_order(rows: Columns) -> Array | None:
-    """Which rows differ from the one before, if the rows are sorted; else None."""
+    """Which rows differ from the row before, if the rows are sorted; else None."""
     count = len(rows[0])
     marks = np.ones(count, dtype=np.bool_)
     for start in range(1, count, _PIECE):
@@ -142,19 +142,19 @@ def _ascends(key: Array) -> bool:
 
 
 def _differs_in_sample(key: Array) -> bool:
-    """Whether samples of a column's values, a small one first, hold none twice."""
+    """Whether samples of a column, a small one first, have no value twice."""
     samples = (key[:: max(1, len(key) // size)] for size in (_FEW, _SAMPLE))
     return all(bool(firsts(np.sort(sample)).all()) for sample in samples)
 
 
 def _sample(rows: Columns) -> Columns:
-    """Some of the rows: such as stand beside each other, and such as lie far apart."""
+    """A sample of the rows: some neighbours, and some that are far apart."""
     starts = range(0, len(rows[0]), max(_RUN, len(rows[0]) // _RUNS))
     return tuple(np.concatenate([key[at : at + _RUN] for at in starts]) for key in rows)
 
 
 def _selective(some: Columns) -> list[int]:
-    """Those columns with most values, as many as tell the rows of a sample apart."""
+    """The columns with most distinct values, as many as tell the rows of a sample apart."""
     many = [int(np.count_nonzero(firsts(np.sort(key)))) for key in some]
     most = sorted(range(len(some)), key=lambda at: -many[at])
     zeros = [_zeros(key) for key in some]
@@ -166,14 +166,14 @@ def _selective(some: Columns) -> list[int]:
 
 
 def _zeros(key: Array) -> int:
-    """How many of the lowest bits are zero in all values."""
+    """The number of lowest bits that are zero in all values."""
     either = int(np.bitwise_or.reduce(key))
     return max((either & -either).bit_length() - 1, 0)
 
 
 def _by_numbers(rows: Columns, numbers: Array, ends: Span) -> tuple[Columns, KnownRows] | None:
-    """The rows without duplicates, where equal rows have equal `numbers`, which lie between some
-    `ends`; None where so many numbers are equal that they tell little."""
+    """The rows without duplicates; equal rows have equal `numbers`, which lie between `ends`. None
+    if too many numbers are equal to be selective."""
     count = len(numbers)
     ordered = sort_values(numbers, *ends, start=False)
     equal = ordered[1:] == ordered[:-1]
@@ -194,9 +194,10 @@ def _by_numbers(rows: Columns, numbers: Array, ends: Span) -> tuple[Columns, Kno
 
 
 def _hashes(rows: Sequence[Array], zeros: Sequence[int]) -> Array:
-    """A hash of each row: of 32 bits, or of 64 where rows are so many that some always agree.
+    """A hash of each row: 32 bits, or 64 bits if there are so many rows that 32 bits would always
+    collide.
 
-    `zeros`: how many of the lowest bits tell little in each column.
+    `zeros`: the number of low bits of each column that carry little information.
     """
     count = len(rows[0])
     if count > MANY:
@@ -216,7 +217,7 @@ def _hashes(rows: Sequence[Array], zeros: Sequence[int]) -> Array:
 
 
 def _short(values: Array, zeros: int) -> Array:
-    """A number of 32 bits for each value, whose lowest bits are zero."""
+    """A 32-bit number for each value, without the lowest bits, which are zero."""
     if values.dtype.itemsize == 4:
         short: Array = values.view(np.uint32)
         return short >> np.uint32(zeros) if zeros >= _MANY_ZEROS else short
@@ -226,7 +227,7 @@ def _short(values: Array, zeros: int) -> Array:
 
 
 def row_numbers(rows: Columns) -> Array:
-    """A 64-bit hash of each row: the same however wide its columns are."""
+    """A 64-bit hash of each row, which does not depend on the width of its columns."""
     numbers = np.empty(len(rows[0]), dtype=np.uint64)
 
     def fill(part: slice) -> None:
@@ -241,7 +242,7 @@ def row_numbers(rows: Columns) -> Array:
 
 
 def mix(numbers: Array) -> None:
-    """Spreads what is in 64-bit numbers over all of their bits, in place."""
+    """Mixes 64-bit numbers in place, so that each bit depends on all bits."""
     numbers *= FACTOR
     numbers ^= numbers >> np.uint64(32)
 
@@ -256,8 +257,8 @@ MOST_BITS = 12  # of a hash that tell its part
 
 
 def all_differ(rows: Columns, account: Account, spill: Spill) -> bool:
-    """Whether no two rows are equal; False also if two hashes are equal by chance, and if rows are
-    so many that their parts are too large."""
+    """Whether no two rows are equal. False also if two hashes collide, or if there are too many
+    rows to compare."""
     count, spare = len(rows[0]), account.spare() // SHARE
     most = max(spill.run, spare // (SORTING * cores()))
     bits = min(MOST_BITS, max(0, (count // most).bit_length()))
@@ -284,7 +285,7 @@ def all_differ(rows: Columns, account: Account, spill: Spill) -> bool:
 
 
 def _divided(numbers: Array, bits: int) -> tuple[Array, Array]:
-    """Numbers by their highest bits, and where those of each part begin, and the last ones end."""
+    """Partitions numbers by their highest bits; returns the bounds of the parts."""
     if not bits:
         return numbers, np.array([0, len(numbers)])
     parts = (numbers.view(np.uint64) >> np.uint64(64 - bits)).astype(np.uint16)
@@ -333,7 +334,7 @@ def _group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
 
 
 def _counted_groups(packed: Array, length: int) -> tuple[Array, Array]:
-    """The groups of small numbers: each number is looked up in a table."""
+    """Groups rows with small numbers: each number is looked up in a table."""
     counts = np.bincount(packed)
     present = np.flatnonzero(counts)
     groups = packed
@@ -356,7 +357,7 @@ def _first_of(groups: Array, count: int) -> Array:
 
 
 def _numbered(order: Array, marks: Array) -> Array:
-    """For each row its group's number, by the order of rows and where a group begins in it."""
+    """The group number of each row, from the sorted order and the first row of each group."""
     groups, numbers = np.empty(len(order), dtype=np.int64), np.cumsum(marks) - 1
 
     def fill(part: slice) -> None:  # all at once NumPy would keep the interpreter's lock

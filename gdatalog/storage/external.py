@@ -1,8 +1,8 @@
-"""Rows that are sorted, and indexed, where memory has no room for all of them at once.
+"""External sorting and indexing, for rows that exceed the memory limit.
 
 Pieces that fit are sorted and written as runs (`spill.py`). Rows that divide all runs into ranges
-are found by sampling, and the runs' rows of one range after the other are merged in memory: all
-runs at once, unless they are very many.
+are sampled, and the runs are merged in memory range by range: all runs at once, unless there are
+very many.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SAMPLES = 8  # rows that are sampled for each range, in all runs together
 
 
 def rows_at_once(account: Account, spill: Spill, width: int) -> int:
-    """How many rows may be sorted in memory, whose columns have `width` bytes together."""
+    """The number of rows that fit memory while they are sorted; `width` is the bytes of a row."""
     if spill.always:
         return spill.run
     return max(spill.run, account.spare() // SHARE // (2 * width + SORTING))
@@ -41,7 +41,7 @@ def width_of(block: Sequence[Array]) -> int:
 
 
 def sort_spilled(blocks: list[Columns], account: Account, spill: Spill) -> Columns:
-    """The rows of all blocks, sorted and without duplicates, in files. It empties the list."""
+    """The rows of all blocks, sorted and without duplicates, in files. Empties the list."""
     runs = SortedRuns(spill, [np.result_type(*parts) for parts in zip(*blocks, strict=True)])
     most = rows_at_once(account, spill, width_of(blocks[0]))
     for piece in _pieces(blocks, most):
@@ -50,7 +50,7 @@ def sort_spilled(blocks: list[Columns], account: Account, spill: Spill) -> Colum
 
 
 def _pieces(blocks: list[Columns], most: int) -> Iterator[Columns]:
-    """The blocks' rows, `most` at a time but for the last ones. It empties the list."""
+    """The blocks' rows in pieces of `most` rows, the last ones shorter. Empties the list."""
     some: list[Columns] = []
     count = 0
     while blocks:
@@ -69,7 +69,7 @@ def _pieces(blocks: list[Columns], most: int) -> Iterator[Columns]:
 
 
 class SortedRuns:
-    """Sets of sorted rows in files, to be merged into one."""
+    """Sets of sorted rows in files, which are merged into one."""
 
     def __init__(self, spill: Spill, dtypes: Sequence[np.dtype[np.generic]]) -> None:
         self._spill = spill
@@ -80,7 +80,7 @@ class SortedRuns:
 
     @property
     def length(self) -> int:
-        """How many rows there are; those of several runs are counted several times."""
+        """The number of rows; rows that are in several runs count several times."""
         return self._bounds[-1] + sum(len(run[0]) for run in self._earlier)
 
     def add(self, rows: Columns) -> None:
@@ -98,7 +98,7 @@ class SortedRuns:
         return [*self._earlier, *own]
 
     def merged(self, account: Account) -> Columns:
-        """All rows, sorted and without duplicates. Nothing can be added any more."""
+        """All rows, sorted and without duplicates. No rows can be added afterwards."""
         runs = [run for run in self._finished() if len(run[0])]
         width = sum(dtype.itemsize for dtype in self._dtypes)
         most = rows_at_once(account, self._spill, width)
@@ -118,7 +118,7 @@ class SortedRuns:
 
 
 def merged_runs(runs: Sequence[Columns], most: int) -> Iterator[Columns]:
-    """The rows of sorted runs, sorted and without duplicates: some `most` of them at a time."""
+    """The rows of sorted runs, merged and without duplicates, in pieces of about `most` rows."""
     for parts in divided(runs, most) if runs else ():
         some = [part for part in parts if len(part[0])]
         if len(some) == 1:
@@ -128,8 +128,8 @@ def merged_runs(runs: Sequence[Columns], most: int) -> Iterator[Columns]:
 
 
 def divided(runs: Sequence[Columns], most: int) -> Iterator[list[Columns]]:
-    """The rows of sorted runs between the same rows, some `most` of all runs together: all rows of
-    one are less than those of the next."""
+    """Sorted runs, divided at the same rows into ranges of about `most` rows; each range is less
+    than the next."""
     for low, high in pairwise(_ranges(runs, most)):
         yield [
             tuple(column[start:end] for column in run)
@@ -138,7 +138,7 @@ def divided(runs: Sequence[Columns], most: int) -> Iterator[list[Columns]]:
 
 
 def _ranges(runs: Sequence[Columns], most: int) -> list[list[int]]:
-    """Where each run is divided: between neighbours lie some `most` rows of all runs together."""
+    """The places that divide the runs: between neighbours are about `most` rows of all runs."""
     total = sum(len(run[0]) for run in runs)
     step = max(1, most // max(SAMPLES, 2 * len(runs)))
     samples = concatenate([tuple(column[::step] for column in run) for run in runs])
@@ -152,7 +152,7 @@ def _ranges(runs: Sequence[Columns], most: int) -> list[list[int]]:
 
 
 def _place(run: Columns, row: Sequence[int]) -> int:
-    """How many rows of a run stand before a row."""
+    """The number of a run's rows that are less than a row."""
     low, high = 0, len(run[0])
     for column, value in zip(run, row, strict=True):
         kind = np.iinfo(column.dtype)
@@ -169,7 +169,7 @@ def _place(run: Columns, row: Sequence[int]) -> int:
 
 
 def joined_spilled(parts: Sequence[Array], dtype: np.dtype[np.generic], spill: Spill) -> Array:
-    """The parts of a column, one after the other."""
+    """The parts of a column as one column in a file."""
     column = spill.column(dtype)
     for part in parts:
         for start in range(0, len(part), STRETCH):
@@ -185,7 +185,7 @@ def trie_of(
     account: Account,
     spill: Spill,
 ) -> Trie:
-    """The trie of the rows that pass `tests`, its levels the columns of `order`."""
+    """The trie of the rows that pass `tests`; its levels are the columns of `order`."""
     columns = store.as_they_are()
     # Rows that differ only in columns which are dropped count one by one.
     rest = [at for at in range(len(columns)) if at not in order] if weighted else []
@@ -215,7 +215,7 @@ def passing_spilled(
 
 
 def spilled_trie(columns: Columns, depth: int, weighted: bool, spill: Spill) -> Trie:
-    """The trie of the first `depth` of sorted columns, whose rows are all different."""
+    """The trie of the first `depth` columns of sorted, distinct rows."""
     nodes = [spill.column(column.dtype) for column in columns[:depth]]
     starts = [spill.column(np.int64) for _ in range(1, depth)]
     counted = spill.column(np.int64)  # where the rows of each node of the last level begin
@@ -239,8 +239,8 @@ def spilled_trie(columns: Columns, depth: int, weighted: bool, spill: Spill) -> 
 
 
 def _stretches(columns: Columns, total: int) -> Iterator[tuple[int, list[Array], list[Array]]]:
-    """Stretches of sorted rows: where each begins, its columns, and for each column which rows are
-    the first with their values of this and all columns before it."""
+    """Sorted rows in stretches: the start of each, its columns, and for each column the rows at
+    which the prefix of columns changes."""
     for start in range(0, total, STRETCH):
         rows = [column[start : start + STRETCH] for column in columns]
         marks: list[Array] = []
@@ -258,7 +258,7 @@ def _stretches(columns: Columns, total: int) -> Iterator[tuple[int, list[Array],
 def spilled_pairs(
     offsets: Array, code: Callable[[Array], tuple[Array, object]], values: Array, spill: Spill
 ) -> Array:
-    """The (parent, value) pairs of a level's entries, packed; `code`: of values."""
+    """The (parent, value) pairs of a level's entries, packed; `code` encodes values."""
     column = spill.column(np.dtype(np.int64))
     for start in range(0, len(values), STRETCH):
         part = values[start : start + STRETCH]
@@ -269,7 +269,7 @@ def spilled_pairs(
 
 
 def _differences(column: SpilledColumn, end: int, spill: Spill) -> Array:
-    """How far it is from each value to the next one, and from the last one to the end."""
+    """The distance from each value to the next, and from the last one to the end."""
     values = column.finish()
     into = spill.column(np.dtype(np.int64))
     for start in range(0, len(values), STRETCH):

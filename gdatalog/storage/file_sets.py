@@ -1,6 +1,6 @@
-"""Several files that are one relation: a folder of Parquet files, or all that a pattern names.
+"""Several files as one relation: a folder of Parquet files, or the files that match a pattern.
 
-Folders below may be named `column=value`, as Hive names them: then that column stands in no file.
+Subfolders may be named `column=value`, as Hive names them: the files do not contain that column.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Key = tuple[str, int | str]
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One of the files; `keys`: the columns that the names of its folders tell."""
+    """A file of the set; `keys` are the columns that its folders' names give."""
 
     path: str
     keys: tuple[Key, ...] = ()
@@ -39,14 +39,14 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class TypedColumns:
-    """What a relation's columns are called, and their types."""
+    """The names and types of a relation's columns."""
 
     columns: tuple[str, ...]
     types: tuple[TypeName, ...]
 
 
 def is_set(name: str) -> bool:
-    """Whether a path means several files: it is a folder, or a pattern and no file."""
+    """Whether a path stands for several files: it is a folder, or a pattern and no file."""
     return os.path.isdir(name) or (has_magic(name) and not os.path.exists(name))
 
 
@@ -74,7 +74,7 @@ def files_of(name: str) -> list[File]:
 
 
 def version_of(name: str) -> tuple[int, int]:
-    """What changes when what is at a path changes: of a file when it was written, and its size."""
+    """The version of what is at a path: for a file its modification time and size."""
     if not is_set(name):
         stat = os.stat(name)
         return stat.st_mtime_ns, stat.st_size
@@ -84,7 +84,7 @@ def version_of(name: str) -> tuple[int, int]:
 
 
 def _below(folder: str) -> Iterator[str]:
-    """The Parquet files in a folder and in those below it, but those that writers hide."""
+    """The Parquet files in a folder and its subfolders, without the files that writers hide."""
     for log, whose in _LOGS.items():
         if os.path.exists(os.path.join(folder, log)):
             raise DataError(
@@ -103,7 +103,8 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def _keyed(name: str, paths: Sequence[str]) -> list[File]:
-    """Files with the columns of their folders: all have the same, or none counts."""
+    """Files with the columns that their folders' names give; if these differ between files, without
+    any."""
     root = name if os.path.isdir(name) else _plain(name)
     pairs = [_keys(os.path.relpath(path, root)) for path in paths]
     names = [tuple(key for key, _ in each) for each in pairs]
@@ -136,7 +137,7 @@ def _keyed(name: str, paths: Sequence[str]) -> list[File]:
 
 
 def _plain(pattern: str) -> str:
-    """The folder of a pattern up to what is no plain name."""
+    """The folder before the first part of a pattern that is not a plain name."""
     folder = os.path.dirname(pattern)
     while has_magic(folder):
         folder = os.path.dirname(folder)
@@ -158,7 +159,7 @@ def _is_int(text: str) -> bool:
 
 
 def key_column(value: int | str, length: int) -> Array | TextColumn:
-    """A column that holds one value."""
+    """A column with the same value in each row."""
     if isinstance(value, int):
         return np.full(length, value, dtype=np.int64)
     return TextColumn(np.zeros(length, dtype=np.int32), np.array([value], dtype=object))
@@ -173,8 +174,8 @@ def read_set(
     declared: Declared | None,
     read: Callable[[File, LoadOptions, Declared | None], Iterable[Table]],
 ) -> Iterator[Table]:
-    """The rows of all files, of the types of the first that has any if nothing else is said; at
-    least one table."""
+    """The rows of all files, at least one table. The types are those of the first file with rows,
+    unless they are given."""
     first: Table | None = None  # without its rows
     rows = False
     for number, file in enumerate(files):
@@ -203,7 +204,7 @@ def _schema_text(table: Table) -> str:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """The rows of tables that have the same columns, of which there is at least one."""
+    """One table of the rows of at least one table; all have the same columns."""
     first = tables[0]
     if len(tables) == 1:
         return first

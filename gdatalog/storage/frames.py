@@ -91,7 +91,7 @@ def table_of(
     what: str,
     there: Any = None,
 ) -> Table:
-    """The columns that are asked for, each of the type that was declared or that it has."""
+    """The columns that the user wants, each of its declared type or of its own."""
     columns = options.columns
     if options.findings is not None and columns is None and declared is None:
         options.findings.warnings += raw.warnings
@@ -169,7 +169,7 @@ def _wanted_arity(columns: Sequence[str] | None, declared: Declared | None) -> i
 def _empty_table(
     columns: Sequence[str] | None, declared: Declared | None, is_frame: bool, what: str
 ) -> Table:
-    """No columns and no rows: an empty relation of whatever was declared."""
+    """A table without rows, for any declaration."""
     if declared is not None:
         return _empty(declared.columns, declared.types)
     if columns is not None:
@@ -196,8 +196,8 @@ def with_row_ids(
     declared: Declared | None,
     what: str,
 ) -> Iterator[Table]:
-    """The tables that `read` makes, whose rows follow each other, with a column of row numbers if
-    the options name one: where the declaration has it, else in front."""
+    """The tables that `read` returns, with a column of consecutive row numbers if the options name
+    one: at its declared position, else in front."""
     name = options.row_id
     if name is None:
         yield from read(declared)

@@ -29,7 +29,7 @@ _NAME = re.compile(r"[^\W\d][\w .:/()%-]*|_\w*")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a line is a header, and why; `guessed`: nothing speaks against the contrary."""
+    """Whether a line is a header, and why; `guessed`: nothing contradicts it."""
 
     header: bool
     why: str
@@ -40,11 +40,11 @@ class BodyCells(Protocol):
     """All cells below the first line."""
 
     def kinds(self) -> Iterator[TypeName]:
-        """What each column holds."""
+        """The type of each column."""
         ...
 
     def again(self, fields: Sequence[str]) -> bool:
-        """Whether one of these comes up in a column that holds texts."""
+        """Whether one of these texts occurs in a column of texts."""
         ...
 
 
@@ -70,7 +70,8 @@ def verdict(
     declared: Declared | None,
     options: LoadOptions,
 ) -> Verdict:
-    """Whether the first line is a header, by some rows below it and the cells of all of them."""
+    """Decides whether the first line is a header, from some rows below it and the types of all
+    cells."""
     if options.header is not None:
         return Verdict(options.header, f"header={str(options.header).lower()}")
     fields = [field.strip() for field in first.fields]
@@ -86,7 +87,7 @@ def verdict(
 
 
 def all_names(fields: Sequence[str]) -> bool:
-    """Whether all are names; those of some columns, such as an index, may be left out."""
+    """Whether all cells are names. Some columns, such as an index, may have none."""
     return any(fields) and all(not field or _NAME.fullmatch(field) for field in fields)
 
 
@@ -120,12 +121,12 @@ def _by_types(fields: Sequence[str], cells: BodyCells) -> Verdict:
 
 
 def _typed(cell: str) -> bool:
-    """Whether a cell reads as something else than a symbol."""
+    """Whether a cell can be read as another type than symbol."""
     return any(cell_value(cell, kind) is not None for kind in ("int", "float", "bool", "timestamp"))
 
 
 def come_again(fields: Sequence[str], cells: Sequence[Any]) -> bool:
-    """Whether one of these texts is a cell of some columns."""
+    """Whether one of these texts occurs as a cell of some columns."""
     for column in cells:
         if isinstance(column, TextColumn):
             assert column.spelled is not None
@@ -141,7 +142,7 @@ def come_again(fields: Sequence[str], cells: Sequence[Any]) -> bool:
 
 
 def tell(found: Verdict, name: str, first: Record, options: LoadOptions) -> None:
-    """Tells what was decided: to the log, to the prompt, and with a warning if it was guessed."""
+    """Reports the decision: to the log, to the prompt, and as a warning if it was guessed."""
     what = "is the header" if found.header else "is a row"
     log = logging.getLogger("gdatalog")
     log.info("%s: the first line %s: %s", name, what, found.why)
@@ -160,7 +161,7 @@ def tell(found: Verdict, name: str, first: Record, options: LoadOptions) -> None
 def header_names(
     first: Record, text: Delimited, declared: Declared | None, options: LoadOptions
 ) -> tuple[str, ...]:
-    """The names in a header, as the declaration spells them; an error if one stands there twice."""
+    """The names of a header, spelled as in the declaration. No name may occur twice."""
     fields = [field.strip() for field in first.fields]
     names = respelled(fields, declared.columns) if declared is not None else fields
     filled = tuple(name or default_name(at) for at, name in enumerate(names))
@@ -196,9 +197,9 @@ def match_columns(
     what: str,
     header: Span | None = None,
 ) -> Matched:
-    """The relation's columns among `arity` columns of the data, which may have names.
+    """Matches the relation's columns with the `arity` columns of the data, which may have names.
 
-    `columns`: what the user asks for. `header`: where the names stand, for errors.
+    `columns`: the user's choice. `header`: the place of the names, for errors.
     """
     if columns is not None:
         names, picked = _asked_for(names, arity, columns, what, header)
@@ -226,7 +227,7 @@ def match_columns(
 
 
 def respelled(names: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """The names, those that differ from a wanted one only in case as it is spelled."""
+    """The names; one that differs from a wanted name only in case is spelled as that one."""
     there = set(names)
     folded = [name.lower() for name in names]
     spelled = {
@@ -246,7 +247,7 @@ def _asked_for(
     what: str,
     header: Span | None,
 ) -> tuple[Sequence[str], Sequence[int]]:
-    """The columns that a user lists: those of these names, or names for all columns."""
+    """The columns that the user lists: a selection by name, or names for all columns."""
     if isinstance(columns, str):
         raise DataError(f"columns is a list of names, found {columns!r}")
     if len(set(columns)) < len(columns):
@@ -301,7 +302,7 @@ def _mismatch(
 
 
 def _misspelt(columns: Sequence[str], names: Sequence[str] | None) -> str | None:
-    """Which of the data's columns was meant by one that it has not."""
+    """The data's column that was probably meant by a name that it does not have."""
     for name in columns:
         if names is not None and name not in names:
             near = meant(name, [other for other in names if other not in columns])

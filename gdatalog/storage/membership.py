@@ -1,8 +1,8 @@
-"""Which of some rows are rows of a set: by a bit for each row that there could be, or a search.
+"""Which of some rows are in a set: by a bit for each possible row, or by a search.
 
-Bits take a fraction of the room of rows that are a good part of all possible ones, as those of
-a closure are, and tell in one access. Other sets are searched in their order. Rows in no order
-are not sorted for the sake of a few: one pass finds those that could be the same.
+A bitmap takes a fraction of the memory of a dense set, such as a closure, and answers in one
+access. Other sets are searched in their order. An unsorted set is not sorted for a few rows: one
+pass finds the candidates.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FEW = 4096  # rows, up to which a pass over a column is better than sorting all
 
 
 class RowBits:
-    """One bit for each row that there could be, between some least and greatest values."""
+    """A bitmap with one bit for each possible row between the least and the greatest values."""
 
     __slots__ = ("_bits", "_high", "_low")
 
@@ -74,14 +74,14 @@ class RowBits:
         return self._bits.nbytes
 
     def fits(self, rows: Columns) -> bool:
-        """Whether there is a bit for each of these rows."""
+        """Whether each of these rows has a bit."""
         return all(
             int(column.min()) >= low and int(column.max()) <= high
             for column, low, high in zip(rows, self._low, self._high, strict=True)
         )
 
     def add(self, rows: Columns) -> Array:
-        """Adds distinct rows that fit; the indices of those that were not there."""
+        """Adds distinct rows that fit; returns the indices of the rows that are new."""
         places = self._places(rows)
         at, bit = places >> 3, np.left_shift(np.uint8(1), (places & 7).astype(np.uint8))
         new: Array = np.flatnonzero((self._bits[at] & bit) == 0)
@@ -116,12 +116,12 @@ class RowBits:
 
 
 def _room(low: Sequence[int], high: Sequence[int]) -> int:
-    """How many rows there could be."""
+    """The number of possible rows."""
     return prod(b - a + 1 for a, b in zip(low, high, strict=True))
 
 
 def held_by(store: RowStore, rows: Columns) -> Array:
-    """Which of the rows are in a set, found by a search."""
+    """Which of the rows are in a set, by a search."""
     if store.known < KnownRows.SORTED and len(rows[0]) <= FEW < store.at_most:
         candidates = _candidates(store.as_they_are(), rows)
         return _search(sort_rows(candidates), rows)
@@ -129,7 +129,7 @@ def held_by(store: RowStore, rows: Columns) -> Array:
 
 
 def _candidates(among: Columns, rows: Columns) -> Columns:
-    """The rows of a set, in any order, each of whose values stands in that column of `rows`."""
+    """The rows of a set, in any order, whose value in each column is among those of `rows`."""
     wanted = [sorted_set(column) for column in rows]
     kept = rows_among(among[0], wanted[0])
     for column, values in zip(among[1:], wanted[1:], strict=True):
@@ -138,13 +138,13 @@ def _candidates(among: Columns, rows: Columns) -> Columns:
 
 
 def _search(among: Columns, rows: Columns) -> Array:
-    """Which of the rows are among sorted ones."""
+    """Which of the rows are among sorted rows."""
     return places_in(among, rows)[1]
 
 
 def places_in(among: Columns, rows: Columns) -> tuple[Array, Array]:
-    """Where each row would stand among sorted ones (told of columns of one width), and whether it
-    is there: column by column, between bounds that close in."""
+    """The position of each row among sorted rows with columns of the same width, and whether it is
+    there: column by column, between bounds that narrow."""
     count = len(rows[0])
     inside = np.ones(count, dtype=np.bool_)
     start: Array = np.zeros(count, dtype=np.int64)
@@ -167,7 +167,7 @@ def places_in(among: Columns, rows: Columns) -> tuple[Array, Array]:
 
 
 def _bound(column: Array, wanted: Array, start: Array, end: Array, behind: bool) -> Array:
-    """Where each value would stand between its bounds; behind equal ones if asked."""
+    """The position of each value between its bounds: before equal values, or `behind` them."""
     low, high = start, end
     last = len(column) - 1
     for _ in range(int((end - start).max(initial=0)).bit_length()):

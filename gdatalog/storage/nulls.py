@@ -1,7 +1,7 @@
-"""Missing values: which rows have one, rows without them, and values in their place.
+"""Missing values: finds them, drops their rows, or fills them.
 
-A relation has no missing values. Data that has some is refused, with what each column would cost;
-or its rows are dropped, or the values are filled in.
+A relation has no missing values. Data with missing values is an error that counts them by column,
+unless the options drop the rows or fill the values.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _NAMES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 
 
 def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool) -> Array:
-    """Which values of a raw column are missing. Of a text file these are cells such as `NA` in a
-    column that holds no texts; where they are `filled`, empty texts too."""
+    """Which values of a raw column are missing. In a text file these are cells such as `NA` in a
+    column of no texts; if they are `filled`, empty texts too."""
     if source == "text":
         if isinstance(column, TextColumn):
             if declared in (None, "symbol"):
@@ -85,7 +85,7 @@ def _missing_in_arrow(column: Any) -> Array:
 
 
 def taken(column: Any, keep: Array) -> Any:
-    """Some of the values of a raw column."""
+    """The values of a raw column at some rows."""
     if lies_on_device(column):
         column = fetched(column)
     if isinstance(column, list | tuple):
@@ -107,7 +107,7 @@ def taken(column: Any, keep: Array) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class SomeRows(DataPlace):
-    """A column of which some rows are left out: they are told as the data counts them."""
+    """A column without some of its rows. Errors count rows as the data does."""
 
     whole: DataPlace
     rows: Array
@@ -130,7 +130,7 @@ class _Fill(DataPlace):
 
 @dataclass(slots=True)
 class Mending:
-    """Which rows of some columns stay, and which of their values are filled."""
+    """Which rows of some columns are kept, and which of their values are filled."""
 
     raw: Raw
     options: LoadOptions
@@ -186,7 +186,7 @@ class Mending:
         place: DataPlace,
         typed: Callable[[Any, DataPlace], tuple[TypeName, Column]],
     ) -> tuple[TypeName, Column]:
-        """A column's values, typed, of the rows that stay."""
+        """The typed values of a column in the rows that are kept."""
         filling = place.column in self.options.fill
         there = self.keep & ~self.masks[number] if filling else self.keep
         if not there.all():
@@ -201,7 +201,7 @@ class Mending:
         return kind, _filled(values if len(values) else value[1], ~missing, value[1])
 
     def _value(self, place: DataPlace, kind: TypeName | None) -> tuple[TypeName, Column]:
-        """What a column is filled with, as a column of one value."""
+        """The fill value of a column, as a column of one value."""
         value = self.options.fill[place.column]
         where = _Fill(place.what, place.column)
         if self.options.fill_is_text:
@@ -212,7 +212,7 @@ class Mending:
 
 
 def _filled(values: Column, there: Array, fill: Column) -> Column:
-    """The values where they are `there`, elsewhere the one of `fill`."""
+    """The values that are `there`; the value of `fill` elsewhere."""
     if isinstance(values, TextColumn) and isinstance(fill, TextColumn):
         text = str(fill.texts[0])
         known = np.flatnonzero(values.texts == text)
@@ -233,7 +233,7 @@ def explained(
     picked: Sequence[int],
     types: Sequence[TypeName | None],
 ) -> DataError:
-    """The error about the first missing value, with what it would cost to go without them."""
+    """The error for the first missing value, with the rows that dropping them would cost."""
     counts: dict[str, int] = {}
     gone = length = 0
     for part in [raw] if raw.whole is None else raw.whole():

@@ -1,8 +1,8 @@
-"""Relations in parts: the rows that were there before, and those that came since.
+"""Relations in parts: the rows that were there before, and the rows that were added since.
 
-Rows that come to millions are not copied together with them, nor are these sorted or indexed
-again: the parts are relations that keep what they have, and who can works part by part. When
-somebody asks for all rows in order, or for an index of all, they are put together, once.
+Adding rows to millions does not copy, sort or index the old rows again: the parts are relations
+that keep their own indexes, and operators work part by part where they can. The parts are merged,
+once, when all rows are needed in order, or an index of all rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FEW = 1 << 16
 
 
 class DisjointParts(RowStore):
-    """Sets of rows that share none, largest first, all of which are here."""
+    """Disjoint sets of rows on the host, largest first."""
 
     __slots__ = ("parts",)
 
@@ -121,7 +121,7 @@ class DisjointParts(RowStore):
 
 
 def _merged(large: Columns, small: Columns) -> Columns:
-    """Sorted rows that share none as one sorted set: the second ones are put in their places."""
+    """Two disjoint sets of sorted rows as one sorted set."""
     pairs = list(zip(large, small, strict=True))
     kinds = [np.promote_types(a.dtype, b.dtype) for a, b in pairs]
     large = tuple(key.astype(kind, copy=False) for key, kind in zip(large, kinds, strict=True))
@@ -131,10 +131,8 @@ def _merged(large: Columns, small: Columns) -> Columns:
 
 
 class PartsStatistics(Statistics):
-    """What is known of rows that lie in parts: what is estimated anyway, by the largest part.
-
-    What plans rely on is told of all rows, or not at all.
-    """
+    """Statistics of rows in parts: estimates come from the largest part, and exact values, which
+    plans rely on, from all rows or not at all."""
 
     __slots__ = ()
 
@@ -211,13 +209,14 @@ LITTLE = 1000
 
 
 class Version:
-    """Which rows a relation has, as long as somebody remembers it."""
+    """Identifies the rows of a relation, as long as somebody refers to it."""
 
     __slots__ = ("__weakref__",)
 
 
 class VersionHistory:
-    """The versions that a relation comes from, oldest first, each with the rows that came then."""
+    """The versions that a relation descends from, oldest first, each with the rows that were added
+    then."""
 
     __slots__ = ("_steps",)
 
@@ -228,7 +227,8 @@ class VersionHistory:
         return len(self._steps)
 
     def grown(self, before: Version, new: Sequence[Relation]) -> VersionHistory:
-        """That of a relation which has `new` rows more than the version `before`, whose this is."""
+        """The history of a relation with `new` rows more than the version `before`, which has this
+        history."""
         steps: list[tuple[ref[Version], tuple[Relation, ...]]] = []
         for version, rows in (*self._steps, (ref(before), tuple(new))):
             if version() is not None:
@@ -238,14 +238,14 @@ class VersionHistory:
         return VersionHistory(steps)
 
     def since(self, version: Version) -> tuple[Relation, ...] | None:
-        """The rows that have come since a version, in sets that share none; None if not known."""
+        """The rows that were added since a version, in disjoint sets; None if unknown."""
         for at, (held, _) in enumerate(self._steps):
             if held() is version:
                 return tuple(part for _, rows in self._steps[at:] for part in rows)
         return None
 
     def within(self, count: int) -> VersionHistory:
-        """That of `count` rows, without the versions since which too many of them have come."""
+        """The history of `count` rows, without versions since which too many rows were added."""
         most = max(LITTLE, count // 2)
         count, kept = 0, len(self._steps)
         for at in range(len(self._steps) - 1, -1, -1):
@@ -259,8 +259,8 @@ class VersionHistory:
 def stacked(
     parts: Sequence[Relation], ratio: int = STACKED, most: int | None = None
 ) -> tuple[Relation, ...]:
-    """Sets of rows that share none, the last ones put together: each has at least `ratio` times
-    as many as the next, and there are at most `most`."""
+    """Disjoint sets of rows, of which the last ones are merged: each is at least `ratio` times as
+    large as the next, and there are at most `most`."""
     found = list(parts)
     while len(found) > 1 and (
         ratio * found[-1].at_most > found[-2].at_most or (most is not None and len(found) > most)

@@ -1,11 +1,11 @@
-"""The rows of a relation as they came, made distinct and sorted only when somebody needs that.
+"""The rows of a relation as they arrived; made distinct and sorted only on demand.
 
-Rows come in blocks: from data (in any order, perhaps twice), or from the threads of an executor
-(distinct). Sorting millions of rows costs more than most queries on them, and many never need
-it: an export takes any order, and an index sorts the columns that it has.
+Rows arrive in blocks: from data (in any order, perhaps with duplicates), or from the threads of an
+executor (distinct). Sorting millions of rows costs more than most queries on them, and often nobody
+needs it: an export takes any order, and an index sorts only its own columns.
 
-Rows that a device has made stay there until NumPy's code asks for them: then they are copied
-once. How many there are needs no copy, and the device's own tries are made of them where they are.
+Rows that a device has made stay there until code on the host needs them; then they are copied once.
+Counting needs no copy, and the device builds its own tries from them in place.
 """
 
 from __future__ import annotations
@@ -81,16 +81,16 @@ class RowStore:
 
     @property
     def on_host(self) -> bool:
-        """Whether NumPy's code can have the rows without a copy from a device."""
+        """Whether the host can read the rows without a copy from a device."""
         return self._on_host
 
     @property
     def on_device(self) -> DeviceStore | None:
-        """The rows on a device, if they are on one (too)."""
+        """The rows on a device, if they are there, perhaps in addition to the host."""
         return self._on_device
 
     def lay(self, ops: DeviceOps) -> DeviceStore:
-        """The rows on a device: copied there if they are not there yet, and kept."""
+        """The rows on a device: copied there at the first call, then cached."""
         with self._lock:
             found = self._on_device
             if found is None or found.ops is not ops:
@@ -103,7 +103,7 @@ class RowStore:
             return found
 
     def let_go(self) -> None:
-        """Gives up the rows on a device; those that are nowhere else are brought here first."""
+        """Frees the rows on a device; rows that are only there are copied to the host first."""
         with self._lock:
             self._bring()
             for answer in list(self._on_device.answers) if self._on_device is not None else ():
@@ -111,7 +111,7 @@ class RowStore:
             self._on_device = None
 
     def _bring(self) -> None:
-        """Has the rows here."""
+        """Copies the rows to the host, if they are not there."""
         if self._on_host:
             return
         with self._lock:
@@ -134,13 +134,13 @@ class RowStore:
 
     @property
     def at_most(self) -> int:
-        """How many rows there are, if none of them is there twice."""
+        """The number of rows, duplicates counted."""
         device_rows = self._on_device
         return self._count if device_rows is None else min(self._count, device_rows.count)
 
     @property
     def count(self) -> int:
-        """How many rows there are; where a device has them, it makes them distinct."""
+        """The number of distinct rows; a device that has them makes them distinct."""
         device_rows = self._on_device
         if device_rows is None:
             self.distinct()
@@ -162,7 +162,7 @@ class RowStore:
         return sum(held_bytes(column) for block in self._blocks for column in block)
 
     def where_they_lie(self) -> tuple[list[Columns], DeviceStore | None]:
-        """The rows in any order, in blocks; and the device, if they are nowhere else."""
+        """The rows in any order, in blocks; and the device, if they are only there."""
         device_rows = None if self._on_host else self._on_device
         if device_rows is None:
             return self.distinct(), None
@@ -173,8 +173,8 @@ class RowStore:
 
     @property
     def fingerprint(self) -> Fingerprint | None:
-        """What tells the rows from others, in this process. None where there are many, or where it
-        takes a sort or a copy to know them."""
+        """Identifies the rows within this process. None if there are many rows, or if it would take
+        a sort or a copy."""
         if not self.on_host or self.known != KnownRows.SORTED or self.at_most >= FEW:
             return None
         return self.count, tuple((c.dtype.str, hash(c.tobytes())) for c in self.sorted())
@@ -188,11 +188,11 @@ class RowStore:
 
     @property
     def spilled(self) -> bool:
-        """Whether the rows lie in files."""
+        """Whether the rows are in temporary files."""
         return self._on_host and bool(self._blocks) and is_spilled(self._blocks[0][0])
 
     def keep_as_it_is(self) -> None:
-        """One block's columns are as wide as they are to be."""
+        """Marks one block's columns as having their final width."""
         self._plain = self._on_host and len(self._blocks) == 1
 
     def as_they_are(self) -> Columns:
@@ -259,7 +259,7 @@ class RowStore:
 
 
 def _joined(blocks: Sequence[Columns]) -> Columns:
-    """All rows in one block, their columns in 32 bits where they fit."""
+    """All rows in one block; columns take 32 bits where they fit."""
     count = sum(len(block[0]) for block in blocks)
     columns = range(len(blocks[0]))
     return tuple(
@@ -268,7 +268,7 @@ def _joined(blocks: Sequence[Columns]) -> Columns:
 
 
 def joined_column(parts: Sequence[Array], dtype: np.dtype[np.generic] | None = None) -> Array:
-    """The parts of a column, one after the other; in 32 bits where they fit if not said."""
+    """The parts of a column, concatenated; in 32 bits where they fit, if no width is given."""
     if dtype is None:
         fits = all(
             part.dtype == np.int32
@@ -291,7 +291,7 @@ def joined_column(parts: Sequence[Array], dtype: np.dtype[np.generic] | None = N
 
 
 def _alike(left: Array, right: Array, first: Span, second: Span) -> bool:
-    """Whether two columns may have the same values: False if they plainly have not."""
+    """Whether two columns may have the same values; False if they certainly differ."""
     low, high = first
     if first != second:
         return False
@@ -299,7 +299,7 @@ def _alike(left: Array, right: Array, first: Span, second: Span) -> bool:
 
 
 def _same_values(left: Array, right: Array, low: int, high: int) -> bool:
-    """Whether two columns have the same values, all from `low` to `high`; by marks."""
+    """Whether two columns have the same values, all from `low` to `high`; by a bitmap."""
     marks = np.zeros((2, high - low + 1), dtype=np.bool_)
     for mine, column in zip(marks, (left, right), strict=True):
         mine[column - low if low else column] = True
@@ -307,7 +307,7 @@ def _same_values(left: Array, right: Array, low: int, high: int) -> bool:
 
 
 def _mixed_sum(column: Array) -> int:
-    """A number that two columns share if they hold the same values, each as often as the other."""
+    """A hash that is equal for two columns with the same values, each occurring as often."""
     sums: list[int] = []
 
     def add(part: slice) -> None:

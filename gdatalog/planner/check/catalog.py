@@ -1,7 +1,7 @@
-"""What a program speaks of: its relations, with their arity and where it was said, and its types.
+"""The catalogue of a program: its types, and its relations with their arity and where it was given.
 
-A relation is there because it has data (`known`), a `.decl`, a rule or fact, or a `.input`;
-the first of these in this order says how many columns it has.
+A relation exists if it has data (`known`), a `.decl`, a rule, a fact or an `.input`; the first of
+these, in this order, fixes the number of its columns.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def collect(
     errors: list[Error],
     broken: Mapping[str, Cause] = NOTHING_BROKEN,
 ) -> Catalog:
-    """The relations and types of the program; what its declarations get wrong."""
+    """The relations and types of the program; errors for what its declarations get wrong."""
     catalog = Catalog(broken=broken)
     _types([s for s in program.statements if isinstance(s, TypeDecl)], catalog, errors)
     for name, schema in known.items():
@@ -178,7 +178,7 @@ def no_such_type(name: str, span: Span, catalog: Catalog) -> NameResolutionError
 
 
 def _types(decls: list[TypeDecl], catalog: Catalog, errors: list[Error]) -> None:
-    """Every name's base type: a name may stand before what it is made of."""
+    """The base type of each named type. A type may be used before it is defined."""
     said: dict[str, TypeDecl] = {}
     for decl in decls:
         first = said.setdefault(decl.name, decl)
@@ -249,7 +249,7 @@ def _reaches(start: str, goal: str, said: Mapping[str, TypeDecl]) -> bool:
 
 
 def _directives(program: Program, catalog: Catalog, errors: list[Error]) -> None:
-    """Directives, those that stand as qualifiers of a `.decl` too; `.input` makes known."""
+    """All directives, qualifiers of a `.decl` too; `.input` makes a relation known."""
     found = [s for s in program.statements if isinstance(s, Directive)]
     said = {(d.kind, name) for d in found for name in d.names}
     for statement in program.statements:
@@ -288,7 +288,8 @@ def no_such_relation(name: str, span: Span, catalog: Catalog) -> NameResolutionE
 
 
 def arity_error(name: str, used: int, span: Span, relation: CatalogRelation) -> TypeMismatchError:
-    """A use that has not as many arguments as the relation has columns, with both sides."""
+    """The error for a use whose number of arguments differs from the relation's columns; shows both
+    places."""
     arity = relation.arity or 0
     said = f"`{name}` {relation.said} {count(arity, 'column')}"
     if relation.schema is not None:

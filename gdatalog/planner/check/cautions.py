@@ -1,4 +1,4 @@
-"""Cautions: what a program may say, but probably did not mean."""
+"""Cautions: things that a program may say, but probably did not mean."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ OPTIONS = {
 def cautions_of(
     program: Program, catalog: Catalog, whole: bool, earlier: Iterable[Caution] = ()
 ) -> tuple[Caution, ...]:
-    """All of them, in the order of the text; `earlier`: those that other checks found."""
+    """All cautions, in the order of the text; `earlier`: those that other checks found."""
     found = list(dict.fromkeys(earlier))
     once: list[Var] = []
     souffle = _has_souffle_types(program)
@@ -116,7 +116,7 @@ def _used_once(heads: Sequence[Atom], body: Literal) -> Iterator[Var]:
 
 
 def _told_of_once(found: Sequence[Var]) -> Iterator[Caution]:
-    """One caution a text for all its variables that are used once."""
+    """One caution per text for all its variables that are used once."""
     by_source: dict[int, list[Var]] = {}
     for var in found:
         by_source.setdefault(id(var.span.source), []).append(var)
@@ -157,7 +157,7 @@ def summed_up(cautions: Iterable[Caution]) -> list[Caution]:
 
 
 def _products(literal: Literal) -> Iterator[Caution]:
-    """Conjunctions that fall apart into atoms that nothing connects."""
+    """Conjunctions that are cross products: nothing connects some of their atoms."""
     match literal:
         case And(items):
             atoms = _unconnected(items)
@@ -218,7 +218,7 @@ def _options(directive: Directive) -> Iterator[Caution]:
 
 
 def _empty(program: Program, catalog: Catalog) -> Iterator[Caution]:
-    """Declared relations that are read, and that nothing will ever be in."""
+    """Declared relations that rules read and nothing can ever fill."""
     filled: set[str] = set()
     read: set[str] = set()
     for directive in catalog.directives:
@@ -268,7 +268,7 @@ def _unsigned(program: Program) -> Iterator[Caution]:
 
 
 def _wildcards_counted(body: Literal, heads: Sequence[Atom] = ()) -> Iterator[Caution]:
-    """Of several atoms Soufflé asks those with a `_` only whether there is a match."""
+    """Atoms with `_` beside others in a `count`: Soufflé only asks whether they have a match."""
     for node in (*heads, body):
         for part in walk(node):
             if isinstance(part, Aggregate) and part.kind in ("count", "sum", "mean"):
@@ -286,7 +286,7 @@ def _wildcards_counted(body: Literal, heads: Sequence[Atom] = ()) -> Iterator[Ca
 
 
 def _atoms(node: Node) -> Iterator[Atom]:
-    """Those of a body that are neither negated nor in an aggregate of their own."""
+    """The atoms of a body that are neither negated nor inside an aggregate."""
     if isinstance(node, Atom):
         yield node
     elif isinstance(node, And | Or):

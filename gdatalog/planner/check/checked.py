@@ -30,7 +30,7 @@ from gdatalog.widths import visible
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A relation's columns, and where that was said."""
+    """The columns of a relation, and where they were declared."""
 
     name: str
     columns: tuple[str, ...]
@@ -73,7 +73,8 @@ class CheckedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Relations that depend on each other, and their rules; all others come before or after."""
+    """Relations that depend on each other, and their rules; all others are evaluated before or
+    after."""
 
     relations: tuple[str, ...]
     rules: tuple[CheckedRule, ...]
@@ -82,7 +83,7 @@ class Stratum:
 
 @dataclass(frozen=True, slots=True)
 class ValueList:
-    """A list of values that is a relation of one column."""
+    """A list of values, as a relation of one column."""
 
     type: TypeName
     parts: tuple[Values | Const | Param | ListParam, ...]
@@ -149,7 +150,7 @@ def drop_hint(name: str) -> str:
 
 
 def caution_of(error: Error, broken: Mapping[str, Cause]) -> Caution:
-    """What to say of a kept statement that has become invalid, and of what depends on it."""
+    """The caution for a kept statement that has become invalid, with what depends on it."""
     own = [
         name for name, cause in broken.items() if cause.error is error and cause.relation == name
     ]

@@ -46,7 +46,7 @@ class Optimum:
 
 
 class _NotMonotone(Exception):
-    """An expression whose direction is not known, and why."""
+    """An expression whose direction is unknown, and the reason."""
 
     def __init__(self, expr: Expr, reason: str, test: Compare | None = None) -> None:
         super().__init__(reason)
@@ -56,7 +56,7 @@ class _NotMonotone(Exception):
 
 
 def check_lattice(stratum: Stratum, errors: list[Error]) -> None:
-    """The rules of a recursive stratum; nothing to say where none of them aggregates."""
+    """Checks the rules of a recursive stratum; a stratum without aggregates passes."""
     optima: dict[str, Optimum] = {}
     for rule in stratum.rules:
         if not rule.aggregated:
@@ -94,7 +94,7 @@ def check_lattice(stratum: Stratum, errors: list[Error]) -> None:
 
 
 def branches_of(literal: Literal) -> Iterator[list[Literal]]:
-    """The ways through the `;` of a body, each a list of literals that are no groups."""
+    """The branches of a body's `;`, each as a list of literals."""
     match literal:
         case Or(items):
             for item in items:
@@ -254,7 +254,8 @@ class _Branch:
                 raise _NotMonotone(var, reason)
 
     def _outside(self, test: Compare) -> str | None:
-        """The rule that tests the result, where one atom has all that is compared."""
+        """The hint for a comparison: a rule that tests the result, if one atom has all compared
+        values."""
         needed = variables(test).keys()
         for literal in self.literals:
             if isinstance(literal, Atom) and literal.name in self.optima:

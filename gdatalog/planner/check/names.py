@@ -1,10 +1,10 @@
-"""Names: what each one in a rule is, a relation, a function, an aggregate, a parameter.
+"""Names: resolves each name of a rule to a relation, a function, an aggregate or a parameter.
 
-Every error is of one place; a rule that has one is left out of what later passes see, its
-relation stays known. What comes out is as `planner.checked` says, but for types.
+Every error is at one place. A rule with an error is hidden from later passes; its relation stays
+known. The result is as `planner/check/checked.py` describes it, without types.
 
-One class, for every kind of node has a place where it may not stand, and that depends on where
-the walk is: in a head, in a fact, in an aggregate. Hence the length.
+Each kind of node has places where it must not stand, which depend on the enclosing head, fact or
+aggregate: so one class visits all of them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _LISTED = sorted(name for name in FUNCTIONS if name.isidentifier() and name not 
 
 @dataclass(slots=True)
 class NameResolution:
-    """The pass: `rule` and `query` give what the later passes work on."""
+    """The pass: later passes use what `rule` and `query` return."""
 
     catalog: Catalog
     params: Mapping[str, ParamType]
@@ -81,7 +81,7 @@ class NameResolution:
     # ------------------------------------------------------------------------- statements
 
     def rule(self, rule: Rule) -> list[CheckedRule]:
-        """One rule a head; none if a name is wrong."""
+        """One rule for each head; none if a name is wrong."""
         before = len(self.errors)
         self._start()
         self._constants_meant((*rule.heads, *(() if rule.body is None else (rule.body,))))
@@ -97,7 +97,7 @@ class NameResolution:
         return whole if len(self.errors) == before else []
 
     def fact(self, fact: Atom) -> None:
-        """Check a fact that `planner.facts` has taken."""
+        """Checks a fact that the fast path has read."""
         self._start()
         if self._is_broken(fact.name, fact.span):
             return
@@ -106,7 +106,7 @@ class NameResolution:
             self._expr(arg)
 
     def query(self, query: Query) -> tuple[CheckedQuery | None, CheckedRule | None]:
-        """The query, and the rule that answers it; no rule where it is a whole relation."""
+        """The query, and the rule that answers it; no rule if it asks for a whole relation."""
         self.queries += 1
         if isinstance(query.body, Test) and isinstance(query.body.expr, Var):
             name = query.body.expr.name
@@ -135,7 +135,7 @@ class NameResolution:
         return answer, CheckedRule(head, body, {}, query.span)
 
     def _hint_at_fact(self, body: Literal, error: Error) -> None:
-        """`likes(alice, bob).` of a relation that is not there is a fact without its quotes."""
+        """`likes(alice, bob).` of an unknown relation is a fact without its quotes."""
         known = self.catalog.relations.keys() | self.catalog.broken.keys()
         if not isinstance(body, Atom) or body.name in known or not body.args:
             return
@@ -168,7 +168,7 @@ class NameResolution:
     def _close(
         self, heads: list[Atom], body: Literal | None, lifted: list[Literal]
     ) -> Literal | None:
-        """The body with what was lifted out of its head, and scopes applied."""
+        """The body with the aggregates that were lifted out of its head; scopes are applied."""
         items = ([] if body is None else [body]) + lifted
         if not items:
             return None
@@ -241,7 +241,7 @@ class NameResolution:
         return error
 
     def _is_broken(self, name: str, span: Span) -> bool:
-        """Whether a relation cannot be evaluated, which is an error, once in a statement."""
+        """Whether a relation cannot be evaluated: an error, reported once per statement."""
         cause = self.catalog.broken.get(name)
         if cause is not None and name not in self.unknown:
             self.unknown.add(name)
@@ -383,7 +383,7 @@ class NameResolution:
         self.errors.append(TypeMismatchError(message, call.span, hint=hint))
 
     def _not_here(self, call: FunctionCall) -> None:
-        """An aggregate, range or distinct that stands where a value should."""
+        """The error for an aggregate, range or distinct in the place of a value."""
         name = call.name
         if name == "range":
             hint = "write `i = range(a, b)` as a literal of its own, and use `i`"
@@ -460,7 +460,7 @@ class NameResolution:
 
 
 def conjunction(items: list[Literal], span: Span) -> Literal:
-    """One literal that holds if all do, never an And among them."""
+    """One literal that holds if all of these hold; an And is never nested in another."""
     flat: list[Literal] = []
     for item in items:
         flat.extend(item.items if isinstance(item, And) else (item,))
@@ -475,13 +475,13 @@ def disjunction(items: list[Literal], span: Span) -> Literal:
 
 
 def kinds_of(param: frozenset[str] | tuple[str, frozenset[str]]) -> list[str]:
-    """The types that an argument may have, in the usual order."""
+    """The types that an argument may have, in a fixed order."""
     kinds = param if isinstance(param, frozenset) else param[1]
     return ["any type"] if kinds == ANY else [kind for kind in TYPES if kind in kinds]
 
 
 def _as_constant(arg: Expr) -> Expr:
-    """What a name in a fact was meant as."""
+    """The constant that a name in a fact was probably meant as."""
     if not isinstance(arg, Var):
         return arg
     lower = arg.name.lower()

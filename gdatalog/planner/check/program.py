@@ -1,9 +1,9 @@
-"""The checks: from a program as it was written to one that makes sense, or all of its errors.
+"""The checks: turns a parsed program into a checked one, or reports all of its errors.
 
     names -> types -> inline relations -> safety -> aggregated heads -> strata -> cautions
 
-Each pass goes on with what those before it left usable, and says nothing that only follows
-from an error already found.
+Each pass continues with what the passes before it accepted, and reports no error that only follows
+from an earlier one.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def examine(
     whole: bool = True,
     broken: Mapping[str, Cause] = NOTHING_BROKEN,
 ) -> tuple[Checked | None, list[Error]]:
-    """The same, with all errors handed back. `broken`: relations that cannot be evaluated; the
-    program may not speak of them."""
+    """As `check`, but returns all errors. `broken`: relations that cannot be evaluated; the program
+    must not use them."""
     errors: list[Error] = []
     catalog = collect(program, known, errors, broken)
     cautions: list[Caution] = []
@@ -107,7 +107,7 @@ def _resolve(
     errors: list[Error],
     cautions: list[Caution],
 ) -> tuple[Facts, list[CheckedRule], list[CheckedQuery]]:
-    """Facts apart, rules with their names resolved, and the rules that answer queries."""
+    """Separates facts, resolves the names of rules, and makes the rules that answer queries."""
     names = NameResolution(catalog, params, errors, cautions)
     facts = Facts()
     rules: list[CheckedRule] = []
@@ -161,7 +161,7 @@ def _schemas(
     placed: Mapping[str, tuple[str, ...]],
     errors: list[Error],
 ) -> dict[str, Schema]:
-    """What every relation's columns are; an error for each that nothing settles."""
+    """The columns of every relation; an error for each column whose type nothing settles."""
     named = {**names_of_columns([rule.head for rule in rules]), **placed}
     schemas: dict[str, Schema] = {}
     for name in types.columns:

@@ -1,8 +1,8 @@
 """Safety: every variable that a head, comparison, function or negation needs is bound.
 
-The error is at the first place that needs the variable, and its hint speaks of the literal that
-comes nearest to binding it; where it can, it shows the rule as it would be safe. One error a
-variable and rule.
+The error is at the first place that needs the variable. Its hint names the literal that comes
+closest to binding it, and shows the rule as it would be safe, if possible. Each variable of a rule
+has at most one error.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class _Check:
         return self._corrected({literal: (atom, text_of(literal))})
 
     def _hint_of(self, literal: Literal, name: str, shown: str, bound: Names) -> str | None:
-        """How this literal, which has the variable, comes near to binding it."""
+        """How this literal, which contains the variable, comes close to binding it."""
         match literal:
             case Or(items):
                 for item in items:
@@ -253,7 +253,8 @@ class _Check:
         return None
 
     def _like(self, other: Expr, shown: str) -> str | None:
-        """An atom whose column holds what `other` is compared with, with the variable in it."""
+        """An atom whose column holds the values that `other` is compared with, with the variable in
+        it."""
         for literal in conjuncts(self.scopes[-1]):
             if isinstance(other, Var) and isinstance(literal, Atom) and other in literal.args:
                 return _only(literal, other.name, shown)

@@ -65,7 +65,7 @@ class Scopes:
         return self._scope(body, _binds(body, frozenset()), in_heads, in_heads)
 
     def _scope(self, literal: Literal, bound: Names, used: Names, direct: Names) -> Literal:
-        """A literal whose variables may be bound by parts of it that others do not see."""
+        """A literal that binds some variables for its own parts only."""
         outside = self.scopes
         self.scopes = (*outside, literal)
         scoped = self._literal(literal, bound, used, direct)
@@ -248,6 +248,6 @@ def _binds(literal: Literal, bound: Names) -> Names:
 
 
 def _others(counts: Counter[str], own: Iterable[str]) -> Names:
-    """What occurs in other items than the one whose variables are `own`."""
+    """The variables of items other than the one whose variables are `own`."""
     mine = set(own)
     return frozenset(name for name, number in counts.items() if number > (name in mine))

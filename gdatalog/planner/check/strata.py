@@ -127,7 +127,7 @@ def _forbidden(
 def _path(
     start: str, goal: str, inside: set[str], steps: Mapping[str, Sequence[Step]]
 ) -> list[Step]:
-    """The shortest way from one relation of a cycle to another."""
+    """The shortest path from one relation of a cycle to another."""
     came: dict[str, Step | None] = {start: None}
     queue = deque([start])
     while queue and goal not in came:
@@ -210,7 +210,7 @@ def _reads(step: Step) -> str:
 
 
 def _rewriting(step: Step, inside: set[str], rules: Mapping[str, Sequence[CheckedRule]]) -> str:
-    """What often helps, in the words of the program."""
+    """A hint: the rewriting that often helps, in the program's own names."""
     if step.negated and step.atom.args == step.rule.head.args and step.head == step.body:
         return f"leave `!{text_of(step.atom)}` out: a relation is a set, no row comes into it twice"
     if step.through == "negation" and step.head == step.body:

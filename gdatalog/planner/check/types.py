@@ -1,10 +1,10 @@
-"""Types of everything: every column, variable and literal of a program, by unification.
+"""Type inference by unification: every column, variable and literal of a program.
 
-Declared columns and loaded data are settled from the start; facts, rules and functions settle
-the rest, over the whole program at once, so it does not matter what stands first. What does
-not fit is reported with both sides and not merged: one mistake is one error.
+Declared columns and loaded data have fixed types; facts, rules and functions determine the rest,
+over the whole program at once, in any order. A conflict is reported with both sides and not merged,
+so one mistake is one error.
 
-Every kind of node has its rule and every rule its message, in one class: hence the length.
+Each kind of node has its typing rule, each with its message: so one class visits all of them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["fl
 
 @dataclass(slots=True)
 class RuleTypes:
-    """A rule's nodes: of its variables, and of its int literals in the order of a walk."""
+    """The type nodes of a rule: those of its variables, and of its int literals in the order of a
+    walk."""
 
     variables: dict[str, int] = field(default_factory=dict)
     literals: list[int] = field(default_factory=list)
@@ -98,7 +99,7 @@ class TypeInference:
     # ------------------------------------------------------------------- what says a type
 
     def see(self, rule: CheckedRule) -> None:
-        """Learn from a rule, or from a fact that stands for all of its kind."""
+        """Infers from a rule, or from a fact that represents all of its shape."""
         self.rule = RuleTypes()
         if rule.body is not None:
             self._literal(rule.body)
@@ -110,9 +111,9 @@ class TypeInference:
         self._atom(fact)
 
     def settle_facts(self, relation: str) -> None:
-        """Facts are all that there is of the relation: as with data, its ints are ints.
+        """A relation of facts only: as in data, its ints are ints.
 
-        Not so where rules add to it: in `dist(1, 0). dist(y, min(d + w)) <- ...` 0 may be 0.0.
+        Not if rules add to it: in `dist(1, 0). dist(y, min(d + w)) <- ...` 0 may be 0.0.
         """
         for node in self.columns[relation]:
             why = self.unifier.why(node)
@@ -120,7 +121,7 @@ class TypeInference:
                 self.unifier.narrow(node, INT, why)
 
     def settle_lists(self) -> None:
-        """Every parameter that is a list has values of a type, be it empty."""
+        """Every list parameter has values of one type, even if it is empty."""
         for name, span in self.lists.items():
             given = self.given.get(name)
             if not isinstance(given, ListOf) or self.unifier.settled(self.params[name]) is not None:
@@ -320,7 +321,7 @@ class TypeInference:
         )
 
     def _note(self, subject: str, node: int, span: Span) -> list[Note]:
-        """Why it has the type that it has, unless the error stands at that very place."""
+        """The reason for its type, unless the error is at that very place."""
         why = self.unifier.why(node)
         if why is None or why.span is span:
             return []
@@ -350,12 +351,12 @@ class TypeInference:
         return tuple(self._settle(node) for node in self.columns[relation])
 
     def open_columns(self, relation: str) -> list[int]:
-        """The columns whose type nothing settles."""
+        """The columns whose type nothing determines."""
         nodes = self.columns[relation]
         return [at for at, node in enumerate(nodes) if self.unifier.settled(node) is None]
 
     def open_class(self, relation: str, at: int) -> int:
-        """Columns that would be settled together have the same number."""
+        """Columns that one declaration would determine together have the same number."""
         return self.unifier.find(self.columns[relation][at])
 
     def param_types(self) -> dict[str, TypeName]:
@@ -363,7 +364,7 @@ class TypeInference:
 
 
 def _conversion(subject: str, words: str, mask: int) -> str | None:
-    """The function, or the way to write it, that would help where two types meet."""
+    """The function, or the spelling, that would help where two types conflict."""
     if subject.startswith("`$"):
         return f"give {subject} as {either([name for name in TYPE_NAMES if mask & BIT[name]])}"
     written = subject.strip('`"')

@@ -1,8 +1,8 @@
-"""Which of the statements that a database keeps are valid, and which relations are broken.
+"""Validity: which of a database's kept statements are valid, and which relations are broken.
 
-Data come and go under rules that are kept: a relation is dropped, or loaded with other types. A
+Data changes under the rules that are kept: a relation is dropped, or loaded with other types. A
 statement that no longer passes the checks is invalid, and breaks the relations that it defines.
-What reads a broken relation is broken too; everything else is evaluated as before.
+Relations that read a broken one are broken too; all others are evaluated as before.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _broken(ordered: Sequence[Statement], invalid: Mapping[int, Error]) -> dict[
 
 
 def _defines(statement: Statement) -> bool:
-    """Whether a relation cannot be evaluated without the statement."""
+    """Whether the relation needs this statement to be evaluated."""
     if isinstance(statement, Directive):
         return statement.kind == "input"
     return isinstance(statement, (Rule, Decl))
@@ -173,7 +173,7 @@ def _defines(statement: Statement) -> bool:
 def _causes(
     ordered: Sequence[Statement], blamed: Mapping[int, Error], validity: Validity
 ) -> dict[int, Error]:
-    """Of the statements that errors speak of, those that do not only read what others break."""
+    """The statements that errors are about, without those that only read what others break."""
     broken = set(validity.broken)
     causes: dict[int, Error] = {}
     for statement in ordered:
