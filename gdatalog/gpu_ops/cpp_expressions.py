@@ -11,12 +11,12 @@ from gdatalog.records import dataclass, field
 # Functions that a tile's lanes call together.
 TOGETHER = frozenset({
     "above", "and_rows", "below", "clear_tally", "copy_row", "count_and_shared", "count_common",
-    "count_row_shared", "fill_ones", "intersect", "parent_of", "recode_rows",
+    "count_row_shared", "fill_ones", "intersect", "parent_of", "recode_rows", "sum_common",
 })  # fmt: skip
 # Behind which of its arguments a function wants to know how long that array is.
 LENGTHS = {
     "find_indexed": (1,), "find_root": (0, 2), "find_tally": (0,), "parent_of": (0,),
-    "recode_rows": (3, 5),
+    "recode_rows": (3, 5), "sum_common": (6,),
 }  # fmt: skip
 RENAMED = {
     "sum_of_lanes": "sum", "least_of_lanes": "least", "greatest_of_lanes": "greatest",
@@ -134,7 +134,7 @@ class Spoken:
             return f"{texts[0]}[{texts[1]}]"
         if name in ("min", "max"):
             return self._extreme(name, args, texts)
-        if name in ("add_common", "clear_tally", "find_tally"):
+        if name in ("add_common", "clear_tally", "find_tally", "sum_common"):
             self.counts = True
         if name == "add_common":  # where it counts is known when it is compiled
             return f"add_common<{texts[-1]}>({', '.join(['t', *texts[:-1]])})"

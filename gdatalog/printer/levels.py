@@ -13,7 +13,16 @@ from gdatalog.plan.nest import TrieNode, recoding
 from gdatalog.plan.nodes import Filter, Generate, Join, Seek, Slot, Step, Tally
 from gdatalog.printer.hoisting import close_marks, fetch_ahead, look_ahead
 from gdatalog.printer.lists import LevelLists, Walk, walk_of
-from gdatalog.printer.measure import measurable_here, measure, summable, summed, weigh, weighable
+from gdatalog.printer.measure import (
+    measurable_here,
+    measure,
+    sum_common,
+    summable,
+    summed,
+    sums_common,
+    weigh,
+    weighable,
+)
 from gdatalog.printer.pairs import last_pair, measure_pair
 from gdatalog.printer.recode import print_bits, print_recoded
 from gdatalog.printer.remember import fetch, recall
@@ -50,6 +59,9 @@ def print_join(
         return
     if nest.split and leaf.counts and summable(nest, steps, at, met, known):
         leaf.count(nest, known, summed(nest, step, met, known))
+        return
+    if nest.split and leaf.counts and sums_common(nest, steps, at, met, known):
+        leaf.count(nest, known, sum_common(nest, step, met, known), True)
         return
     if nest.split and leaf.takes_common(nest, steps, at, met, known):
         return

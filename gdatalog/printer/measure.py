@@ -111,6 +111,42 @@ def summed(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions
     return total
 
 
+def sums_common(
+    nest: NestPrinter, steps: Sequence[Step], at: int, met: LevelLists, known: KnownPositions
+) -> bool:
+    """Whether a tile adds up what a table says of the values that two lists have in common. No sum
+    of counts of 32 bits leaves 64."""
+    step = steps[at]
+    assert isinstance(step, Join)
+    return (
+        at + 1 == len(steps)
+        and nest.together(known)
+        and known.clip is None
+        and nest.counting is None
+        and len(met.lists) == 2
+        and len(met.roots) == 1
+        and len(step.participants) == 3
+        and all(node.last and not node.trie.weighted for node in met.lists)
+        and all(map(nest.tallied, met.roots))
+        and start_of(nest, step, met, known) is None
+        and all(
+            nest.arguments.found[nest.tables[node.trie.relation].counts].type == "i32[]"
+            for node in met.roots
+        )
+    )
+
+
+def sum_common(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions) -> str:
+    """Each lane's share of that sum."""
+    total, (root,) = nest.text.name("m"), met.roots
+    table = nest.tables[root.trie.relation]
+    args: list[str] = []
+    for node in in_order(nest, met.nodes, known):
+        args += [nest.values(node), *trimmed(nest, node, step.cuts, met.lists[node], known)]
+    nest.text.line(f"{total} = {nest.call('sum_common', *args, table.counts, table.low)}")
+    return total
+
+
 def measure(
     nest: NestPrinter, steps: Sequence[Step], at: int, met: LevelLists, known: KnownPositions
 ) -> tuple[str, bool]:

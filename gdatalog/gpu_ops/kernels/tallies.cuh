@@ -41,6 +41,18 @@ DEVICE i64 find_tally(C counts, i64 n, i64 low, i64 key) {
     return place < (u64)n && +counts[(i64)place] != 0 ? (i64)place : -1;
 }
 
+// This lane's share of the sum of the counts of what two lists have in common.
+template <int N, class A, class B, class C>
+DEVICE i64 sum_common(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, C counts, i64 n,
+                      i64 low) {
+    i64 sum = 0;
+    walk_shorter(t, va, alo, ahi, vb, blo, bhi, [&](i64, bool yes, i64 key, i64) {
+        const u64 place = (u64)key - (u64)low;
+        if (yes && place < (u64)n) sum += +counts[(i64)place];
+    });
+    return sum;
+}
+
 // Adds to a count that all tiles add to.
 template <class C>
 DEVICE void add_local(C counts, i64 at, i64 amount, int& trouble) {
