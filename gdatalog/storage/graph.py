@@ -377,9 +377,11 @@ def _of_pieces(
 ) -> Iterator[Made]:
     """`work` of each part of two columns, in their order: of several at once, where there is
     memory for that."""
-    most = current_watch().account.spare() // (PIECE * max(STRETCH, least))
+    length = max(STRETCH, least)
+    most = current_watch().account.spare() // (PIECE * length)
     pieces = _stretches(left, right, least)
-    return ahead(lambda rows: work(*rows), pieces, most > 1, min(most, cores()))
+    several = most > 1 and len(left) > length
+    return ahead(lambda rows: work(*rows), pieces, several, min(most, cores()))
 
 
 def _pairs(counts: Array) -> float:
