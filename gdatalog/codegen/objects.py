@@ -70,8 +70,8 @@ def parts(helpers: Mapping[str, TypedFunction]) -> dict[str, int]:
         name = min(made) if len(made) == 1 else f"{min(made)}_and_{len(made) - 1}_more"
         seldom = all(typed.function.kind == "seldom" for typed in made.values())
         code = object_file(name, ir, "light" if seldom else "full")
+        told = json.dumps({"parts": list(addresses), "made": list(made)}).encode()
         for symbol in made:
-            told = json.dumps({"parts": list(addresses)}).encode()
             code_cache.keep(file_name(symbol), told + b"\n" + code)
         _parts.update(zip(made, machine.linked(code, [*made], addresses), strict=True))
     return {symbol: _parts[symbol] for symbol in helpers}
@@ -85,9 +85,10 @@ def _kept_part(symbol: str) -> int | None:
     found = read(symbol)
     if found is None:
         return None
-    code, _, addresses = found
-    with suppress(LoopError):
-        (_parts[symbol],) = machine.linked(code, [symbol], addresses)
+    code, told, addresses = found
+    with suppress(LoopError, KeyError, TypeError):
+        made = [each for each in told["made"] if each not in _parts]
+        _parts.update(zip(made, machine.linked(code, made, addresses), strict=True))
     return _parts.get(symbol)
 
 
