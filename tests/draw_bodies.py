@@ -4,7 +4,7 @@
 its values are in the data) and whether it is bound without aggregates (`solid`: only such a
 variable is shared with an aggregate).
 
-One method for each kind of literal and expression: hence the length.
+One method for each kind of literal and expression.
 """
 
 from __future__ import annotations

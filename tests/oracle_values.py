@@ -4,7 +4,7 @@ Ints, floats, strings and bools are themselves; a timestamp is a `Ts`. `Failure`
 error of LANGUAGE.md; `Void` says "there is no value": the minimum of nothing, or a match with a
 pattern that is none.
 
-One entry for each function of the language: hence the length.
+One entry for each function of the language.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A database from Python: data in, rules that stay, queries, parameters, and whom it refuses.
 
-One noun, the database, and each thing that it can do: hence the length.
+Each thing that a database can do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The verbs that executors are written over, and what storage is made of, against plain Python.
 
-One section for each kind of thing, and they share their strategies: hence the length.
+One section for each kind of thing; they share their strategies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""From the grammar's reductions to the syntax tree: what the parser calls.
+"""Builds the syntax tree from the grammar's reductions.
 
-A group `(...)` and a run of signs are kept as they were read (`Parenthesised`, `Signed`) until it
-is known whether a value or a literal stands there; `value` and `literal` decide.
+A group `(...)` and a run of signs stay as they were read (`Parenthesised`, `Signed`) until the
+builder knows whether a value or a literal is expected; then `value` and `literal` convert them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _through(first: Span, last: Span) -> Span:
 
 
 class Builder:
-    """One method a rule of the grammar; each takes the list of what the rule's parts became."""
+    """One method for each rule of the grammar; its argument is the list of the rule's parts."""
 
     def itself(self, parts: Parts) -> Any:
         return parts[0]
@@ -127,7 +127,7 @@ class Builder:
         return Aggregate(token.value, targets, literal(body), span)
 
     def expression(self, parts: Parts) -> Any:
-        """Operands and operators in turn, by precedence."""
+        """Operands and operators in turn, grouped by precedence."""
         if len(parts) == 1 and type(parts[0]) is not Signed:
             return parts[0]
         done: list[_OperatorRun] = []
@@ -195,7 +195,7 @@ class Builder:
         return self._joined(Or, parts)
 
     def _joined(self, kind: type[And] | type[Or], parts: Parts) -> Any:
-        """Literals and the tokens between them as one literal; what is nested in them is flat."""
+        """Literals and the tokens between them as one literal; nested ones are flattened."""
         if len(parts) == 1:
             return parts[0]
         items: list[Literal] = []
@@ -309,7 +309,7 @@ def _is_number(operand: Any) -> bool:
 
 
 def _in_range(operand: Any) -> Expr:
-    """The value of an operand; 2^63 is one only behind a sign, which has been put into it."""
+    """The value of an operand. 2^63 is allowed behind a sign only, which is part of it then."""
     read = value(operand)
     if type(read) is Const and read.type == "int" and read.value > INT_MAX:  # type: ignore[operator]  # an int's value is an int
         raise ParseError(
@@ -358,8 +358,8 @@ class _OperatorRun:
 
 
 def _in_a_row(node: Expr, tight: int) -> tuple[Expr, list[tuple[str, Expr]]]:
-    """A value as the first of a run of operators that bind so tightly, and these: parentheses
-    around what comes first say nothing."""
+    """A value as the first operand of a run of operators of one precedence; parentheses around the
+    first operand are dropped."""
     found: list[tuple[str, Expr]] = []
     while (
         tight != POWER

@@ -1,4 +1,4 @@
-"""A statement that the grammar refused: where, and what to say if it is a directive or SQL."""
+"""A statement that the grammar refused: its place, and messages for directives and SQL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Explained = tuple[ParseError, int | None]  # and where to go on, if before the s
 
 @dataclass(slots=True)
 class Failure:
-    """A statement, and the index of the token at which it failed (past the last: its end)."""
+    """A statement, and the index of the token at which parsing failed (past the last: its end)."""
 
     tokens: list[Token]
     at: int
@@ -181,7 +181,7 @@ def directive_mistake(failure: Failure) -> Explained | ParseError | None:
 
 
 def _end_of_block(failure: Failure) -> int | None:
-    """Past the closing brace of a component, for what is inside is refused with it."""
+    """The place past a component's closing brace: its content is refused with it."""
     brace = next((token for token in failure.tokens if token.type == "LBRACE"), None)
     if brace is None:
         return None
@@ -207,7 +207,7 @@ _SQL = {
 
 
 def sql(tokens: list[Token]) -> Explained | None:
-    """SQL, by habit."""
+    """The message for a statement that looks like SQL."""
     if len(tokens) < 2 or tokens[0].type != "NAME" or tokens[0].value.lower() not in _SQL:
         return None
     word = tokens[0].value.lower()
@@ -259,7 +259,7 @@ _BEFORE = {
 
 
 def sql_word(before: Token, token: Token) -> ParseError | None:
-    """A word of SQL between two things that stand side by side on one line."""
+    """The message for a keyword of SQL between two things on one line."""
     if new_line(before, token):
         return None
     if token.type == "NAME" and token.value.lower() in _BETWEEN:
@@ -275,7 +275,7 @@ def sql_word(before: Token, token: Token) -> ParseError | None:
 
 
 def sql_star(failure: Failure) -> ParseError | None:
-    """SQL's `*`, which is a number of columns or none."""
+    """The message for SQL's `*`."""
     token, before = failure.token, failure.before
     if token is None or token.text != "*" or before is None or innermost(failure) != "call":
         return None
@@ -288,7 +288,7 @@ def sql_star(failure: Failure) -> ParseError | None:
 
 
 def sql_comment(tokens: list[Token]) -> Explained | None:
-    """`-- text`: a comment there, two signs here."""
+    """The message for `-- text`, a comment in SQL and two signs here."""
     first = tokens[0]
     text = first.source.text
     if not text.startswith("--", first.start):

@@ -31,7 +31,7 @@ from gdatalog.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Lone:
-    """A statement without an arrow: facts, or a bare body."""
+    """A statement without an arrow: facts, or only a body."""
 
     body: Any
     span: Span
@@ -110,7 +110,7 @@ def _no_head(item: Literal, arrow: Token | None) -> ParseError:
 
 
 def _ground(node: Expr) -> bool:
-    """Whether no variable, `_` or aggregate is in it."""
+    """Whether it contains no variable, `_` or aggregate."""
     todo = [node]
     while todo:
         part = todo.pop()
@@ -160,7 +160,7 @@ _LITERALS = (Atom, Compare, Member, Test, Not, And, Or)
 
 
 def value(read: Any) -> Expr:
-    """What was read, where a value must stand."""
+    """Converts what was read to a value; an error if it is a literal."""
     while type(read) is Parenthesised:
         read = read.inner
     kind = type(read)
@@ -207,7 +207,7 @@ def arguments(read: list[Any]) -> tuple[tuple[Expr, ...], tuple[Var, ...]]:
 
 
 def literal(read: Any) -> Literal:
-    """What was read, where a literal must stand."""
+    """Converts what was read to a literal; an error if it is a value."""
     while type(read) is Parenthesised:
         read = read.inner
     kind = type(read)

@@ -1,7 +1,8 @@
-"""Facts and lists of many constants, read at once, without the grammar.
+"""The fast path: facts and lists of many constants, read by regular expressions without the
+grammar.
 
-What is read so may also be read word by word, as where comments stand between the values:
-`side_by_side` and `compared` make the same tree of both.
+The grammar can read the same text, for example with comments between the values: `side_by_side` and
+`compared` then build the same tree.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _PART = re.compile(
 
 
 def facts(source: SourceText, at: int, statements: list[Statement]) -> int:
-    """Add the facts that stand at `at`, one after the other; where the next statement starts."""
+    """Adds the facts that follow each other from `at`; returns where the next statement starts."""
     text = source.text
     match, parts = _FACT.match, _PART.finditer
     while found := match(text, at):
@@ -76,7 +77,7 @@ def facts(source: SourceText, at: int, statements: list[Statement]) -> int:
 
 
 def _listed(one: str) -> re.Pattern[str]:
-    """So many of them, of which each is followed by a comma or by the end of the list."""
+    """A pattern for many constants, each followed by a comma or the end of the list."""
     return re.compile(
         rf"\s*+((?:{one})(?:\s*+,\s*+(?:{one})){{{MANY - 1},}})(?=\s*+[,}}])", re.ASCII
     )
@@ -98,7 +99,7 @@ _TEXT_OR_TIME = re.compile(rf"{TEXT}|{TIME}")
 
 @cache
 def _compared(kind: TypeName, between: str) -> re.Pattern[str]:
-    """So many comparisons of one variable by one operator, before what may follow them."""
+    """A pattern for many comparisons of one variable by one operator."""
     one, end = _KINDS[kind], "[,;)}]" if between == "," else "[;)}]"
     return re.compile(
         rf"\s*+(({_NAME})\s*+({_OPERATOR})\s*+(?:{one})"
@@ -107,7 +108,7 @@ def _compared(kind: TypeName, between: str) -> re.Pattern[str]:
 
 
 def constants(source: SourceText, at: int) -> Token | None:
-    """The many constants of one type that stand in a list from `at` on."""
+    """The many constants of one type in a list that starts at `at`."""
     for kind, pattern in _LISTED.items():
         found = pattern.match(source.text, at)
         if found is not None:
@@ -142,7 +143,7 @@ def comparisons(source: SourceText, at: int, between: str) -> Token | None:
 def _read(
     kind: TypeName, words: Sequence[str], source: SourceText, start: int, end: int
 ) -> tuple[TypeName, tuple[Value, ...]] | None:
-    """Constants of one type: `words`, or all texts or timestamps of a part of the source."""
+    """Constants of one type: from `words`, or from texts or timestamps in the source."""
     if kind == "int":
         try:
             return "int", tuple(map(int, words))
@@ -163,9 +164,9 @@ def _read(
 
 
 def side_by_side(values: Sequence[Expr]) -> tuple[Expr, ...]:
-    """The values of a list, where many constants of one type that stand side by side are one node.
+    """The values of a list; many neighbouring constants of one type become one node.
 
-    Ints among floats stand for floats.
+    Ints among floats are floats.
     """
     if len(values) < MANY and not any(type(value) is Values for value in values):
         return tuple(values)
@@ -184,7 +185,7 @@ def _group(value: Expr) -> str:
 
 
 def _together(run: Sequence[Expr]) -> Values | None:
-    """One node of these constants, if they are many."""
+    """One node for these constants, if they are many."""
     read: list[Value] = []
     kinds: set[TypeName] = set()
     for part in run:
@@ -223,7 +224,7 @@ def compared(literals: list[Literal], *, either: bool) -> list[Literal]:
 
 
 def with_many(variable: Var, op: str, many: Values) -> Compare | Member:
-    """A variable compared with each of many constants."""
+    """A comparison of a variable with each of many constants."""
     span = variable.span.to(many.span)
     if op == "=":
         return Member(variable, (many,), span)
@@ -231,7 +232,7 @@ def with_many(variable: Var, op: str, many: Values) -> Compare | Member:
 
 
 def _one_variable(literal: Literal) -> tuple[Var, str, Expr] | None:
-    """A variable, an operator and the constants of what compares the two."""
+    """The variable, operator and constants of a comparison."""
     match literal:
         case Compare(Var() as name, ((op, (Const() | Values()) as side),)):
             return name, op, side

@@ -1,8 +1,7 @@
-"""What to say about a statement that the grammar refuses, by example.
+"""Explains statements that the grammar refuses, by example.
 
-The parser says at which token it stopped. `explain` looks at that token and its neighbours, and
-recognises the mistakes that people make, one function a family, most telling first. They are
-many: hence the length.
+The parser reports the token at which it stopped. `explain` looks at that token and its neighbours,
+and recognises common mistakes, with one function for each family, the most specific first.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _OPERATORS = frozenset({"OPERATOR", "SIGN", "COMPARE", "EQUAL", "NOT", "IN"})
 
 
 def explain(failure: Failure) -> Explained:
-    """The error of a statement that failed."""
+    """The error for a statement that failed."""
     for family in _FAMILIES:
         found = family(failure)
         if found is not None:
@@ -67,7 +66,7 @@ def _second_arrow(failure: Failure) -> Explained | ParseError | None:
 
 
 def _head_before(failure: Failure) -> int | None:
-    """Where the atom starts that stands directly before the failure."""
+    """The start of the atom directly before the failure."""
     depth = 0
     for at in range(failure.at - 1, -1, -1):
         token = failure.tokens[at]
@@ -81,7 +80,7 @@ def _head_before(failure: Failure) -> int | None:
 
 
 def _side_by_side(failure: Failure) -> Explained | ParseError | None:
-    """Two things without a comma, an operator or a dot between them."""
+    """The error for two things without a comma, an operator or a dot between them."""
     token, before = failure.token, failure.before
     if token is None or before is None or before.type not in ENDS:
         return None
@@ -213,7 +212,7 @@ def _colons(failure: Failure) -> ParseError | None:
 
 
 def _missing(failure: Failure) -> ParseError | None:
-    """Something must stand between the token before and the one where it failed."""
+    """The error for something that is missing before the token at which parsing failed."""
     token, before = failure.token, failure.before
     if before is None:
         return _beginning(failure.tokens[0])
@@ -254,7 +253,7 @@ def _missing(failure: Failure) -> ParseError | None:
 
 
 def _beginning(token: Token) -> ParseError:
-    """A statement that begins with what none may begin with."""
+    """The error for a statement that starts with something that cannot start one."""
     hint = "a statement is a fact p(1), a rule p(x) <- q(x), a question ?- p(x), or a .directive"
     ahead = re.search(
         r"([0-9]+)\.[ \t]*$", token.source.text[max(0, token.start - 30) : token.start]

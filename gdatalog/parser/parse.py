@@ -1,4 +1,4 @@
-"""From text to Program: statement by statement, so that one mistake does not hide the next."""
+"""Parses a text to a Program, statement by statement, so that one error does not hide the next."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ def parse(text: str, name: str = "<query>", *, bare: bool = False) -> Program:
 def parse_with_cautions(
     text: str, name: str = "<query>", *, bare: bool = False
 ) -> tuple[Program, tuple[Caution, ...]]:
-    """As `parse`, with what the text may say but probably did not mean."""
+    """As `parse`, and returns cautions for what the text probably did not mean."""
     program, cautions, errors = read_source(SourceText(name, text), bare)
     raise_together(errors)
     return program, cautions
 
 
 def parse_all(sources: Iterable[tuple[str, str]], *, bare: bool = False) -> Program:
-    """One program from several texts, given as (name, text); the errors of all together."""
+    """One program from several texts, given as (name, text); raises the errors of all texts
+    together."""
     statements: list[Statement] = []
     errors: list[ParseError] = []
     for name, text in sources:
@@ -111,7 +112,7 @@ def _read_source(
 def _read_statement(
     scanned: Scanned, bare: bool, statements: list[Statement], errors: list[ParseError]
 ) -> int | None:
-    """Add the statement, or its errors; where to go on, if that is before its end."""
+    """Adds the statement, or its errors; returns where to continue, if before its end."""
     tokens = scanned.tokens
     comment = sql_comment(tokens)  # a word after `--` would also be a bare query: minus minus x
     if comment is not None:
@@ -158,7 +159,7 @@ def _first_of_each(errors: list[ParseError]) -> list[ParseError]:
 
 
 def _too_deep(read: Statement) -> Span | None:
-    """The place where the tree goes deeper than may be, if it does."""
+    """The place where the tree exceeds the nesting limit; None if it does not."""
     level: list[Any] = [read]
     for _ in range(NESTING):
         level = [part for node in level for part in _below(node)]
@@ -184,7 +185,7 @@ def _below(node: Any) -> Iterator[Any]:
 
 
 class UnexpectedError(Exception):
-    """No statement goes on with the token `at` this index (past the last: none ends there)."""
+    """No statement continues with the token at index `at` (past the last: none ends there)."""
 
     def __init__(self, at: int) -> None:
         super().__init__(at)
@@ -197,7 +198,7 @@ _MAKERS = [getattr(Builder(), rule[2]) if rule[2] else None for rule in RULES]
 
 
 def build(tokens: Sequence[Token]) -> Any:
-    """What the builder makes of a statement."""
+    """The statement that the builder makes from tokens."""
     states = [0]
     values: list[Any] = []
     for at, token in enumerate(tokens):
@@ -219,7 +220,7 @@ def build(tokens: Sequence[Token]) -> Any:
 
 
 def _reduce(rule: int, states: list[int], values: list[Any]) -> None:
-    """Puts one value in the place of the parts of a rule, the last ones."""
+    """Replaces the parts of a rule, the last values of the stack, by one value."""
     symbol, size, _, spliced = RULES[rule]
     first = len(values) - size
     parts = values[first:]
@@ -285,7 +286,7 @@ def _expand(
 
 
 def _cycle(trail: tuple[Span, ...]) -> ParseError | None:
-    """The error, if the file that holds the last directive holds an earlier one too."""
+    """The error if the file of the last directive already contains an earlier one."""
     *above, last = trail
     names = [span.source.name for span in above]
     if last.source.name in names:

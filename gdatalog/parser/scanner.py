@@ -1,10 +1,10 @@
-"""From text to the tokens of one statement after the other, or to the statements' texts.
+"""Splits a text into the tokens of each statement, or into the texts of its statements.
 
-One regular expression cuts the text. What it cannot know is decided here from the token before:
-whether an operator or an operand may come next (so `land` is an operator in `x land y` and a
-name elsewhere, and `-` is an operator or a sign), whether the statement's arrow has been seen
-(then `<-` is `<` and `-`), and whether a dot ends the statement, or opens a directive.
-A word that no program may hold becomes a token of type ERROR, whose value is the error.
+One regular expression finds the words. What depends on context is decided from the token before:
+whether an operator or an operand may come next (so `land` is an operator in `x land y` and a name
+elsewhere, and `-` is an operator or a sign), whether the statement's arrow was seen (then `<-` is
+`<` and `-`), and whether a dot ends the statement, or starts a directive. A word that no program
+may contain becomes a token of type ERROR, whose value is the error.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def scan(source: SourceText, at: int, fast: bool = True) -> Scanned:
 def _literal(
     source: SourceText, kind: str, tokens: list[Token], start: int, end: int, arrow: bool
 ) -> Token:
-    """The token of a literal, or of a word that is wrong."""
+    """The token of a literal, or of a wrong word."""
     if kind == "NUMBER":
         minus = bool(tokens) and tokens[-1].value == "-"
         return number_token(source, start, end, minus)
@@ -268,7 +268,7 @@ def _first_on_line(text: str, start: int) -> bool:
 
 
 def split_statements(text: str) -> list[str]:
-    """The statements of a text, each with its dot and without what stands between them."""
+    """The statements of a text, each with its dot, without the space and comments between them."""
     source = SourceText("<text>", text)
     found: list[str] = []
     at = 0
@@ -282,7 +282,7 @@ def split_statements(text: str) -> list[str]:
 
 
 def is_complete(text: str) -> bool:
-    """Whether the text ends where a statement ends; what it says may be wrong all the same.
+    """Whether the text ends at the end of a statement; the statement may have errors.
 
     >>> is_complete("p(x) <- q(x).  // done"), is_complete("p(x) <- q(x),")
     (True, False)
@@ -298,7 +298,7 @@ def is_complete(text: str) -> bool:
 
 
 def is_ended(scanned: Scanned, last: bool) -> bool:
-    """Whether a statement has all of its end; `last`: the text ends with it."""
+    """Whether a statement is complete; `last`: the text ends with it."""
     if scanned.stop == "open comment":
         return False
     if last and scanned.stop == "directive":

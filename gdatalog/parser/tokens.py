@@ -16,7 +16,7 @@ OPENING = frozenset({"LPAR", "LBRACE"})
 
 
 class Token:
-    """A word: its type in the grammar, its value (its text, but for literals), its place."""
+    """A word: its type in the grammar, its value (its text, unless it is a literal), its place."""
 
     __slots__ = ("end", "source", "start", "type", "value")
 
@@ -42,13 +42,13 @@ class Token:
 def error_token(
     source: SourceText, start: int, end: int, message: str, hint: str | None = None
 ) -> Token:
-    """A word that no program may hold; its value is the error."""
+    """A word that no program may contain; its value is the error."""
     error = ParseError(message, Span(source, start, end), hint=hint)
     return Token("ERROR", error, source, start, end)
 
 
 def number_token(source: SourceText, start: int, end: int, minus: bool) -> Token:
-    """A number; `minus`: a sign stands before it, so that 2^63 may be its size."""
+    """A number; `minus`: a sign precedes it, so that it may be as large as 2^63."""
     text = source.text[start:end]
     plain = text.replace("_", "")
     value: int | float

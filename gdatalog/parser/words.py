@@ -50,16 +50,16 @@ def check_relation_name(name: object) -> None:
 
 
 def find_words(tokens: list[Token]) -> None:
-    """Give the names of a statement that are words in their place their types."""
+    """Sets the token types of contextual keywords in a statement."""
     _find_aggregates(tokens)
     _find_prefix_words(tokens)
 
 
 def _find_aggregates(tokens: list[Token]) -> None:
-    """Turn the names that open an aggregate into AGGREGATE: a colon follows at their depth.
+    """Marks names that open an aggregate as AGGREGATE: a colon follows at their depth.
 
-    A name with a value directly after it can be nothing else (`sum x`); before `(` or `-` it may
-    also be a function or a variable (`sum x * min(x, y) : ...`), so these come second.
+    A name directly followed by a value can be nothing else (`sum x`); before `(` or `-` it may also
+    be a function or a variable (`sum x * min(x, y) : ...`), so these are tried second.
     """
     depth = 0
     open_: list[tuple[int, int, bool]] = []  # depth, index, whether it can be nothing else
@@ -94,7 +94,7 @@ def _find_aggregates(tokens: list[Token]) -> None:
 
 
 def _open_aggregate(tokens: list[Token], open_: list[tuple[int, int, bool]], depth: int) -> None:
-    """Of the names that may own a colon, the last that must, or else the last that can."""
+    """Assigns a colon to a name: the last that must have one, or else the last that can."""
     second: int | None = None
     while open_ and open_[-1][0] == depth:
         _, owner, certain = open_.pop()
@@ -171,7 +171,7 @@ _CHARACTERS = {
 
 
 def wrong_token(source: SourceText, kind: str, start: int, end: int, arrow: bool) -> Token:
-    """The error in a token's place; `arrow`: the statement's arrow has been seen."""
+    """The error for a token; `arrow`: the statement's arrow was seen."""
     word = source.text[start:end]
     after = source.text[end : end + 1]
     message, hint, length = _explained(kind, word, after, arrow)
@@ -206,7 +206,7 @@ def column_one(source: SourceText, start: int, end: int) -> Token | Caution:
 
 
 def _explained(kind: str, word: str, after: str, arrow: bool) -> tuple[str, str | None, int]:
-    """What is wrong, a hint, and how many characters of the word to point at (0: all)."""
+    """The message, a hint, and the number of characters of the word to underline (0: all)."""
     if kind == "JUNK":
         hint = "a name does not begin with a digit; an operator or a comma is missing"
         if word.endswith("_") or "__" in word:
@@ -297,9 +297,9 @@ DIRECTIVE_TYPES = frozenset(DIRECTIVES.values()) | {"UNKNOWN"}
 
 
 def directive_length(tokens: list[Token]) -> int:
-    """How many of the tokens belong to the directive that the first one opens.
+    """The number of tokens of the directive that starts here.
 
-    It ends where it is complete and what follows cannot go on with it.
+    It ends where it is complete and the next token cannot continue it.
     """
     kind = tokens[0].type
     depth = 0

@@ -33,7 +33,7 @@ def integers(values: Array, place: DataPlace) -> Array:
 
 
 class _Borrowed:
-    """The memory of an array, and who keeps it as it is."""
+    """The memory of an array, with a reference to its owner."""
 
     def __init__(self, values: Array, keeper: object) -> None:
         self.__array_interface__ = values.__array_interface__
@@ -63,7 +63,8 @@ def floats(values: Array, place: DataPlace) -> Array:
 
 
 def instants(values: Array, place: DataPlace) -> Array:
-    """Nanoseconds of a datetime64 of any unit; NumPy wraps around silently, so look first."""
+    """Nanoseconds of a datetime64 of any unit. NumPy would wrap around silently, so the range is
+    checked first."""
     missing = np.isnat(values)
     if missing.any():
         raise place.missing(int(missing.argmax()), values[int(missing.argmax())])
@@ -125,12 +126,12 @@ _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def from_cudf(data: Any) -> bool:
-    """Whether something is cuDF's: a frame, a series, an index."""
+    """Whether an object is cuDF's: a frame, a series, an index."""
     return type(data).__module__.split(".")[0] == "cudf"
 
 
 def lies_on_device(data: Any) -> bool:
-    """Whether something is an array of CUDA's, or a column of cuDF's."""
+    """Whether an object is a CUDA array, or a column of cuDF."""
     return from_cudf(data) or hasattr(data, "__cuda_array_interface__")
 
 
@@ -142,7 +143,7 @@ def fetched(raw: Any) -> Any:
 
 
 def device_column(raw: Any, declared: TypeName | None, xp: Any) -> tuple[TypeName, Any] | None:
-    """A column of `xp`'s arrays, nobody else's; None if the host has to look at it."""
+    """A column of `xp`'s arrays; None if the host has to convert it."""
     dtype = raw.dtype
     kind = dtype.kind if isinstance(dtype, np.dtype) else ""
     found = _TYPES.get(kind)
@@ -170,7 +171,7 @@ def device_column(raw: Any, declared: TypeName | None, xp: Any) -> tuple[TypeNam
 
 
 def _instants(values: Any, unit: str) -> Any:
-    """Nanoseconds, if all can be told in 64 bits, and none is missing."""
+    """Nanoseconds, if all fit 64 bits and none is missing."""
     factor = _NANOSECONDS.get(unit)
     if factor is None:
         return None

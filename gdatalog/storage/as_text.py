@@ -1,11 +1,11 @@
-"""Tables as the text of a file, piece by piece.
+"""Writes tables as the text of a file, piece by piece.
 
-The tables are blocks of one relation's rows: they have the same columns, and there is at least one.
-Each is asked for when the one before it has been turned into text.
+The tables are blocks of one relation's rows, at least one, with the same columns. Each is decoded
+when the text before it was taken.
 
-Texts: ints in decimal, floats as the shortest text that reads back, bools `true` and `false`,
-timestamps ISO 8601 in UTC. A facts file has no header and no quoting; `()` says that a
-relation without columns is true.
+Ints are decimal, floats the shortest text that reads back, bools `true` and `false`, timestamps ISO
+8601 in UTC. A facts file has no header and no quoting; `()` means that a relation without columns
+is true.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Made = TypeVar("Made")
 
 
 def begun(pieces: Iterable[Made]) -> Iterator[Made]:
-    """The same pieces, of which the first is made now: an error in it comes before all of them."""
+    """The same pieces; the first is made now, so that its errors come before any output."""
     rest = iter(pieces)
     return chain(list(islice(rest, 1)), rest)
 
@@ -50,7 +50,8 @@ def table_text(tables: Iterable[Table], format: str) -> Iterator[str]:
 def facts_text(
     tables: Iterable[Table], relation: str, *, delimiter: str = "\t", header: bool = False
 ) -> Iterator[str]:
-    """The text of a facts file, piece by piece; an error before a table's pieces if it has none."""
+    """The text of a facts file, piece by piece. A table that has no such text raises before its
+    pieces."""
     check_delimiter(delimiter)
     for at, table in enumerate(tables):
         for name, column in zip(table.names, table.columns, strict=True):
@@ -64,7 +65,7 @@ def facts_text(
 def facts_file(
     tables: Iterable[Table], relation: str, *, delimiter: str, header: bool
 ) -> Iterator[Piece]:
-    """What a facts file holds, piece by piece; by compiled code where that is at hand."""
+    """The content of a facts file, piece by piece; by compiled code if it is loaded."""
     check_delimiter(delimiter)
     first = not header
     for at, table in enumerate(tables):
@@ -166,7 +167,7 @@ def _batches(table: Table) -> Iterator[list[list[str]]]:
 
 
 def starts(table: Table, rows: int | None = None) -> Iterator[int]:
-    """Where each batch of so many rows begins; those before it have been written."""
+    """The start of each batch of rows; earlier batches have been written."""
     watch, size = current_watch(), rows or _BATCH
     for start in range(0, table.length, size):
         watch.poll()
@@ -206,7 +207,8 @@ def quoted(tables: Iterable[Table], delimiter: str, header: bool) -> Iterator[st
 
 
 def records(tables: Iterable[Table], lines: bool) -> Iterator[str]:
-    """Records: one a line, or in a list. Floats are never NaN; infinity is Python's Infinity."""
+    """JSON records: one on each line, or in a list. Floats are never NaN; infinity is Python's
+    Infinity."""
     between, last = ("", "\n") if lines else (",\n", "")
     before = "" if lines else "[\n"
     for table in tables:
@@ -218,7 +220,7 @@ def records(tables: Iterable[Table], lines: bool) -> Iterator[str]:
 
 
 def _records(table: Table) -> Iterator[Iterator[str]]:
-    """The records of a table, some at a time."""
+    """The records of a table, in batches."""
     if not table.columns:
         yield from [iter(["{}"])] * table.length
         return

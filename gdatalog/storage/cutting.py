@@ -1,12 +1,11 @@
-"""Plain delimited texts, columns of texts and of ints without a quote, cut in one pass.
+"""Splits plain delimited text, unquoted columns of texts and ints, in one pass.
 
-A large file is read a piece at a time by compiled code. Threads cut pieces into cells side by side,
-and look the texts up in one set, one thread at a time. So a text is hashed where it stands, and
-nothing is kept of it but each different text once. Python cuts a small file sooner than the
-compiler starts.
+Compiled code reads a large file a piece at a time. Threads split pieces into cells in parallel, and
+look the texts up in one set, one thread at a time. So a text is hashed in place, and only distinct
+texts are stored. For a small file Python is faster than starting the compiler.
 
-What is not as simple as that is left to who reads all of it: quotes, line breaks within values,
-spaces around numbers, rows of another width, and whatever is an error.
+Anything else is left to the general reader: quotes, line breaks within values, spaces around
+numbers, rows of another width, and errors.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _NEWLINE = ord("\n")
 
 
 class _Odd(Exception):
-    """The text is not simple."""
+    """The text is not plain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def cut_columns(
 def cut_large(
     file: IO[bytes], length: int, layout: ColumnLayout, texts: TextSet
 ) -> tuple[tuple[Column, ...], int] | None:
-    """The same of a large file, by compiled code."""
+    """As `cut_columns`, for a large file, by compiled code."""
     cutting = _Cutting(file, length, layout, texts)
     workers = min(cores(), 1 + length // PIECE)
     try:
@@ -122,7 +121,7 @@ def _by_python(data: bytes, layout: ColumnLayout) -> tuple[tuple[Column, ...], i
 
 
 class _Cutting:
-    """A file that threads cut."""
+    """A file that threads split."""
 
     def __init__(self, file: IO[bytes], length: int, layout: ColumnLayout, texts: TextSet) -> None:
         kinds: dict[TypeName | None, int] = {"symbol": _TEXT, "int": _INT, None: _NOTHING}
@@ -136,7 +135,7 @@ class _Cutting:
         self._progress = current_watch().innermost
 
     def columns(self) -> list[Column]:
-        """The columns of all pieces, in their order."""
+        """The columns of all pieces, in order."""
         pieces = [self._found[at] for at in sorted(self._found)]
         found: list[Column] = []
         for at, kind in enumerate(self._kinds):
@@ -146,7 +145,7 @@ class _Cutting:
         return found
 
     def work(self) -> None:
-        """Cuts pieces until none is left."""
+        """Splits pieces until none is left."""
         room = bytearray(PIECE + 1 + PADDING)
         try:
             while True:
@@ -163,7 +162,7 @@ class _Cutting:
             raise
 
     def _next(self, room: bytearray) -> int:
-        """Fills the room with whole lines; gives how many bytes these have."""
+        """Fills the buffer with whole lines; returns their length in bytes."""
         held, tail = len(self._tail), self._tail
         room[:held] = tail  # which may be longer than the room was
         while True:

@@ -43,7 +43,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Delimited:
-    """A text and how it is cut: `start` and `first_line` say where its rows begin."""
+    """A text and its format: `start` and `first_line` tell where its rows begin."""
 
     name: str
     data: bytes
@@ -103,7 +103,7 @@ class Delimited:
             taken.clear()
 
     def record_of(self, row: int) -> Record:
-        """The record of a row, which is counted from 0."""
+        """The record of a row; rows count from 0."""
         rows = self.data[self.start :]
         quotes = self.quoted and b'"' in rows
         blank = rows.startswith((b"\n", b"\r")) or b"\n\n" in rows or b"\n\r" in rows
@@ -116,7 +116,7 @@ class Delimited:
         return next(islice(self.records(), row, None))
 
     def span(self, record: Record, position: int | None = None) -> Span:
-        """A record as it stands in the file, or one of its cells."""
+        """The place of a record in the file, or of one of its cells."""
         source = SourceText(self.name, record.text, record.line)
         if position is None:
             return Span(source, 0, len(record.text))
@@ -195,7 +195,7 @@ class Delimited:
         raise DataError(f"{self.name}: a row is larger than 2 GiB")
 
     def _why(self, width: int, error: Exception) -> DataError:
-        """What is wrong with a file that Arrow refused."""
+        """The error for a file that Arrow refused."""
         header = len(_LINE.findall(self.data, 0, self.start))  # lines that rows begin below
         found = bad_utf8(self.name, self.data, self.first_line - header)
         if found is not None:
@@ -258,7 +258,7 @@ class _Slowly(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class CellPlace(DataPlace):
-    """A column of a text file: its rows have lines."""
+    """A column of a text file: errors name the line of a row."""
 
     file: Delimited
     position: int
@@ -276,7 +276,7 @@ def no_break_in_quotes(rows: bytes) -> bool:
 
 
 def bad_utf8(name: str, data: bytes, first_line: int = 1) -> DataError | None:
-    """Where a text is not UTF-8."""
+    """The first position at which a text is not UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

@@ -1,7 +1,7 @@
-"""Relations made of tables that come one after the other: the rows of a file, some at a time.
+"""Relations from tables that arrive one after the other, such as the row groups of a file.
 
-Each table becomes keys before the next one is read: no more than one is in memory beside the keys.
-Keys that have no room within the memory limit go to temporary files (`spill.py`).
+Each table is converted to keys before the next one is read, so at most one is in memory beside the
+keys. Keys that exceed the memory limit go to temporary files (`spill.py`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def relation_of_tables(
 
 
 class KeyColumns:
-    """Columns of keys that grow table by table."""
+    """Columns of keys that grow by a table at a time."""
 
     def __init__(self, width: int) -> None:
         self.rows = 0
@@ -95,7 +95,7 @@ class KeyColumns:
         self._account.add(LOADING, change)
 
     def finish(self) -> tuple[Array, ...]:
-        """The columns; nothing can be added any more."""
+        """The columns; nothing can be added afterwards."""
         found = []
         while self._columns:
             found.append(self._columns.pop(0).finish())
@@ -103,7 +103,7 @@ class KeyColumns:
 
 
 class _Column:
-    """A column of keys, in parts or in a file: in 32 bits where all of them fit."""
+    """A column of keys, in parts or in a file: in 32 bits if all of them fit."""
 
     __slots__ = ("_file", "_spill", "parts")
 
@@ -123,7 +123,7 @@ class _Column:
         self._file.append(keys.astype(self._file.dtype, copy=False))
 
     def write_to(self, spill: Spill) -> None:
-        """What is in memory goes to a file, and so does what comes from now on."""
+        """Moves the keys in memory, and all later ones, to a file."""
         parts, self.parts = self.parts, []
         if self._file is None:
             self._spill, self._file = spill, spill.column(np.result_type(*parts))
@@ -135,7 +135,7 @@ class _Column:
 
 
 def _bytes_of(column: TextColumn, new: int) -> int:
-    """What so many new texts of a column take in the symbol table, by a sample of its texts."""
+    """The estimated bytes of a column's new texts in the symbol table, from a sample."""
     if not new:
         return 0
     if column.spelled is not None:
@@ -146,7 +146,7 @@ def _bytes_of(column: TextColumn, new: int) -> int:
 
 
 def _give_back_to_system() -> None:
-    """What Arrow has let go of, it keeps for the next table."""
+    """Returns memory that Arrow has freed to the system, for the next table."""
     arrow = sys.modules.get("pyarrow")
     if arrow is not None:
         arrow.default_memory_pool().release_unused()

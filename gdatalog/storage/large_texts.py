@@ -1,8 +1,8 @@
-"""CSV and TSV files that memory has no room for as a whole: block by block.
+"""CSV and TSV files that exceed memory: read block by block.
 
-The type of a column comes from all of its cells, and so may the header. Where nobody has said them,
-the file is read twice: first for these, then for its rows. A file that has line ends within quotes
-is read whole.
+The type of a column depends on all of its cells, and so may the header. If these are not given, the
+file is read twice: first to infer them, then for its rows. A file with line breaks within quotes is
+read whole.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def tables_of_large(
     declared: Declared | None,
     options: LoadOptions,
 ) -> Iterator[Table] | None:
-    """The rows of a file, some at a time; None if it is to be read whole."""
+    """The rows of a file in blocks; None if it has to be read whole."""
     path = file.path
     if options.nulls == "drop" and declared is None:
         return None  # types come from the rows that are left of all
@@ -83,7 +83,7 @@ class _Large:
         return len(self.head[0].fields)
 
     def texts(self, header: bool) -> Iterator[Delimited]:
-        """The rows of one block after the other; `header`: without the first line."""
+        """The rows of each block; `header`: without the first line."""
         line, size = 1, self.blocks[-1][1]
         work = current_watch().innermost
         for start, end in self.blocks:
@@ -117,7 +117,7 @@ class _Large:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnPlaces:
-    """Gives the places of columns."""
+    """The places of columns, for errors."""
 
     name: str
     text: Delimited
@@ -127,7 +127,7 @@ class _ColumnPlaces:
 
 
 class _Seen:
-    """What the cells below the first line hold, of which each block has been looked at."""
+    """The inferred content of the cells below the first line, block by block."""
 
     def __init__(self, large: _Large) -> None:
         fields = [field.strip() for field in large.head[0].fields]
@@ -155,7 +155,7 @@ def _large(
     declared: Declared | None,
     options: LoadOptions,
 ) -> _Large | None:
-    """How a file is cut; None if it is to be read whole."""
+    """How a file is split; None if it has to be read whole."""
     name = file.path
     with open(name, "rb", buffering=0) as opened:
         data = bytes_of(opened, blocks[0][1]).removeprefix(MARK)
@@ -207,7 +207,7 @@ def _tables(large: _Large, declared: Declared | None, options: LoadOptions) -> I
 
 
 def _types(seen: _Seen, row: Record | None) -> list[TypeName]:
-    """The types of the columns; `row`: the first line, where it is one."""
+    """The types of the columns; `row`: the first line, if it is a row."""
     import pyarrow as pa
 
     if row is not None:
@@ -219,7 +219,7 @@ def _types(seen: _Seen, row: Record | None) -> list[TypeName]:
 def _as_found(
     raw: Raw, kinds: Sequence[TypeName], options: LoadOptions, file: File
 ) -> TypedColumns:
-    """The columns that are asked for, and their types."""
+    """The selected columns, and their types."""
     types = [*kinds]
     for _, value in file.keys[: len(raw.columns) - len(kinds)]:
         types.append("int" if isinstance(value, int) else "symbol")

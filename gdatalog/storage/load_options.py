@@ -14,7 +14,7 @@ Nulls = Literal["error", "drop"]
 
 @dataclass(slots=True)
 class Findings:
-    """What a user should know of data that was loaded, of one file or of several."""
+    """What a user should know about loaded data, of one file or of several."""
 
     warnings: list[Caution] = field(default_factory=list)
     header: bool | None = None  # whether a text file has one
@@ -25,12 +25,12 @@ class Findings:
     duplicates: int = 0
 
     def count(self, loaded: int, distinct: int) -> None:
-        """Counts the rows that are loaded, and the duplicates among them."""
+        """Counts the loaded rows, and the duplicates among them."""
         self.rows += loaded
         self.duplicates += loaded - distinct
 
     def cautions(self, name: str) -> list[Caution]:
-        """What is to be said of the relation `name`."""
+        """The warnings about the relation `name`."""
         found = [*self.warnings, *([self.guess] if self.guess is not None else [])]
         if self.dropped:
             columns = ", ".join(f"`{key}` in {rows(count)}" for key, count in self.missing.items())
@@ -83,7 +83,7 @@ def rows(count: int) -> str:
 
 
 def checked(options: LoadOptions) -> LoadOptions:
-    """The options, if they can be."""
+    """The options, after checking that they are possible."""
     if options.nulls not in ("error", "drop"):
         raise UsageError(
             f"there is no nulls={options.nulls!r}",
@@ -104,7 +104,7 @@ TEXT_OPTIONS = ("header", "headers", "columns", "nulls", "fill", "row_id")
 
 
 def options_of_text(given: Mapping[str, str], findings: Findings | None = None) -> LoadOptions:
-    """Options as a directive or a command has them.
+    """Options from a directive or a command.
 
     >>> options_of_text({"header": "true", "columns": "a, b", "fill": "age=0"}).fill
     {'age': '0'}
@@ -162,7 +162,7 @@ _CURES: dict[TypeName, str] = {
 
 
 class MissingValue(DataError):
-    """What is said of it depends on the other columns, so that it is told anew."""
+    """An error whose message depends on the other columns too, so it is composed later."""
 
     @staticmethod
     def of(error: DataError) -> MissingValue:
@@ -171,7 +171,7 @@ class MissingValue(DataError):
 
 @dataclass(frozen=True, slots=True)
 class DataPlace:
-    """Which column of which data, for the errors that speak of it."""
+    """A column of some data, which errors name."""
 
     what: str
     column: str
@@ -200,7 +200,7 @@ class DataPlace:
 
 @dataclass(frozen=True, slots=True)
 class FilePlace(DataPlace):
-    """A column of a file: what is wrong in it is mended there."""
+    """A column of a file: errors advise to mend the file."""
 
     def mismatch(self, row: int, declared: TypeName, found: object, kind: str) -> DataError:
         hint = f"mend the file, or declare the column {kind}"
@@ -208,7 +208,7 @@ class FilePlace(DataPlace):
 
 
 def shown(value: object, width: int = 60) -> str:
-    """A value as an error shows it."""
+    """A value as errors show it."""
     import numpy as np
 
     if isinstance(value, np.generic):

@@ -1,6 +1,6 @@
 """Raw columns of any data, before they are matched and typed; those of pandas and cuDF, too.
 
-Every kind of data that people load has its function: hence the length.
+Every kind of data has its function.
 """
 
 from __future__ import annotations

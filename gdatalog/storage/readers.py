@@ -172,7 +172,7 @@ def _read_file(
 
 
 def _source_of(name: str) -> Callable[[], Any]:
-    """What opens a file for Arrow: where it lies, or what it holds if it is packed or a pipe."""
+    """The source that Arrow opens: the path, or the content of a packed file or a pipe."""
     import pyarrow as pa
 
     if name.lower().endswith(PACKED) or not os.path.isfile(name):
@@ -192,7 +192,7 @@ def typed(raw: Raw, options: LoadOptions, declared: Declared | None, name: str) 
 
 
 def of_names(declared: Declared | None, columns: Sequence[str] | None) -> Declared | None:
-    """The declaration, unless the columns are chosen by the caller."""
+    """The declaration; None if the caller selects the columns."""
     return declared if columns is None else None
 
 
@@ -216,7 +216,7 @@ def format_of(name: str, default: str | None = None) -> str:
 
 
 def read_bytes(name: str) -> bytes:
-    """All of a file, unpacked."""
+    """The whole content of a file, unpacked."""
     with _reading(name):
         _has_bytes(os.stat(name).st_size)  # 0 of a pipe, whose end nobody knows
         with current_watch().innermost.within(*READING):
@@ -232,7 +232,7 @@ def read_bytes(name: str) -> bytes:
 
 
 def _has_bytes(size: int) -> None:
-    """Tells how large the file is that is read."""
+    """Reports the size of the file that is read, for progress."""
     work = current_watch().innermost
     if work.stage == "loading" and size and not work.several:
         work.total, work.unit = size, "bytes"
@@ -240,7 +240,7 @@ def _has_bytes(size: int) -> None:
 
 @contextmanager
 def _reading(name: str) -> Iterator[None]:
-    """Within, what stops a file from being read names it."""
+    """Within, errors of the operating system become errors that name the file."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
@@ -258,7 +258,7 @@ def _reading(name: str) -> Iterator[None]:
 
 
 def _read(name: str) -> bytes:
-    """What a file holds; it may be longer than it says, or be no file but a pipe."""
+    """The content of a file, which may be longer than its reported size, or a pipe."""
     work = current_watch().innermost
     with open(name, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
@@ -288,7 +288,7 @@ def _missing(name: str) -> DataError:
 
 
 def similar(name: str) -> str | None:
-    """A hint: files with a like name in the same folder, or that the folder is not there."""
+    """A hint: files with a similar name in the same folder, or that the folder does not exist."""
     folder, base = os.path.split(name)
     try:
         there = os.listdir(folder or ".")

@@ -1,8 +1,8 @@
-"""Columns that lie in temporary files, because they are larger than the memory limit.
+"""Columns in temporary files, for data that exceeds the memory limit.
 
-A column is written piece by piece to a file that has no name any more, so that nothing is left
-behind however the process ends, and is mapped when it is complete. The operating system holds as
-much of it in memory as it has room for, so the column is not charged to the account (`held_bytes`).
+A column is written piece by piece to an unnamed file, so that nothing is left behind however the
+process ends, and is memory-mapped when it is complete. The operating system caches as much of it as
+fits, so the column is not charged to the account (`held_bytes`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KEPT_FREE = 0.05  # of the disk, which others need
 
 
 class Spill:
-    """A folder for temporary files, and how many bytes were written to them."""
+    """A folder for temporary files, and the number of bytes written to them."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class Spill:
         self._lock = Lock()
 
     def column(self, dtype: Any) -> SpilledColumn:
-        """A new column, without values."""
+        """A new, empty column."""
         return SpilledColumn(self, np.dtype(dtype))
 
     def columns(self, dtypes: Iterable[Any]) -> SpilledRows:
-        """New columns of rows, without rows."""
+        """New, empty columns of rows."""
         return SpilledRows([self.column(dtype) for dtype in dtypes])
 
     def rows(self, blocks: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
@@ -88,7 +88,7 @@ class Spill:
             raise self.failed(error) from error
 
     def count(self, written: int) -> None:
-        """So many bytes are about to be written; raises if the disk is almost full."""
+        """Announces a write of so many bytes; raises if the disk is almost full."""
         with self._lock:
             looked = self.written // LOOK if self.written else -1
             self.written += written
@@ -98,7 +98,7 @@ class Spill:
                 raise OSError(errno.ENOSPC, f"only {format_bytes(disk.free)} are free")
 
     def failed(self, error: OSError) -> MemoryLimitError:
-        """What is raised where the folder takes no more."""
+        """The error for a folder that takes no more data."""
         return MemoryLimitError(
             f"this needs more than the memory limit, and {self.folder} cannot take what is over it,"
             f" {format_bytes(self.written)} so far: {error.strerror or error}",
@@ -108,7 +108,7 @@ class Spill:
 
 
 class SpilledColumn:
-    """A column on its way to a temporary file; a short one stays in memory."""
+    """A column that is being written to a temporary file; a short one stays in memory."""
 
     __slots__ = ("_file", "_pieces", "_spill", "dtype", "length")
 
@@ -120,7 +120,7 @@ class SpilledColumn:
         self._pieces: list[Array] = []  # of a short column
 
     def append(self, values: Array) -> None:
-        """Writes values behind those that are there. Short columns keep the array itself."""
+        """Appends values. A short column keeps the array itself."""
         if not len(values):
             return
         # A file would keep the lower half of wider values, without a word.
@@ -140,7 +140,7 @@ class SpilledColumn:
             raise self._spill.failed(error) from error
 
     def finish(self) -> Array:
-        """The column, which cannot be changed any more; nothing can be appended to it."""
+        """The complete column; nothing can be appended afterwards."""
         if self._file is None:
             pieces, self._pieces = self._pieces, []
             return np.concatenate([np.empty(0, self.dtype), *pieces], dtype=self.dtype)
@@ -153,7 +153,7 @@ class SpilledColumn:
 
 
 class SpilledRows:
-    """Columns of the same rows on their way to temporary files."""
+    """Columns of rows that are being written to temporary files."""
 
     __slots__ = ("_columns",)
 
@@ -172,8 +172,8 @@ class SpilledRows:
 
 
 class Blocks:
-    """Blocks of rows: in memory, or in files from the time on when half of the limit is held. Those
-    of a device stay there."""
+    """Blocks of rows: in memory, or in files once half of the limit is in use. Rows on a device
+    stay there."""
 
     __slots__ = ("_account", "_spilled", "_waiting", "held")
 
@@ -200,7 +200,7 @@ class Blocks:
             self._waiting, self.held = [], 0
 
     def take(self) -> list[tuple[Array, ...]]:
-        """All blocks, which are not held here any more."""
+        """All blocks; this object lets them go."""
         blocks = list(self)
         self._spilled, self._waiting, self.held = [], [], 0
         return blocks
@@ -260,19 +260,19 @@ def _reserve(file: Any, size: int) -> None:
 
 
 def _unnamed(folder: str) -> Any:
-    """A new file, which goes when it is closed and not mapped any more."""
+    """A new file that disappears when it is closed and unmapped."""
     return tempfile.TemporaryFile(dir=folder, prefix="gdatalog-", buffering=BUFFER)
 
 
 def default_folder() -> str:
-    """Where large temporary files go if nobody says: $TMPDIR, else a folder on a disk."""
+    """The default folder of large temporary files: $TMPDIR, else a folder on a disk."""
     if os.environ.get("TMPDIR") or not os.access(LARGE_FILES, os.W_OK):
         return tempfile.gettempdir()
     return LARGE_FILES
 
 
 def is_spilled(values: Any) -> bool:
-    """Whether an array lies in a mapped file."""
+    """Whether an array is in a mapped file."""
     base = values
     while isinstance(base, np.ndarray):
         base = base.base
@@ -282,12 +282,12 @@ def is_spilled(values: Any) -> bool:
 
 
 def in_files_if_large(values: Array) -> Array:
-    """The same values, in a file if memory has no room for them; a device's stay there."""
+    """The same values, in a file if they do not fit memory; values on a device stay there."""
     here = isinstance(values, np.ndarray) and not is_spilled(values)
     spill = current_watch().account.spill_for(values.nbytes) if here else None
     return values if spill is None else spill.rows([(values,)])[0]
 
 
 def held_bytes(values: Any) -> int:
-    """The bytes of memory that an array holds: none if it lies in a file."""
+    """The bytes of memory that an array uses: none if it is in a file."""
     return 0 if isinstance(values, np.ndarray) and is_spilled(values) else int(values.nbytes)

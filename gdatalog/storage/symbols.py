@@ -1,11 +1,11 @@
 """The symbol table of a database: from texts to codes and back.
 
-Few texts are Python's objects. Once a large file has been read they are bytes (`table.py`), and
-Python's objects are made of those that somebody asks for.
+A small table holds Python strings. Once a large file was read, the texts are bytes (`table.py`),
+and Python strings are made on demand.
 
-Codes are given in the order in which texts are first met and never change or go away, so that
-readers need no lock: a code that a reader holds is in the table for good. Where most texts are in
-use no more, the database takes another table (`keeping`); who holds this one goes on with it.
+Codes are assigned in the order in which texts first occur, and never change or disappear, so
+readers need no lock. If most texts are no longer used, the database switches to a smaller table
+(`keeping`); whoever holds this one continues with it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SymbolTable:
         self._codes = {text: code for code, text in enumerate(self._texts)}
 
     def intern(self, text: str) -> int:
-        """The code of a text, which is given one if it has none."""
+        """The code of a text; a new text gets one."""
         code = self._codes.get(text)
         if code is None:
             with self._lock:
@@ -65,7 +65,7 @@ class SymbolTable:
         return code
 
     def _added(self, text: str) -> int:
-        """The code of a text, for who has the lock."""
+        """As `intern`, for callers that hold the lock."""
         code = self._codes.get(text)
         if code is None:
             if self._set is None:
@@ -77,14 +77,14 @@ class SymbolTable:
         return code
 
     def _intern_all(self, texts: list[str]) -> Array:
-        """The codes of texts, which are given some if they have none."""
+        """The codes of texts; new texts get one."""
         with self._lock:
             if self._set is not None:
                 return self._set.add(texts)
             return np.fromiter(map(self._added, texts), np.int32, len(texts))
 
     def keeping(self, used: Array) -> SymbolTable:
-        """A table with the texts of the codes that are marked, which have the same codes there."""
+        """A table of the marked codes' texts, with the same codes."""
         table, codes = SymbolTable(), np.flatnonzero(used)
         kept = codes.tolist()
         table._texts = [""] * (kept[-1] + 1 if kept else 0)
@@ -94,7 +94,7 @@ class SymbolTable:
         return table
 
     def intern_new(self, texts: Iterable[str]) -> Array:
-        """The codes of texts that an evaluation makes; those that are new are charged to it."""
+        """The codes of texts that an evaluation makes; new texts are charged to its account."""
         account, codes = current_watch().account, [np.empty(0, dtype=np.int32)]
         for piece in _pieces(texts):
             known = len(self)
@@ -140,7 +140,7 @@ class SymbolTable:
         return texts.coded[1]
 
     def as_set(self, kernels: TextSetFunctions) -> TextSet:
-        """The set that this table's texts are in from now on; their codes are its numbers."""
+        """The set that stores this table's texts from now on; codes are the set's numbers."""
         with self._lock:
             if self._set is None:
                 known = self._texts
@@ -151,7 +151,7 @@ class SymbolTable:
             return self._set
 
     def decode(self, codes: Array) -> TextColumn:
-        """A column of texts that holds no more texts than it needs."""
+        """A column of texts, with only the texts that occur in it."""
         texts = self._texts
         if self._set is not None:
             return TextColumn(codes, self._set)
@@ -170,7 +170,7 @@ class SymbolTable:
         return array
 
     def ranks(self) -> Array:
-        """For each code its place among all texts in the order of code points."""
+        """The rank of each code in the order of all texts by code points."""
         ranks = self._ranks
         if len(ranks) != len(self):
             with working_space("the order of texts", RANKING * len(self)):
@@ -196,7 +196,7 @@ class SymbolTable:
 
 
 def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Some texts at a time, whose characters are not many."""
+    """The texts in pieces of limited total length."""
     piece: list[str] = []
     size = 0
     for text in texts:
@@ -209,7 +209,7 @@ def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _column(texts: list[str]) -> Any:
-    """Texts as an Arrow array; None if one holds half a surrogate pair."""
+    """Texts as an Arrow array; None if one contains half a surrogate pair."""
     import pyarrow as pa
 
     watch, pieces = current_watch(), []
@@ -223,7 +223,7 @@ def _column(texts: list[str]) -> Any:
 
 
 def _sorted(column: Any) -> Array:
-    """Where the texts of an Arrow array are in their order."""
+    """The positions of an Arrow array's texts in sorted order."""
     import pyarrow.compute as pc
 
     with working_space("the order of texts", column.nbytes + RANKING * len(column)):

@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 
 class TextColumn:
-    """A column of strings: the distinct texts, and for each row which of them it holds."""
+    """A column of strings: the distinct texts, and the code of each row's text."""
 
     __slots__ = ("_codes", "_texts", "numbers", "spelled")
 
@@ -44,7 +44,7 @@ class TextColumn:
 
     @property
     def codes(self) -> Array:
-        """Which of the texts each row holds."""
+        """The code of each row's text."""
         return self._narrowed()[0]
 
     @property
@@ -64,13 +64,13 @@ class TextColumn:
         return TextColumn(self.numbers[rows], self.texts if self.spelled is None else self.spelled)
 
     def decode(self) -> Array:
-        """One str a row, as an array of objects."""
+        """One str for each row, as an array of objects."""
         codes, texts = self._narrowed()
         return texts[codes] if len(texts) else np.empty(0, dtype=object)
 
 
 def used_codes(codes: Array, count: int) -> tuple[Array, Array]:
-    """Which of so many codes stand in a column, ascending; and for each row which of these."""
+    """The codes that occur in a column, ascending; and the position of each row's code there."""
     if count > 16 * len(codes):
         used, places = np.unique(codes, return_inverse=True)
         return used, places.astype(np.int32)
@@ -92,7 +92,7 @@ DTYPES: dict[TypeName, Any] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Columns of one length; `length` matters where there is no column at all."""
+    """Columns of one length; `length` matters if there is no column."""
 
     names: tuple[str, ...]
     types: tuple[TypeName, ...]
@@ -109,7 +109,7 @@ class Table:
         )
 
     def take(self, rows: Array) -> Table:
-        """The rows of these indices, in their order."""
+        """The rows at these indices, in this order."""
         columns = tuple(
             column.take(rows) if isinstance(column, TextColumn) else column[rows]
             for column in self.columns
@@ -155,18 +155,18 @@ _offers: list[Offer] = []
 
 
 def offer(kernels_for: Offer) -> None:
-    """From now on, `kernels_for(bytes)` is asked for the compiled functions."""
+    """Registers the source of compiled functions: `kernels_for(bytes)`."""
     _offers.insert(0, kernels_for)
 
 
 def kernels_for(count: int) -> TextSetFunctions | None:
-    """The compiled functions, to cut so many bytes of text."""
+    """The compiled functions for so many bytes of text; None if compiling is not worth it."""
     found = (offered(count) for offered in _offers)
     return next((kernels for kernels in found if kernels is not None), None)
 
 
 class TextSet:
-    """Texts, each once. One thread at a time adds some, while others read those there are."""
+    """A set of texts. One thread at a time adds texts, while others read."""
 
     def __init__(self, kernels: TextSetFunctions) -> None:
         self.kernels = kernels
@@ -198,7 +198,7 @@ class TextSet:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the texts have."""
+        """The bytes that the texts take."""
         return int(self.ends[len(self)])
 
     def _grow(self) -> None:
@@ -221,11 +221,11 @@ class TextSet:
     # ------------------------------------------------------------------------------------ adding
 
     def add(self, texts: Sequence[str]) -> Array:
-        """The numbers of texts, which are added where they are new."""
+        """The numbers of texts; new texts are added."""
         return self._add(*self._spelled(texts))
 
     def take_in(self, other: TextSet) -> Array:
-        """The number here of each text of another set."""
+        """The number in this set of each text of another set, added if new."""
         self.unicode &= other.unicode
         return self._add(other.text, other.ends[: len(other) + 1])
 
@@ -276,7 +276,7 @@ class TextSet:
         )
 
     def texts(self, codes: Array | None = None) -> list[str]:
-        """The texts of some numbers, or all of them."""
+        """The texts of some numbers, or all texts."""
         codes = np.arange(len(self)) if codes is None else codes
         found: list[str] = []
         for at in range(0, len(codes), _DECODED):

@@ -98,7 +98,7 @@ def raw_of_text(
 
 
 def check_width(text: Delimited, head: Sequence[Record], declared: Declared | None) -> None:
-    """Refuses rows, of which these are the first, that are not as wide as declared."""
+    """Refuses rows that have not as many columns as declared; these are the first."""
     first = head[0]
     if declared is not None and len(first.fields) != len(declared.types):
         header_like = all_names([field.strip() for field in first.fields]) and len(head) > 1
@@ -107,7 +107,7 @@ def check_width(text: Delimited, head: Sequence[Record], declared: Declared | No
 
 
 def texts_among(head: Sequence[Record], declared: Declared | None) -> list[int]:
-    """Which columns hold texts, as far as the first rows and the declaration tell."""
+    """The columns that hold texts, inferred from the first rows and the declaration."""
     first, *rows = head
     complete = [row.fields for row in rows if len(row.fields) == len(first.fields)]
     kinds = () if declared is None else declared.types
@@ -130,7 +130,7 @@ def _with_first(cell: str, column: Any) -> Any:
 
 
 def _unlike(names: Sequence[str] | None, declared: Declared | None) -> str | None:
-    """Which declared columns a header does not have: then they cannot be told by name."""
+    """The declared columns that a header lacks: then columns cannot be matched by name."""
     if names is None or declared is None:
         return None
     missing = [name for name in declared.columns if name not in names]
@@ -144,7 +144,7 @@ def _unlike(names: Sequence[str] | None, declared: Declared | None) -> str | Non
 
 
 def _proposition(name: str, data: bytes) -> Raw:
-    """A relation without columns: a line, blank or `()`, says that it is true, as in Soufflé."""
+    """A relation without columns: a line, blank or `()`, means that it is true, as in Soufflé."""
     lines = data.decode(errors="replace").splitlines()
     for number, line in enumerate(lines, 1):
         if line.strip() not in ("", "()"):
@@ -161,7 +161,8 @@ def _proposition(name: str, data: bytes) -> Raw:
 
 
 def sniffed(name: str, data: bytes, quoted: bool, declared: Declared | None) -> str:
-    """The delimiter that cuts the first records into equally many fields, as declared if it was."""
+    """The delimiter that gives the first records equally many fields, the declared number if there
+    is one."""
     arity = None if declared is None else len(declared.types)
     found = []
     for preference, delimiter in enumerate(reversed(SNIFFED)):
@@ -192,7 +193,7 @@ _HEAD = 1 << 16  # bytes in which the end of a line is sought
 
 
 def blocks_of(path: str) -> list[Block]:
-    """The blocks of a file; one where it is small."""
+    """The blocks of a file; one if it is small."""
     most = max(LEAST_BYTES, min(MOST_BYTES, current_watch().account.spare() // SHARE))
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -205,7 +206,7 @@ def blocks_of(path: str) -> list[Block]:
 
 
 def line_end(file: BinaryIO, place: int, size: int) -> int:
-    """Where the line ends that a place lies in."""
+    """The end of the line that contains a position."""
     file.seek(place)
     while piece := file.read(_HEAD):
         found = piece.find(b"\n")
@@ -216,7 +217,7 @@ def line_end(file: BinaryIO, place: int, size: int) -> int:
 
 
 def lines_before(file: BinaryIO, place: int) -> int:
-    """How many lines stand before a place of a file."""
+    """The number of lines before a position of a file."""
     file.seek(0)
     count = 0
     while place > 0 and (piece := file.read(min(PIECE, place))):
@@ -277,7 +278,7 @@ def raw_of_json_lines(name: str, data: bytes) -> Raw:
 
 @dataclass(frozen=True, slots=True)
 class _LinePlace(FilePlace):
-    """A column of a file whose rows each have a line."""
+    """A column of a file with one line for each row."""
 
     lines: list[tuple[int, str]]
 

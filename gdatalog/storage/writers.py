@@ -44,13 +44,13 @@ _PIECE = 1 << 20  # bytes that go into a pipe at a time
 
 
 def rows_at_once(types: Sequence[TypeName]) -> int:
-    """How many rows of such columns are decoded at a time: they are a group of a Parquet file."""
+    """The number of rows of such columns to decode at once: a row group of a Parquet file."""
     width = sum(_TEXT if kind == "symbol" else _WIDTH for kind in types)
     return max(1, min(GROUP, GROUP_BYTES // max(1, width)))
 
 
 def made_ahead(tables: Iterable[Table]) -> Iterator[Table]:
-    """The same tables; a thread makes the next one while the last one is used."""
+    """The same tables; a thread decodes the next one while the last one is used."""
     left = iter(tables)
     for table in ahead(lambda _: next(left, None), repeat(None), True, most=1):
         if table is None:
@@ -180,7 +180,7 @@ def _arrow_writer(kind: str, file: BinaryIO, schema: Any) -> Any:
 
 @contextlib.contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Within, what stops a file from being written names it."""
+    """Within, errors of the operating system become errors that name the file."""
     try:
         yield
     except TimeLimitError:
@@ -190,7 +190,7 @@ def _naming(name: str) -> Iterator[None]:
 
 
 def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
-    """Fill a new file beside `name`, then let it take that name."""
+    """Fills a new file beside `name`, then renames it to that."""
     # A link is followed: the file that it names is replaced, not the link.
     target = os.path.realpath(name)
     folder = os.path.dirname(target)
@@ -211,7 +211,7 @@ def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
 
 
 def cannot_write(name: str, error: Exception) -> DataError:
-    """What is said of a file that cannot be written."""
+    """The error for a file that cannot be written."""
     full = isinstance(error, OSError) and error.errno in _FULL
     return DataError(
         f"{name}: cannot be written: {getattr(error, 'strerror', None) or error}",
@@ -285,7 +285,7 @@ def _lock(path: str) -> tuple[int | None, bool]:
 
 
 def _sweep(folder: str) -> None:
-    """Removes what processes that are gone have left."""
+    """Removes the temporary files of processes that no longer exist."""
     if folder in _swept:
         return
     _swept.add(folder)
@@ -317,13 +317,13 @@ PART = re.compile(r"part-\d+\.parquet")
 
 
 def names_a_folder(path: str | os.PathLike[str]) -> bool:
-    """Whether a path says of itself that it is a folder's: it ends with a slash."""
+    """Whether a path ends with a slash, and so names a folder."""
     name = os.fspath(path)
     return name.endswith("/") or name.endswith(os.sep)
 
 
 def file_name(number: int) -> str:
-    """The name of a part."""
+    """The file name of a part."""
     return f"part-{number:05}.parquet"
 
 
