@@ -33,7 +33,7 @@ class Here:
         self.folders.append(tempfile.mkdtemp())
         return self.folders[-1]
 
-    def place(
+    def broadcast(
         self, key: Any, value: Any, nbytes: int = 0, version: Any = None, once: bool = False
     ) -> _There:
         found = self.placed.get((key, version))

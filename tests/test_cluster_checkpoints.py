@@ -98,7 +98,7 @@ class Dying(Here):
 
 
 class _Dying(Stage):
-    firm: Collection[RemoteValue] = ()
+    unrecoverable: Collection[RemoteValue] = ()
 
     def __iter__(self) -> Iterator[tuple[Call, Any]]:
         pool: Any = self.pool
@@ -106,7 +106,7 @@ class _Dying(Stage):
         for call in calls:
             pool.calls += 1
             state = [arg for arg in call.args if isinstance(arg, RemoteValue)]
-            assert all(any(each is kept for kept in self.firm) for each in state)
+            assert all(any(each is kept for kept in self.unrecoverable) for each in state)
             there = sorted(pool.workers)
             if pool.calls in pool.deaths:
                 pool.die(call.worker if call.worker in there else there[0])
@@ -333,7 +333,7 @@ def two(cluster: Any) -> Iterator[Any]:
 def left_of(db: gdatalog.Database) -> list[str]:
     """The folders in what workers see of the driver's, and what of checkpoints lies on workers."""
     its: Any = db._workspace.cluster
-    folder = its.pool.placing.folder
+    folder = its.pool.broadcaster.folder
     folders = [] if folder is None else [str(each) for each in Path(folder).iterdir()]
     keys = {str(key) for keys in its.pool.connection.client.has_what().values() for key in keys}
     return [*filter(os.path.isdir, folders), *(key for key in keys if "checkpoint" in key)]
@@ -359,7 +359,7 @@ def killed(
     with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
         alone["E"] = db["E"] = edges
         if not shared:
-            db._workspace.cluster.pool.placing.send_all()  # type: ignore[union-attr]
+            db._workspace.cluster.pool.broadcaster.send_all()  # type: ignore[union-attr]
         db._workspace.force(spread=spread, strategy="levelwise", split="never")
         assert sorted(db.query(text).fetchall()) == sorted(alone.query(text).fetchall())
         until(lambda: not left_of(db))

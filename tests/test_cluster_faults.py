@@ -37,7 +37,7 @@ distributed = pytest.importorskip("distributed")
 def pool(request: Any, cluster: Workers) -> Iterator[Pool]:
     pool = Pool(Connection(cluster(2)))
     if request.param == "sent":
-        pool.placing.send_all()
+        pool.broadcaster.send_all()
     yield pool
     pool.close()
 
@@ -61,7 +61,7 @@ def killed_midway(pool: Pool, seed: int) -> None:
     client = pool.connection.client
     until(lambda: len(client.nthreads()) == 2)
     values = np.arange(100)
-    placed = pool.place("values", values)
+    placed = pool.broadcast("values", values)
     count = draw.choice([20, 300])
     stage = pool.stage("test", Limits())
     for n in range(count):
@@ -108,7 +108,7 @@ def with_(pool: Pool, limits: Limits, *calls: Call, name: str = "test") -> Any:
 @pytest.mark.parametrize("somewhere", [True, False])
 def test_what_was_kept_is_made_again(pool: Pool, somewhere: bool) -> None:
     values = np.array([10])
-    placed = pool.place("values", values)
+    placed = pool.broadcast("values", values)
     worker = sorted(pool.connection.client.nthreads())[0] if somewhere else None
     first, second, third = chain(pool, placed, worker)
     limits = Limits()
@@ -125,7 +125,7 @@ def test_what_was_kept_is_made_again(pool: Pool, somewhere: bool) -> None:
 
 def test_what_was_placed_is_placed_again(pool: Pool) -> None:
     values = np.arange(3)
-    placed = pool.place("values", values)
+    placed = pool.broadcast("values", values)
     call = Call(pool_calls.add, (("task", {"values": placed}), [4], placed))
     assert [value for _, value in with_(pool, Limits(), call, call)] == [7, 7]
     client = pool.connection.client
@@ -138,7 +138,7 @@ def test_what_was_placed_is_placed_again(pool: Pool) -> None:
 def test_a_worker_that_does_not_see_the_folder(cluster: Workers) -> None:
     pool = Pool(Connection(cluster(2)))
     values = np.arange(3)
-    placed = pool.place("values", values)
+    placed = pool.broadcast("values", values)
     assert placed.ref.path is not None
     os.unlink(placed.ref.path)
     call = Call(pool_calls.add, (("task", {"values": placed}), [4], placed))
@@ -147,14 +147,14 @@ def test_a_worker_that_does_not_see_the_folder(cluster: Workers) -> None:
     found = dict(stage)
     assert found[call] == 7
     assert pool.bring([found[keep]], "test", Limits()) == [{"a": 1}]
-    assert pool.place("other", np.arange(2)).sent
+    assert pool.broadcast("other", np.arange(2)).sent
     pool.close()
 
 
 def test_a_worker_that_comes_late_takes_work(cluster: Workers) -> None:
     pool = Pool(Connection(cluster(1)))
     values = np.arange(3)
-    placed = pool.place("values", values)
+    placed = pool.broadcast("values", values)
     stage = pool.stage("test", Limits())
     for n in range(60):
         stage.add(Call(pool_calls.where, (0.03, placed), tag=n))
@@ -176,7 +176,7 @@ from gdatalog.limits import Limits
 from tests import pool_calls
 
 pool = Pool(Connection(Client(sys.argv[1])))
-placed = pool.place(None, [1])
+placed = pool.broadcast(None, [1])
 stage = pool.stage("endless", Limits())
 stage.add(Call(pool_calls.endless, (sys.argv[2], "it")))
 list(stage)
@@ -197,7 +197,7 @@ def test_what_a_killed_process_asked_for_ends(cluster: Workers, tmp_path: Path) 
     driver.wait()
     until((tmp_path / "it.stopped").exists)
     pool = Pool(Connection(client))
-    pool.place(None, [1])
+    pool.broadcast(None, [1])
     assert not list(folder.glob(left))
     pool.close()
 
@@ -238,7 +238,7 @@ def drawn(pool: Pool, seed: int, kills: int) -> None:
     client = pool.connection.client
     until(lambda: len(client.nthreads()) == 2)
     shared = [np.arange(draw.randrange(1, 50)) for _ in range(3)]
-    placed = [pool.place(("shared", seed, n), values) for n, values in enumerate(shared)]
+    placed = [pool.broadcast(("shared", seed, n), values) for n, values in enumerate(shared)]
     ended = threading.Event()
 
     def killing() -> None:
@@ -299,7 +299,7 @@ def test_what_is_firm_is_not_made_again(pool: Pool) -> None:
     kill(pool.connection.client, there)
     until(lambda: kept[0].future.status == "lost")
     stage = with_(pool, Limits(), Call(pool_calls.number, (kept[0],)))
-    stage.firm = kept
+    stage.unrecoverable = kept
     with pytest.raises(Lost, match="a part of test was lost"):
         list(stage)
     assert [found for _, found in with_(pool, Limits(), Call(pool_calls.number, (kept[0],)))] == [3]

@@ -187,11 +187,11 @@ def left_by(client: Any) -> tuple[Path, set[str]]:
     db["A"] = [(x,) for x in range(N)]
     assert db.query("n(count()) <- A(x), A(y), x < y.").fetchall() == [(PAIRS,)]
     pool = db._workspace.cluster.pool
-    placed = pool.place("some", np.arange(3))
+    placed = pool.broadcast("some", np.arange(3))
     stage = pool.stage("some", Limits())
     stage.add(Call(len, (placed,)))
     assert [found for _, found in stage] == [3]
-    return pool.placing.folder, {placed.ref.token}
+    return pool.broadcaster.folder, {placed.ref.token}
 
 
 def test_a_database_that_nobody_closes_leaves_nothing(cluster: Workers) -> None:
@@ -211,10 +211,10 @@ def test_what_is_placed_under_no_key_can_be_sent_again(cluster: Workers, way: st
     client = cluster(2)
     pool = Pool(Connection(client))
     if way == "sent":
-        pool.placing.send_all()
-    placed = pool.place(None, np.arange(4))
+        pool.broadcaster.send_all()
+    placed = pool.broadcast(None, np.arange(4))
     if way == "unseen":
-        pool.placing.send_all()
+        pool.broadcaster.send_all()
     gc.collect()
     kill(client)
     stage = pool.stage("again", Limits())

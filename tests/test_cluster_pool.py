@@ -40,7 +40,7 @@ def one(cluster: Workers) -> Iterator[Pool]:
 def of(client: Any, way: str) -> Iterator[Pool]:
     pool = Pool(Connection(client))
     if way == "sent":
-        pool.placing.send_all()
+        pool.broadcaster.send_all()
     yield pool
     pool.close()
 
@@ -83,7 +83,7 @@ def until(true: Any, seconds: float = 20) -> None:
 @pytest.mark.parametrize("count", [0, 1, 3, 500])
 def test_each_call_is_given_once(pool: Pool, count: int) -> None:
     values = np.arange(1000)
-    placed = pool.place("values", values)
+    placed = pool.broadcast("values", values)
     task = ("what all have", {"values": placed})
     calls = [Call(pool_calls.add, (task, [n], placed)) for n in range(count)]
     assert sorted(given(pool, calls)) == [499_500 + n for n in range(count)]
@@ -138,10 +138,10 @@ def test_a_trie_is_placed_once_and_goes_with_it(pool: Pool) -> None:
         return Relation.from_rows(("x",), ("int",), (rows,), count).trie((0,))
 
     trie = trie_of(10)
-    placed = pool.place("key", trie)
-    assert pool.place("key", trie) is placed
+    placed = pool.broadcast("key", trie)
+    assert pool.broadcast("key", trie) is placed
     other = trie_of(20)
-    assert pool.place("key", other) is not placed
+    assert pool.broadcast("key", other) is not placed
     token = placed.ref
     assert given(pool, [Call(pool_calls.length, (placed,))] * 3) == [10, 10, 10]
     del placed, trie
@@ -149,21 +149,21 @@ def test_a_trie_is_placed_once_and_goes_with_it(pool: Pool) -> None:
     pool.stage("test", Limits())
     assert token.token not in {name for held in held_by(pool) for name in held}
     if token.path is not None:
-        pool.placing.tidy(linger=0)
+        pool.broadcaster.tidy(linger=0)
         assert not os.path.exists(token.path)
-    assert given(pool, [Call(pool_calls.length, (pool.place("key", other),))]) == [20]
+    assert given(pool, [Call(pool_calls.length, (pool.broadcast("key", other),))]) == [20]
 
 
 def test_what_was_sent_stays_as_long_as_what_was_made_of_it(pool: Pool) -> None:
     values = np.arange(3)
     alive = weakref.ref(values)
-    placed = pool.place("of the values", values)
+    placed = pool.broadcast("of the values", values)
     stage = pool.stage("test", Limits())
     stage.add(Call(len, (placed,), keep=True))
     (kept,) = [kept for _, kept in stage]
     del placed, values, stage
     gc.collect()
-    assert (alive() is None) == (pool.placing.folder is not None)
+    assert (alive() is None) == (pool.broadcaster.folder is not None)
     del kept
     gc.collect()
     assert alive() is None
@@ -175,8 +175,8 @@ def held_by(pool: Pool) -> list[list[str]]:
 
 def test_the_folder_goes_with_the_pool(cluster: Workers) -> None:
     pool = Pool(Connection(cluster(2)))
-    pool.place("values", np.arange(10))
-    folder = pool.placing.folder
+    pool.broadcast("values", np.arange(10))
+    folder = pool.broadcaster.folder
     assert folder is not None and folder.is_dir()
     pool.close()
     assert not folder.exists()

@@ -50,7 +50,7 @@ class Here:
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
 
-    def place(
+    def broadcast(
         self, key: Hashable, value: Any, nbytes: int = 0, version: Any = None, once: bool = False
     ) -> Any:
         if key is None or (key, version) not in self.placed:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from gdatalog.cluster.partitioned.bucket_store import BucketStore
 from gdatalog.cluster.partitioned.in_place import InPlaceRun, in_place
 from gdatalog.cluster.partitioned.run import PartitionedRun
-from gdatalog.cluster.partitioned.share_search import parted
+from gdatalog.cluster.partitioned.share_search import partitioned_spread
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.recursion.fixpoints import counts, fixpoint, placement_of
 from gdatalog.cluster.replicated.run import ReplicatedRun
@@ -40,8 +40,10 @@ from gdatalog.storage.table import Array
 
 Found = TypeVar("Found")
 
-HERE = 1.5  # seconds that a rule is given here, where it is not sure that spreading it pays
-PART = 0.5  # of the memory of the user's process that rows from afar may take
+DRIVER_SECONDS = (
+    1.5  # seconds that a rule is given here, where it is not sure that spreading it pays
+)
+PART = 0.5  # of the memory of the user's process that remote rows may take
 
 
 class DaskCluster:
@@ -84,7 +86,7 @@ class DaskCluster:
             return None
         way, patient = placed
         if patient:
-            found = patiently_here(plan, sources, context, limit, report, stats)
+            found = tried_on_driver(plan, sources, context, limit, report, stats)
             if found is not None:
                 return found
         began = perf_counter()
@@ -122,7 +124,7 @@ class DaskCluster:
         knobs = inputs.context.knobs
         if knobs.spread in ("never", "replicate") or asks_for_ranks(plan):
             return None
-        name = largest_afar(plan, inputs)
+        name = largest_remote(plan, inputs)
         if name is None or (knobs.spread == "auto" and not fits_nowhere(plan, inputs)):
             return None
         asked = [ref for join in plan.joins for ref in join.tries if ref.relation == name]
@@ -145,10 +147,10 @@ class DaskCluster:
             relation = inputs.relation(plan.passes_over)
             return in_place(plan.passes_over, relation, len(self.pool.threads))
         if way == "partitioned":
-            found = parted(plan, inputs.relation, self.store)
+            found = partitioned_spread(plan, inputs.relation, self.store)
         else:
             found = Spread("replicated", len(self.pool.workers))
-        return replace(found, patient=HERE) if patient else found
+        return replace(found, patient=DRIVER_SECONDS) if patient else found
 
     def _placed(
         self, plan: RulePlan, inputs: StratumInputs, limit: int | None = None
@@ -200,7 +202,7 @@ class DaskCluster:
         self.pool.close()
 
 
-def patiently_here(
+def tried_on_driver(
     plan: RulePlan,
     sources: Sources,
     context: ExecutionContext,
@@ -212,7 +214,7 @@ def patiently_here(
     try:
         with (
             context.limits.account.restoring(TooSlow, MemoryLimitError),
-            time_limit(context.limits, HERE),
+            time_limit(context.limits, DRIVER_SECONDS),
         ):
             return run_rule(plan, sources, context, limit, report, stats=stats)
     except (TooSlow, MemoryLimitError):
@@ -224,8 +226,8 @@ def relations_of(plan: RulePlan) -> set[str]:
     return {ref.relation for join in plan.joins for ref in join.tries}
 
 
-def largest_afar(plan: RulePlan, inputs: StratumInputs) -> str | None:
-    """The largest of the relations that a rule reads whose rows lie afar and are not here."""
+def largest_remote(plan: RulePlan, inputs: StratumInputs) -> str | None:
+    """The largest of the relations that a rule reads whose rows are remote, and not fetched."""
     sizes = {
         name: rows.remote_bytes
         for name in sorted(relations_of(plan))
@@ -235,7 +237,7 @@ def largest_afar(plan: RulePlan, inputs: StratumInputs) -> str | None:
 
 
 def fits_nowhere(plan: RulePlan, inputs: StratumInputs, but: str | None = None) -> bool:
-    """Whether a rule reads rows that lie afar and are more than this process may have, or so many
+    """Whether a rule reads remote rows and are more than this process may have, or so many
     that it would wait for them; `but` for one relation."""
     asked = relations_of(plan) - {but}
     remote = [rows for name in asked if (rows := inputs.relation(name).remote) is not None]

@@ -81,7 +81,7 @@ class BaseRows:
             return [self.blocks[at] for at in self.groups[group]]
         for at in self.groups[group]:
             if at not in self.placed:
-                self.placed[at] = self.pool.place(None, self.blocks[at], once=True)
+                self.placed[at] = self.pool.broadcast(None, self.blocks[at], once=True)
         return [self.placed[at] for at in self.groups[group]]
 
 
@@ -186,7 +186,7 @@ class BucketStore:
         values, way = keeper.edges(rows)
         ranking = rows.ranking
         ends = [ranking.ranks(column) for column in sample]
-        placed = self.pool.place(id(ranking), ranking, ranking.nbytes)
+        placed = self.pool.broadcast(id(ranking), ranking, ranking.nbytes)
         both = (np.concatenate(ends), np.concatenate(ends[::-1]))
         return BaseRows(self.pool, values, both, step, remote=True, edges=(way, placed))
 

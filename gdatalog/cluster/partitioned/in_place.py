@@ -114,7 +114,7 @@ class _Passing:
         self.columns = join.given.columns
         self.firm = not widens(join)
         self.made = {ref: run.sources.trie_of(ref) for ref in longest_first(join.tries)}
-        self.tries = {ref: run.pool.place(id(trie), trie) for ref, trie in self.made.items()}
+        self.tries = {ref: run.pool.broadcast(id(trie), trie) for ref, trie in self.made.items()}
         memory = run.limits.memory or 1 << 40
         self.sealed, self.table = run.task(number, mode, limit, memory)
         rows = run.relation.remote

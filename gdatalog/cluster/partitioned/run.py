@@ -155,7 +155,7 @@ class PartitionedJoin:
                 self._back(part, ran.found, ran.cuts)
                 self._send(stage, assigner)
                 if ran.found.left is not None:
-                    stage.add(self._as_told(call, given, ran.found))
+                    stage.add(self._of_same_cells(call, given, ran.found))
                 elif ran.found.cells:
                     yield ran.found
         finally:
@@ -192,7 +192,7 @@ class PartitionedJoin:
         )  # fmt: skip
         return Call(run_cells, args, self.run.keep, worker, (worker, part, fragments), light)
 
-    def _as_told(self, call: Call, kept: RemoteValue, found: CellResult) -> Call:
+    def _of_same_cells(self, call: Call, kept: RemoteValue, found: CellResult) -> Call:
         """What stays of a call: however often it is made again, of the same cells."""
         worker, part, fragments = call.tag
         cells = part.cells[: found.cells]
@@ -207,7 +207,7 @@ class PartitionedJoin:
             if role is not None:
                 relation = self.run.relation_of(self.layout.sources[role.source].relation)
                 ranking = relation.graph.ranking()
-                found[role.source] = self.run.pool.place(id(ranking), ranking, ranking.nbytes)
+                found[role.source] = self.run.pool.broadcast(id(ranking), ranking, ranking.nbytes)
         return found
 
     # ------------------------------------------------------------------------- what comes again

@@ -168,7 +168,9 @@ def _starts(weights: Array, classes: int) -> list[int]:
 # ------------------------------------------------------------------------------ by a sample
 
 
-def parted(plan: RulePlan, relation_of: Callable[[str], Relation], store: BucketStore) -> Spread:
+def partitioned_spread(
+    plan: RulePlan, relation_of: Callable[[str], Relation], store: BucketStore
+) -> Spread:
     """How a rule will be spread, all of its joins together."""
     choices = [_choice(join, relation_of, store) for join in plan.joins]
     return spread_of([choice for choice in choices if choice is not None], len(store.pool.workers))

@@ -16,7 +16,7 @@ the worker are given the same. An error of a call is raised from the iteration, 
 are cancelled; so are all if the iteration is left, or the query stopped: `current_watch()` in a
 call knows of it, and `Limits()` made there poll it. A call for which a worker has not enough memory
 ends in `TooLarge`, unless the stage's `smaller` gives calls that together do its work. The loss of
-something that the stage's `firm` names is raised, as `Lost`: it is not made again.
+something that the stage's `unrecoverable` names is raised, as `Lost`: it is not made again.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Pool:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.placing = Broadcaster(connection.client)
+        self.broadcaster = Broadcaster(connection.client)
         self._threads: tuple[float, dict[str, int]] = 0.0, {}
         self._info: tuple[float, Mapping[str, Mapping[str, Any]]] = 0.0, {}
 
-    def place(
+    def broadcast(
         self,
         key: Hashable,
         value: Any,
@@ -71,17 +71,17 @@ class Pool:
         """Has a value on all workers, once: the same key and version is the same value for as long
         as that lives. With the key None it is another each time, and goes with what is returned.
         `once`: few calls need it, and no worker keeps it."""
-        return self.placing.place(key, value, nbytes, version, once)
+        return self.broadcaster.place(key, value, nbytes, version, once)
 
     def folder(self) -> str | None:
         """A new folder that the driver and all workers see, removed by who asked for it; None
         where there is no such place."""
-        return tempfile.mkdtemp(dir=self.placing.seen()) if self.shared else None
+        return tempfile.mkdtemp(dir=self.broadcaster.seen()) if self.shared else None
 
     @property
     def shared(self) -> bool:
         """Whether there is such a place."""
-        return self.placing.seen() is not None
+        return self.broadcaster.seen() is not None
 
     def claims(self) -> WorkQueue | None:
         """Where calls claim what they do; None where workers see no folder of the driver's. It is
@@ -98,7 +98,7 @@ class Pool:
                 "reach",
                 hint="fetch or write rows, to_parquet(folder), before the database is closed",
             )
-        self.placing.tidy()
+        self.broadcaster.tidy()
         return TaskStage(self, name, limits, smaller)
 
     def all(self, calls: Sequence[Call], name: str, limits: Limits) -> list[Any]:
@@ -164,5 +164,5 @@ class Pool:
         return [limit for limit in limits if limit]
 
     def close(self) -> None:
-        self.placing.close()
+        self.broadcaster.close()
         self.connection.close()

@@ -20,8 +20,8 @@ from gdatalog.cluster.pool.worker_cache import BAD
 class Lineage:
     """What one stage has made again."""
 
-    def __init__(self, placing: Broadcaster, submit: Callable[..., list[Any]]) -> None:
-        self._placing = placing
+    def __init__(self, broadcaster: Broadcaster, submit: Callable[..., list[Any]]) -> None:
+        self._broadcaster = broadcaster
         self._submit = submit
         self._remade: dict[Recipe | Origin, Any] = {}  # futures
 
@@ -66,7 +66,7 @@ class Lineage:
             for _, part, future in there:
                 inputs += self._submit(part_of, None, [future], list(part)) if part else [future]
             sent = [one for one in each.placed if one.sent or every]
-            brought = self._placing.brought(sent, True)
+            brought = self._broadcaster.brought(sent, True)
             (future,) = self._submit(run_call, each.worker, [each.body], [inputs], [brought])
             self._made_again(each, future)
             todo.pop()

@@ -106,10 +106,10 @@ class TaskStage:
         self.name = name
         self.limits = limits
         self.smaller = smaller
-        self.firm: Collection[RemoteValue] = ()  # of these none is made again
+        self.unrecoverable: Collection[RemoteValue] = ()  # of these none is made again
         self._client = pool.connection.client
         self._submit = Submitter(self._client, name)
-        self._lineage = Lineage(pool.placing, self._submit)
+        self._lineage = Lineage(pool.broadcaster, self._submit)
         self._waiting: list[RunningCall] = []
         self._running: dict[Any, RunningCall] = {}  # by the future that tells of it
         self._ended: SimpleQueue[Any] = SimpleQueue()  # futures
@@ -158,7 +158,7 @@ class TaskStage:
 
     def _send(self) -> None:
         """Sends all that waits."""
-        self._stand()
+        self._check_unrecoverable()
         waiting, self._waiting = self._waiting, []
         for each in {id(each): each for run in waiting for each in run.inputs}.values():
             if whole(each).future.status in ("cancelled", "error"):
@@ -180,7 +180,7 @@ class TaskStage:
     ) -> list[Any]:
         for run in runs:
             run.given = list(map(future_of, run.inputs))
-        brought = [self.pool.placing.brought(run.placed, run.missing) for run in runs]
+        brought = [self.pool.broadcaster.brought(run.placed, run.missing) for run in runs]
         given = [list(run.given) for run in runs]
         bodies = [run.body for run in runs]
         return self._submit(function, worker, bodies, given, brought) if runs else []
@@ -231,7 +231,7 @@ class TaskStage:
     def _some(self) -> list[Any]:
         """Futures that have ended, a few at the most; none if that takes long."""
         self.limits.poll()
-        self._stand()
+        self._check_unrecoverable()
         found = []
         try:
             found.append(self._ended.get(timeout=PATIENCE))
@@ -301,7 +301,7 @@ class TaskStage:
     def _failed(self, run: RunningCall, future: Any) -> None:
         """A task did not end well: its worker died, what it needed is lost, or it raised."""
         self._connected()
-        self._stand()
+        self._check_unrecoverable()
         error = None
         if future.status == "error":  # a copy: the client holds its own, and that what raises it
             error = pickle.loads(pickle.dumps(future.exception()))
@@ -340,7 +340,7 @@ class TaskStage:
         if isinstance(error, MissingBroadcast):
             run.missing = True
             if error.unseen:
-                self.pool.placing.send_all()
+                self.pool.broadcaster.send_all()
             self._again(run)
         elif isinstance(error, Interrupted):
             self._again(run)
@@ -400,6 +400,6 @@ class TaskStage:
                     hint="start workers, and ask again",
                 )
 
-    def _stand(self) -> None:
-        if any(kept.future.status in BAD for kept in self.firm):
+    def _check_unrecoverable(self) -> None:
+        if any(kept.future.status in BAD for kept in self.unrecoverable):
             raise Lost(f"a part of {self.name} was lost with its worker")

@@ -140,7 +140,7 @@ class Checkpoints:
     def _all(self, calls: Sequence[Call], firm: Mapping[int, RemoteValue]) -> TaskStage:
         """What calls give; raises `Lost` where what owners have is."""
         stage = self.pool.stage(self.name, self.limits)
-        stage.firm = firm.values()
+        stage.unrecoverable = firm.values()
         for call in calls:
             stage.add(call)
         return stage
@@ -153,7 +153,7 @@ class Checkpoints:
         assert self.last is not None
         stage = self.pool.stage(f"{self.name} read", self.limits)
         there = {at: self.last.there(at) for at in owners if at in self.last.lain}
-        stage.firm = [kept for some in there.values() for kept in _wholes(some)]
+        stage.unrecoverable = [kept for some in there.values() for kept in _wholes(some)]
         for owner, some in there.items():
             stage.add(Call(restored, (*args(owner), some), True, workers[owner], tag=owner))
         return {call.tag: made_as(kept, self.last.kept[call.tag]) for call, kept in stage}

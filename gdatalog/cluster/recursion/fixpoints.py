@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdatalog.cluster.pool import Pool
-from gdatalog.cluster.recursion.hash_partitions import HashPartitions, afar_of, refusal_of
+from gdatalog.cluster.recursion.hash_partitions import HashPartitions, refusal_of, remote_rows_of
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint, device_for
 from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.engine.device import CPU
@@ -57,7 +57,7 @@ def _too_many(splits: PartitionedStratum) -> bool:
     names = {atom.name for rule in splits.stratum.rules for atom in atoms(rule)}
     stores = [splits.inputs.relation(name).store for name in names - set(splits.stratum.relations)]
     remote = [store for store in stores if isinstance(store, RemoteRows) and store.unfetched]
-    seeds = (afar_of(part) for parts in splits.inputs.seeds.values() for part in parts)
+    seeds = (remote_rows_of(part) for parts in splits.inputs.seeds.values() for part in parts)
     remote += [rows for rows in seeds if rows is not None]
     most = splits.context.memory // splits.context.tuning.fetched_share
     return sum(store.remote_bytes for store in remote) > most

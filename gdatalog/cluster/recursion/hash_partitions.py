@@ -155,7 +155,7 @@ class HashPartitions:
         for name, relation in found.items():
             self.context.limits.charge(name, relation.nbytes)
             self.context.device.hold(relation)
-        self._tell(found)
+        self._record(found)
         return found
 
     def _fixpoint(self, course: _Course) -> dict[str, Relation] | None:
@@ -244,21 +244,21 @@ class HashPartitions:
         parcels: dict[int, Parcel] = {}
         for name, parts in derived.items():
             ops, home = self.run.ops, self.routes.homes[name]
-            far = [rows for rows in map(afar_of, parts) if rows is not None]
+            far = [rows for rows in map(remote_rows_of, parts) if rows is not None]
             for rows in far:
                 pieces = self._shuffle(name).partition(
                     [part.value for part in rows.parts], parcels_of, name, home
                 )
                 for owner, mine in enumerate(pieces):
                     course.inbox.setdefault(owner, []).extend(mine)
-            near = [in_order(part, ops) for part in parts if afar_of(part) is None]
+            near = [in_order(part, ops) for part in parts if remote_rows_of(part) is None]
             columns, count = union_rows(near, ops)
             here = tuple(map(brought, columns)), count
             for owner, own in rows_by_partition(here, home, len(self.workers)).items():
                 parcels.setdefault(owner, {})[name] = own
         for owner, parcel in parcels.items():
             size = sum(column.nbytes for rows, _ in parcel.values() for column in rows)
-            held = parcel if size <= SMALL else self.pool.place(None, parcel, size)
+            held = parcel if size <= SMALL else self.pool.broadcast(None, parcel, size)
             course.inbox.setdefault(owner, []).append(held)
         return course
 
@@ -266,7 +266,7 @@ class HashPartitions:
         """Has on the workers what the rules read of relations that do not grow."""
         pool, scope, owners = self.pool, self.context.scope, len(self.workers)
         tries = {ref: self.run.trie_of(ref, CPU) for ref in self.routes.whole}
-        self.tries = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
+        self.tries = {ref: pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
         self.symbols = texts_for(pool, self.plans, scope.params, scope.symbols)
         self.fragments: list[dict[str, Broadcast | RemoteValue]] = [{} for _ in range(owners)]
         for name, place in self.routes.fragments.items():
@@ -285,7 +285,7 @@ class HashPartitions:
                 columns, count = dealt_out.get(owner, ((), 0))
                 blocks = [columns] if count else []
                 part = Relation.of_blocks(*schema, blocks, count, True)
-                fragments[name] = pool.place(None, part, part.nbytes)
+                fragments[name] = pool.broadcast(None, part, part.nbytes)
         stratum = self.run.stratum
         schemas = {name: self.inputs.schemas[name] for name in stratum.relations}
         places = {**self.routes.places, **self.routes.fragments}
@@ -329,14 +329,14 @@ class HashPartitions:
             for to in each.out:
                 piece = owner if each.small is None else each.small[to]
                 course.inbox.setdefault(to, []).append(piece)
-        course.following = self._did(told)
+        course.following = self._rule_metrics(told)
         if not settling:
             course.followed = course.following
         return told
 
     def _stage(self, course: _Course) -> TaskStage:
         stage = self.pool.stage(self.run.name, self.context.limits)
-        stage.firm = list(course.kept.values())
+        stage.unrecoverable = list(course.kept.values())
         return stage
 
     def _piece(self, owner: int, piece: Any, course: _Course) -> Any:
@@ -416,7 +416,7 @@ class HashPartitions:
 
     # --------------------------------------------------------------------------------- telling
 
-    def _did(self, told: Mapping[int, StepSummary]) -> list[RuleRound]:
+    def _rule_metrics(self, told: Mapping[int, StepSummary]) -> list[RuleRound]:
         """Notes what rules did in a round, on all workers together."""
         done: dict[int, RuleRound] = {}
         record = self.run.record
@@ -442,7 +442,7 @@ class HashPartitions:
                 steps = list(all_steps(plan.joins[0].steps))
                 report.saw({id(steps[at]): told for at, told in places.items()})
 
-    def _tell(self, found: Mapping[str, Relation]) -> None:
+    def _record(self, found: Mapping[str, Relation]) -> None:
         """Tells a profile what was done."""
         run, workers = self.run, len(self.workers)
         moved = f"{format_bytes(self.course.moved)} of rows moved between them"
@@ -465,7 +465,7 @@ class HashPartitions:
                 }
 
 
-def afar_of(derived: Derived) -> RemoteRows | None:
+def remote_rows_of(derived: Derived) -> RemoteRows | None:
     """Rows that lie on workers; None if they are here."""
     blocks = derived.blocks if isinstance(derived, DistinctBlocks) else ()
     return blocks.rows if isinstance(blocks, FarBlocks) and blocks.rows.unfetched else None

@@ -88,7 +88,7 @@ class KeyRangeFixpoint:
         for name, relation in relations.items():
             self.splits.context.limits.charge(name, relation.nbytes)
         rows_of = {name: relation.length for name, relation in relations.items()}
-        self._tell(rows_of, perf_counter() - began)
+        self._record(rows_of, perf_counter() - began)
         return relations
 
     def _collected(self, found: Sequence[_Part]) -> dict[str, Relation]:
@@ -138,7 +138,7 @@ class KeyRangeFixpoint:
                 ]
             numbers[name] = values[counts > 0], counts[counts > 0]
         rows = {name: int(counts.sum()) for name, (_, counts) in numbers.items()}
-        self._tell(rows, perf_counter() - began)
+        self._record(rows, perf_counter() - began)
         return numbers
 
     def _run(self) -> list[_Part] | None:
@@ -149,7 +149,7 @@ class KeyRangeFixpoint:
         self._values = values_of(self._seeds)
         refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
         tries = {ref: splits.trie_of(ref, CPU) for ref in refs}
-        placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
+        placed = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
         table = texts_for(self.pool, splits.later, params, context.scope.symbols)
         own = {name: splits.inputs.schemas[name] for name in splits.stratum.relations}
         memory, knobs = memory_of(self.pool, limits), replace(context.knobs, threads=1)
@@ -245,7 +245,7 @@ class KeyRangeFixpoint:
         inner = np.unique(np.searchsorted(ends, asked, side="left") + 1)
         return [low, *(low + inner[inner < high - low]).tolist(), high]
 
-    def _tell(self, rows: Mapping[str, int], seconds: float) -> None:
+    def _record(self, rows: Mapping[str, int], seconds: float) -> None:
         """Tells a profile what was done."""
         splits, metrics = self.splits, self.splits.context.metrics
         workers = self.pool.slots

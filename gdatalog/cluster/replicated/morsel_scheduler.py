@@ -17,10 +17,7 @@ from gdatalog.plan.nodes import TrieRef
 from gdatalog.records import dataclass
 
 BUDGET = 1.0  # seconds that a call may take, and then gives back what it has not come to
-LEAST = 0.05  # the same at the least
-SHORT = 0.03  # seconds of a call that is worth calling
-SHARES, FIRST = 1.5, 4  # of what is left, and of all as long as nobody knows how fast they work
-RATE = 2e7  # rows a second, until it is known
+SHARES = 1.5  # a call has such a part of a thread's share of what is left (guided self-scheduling)
 AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
 
 
@@ -47,7 +44,6 @@ class MorselScheduler:
         self.pool, self.limits, self.work, self.cutting = pool, limits, work, cutting
         self.slots = cutting.slots
         self.flying = 0
-        self.rate: float | None = None  # cost a second, of one thread
         self.done = 0.0
         self.claims = pool.claims()
         self.common = () if self.claims is None else self.cutting.all()
@@ -69,7 +65,7 @@ class MorselScheduler:
                 found = given.summary if call.keep else given
                 pieces = self._taken(stage, call, found)
                 if found.left is not None:
-                    stage.add(self._as_told(call, given, found, pieces[: found.cells]))
+                    stage.add(self._of_same_cells(call, given, found, pieces[: found.cells]))
                 self._back(stage, pieces, found)
                 self._send(stage)
                 if found.left is None:
@@ -85,16 +81,10 @@ class MorselScheduler:
             self._call(stage, self.cutting.take(self._next()), False)
 
     def _next(self) -> float:
-        """What the next call is to cost: a part of what is left, so that all end together; but it
-        is to be worth calling."""
-        whole = self.cutting.total / self.slots
-        least = SHORT * (self.rate or RATE)
-        if self.rate is None:
-            least = max(least, whole / FIRST)
-        least = min(least, whole / 2)
-        return max(least, self.cutting.left / (SHARES * self.slots))
+        """What the next call is to cost: a part of what is left, so that all end together."""
+        return self.cutting.left / (SHARES * self.slots)
 
-    def _as_told(
+    def _of_same_cells(
         self, call: Call, kept: RemoteValue, found: CellResult, pieces: Sequence[Morsel]
     ) -> Call:
         """What stays of a call: however often it is made again, of the same cells."""
@@ -134,11 +124,7 @@ class MorselScheduler:
 
     def _own(self, pieces: Sequence[Morsel], firm: bool) -> Call:
         """A call that has pieces of its own."""
-        seconds = BUDGET
-        if self.rate is not None:
-            cost = sum(piece.cost for piece in pieces)
-            seconds = min(BUDGET, max(LEAST, 2 * cost / self.rate))
-        return self._made(tuple(pieces), [piece.cell for piece in pieces], seconds, firm)
+        return self._made(tuple(pieces), [piece.cell for piece in pieces], BUDGET, firm)
 
     def _made(
         self,
@@ -166,11 +152,7 @@ class MorselScheduler:
 
     def _back(self, stage: TaskStage, pieces: Sequence[Morsel], found: CellResult) -> None:
         """What a call has done of its pieces, and what it has left."""
-        cost = sum(piece.cost for piece in pieces[: found.cells])
-        self.done += cost
-        if cost and found.seconds:
-            rate = cost / found.seconds
-            self.rate = rate if self.rate is None else (self.rate + rate) / 2
+        self.done += sum(piece.cost for piece in pieces[: found.cells])
         left = list(pieces[found.cells :])
         if found.error is not None and len(pieces) > 1:
             for piece in left:  # each by itself, before it is said that one is too much

@@ -114,7 +114,7 @@ class ReplicatedRun(PlanRun):
         tries = {ref: made[ref] for ref in join.tries}
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
         sealed, table = self.task(number, mode, limit, self.limits.memory or 1 << 40)
-        placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
+        placed = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
         gpus = self.pool.connection.gpus and self.context.device.refuses(self.plan) is None
         cutting = Morsels(join, tries, self.scope, self.pool.slots, gpus)
         work = JoinWork(self.plan.relation, sealed, placed, table, self.keep)

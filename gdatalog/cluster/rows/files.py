@@ -136,7 +136,7 @@ class _Dataset:
 
         codes = np.fromiter(map(self.asked.symbols.intern, texts), np.int32, len(texts))
         known = TextCodes(pa.array(texts, pa.large_string()), codes)
-        return self.asked.keeping.pool.place(None, known, known.nbytes)
+        return self.asked.keeping.pool.broadcast(None, known, known.nbytes)
 
 
 # ------------------------------------------------------------------------------- on a worker

@@ -149,7 +149,9 @@ class RowKeeper:
     ) -> list[RemoteValue]:
         """How often keys or ranks stand in the edges: an owner has those that are its own."""
         values, way = self.edges(rows)
-        placed = None if ranking is None else self.pool.place(id(ranking), ranking, ranking.nbytes)
+        placed = (
+            None if ranking is None else self.pool.broadcast(id(ranking), ranking, ranking.nbytes)
+        )
         calls = [(graph_degrees.counts_of, (value, way, what, placed)) for value in values]
         counted = self._kept("ranks: counts", calls)
         shuffle = self._shuffle("ranks", 16 * 2 * rows.at_most)

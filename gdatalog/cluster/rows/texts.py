@@ -35,7 +35,7 @@ from gdatalog.values import TypeName, Value
 
 def placed_texts(pool: Pool, symbols: SymbolTable) -> Broadcast:
     """The table as it is now, on all workers; what was placed before it had more goes."""
-    return pool.place(("texts", id(symbols)), symbols, version=len(symbols))
+    return pool.broadcast(("texts", id(symbols)), symbols, version=len(symbols))
 
 
 def texts_for(
