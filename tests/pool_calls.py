@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from time import sleep
@@ -13,6 +14,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.cluster.partitioned import buckets
 from gdatalog.cluster.pool import worker_cache
 from gdatalog.cluster.replicated.tasks import CellResult
+from gdatalog.cluster.rows import stored_rows
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 
 
@@ -129,8 +131,9 @@ def mixed(seconds: float, values: Any, *inputs: Any) -> dict[str, int]:
 
 def stored() -> int:
     """How many bytes of rows in buckets this worker has in memory."""
-    left = buckets._stored._left
-    return 0 if left is None else buckets._stored_of(buckets.UNLIMITED) - left
+    gc.collect()  # an error's frames hold rows until then
+    left = stored_rows._stored._left
+    return 0 if left is None else stored_rows._stored_of(stored_rows.UNLIMITED) - left
 
 
 def sum_of(kept: dict[str, int]) -> int:

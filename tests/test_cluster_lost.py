@@ -75,6 +75,15 @@ def test_rows_of_a_rule_are_made_again(db: gd.Database, spread: str) -> None:
     assert lies_afar(db.query(TEXT.replace("p(", "q(")))
 
 
+def test_rows_that_are_dealt_out_without_a_folder(db: gd.Database) -> None:
+    db._workspace.cluster.pool.broadcaster.send_all()  # type: ignore[union-attr]
+    found = db.query(TEXT)
+    assert lies_afar(found)
+    kill(db.cluster.client)
+    assert sums(found) == expected()
+    assert db.query("n(count()) <- A(x), B(y), x < y.").fetchall() == [(PAIRS,)]
+
+
 @pytest.mark.parametrize("when", ["add_rows", "rows"])
 def test_a_worker_dies_that_has_rows_of_the_rule_that_runs(
     db: gd.Database, monkeypatch: pytest.MonkeyPatch, when: str

@@ -184,7 +184,7 @@ def test_the_folder_goes_with_the_pool(cluster: Workers) -> None:
 
 def test_arrays_are_mapped_as_they_were(one: Pool) -> None:
     values = {"a": np.arange(5), "b": np.array([], dtype=np.int32), "c": np.array(["x", None])}
-    ((kinds, changed),) = given(one, [Call(pool_calls.looked_at, (one.place(None, values),))])
+    ((kinds, changed),) = given(one, [Call(pool_calls.looked_at, (one.broadcast(None, values),))])
     assert kinds == {"a": "int64 5 True", "b": "int32 0 True", "c": "object 2 True"}
     assert changed == 7 and values["a"][0] == 0
 

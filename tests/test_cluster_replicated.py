@@ -365,7 +365,7 @@ def too_much(*asked: Any, **told: Any) -> None:
         ("auto", {}, {}, False),
         ("auto", {"spread_from": 0.0}, {}, True),
         ("auto", {"spread_never": 0.0}, {}, False),  # it is done before the time here is over
-        ("auto", {"spread_never": 0.0}, {"HERE": 0.0}, True),
+        ("auto", {"spread_never": 0.0}, {"DRIVER_SECONDS": 0.0}, True),
         ("auto", {"spread_never": 0.0}, {"run_rule": too_much}, True),
         ("never", {"spread_from": 0.0}, {}, False),
     ],

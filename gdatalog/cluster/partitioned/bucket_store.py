@@ -14,20 +14,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gdatalog.cluster.partitioned.buckets import (
-    UNLIMITED,
-    BucketedRows,
-    Grid,
-    bucketed,
-    counted,
-    light,
-    room_of,
-)
+from gdatalog.cluster.partitioned.buckets import BucketedRows, Grid, bucketed, counted, light
 from gdatalog.cluster.partitioned.cell_tasks import MAKING
 from gdatalog.cluster.partitioned.layout import Layout, Source
 from gdatalog.cluster.pool import Broadcast, Call, Pool, RemoteValue
 from gdatalog.cluster.rows.graph_degrees import Way
 from gdatalog.cluster.rows.row_keeper import RowKeeper
+from gdatalog.cluster.rows.stored_rows import UNLIMITED, room_of
 from gdatalog.limits import Limits
 from gdatalog.plan.nodes import JoinPlan
 from gdatalog.records import dataclass, field

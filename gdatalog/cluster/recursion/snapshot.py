@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
-from gdatalog.cluster.partitioned.buckets import StoredRows
 from gdatalog.cluster.pool.worker_cache import read, write
 from gdatalog.cluster.recursion.hash_partition import (
     HashPartition,
@@ -21,6 +20,7 @@ from gdatalog.cluster.recursion.hash_partition import (
     given,
     rows_by_partition,
 )
+from gdatalog.cluster.rows.stored_rows import StoredRows
 from gdatalog.engine.derived import Rows
 from gdatalog.limits import Limits
 from gdatalog.plan.nodes import TrieRef
