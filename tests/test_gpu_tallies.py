@@ -182,6 +182,34 @@ def test_branches_of_bits(shape: str, number: int, told: str, printed: list[Prin
     assert found[0] == found[1] and any(told in plan.source for plan in printed)
 
 
+@pytest.mark.slow
+@pytest.mark.drawn
+@share(2)
+@given(st.integers(0, 2**32))
+def test_drawn_branches_of_bits(number: int) -> None:
+    """Last vertices with comparisons: lanes count within cuts, and leave values out."""
+    random = Random(number)
+    names = "abcde"[: random.choice([4, 5, 5])]
+    pairs = list(combinations(names, 2))
+    near = [("a", name) for name in names[1:]]
+    near += random.sample([pair for pair in pairs if pair[0] != "a"], random.randint(1, 3))
+    body = [f"E({x}, {y})" for x, y in near]
+    for x, y in random.sample(pairs, random.choice([0, 1, 1, 2])):
+        body.append(f"{x} {random.choice(['<', '<=', '>', '>='])} {y}")
+    some = ", ".join(f"{x} != {y}" for x, y in random.sample(pairs, 3))
+    body.append(f"distinct({', '.join(names)})" if random.random() < 0.8 else some)
+    found = []
+    for device, algebra in ((None, "never"), (device_of(15 + number % 3), "suffixes")):
+        with gd.connect(device="cpu") as db:
+            db["E"] = skewed(26)
+            if device is not None:
+                db._workspace.device = device
+                db._workspace.force(strategy="lftj", tile=32)
+            db._workspace.force(algebra=algebra)
+            found.append(db.query(f"n(count()) <- {', '.join(body)}.").fetchall())
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("most", [1, 1 << 40])
 def test_counts_are_as_wide_as_they_have_to_be(
     most: int, printed: list[PrintedPlan], monkeypatch: pytest.MonkeyPatch
