@@ -21,7 +21,7 @@ KINDS = {
     if isinstance(kind, type) and issubclass(kind, (errors.Error, errors.Caution))
 }
 # Functions that make an error, and which of their arguments is its message.
-MAKERS = dict.fromkeys((*KINDS, "mistake", "_fail", "_found"), 0) | {"error": 1}
+MAKERS = dict.fromkeys((*KINDS, "mistake", "_fail"), 0) | {"error": 1}
 ANYTHING = "\0"
 
 
