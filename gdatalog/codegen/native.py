@@ -50,6 +50,7 @@ _rows: dict[str, float] = {}  # that functions of the light tier have looked at
 
 # Rows that are worth the tier `full`: at once, which takes some 20 ms more, and on a thread.
 MUCH, OFTEN = 8_000_000.0, 3_000_000.0
+LONG = 1e9  # rows that are worth the tier `long`
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ def load(name: str, source: str, rows: float = 0.0) -> Native:
     next has that code.
     """
     found = _native.get(name)
-    tier: Tier = "full" if rows >= MUCH else "light"
+    tier: Tier = "long" if rows >= LONG else "full" if rows >= MUCH else "light"
     if found is None:
         found = _loaded(name, lambda: _printed(source), tier)
     if found.tier == "light":
