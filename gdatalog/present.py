@@ -21,7 +21,7 @@ FAINT = "opacity:0.65"
 SHAPE = "font-variant-numeric:tabular-nums"  # digits below digits
 
 
-class Answer(Protocol):
+class ShownRows(Protocol):
     """What is shown: rows of a few columns."""
 
     @property
@@ -46,13 +46,13 @@ def cells(kind: TypeName, column: Column) -> list[str]:
     return [repr(value) for value in values]
 
 
-def _rows(result: Answer) -> list[list[str]]:
+def _rows(result: ShownRows) -> list[list[str]]:
     table = result.table()
     columns = [cells(kind, col) for kind, col in zip(table.types, table.columns, strict=True)]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def text_rows(result: Answer) -> Iterator[list[str]]:
+def text_rows(result: ShownRows) -> Iterator[list[str]]:
     """The rows as texts, few of which are made at once; the call may be stopped between them."""
     for start in range(0, len(result), AT_ONCE):
         current_watch().poll()
@@ -64,7 +64,7 @@ def count_line(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
-def box(result: Answer, most: int, columns: int | None = None, took: str | None = None) -> str:
+def box(result: ShownRows, most: int, columns: int | None = None, took: str | None = None) -> str:
     """A table drawn with lines: the first and last rows, how many there are, and what they `took`.
 
     `most` rows are shown, on a terminal of so many `columns`. Where there are more of them than
@@ -74,7 +74,7 @@ def box(result: Answer, most: int, columns: int | None = None, took: str | None 
 
 
 def box_lines(
-    result: Answer, most: int, columns: int | None = None, took: str | None = None
+    result: ShownRows, most: int, columns: int | None = None, took: str | None = None
 ) -> Iterator[str]:
     """Its lines, one after the other: a file's box is as long as the answer."""
     took = "" if took is None else f" ({took})"
@@ -87,7 +87,7 @@ def box_lines(
     def line(text: str) -> str:
         return visible(text if len(text) <= longest_text else text[:longest_text] + "…")
 
-    def rows_of(part: Answer) -> Iterator[list[str]]:
+    def rows_of(part: ShownRows) -> Iterator[list[str]]:
         return ([line(cell) for cell in row] for row in text_rows(part))
 
     names = [line(name) for name in result.columns]
@@ -153,7 +153,7 @@ def _fit(
     return places, sizes_of(places, narrowest)
 
 
-def html(result: Answer, most: int) -> str:
+def html(result: ShownRows, most: int) -> str:
     """A table for notebooks: names and types, the first and last rows, and how many there are."""
     if not result.columns:
         return f"<b>{'yes' if result else 'no'}</b>"

@@ -13,12 +13,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from gdatalog import __version__
-from gdatalog.cancellation import Watch
 from gdatalog.errors import Error
 from gdatalog.progress import Progress, duration, format_bytes
 from gdatalog.widths import cut, visible_lines, width
 
 if TYPE_CHECKING:
+    from gdatalog.cancellation import Watch
     from gdatalog.storage.relation import Relation
 
 RED, YELLOW, CALM = "31", "33", "36"

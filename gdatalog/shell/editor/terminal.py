@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import current_thread, main_thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gdatalog.cancellation import Watch
+if TYPE_CHECKING:
+    from gdatalog.cancellation import Watch
 
 _kept: list[Callable[[], None]] = []  # what puts the terminal back, the last first
 
