@@ -1,7 +1,7 @@
 """What a database holds: data, the texts whose rules stay, and what has been evaluated of them.
 
 `Database` locks it and hands out results. The prompt and the notebook's magics use it directly,
-within `Database.exclusive`.
+within `Database.call`.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from gdatalog.cluster.pool.calls import Recipe, made_as
 from gdatalog.cluster.pool.lineage import Lineage
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.workers.scheduler import set_free
+from gdatalog.errors import DeviceError
 from gdatalog.limits import Limits
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers
@@ -54,6 +55,27 @@ def until(true: Any, seconds: float = 30) -> None:
     while not true():
         assert monotonic() < end, "it did not come about"
         sleep(0.01)
+
+
+def set_status(name: str, dask_worker: Any) -> None:
+    dask_worker.status = distributed.Status[name]
+
+
+def test_workers_that_have_all_paused(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those do whose memory is full; once they go on, so does the next stage."""
+    monkeypatch.setattr("gdatalog.cluster.pool.task_stage.ALONE", 0.2)
+    client = pool.connection.client
+    client.run(set_status, "paused")
+    try:
+        stage = pool.stage("test", Limits())
+        stage.add(Call(pool_calls.number, (7,)))
+        with pytest.raises(DeviceError, match="have paused"):
+            list(stage)
+    finally:
+        client.run(set_status, "running")
+    stage = pool.stage("test", Limits())
+    stage.add(Call(pool_calls.number, (7,)))
+    assert [value for _, value in stage] == [7]
 
 
 def killed_midway(pool: Pool, seed: int) -> None:

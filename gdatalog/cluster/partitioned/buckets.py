@@ -148,8 +148,7 @@ class CountedRows(NamedTuple):
 
 
 class BucketedRows(NamedTuple):
-    """Rows of a source, bucket by bucket; how many each bucket has; and the worker that has them.
-    `moved`: see `ReceivedRows`."""
+    """Rows of a source, bucket by bucket; how many each bucket has; the worker that has them."""
 
     rows: StoredRows | None
     counts: Array

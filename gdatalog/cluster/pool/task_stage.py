@@ -394,10 +394,17 @@ class TaskStage:
             asyncio.run_coroutine_threadsafe(free, self._loop)  # and nobody waits for it
         if waited > ALONE:
             self._asked = monotonic()
-            if not self._client.nthreads():
+            workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+            if not workers:
                 raise DeviceError(
                     f"the cluster has had no workers for {ALONE:.0f} s: {self.name} is not done",
                     hint="start workers, and ask again",
+                )
+            if all(worker["status"] == "paused" for worker in workers):
+                raise DeviceError(
+                    f"all workers of the cluster have paused, for most of their memory is taken: "
+                    f"{self.name} is not done",
+                    hint="start workers with more memory, or more of them",
                 )
 
     def _check_unrecoverable(self) -> None:
