@@ -101,15 +101,22 @@ def test_rows_of_rounds_with_marks_have_the_machines_memory(
             assert abs(looked - whole) <= (2 if memory == 1 << 30 else whole // 4)
 
 
-def test_a_partitioned_fixpoint_that_does_not_fit_goes_on_with_bitmaps() -> None:
-    """A closure has more rows than the device has room for; 900 bits tell which are new."""
-    rows = [(x, (7 * x + y) % 30) for x in range(30) for y in range(2)]
-    with loaded(opened(HostDriver(blocks=1), "lftj", memory=6000)) as db:
+@pytest.mark.parametrize("memory", [6000, 14_000, 25_000])
+def test_a_partitioned_fixpoint_that_does_not_fit_goes_on_with_bitmaps(
+    memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A closure has more rows than the device has room for; 900 bits tell which are new, in a round
+    that began with rows, too."""
+    monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
+    rows = [(x, (7 * x + y * y) % 30) for x in range(30) for y in range(2)]
+    with loaded(opened(HostDriver(blocks=1), "lftj", memory=memory)) as db:
         db._workspace.tune(device_from=0, bitmap_rounds_from=0, tiles_from=0)
         db["E"] = rows
         assert len(db.query(CLOSURE)) == 900
-        profile = str(db.profile(CLOSURE))
-        assert LEFT not in profile and "new rows, told by marks" in profile
+        db._workspace.force(split="never", dedup="bitmap")
+        profile = db.profile(CLOSURE)
+        assert LEFT not in str(profile) and "new rows, told by marks" in str(profile)
+        assert sum(run.rows for run in profile.runs) == 900
 
 
 def test_data_of_a_recursion_that_a_device_has_no_room_for_are_the_cpus() -> None:

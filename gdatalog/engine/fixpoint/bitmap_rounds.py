@@ -91,10 +91,16 @@ class Marked:
     delta: Array | None = None
     count: int = 0  # of new rows
     length: int = 0
+    told: int = 0  # marked rows that were counted, if there is only a bitmap
 
     @property
     def marks(self) -> Array:
         return self.beside["marks"]
+
+    def begin(self) -> None:
+        """Remembers which rows are marked as a round begins."""
+        assert self.before is not None
+        self.before[:] = self.marks
 
     @property
     def rows_nbytes(self) -> int:
@@ -306,8 +312,7 @@ class MarkedRounds(StratumRun):
             work.round = number
             self.context.limits.poll()
             for table in marked.values():
-                assert table.before is not None
-                table.before[:] = table.marks
+                table.begin()
             if not self._found(followers, marked):
                 return False
             self._advance(marked, passing)
@@ -322,7 +327,8 @@ class MarkedRounds(StratumRun):
     def _found(self, joins: Sequence[RuleJoin], marked: Mapping[str, Marked]) -> bool:
         """Adds what joins derive from the new rows, or from none; returns False if one of them
         cannot be printed. If there is no room for rows, they begin again and only set bits."""
-        mark, short = self.record.mark(), False
+        mark, short, metrics = self.record.mark(), False, self.context.metrics
+        rows = [(run, run.rows) for each in joins if (run := metrics.run_of(each.plan)) is not None]
         try:
             with self.context.limits.account.restoring(MemoryError):
                 return all(self._find(each, marked) for each in joins)
@@ -331,6 +337,8 @@ class MarkedRounds(StratumRun):
             if not short:
                 raise
         self.record.back_to(mark)
+        for run, before in rows:
+            run.rows = before
         self._only_bits(marked)
         return all(self._find(each, marked) for each in joins)
 
@@ -344,6 +352,8 @@ class MarkedRounds(StratumRun):
             self.context.limits.charge(name, table.nbytes)
             for block in table.new:
                 self._mark(table.delta, table.space, block)
+            assert table.before is not None
+            table.told = max(self._bits_of(table.before), sum(len(rows[0]) for rows in table.new))
             table.new = []
             self.context.limits.charge(name, table.nbytes)
 
@@ -353,7 +363,7 @@ class MarkedRounds(StratumRun):
             if table.delta is not None:
                 table.delta = None
                 table.delta = table.marks ^ table.before
-                (table.count,) = self.ops.totals(self._bitmaps.counts_of_marks(table.delta))
+                table.count = self._bits_of(table.delta)
             else:
                 if name not in passing:
                     table.followed += table.new
@@ -361,6 +371,8 @@ class MarkedRounds(StratumRun):
                 table.count = sum(len(block[0]) for block in table.new)
             table.length += table.count
         if not self._room_for_rows(marked):
+            for table in marked.values():
+                table.begin()
             self._only_bits(marked)
         self._charge(marked)
 
@@ -411,7 +423,7 @@ class MarkedRounds(StratumRun):
         choice = ExecutorChoice(False, "new rows, told by marks on the device")
         stats.executors[each.number] = str(choice)
         stats.new = 0
-        began, before, known = perf_counter(), time_spent(), self._marked_rows(table)
+        began, before = perf_counter(), time_spent()
         for rows in self._pieces(marked[each.follows]) if isinstance(each, Follower) else [()]:
             sources = Sources(self.trie_of, partial(_given, rows))
             nest = JoinNest(each.join, form, sources, context, table.beside, report is not None)
@@ -427,7 +439,9 @@ class MarkedRounds(StratumRun):
             if not self._room_for_rows(marked):
                 raise MemoryError("new rows do not fit the device")
             self._charge(marked)
-        stats.new += self._marked_rows(table) - known
+        if table.delta is not None:
+            stats.new = self._bits_of(table.marks) - table.told
+            table.told += stats.new
         stats.seconds += perf_counter() - began
         self.record.ran(stats)
         if report is not None:
@@ -438,11 +452,9 @@ class MarkedRounds(StratumRun):
             report.bytes = max(report.bytes, stats.bytes)
         return True
 
-    def _marked_rows(self, table: Marked) -> int:
-        """How many rows are marked, if nothing else says so."""
-        if table.delta is None:
-            return 0
-        (found,) = self.ops.totals(self._bitmaps.counts_of_marks(table.marks))
+    def _bits_of(self, marks: Array) -> int:
+        """How many rows a bitmap marks."""
+        (found,) = self.ops.totals(self._bitmaps.counts_of_marks(marks))
         return found
 
     def _relation(self, name: str, table: Marked) -> Relation:
