@@ -69,7 +69,7 @@ class PartRange:
 class InPlaceRun(ReplicatedRun):
     """The run of a rule that is given the rows of one relation, block by block."""
 
-    relation: Relation = None  # type: ignore[assignment]
+    relation: Relation = None  # type: ignore[assignment]  # whoever makes a run sets it
     blocks: int = 0
 
     def spread(self) -> Spread:

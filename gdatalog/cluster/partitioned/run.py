@@ -48,8 +48,8 @@ OFTEN = 1.0  # seconds between two looks at which workers there are
 class PartitionedRun(ReplicatedRun):
     """The run of a rule whose joins are run by workers, each of which has a part of the rows."""
 
-    relation_of: Callable[[str], Relation] = None  # type: ignore[assignment]
-    store: BucketStore = None  # type: ignore[assignment]
+    relation_of: Callable[[str], Relation] = None  # type: ignore[assignment]  # whoever makes a run sets it
+    store: BucketStore = None  # type: ignore[assignment]  # whoever makes a run sets it
     moved: int = 0  # bytes, from worker to worker
     planned: list[ShareChoice] = field(default_factory=list)
 

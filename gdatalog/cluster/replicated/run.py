@@ -32,7 +32,7 @@ class ReplicatedRun(PlanRun):
     """The run of a rule whose joins are run by workers, piece by piece; what they give is put
     together here."""
 
-    pool: Pool = None  # type: ignore[assignment]
+    pool: Pool = None  # type: ignore[assignment]  # whoever makes a run sets it
     keeper: Keeper | None = None
     keep: bool = False  # whether rows and groups stay where they are made, if they are many
     merged: int = 0  # bytes that went from worker to worker for what they have together

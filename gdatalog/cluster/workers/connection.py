@@ -120,7 +120,7 @@ def raises_if_lost(method: Callable[Given, Made]) -> Callable[Given, Made]:
         try:
             return method(*given, **named)
         except Exception as problem:
-            connection: Connection = given[0].connection  # type: ignore[attr-defined]
+            connection: Connection = given[0].connection  # type: ignore[attr-defined]  # a method's `self`
             closed = type(problem).__name__ == "CommClosedError"
             if str(problem).startswith(_UNREAD):
                 raise connection.unread(problem) from None

@@ -99,7 +99,7 @@ def _is_ours(number: int) -> bool:
         return number == 0
     bus = cupy.cuda.runtime.deviceGetPCIBusId(number)
     name = (bus.decode() if isinstance(bus, bytes) else str(bus)).replace(":", "-")
-    file = Path(tempfile.gettempdir(), f"gdatalog-gpu-{name}.lock").open("a")  # noqa: SIM115
+    file = Path(tempfile.gettempdir(), f"gdatalog-gpu-{name}.lock").open("a")  # noqa: SIM115, the lock lasts as long as the file is open
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -83,20 +83,20 @@ class LocalWorkers:
     def close(self) -> None:
         """Ends them all; what they have kept goes."""
         with suppress(OSError):
-            self.process.stdin.close()  # type: ignore[union-attr]
+            self.process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
         try:
             self.process.wait(ENDING if self.address else 0)
         except subprocess.TimeoutExpired:
             _end(self.process.pid)
             self.process.wait(ENDING)
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.process.stdout.close()  # type: ignore[union-attr]
+        self.process.stdout.close()  # type: ignore[union-attr]  # it is a pipe
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> str:
     """What the process says first; "" if it ends before. Ctrl-C is heard meanwhile."""
     found: list[bytes] = []
-    hand = CancellableThread(lambda: found.append(process.stdout.readline()))  # type: ignore[union-attr]
+    hand = CancellableThread(lambda: found.append(process.stdout.readline()))  # type: ignore[union-attr]  # it is a pipe
     hand.start()
     while not hand.wait(PATIENCE):
         pass

@@ -91,7 +91,7 @@ class Marked:
     delta: Array | None = None
     count: int = 0  # of new rows
     length: int = 0
-    told: int = 0  # marked rows that were counted, if there is only a bitmap
+    counted: int = 0  # marked rows in the metrics, if there is only a bitmap
 
     @property
     def marks(self) -> Array:
@@ -201,7 +201,7 @@ class MarkedRounds(StratumRun):
         del first  # its rows may have to go
         for table in marked.values():
             table.before = self.ops.xp.zeros_like(table.marks)
-        if rest and not self._found(rest, marked):
+        if rest and not self._derive(rest, marked):
             return None
         if rest:
             self.record.end_round()
@@ -313,7 +313,7 @@ class MarkedRounds(StratumRun):
             self.context.limits.poll()
             for table in marked.values():
                 table.begin()
-            if not self._found(followers, marked):
+            if not self._derive(followers, marked):
                 return False
             self._advance(marked, passing)
             Round(
@@ -324,18 +324,18 @@ class MarkedRounds(StratumRun):
             ).tell(work)
         return True
 
-    def _found(self, joins: Sequence[RuleJoin], marked: Mapping[str, Marked]) -> bool:
+    def _derive(self, joins: Sequence[RuleJoin], marked: Mapping[str, Marked]) -> bool:
         """Adds what joins derive from the new rows, or from none; returns False if one of them
         cannot be printed. If there is no room for rows, they begin again and only set bits."""
-        mark, short, metrics = self.record.mark(), False, self.context.metrics
+        mark, metrics = self.record.mark(), self.context.metrics
         rows = [(run, run.rows) for each in joins if (run := metrics.run_of(each.plan)) is not None]
         try:
             with self.context.limits.account.restoring(MemoryError):
                 return all(self._find(each, marked) for each in joins)
         except MemoryError:
-            short = all(table.delta is None for table in marked.values())
-            if not short:
+            if any(table.delta is not None for table in marked.values()):
                 raise
+        # After the handler, because the error references device memory.
         self.record.back_to(mark)
         for run, before in rows:
             run.rows = before
@@ -353,7 +353,9 @@ class MarkedRounds(StratumRun):
             for block in table.new:
                 self._mark(table.delta, table.space, block)
             assert table.before is not None
-            table.told = max(self._bits_of(table.before), sum(len(rows[0]) for rows in table.new))
+            table.counted = max(
+                self._bits_of(table.before), sum(len(rows[0]) for rows in table.new)
+            )
             table.new = []
             self.context.limits.charge(name, table.nbytes)
 
@@ -399,10 +401,7 @@ class MarkedRounds(StratumRun):
             yield from table.new
             return
         limits, ops, delta = self.context.limits, self._bitmaps, table.delta
-        counts, box = (
-            ops.counts_of_marks(delta),
-            list(zip(table.space.least, table.space.spans, strict=True)),
-        )
+        counts, box = ops.counts_of_marks(delta), table.space.box
         width = sum(self.ops.xp.dtype(dtype).itemsize for dtype in table.dtypes)
         most = max(LEAST, int(PIECE * limits.spare()) // width)
         for first, end, skip, take, size in ops.pieces(counts, most, table.count):
@@ -440,8 +439,8 @@ class MarkedRounds(StratumRun):
                 raise MemoryError("new rows do not fit the device")
             self._charge(marked)
         if table.delta is not None:
-            stats.new = self._bits_of(table.marks) - table.told
-            table.told += stats.new
+            stats.new = self._bits_of(table.marks) - table.counted
+            table.counted += stats.new
         stats.seconds += perf_counter() - began
         self.record.ran(stats)
         if report is not None:

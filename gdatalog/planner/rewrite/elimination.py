@@ -156,7 +156,7 @@ class Elimination:
     def _read(self, table: str, names: Sequence[str], types: Mapping[str, object]) -> AtomItem:
         """The table as an atom: the column behind the key stands for the rows of each."""
         self._fresh += 1
-        slots = [Slot(name, types[name]) for name in names]  # type: ignore[arg-type]
+        slots = [Slot(name, types[name]) for name in names]  # type: ignore[arg-type]  # each variable has a type by now
         return AtomItem(table, (*slots, Slot(f"~n{self._fresh}", "int")))
 
     def _table(self, name: str, part: Sequence[Item]) -> str | None:

@@ -158,7 +158,7 @@ class RuleExpansion:
 def _substituted(node: N, put: Mapping[str, Expr]) -> N:
     if isinstance(node, Var):
         new = put[node.name]
-        return replace(new, span=node.span)  # type: ignore[return-value]
+        return replace(new, span=node.span)  # type: ignore[return-value]  # any expression for a variable
     changed = rebuild(node, lambda part: _substituted(part, put))
     if isinstance(changed, Aggregate):
         names = {old: new.name for old, new in put.items() if isinstance(new, Var)}

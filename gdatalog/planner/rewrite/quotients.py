@@ -269,7 +269,7 @@ def _canonical(count: int, literals: _Literals) -> Hashable:
         if not open_classes:
             leaves += 1
             key = _numbered(colours, literals)
-            best = key if best is None else min(best, key)  # type: ignore[call-overload]
+            best = key if best is None else min(best, key)  # type: ignore[call-overload]  # keys are of one shape
             return
         colour = min(open_classes)
         for member in classes[colour]:

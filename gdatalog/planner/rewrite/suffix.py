@@ -212,7 +212,7 @@ class Suffixes:
         if not found.pairs:
             return items, last, 1
         kinds = dict.fromkeys(types, "int") if by_degree else types
-        less = [comparison("<", a, b, kinds[a]) for a, b in found.pairs]  # type: ignore[arg-type]
+        less = [comparison("<", a, b, kinds[a]) for a, b in found.pairs]  # type: ignore[arg-type]  # each variable has a type by now
         whole = (*items, *less)
         if not by_degree:
             return whole, last, found.orbit
