@@ -71,7 +71,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def test_what_it_names_is_there() -> None:
-    tree = README.split("## The tree of the house")[1].split("\n\n")[1]
+    tree = README.split("## Repository layout")[1].split("\n\n")[1]
     package = re.findall(r"^      (\w+)/ ", tree, re.MULTILINE)
     folders = {path.parent.name for path in (ROOT / "gdatalog").glob("*/*.py")}
     assert set(package) == folders
