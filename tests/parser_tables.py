@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[1] / "gdatalog" / "parser"
 TABLES = FOLDER / "tables.py"
 GRAMMAR = FOLDER / "grammar.lark"
-HEAD = '''"""The LALR tables of grammar.lark, which `tests/parser_tables.py --write` makes.
-
-The length is that of the tables: a state in each dict of `ACTIONS`.
-"""
+HEAD = '''"""The LALR tables of grammar.lark, which `tests/parser_tables.py --write` makes."""
 
 END = "$END"  # what stands behind the last token
 ACCEPTED = {accepted}  # the state in which a statement has been read
@@ -30,9 +28,18 @@ ACCEPTED = {accepted}  # the state in which a statement has been read
 RULES: tuple[tuple[str, int, str, tuple[int, ...]], ...] = (
 {rules}
 )
-# Of each state: the state that a token or a symbol leads to, or ~n: rule n has been read.
-ACTIONS: tuple[dict[str, int], ...] = (
-{actions}
+# The tokens before which rules have been read.
+AHEAD = (
+{ahead}
+)
+# The states that tokens and symbols lead to from several states.
+SHARED: tuple[dict[str, int], ...] = (
+{shared}
+)
+# Of each state: the members of SHARED that hold, further states that tokens and symbols lead to,
+# and the rule that has been read (-1: none) before the tokens of a member of AHEAD.
+STATES: tuple[tuple[tuple[int, ...], dict[str, int], int, int], ...] = (
+{states}
 )
 '''
 
@@ -64,20 +71,58 @@ def made() -> str:
             if str(what) == "Shift" and target not in order:
                 order.append(target)
     place = {state: at for at, state in enumerate(order)}
-    actions = []
-    for state in order:
-        entries = [
-            f'"{symbol}": {place[target] if str(what) == "Shift" else ~numbers[target]}'
+    rows: list[dict[str, int]] = [
+        {
+            str(symbol): place[target] if str(what) == "Shift" else ~numbers[target]
             for symbol, (what, target) in sorted(table.states[state].items())
-        ]
-        actions.append(_wrapped("{" + ", ".join(entries) + "},"))
-    rules = [_rule(rule) for rule in lark.rules]
-    accepted = place[table.end_states["start"]]
+        }
+        for state in order
+    ]
+    ahead, shared, states = packed(rows)
     return HEAD.format(
-        accepted=accepted,
-        rules=_wrapped(" ".join(f"{rule}," for rule in rules)),
-        actions="\n".join(actions),
+        accepted=place[table.end_states["start"]],
+        rules=_wrapped(" ".join(f"{_rule(rule)}," for rule in lark.rules)),
+        ahead="\n".join(_wrapped(f'"{text}",') for text in ahead),
+        shared="\n".join(_wrapped(f"{_dict(each)},") for each in shared),
+        states=_wrapped(
+            " ".join(f"({_tuple(s)}, {_dict(own)}, {r}, {a})," for s, own, r, a in states)
+        ),
     )
+
+
+State = tuple[tuple[int, ...], dict[str, int], int, int]
+
+
+def packed(rows: list[dict[str, int]]) -> tuple[list[str], list[dict[str, int]], list[State]]:
+    """The states, with what several of them have in common taken out."""
+    where: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for number, row in enumerate(rows):
+        for symbol, target in row.items():
+            if target >= 0:
+                where[symbol, target].append(number)
+    groups: defaultdict[tuple[int, ...], dict[str, int]] = defaultdict(dict)
+    for (symbol, target), numbers in where.items():
+        groups[tuple(numbers)][symbol] = target
+    common = {at: each for at, each in groups.items() if len(at) > 1 and len(each) > 1}
+    ahead: dict[str, int] = {}
+    states = []
+    for number, row in enumerate(rows):
+        held = [at for at, numbers in enumerate(common) if number in numbers]
+        taken = {symbol for numbers, each in common.items() if number in numbers for symbol in each}
+        own = {s: target for s, target in row.items() if target >= 0 and s not in taken}
+        tokens = " ".join(symbol for symbol, target in row.items() if target < 0)
+        (rule,) = {~target for target in row.values() if target < 0} or {-1}
+        at = ahead.setdefault(tokens, len(ahead)) if tokens else 0
+        states.append((tuple(held), own, rule, at))
+    return list(ahead), list(common.values()), states
+
+
+def _tuple(numbers: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, numbers))}{',' * (len(numbers) == 1)})"
+
+
+def _dict(shifts: dict[str, int]) -> str:
+    return "{" + ", ".join(f'"{symbol}": {state}' for symbol, state in shifts.items()) + "}"
 
 
 def _rule(rule: Any) -> str:
@@ -90,8 +135,7 @@ def _rule(rule: Any) -> str:
     elif rule.options.expand1 and not rule.alias:
         assert len(parts) == 1, "such a rule stands for its one part"
         method = "itself"
-    text = ", ".join(map(str, spliced)) + ("," if len(spliced) == 1 else "")
-    return f'("{symbol}", {len(parts)}, "{method}", ({text}))'
+    return f'("{symbol}", {len(parts)}, "{method}", {_tuple(spliced)})'
 
 
 def _wrapped(text: str) -> str:

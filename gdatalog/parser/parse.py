@@ -15,7 +15,7 @@ from gdatalog.parser.lists import facts
 from gdatalog.parser.mistakes import explain
 from gdatalog.parser.scanner import NESTING, Scanned, scan, too_deep
 from gdatalog.parser.syntax import Include, Program, Statement
-from gdatalog.parser.tables import ACCEPTED, ACTIONS, END, RULES
+from gdatalog.parser.tables import ACCEPTED, AHEAD, END, RULES, SHARED, STATES
 from gdatalog.parser.tokens import MANY_CONSTANTS, Token
 
 # How often a text may be read on inside a statement whose dot is missing; each time scans that
@@ -195,6 +195,17 @@ class UnexpectedError(Exception):
 # What makes a value of a rule's parts. None: they are no value of their own, but take their places
 # among the parts of the rule that they are in.
 _MAKERS = [getattr(Builder(), rule[2]) if rule[2] else None for rule in RULES]
+
+
+def _actions(shared: tuple[int, ...], own: dict[str, int], rule: int, ahead: int) -> dict[str, int]:
+    """The state that a token or a symbol leads to, or ~n: rule n has been read."""
+    found = {} if rule < 0 else dict.fromkeys(AHEAD[ahead].split(), ~rule)
+    for at in shared:
+        found |= SHARED[at]
+    return found | own
+
+
+ACTIONS = [_actions(*state) for state in STATES]
 
 
 def build(tokens: Sequence[Token]) -> Any:
