@@ -39,7 +39,7 @@ from gdatalog.planner.check.validity import Validity
 from gdatalog.planner.check.walk import Part, names_of
 from gdatalog.planner.check.words import count
 from gdatalog.records import replace
-from gdatalog.storage.key_columns import relation_of_tables
+from gdatalog.storage.key_columns import relation_of_tables, tables_of
 from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
@@ -180,12 +180,10 @@ class Workspace:
         self, name: str, data: Any, options: LoadOptions = PLAIN, schema: Schema | None = None
     ) -> Relation:
         """The relation that data make under a name, by its declaration if there is one."""
-        from gdatalog.storage.frames import tables_from
-        from gdatalog.storage.raw import at_hand
-
         check_relation_name(name)
-        if isinstance(data, (str, os.PathLike)):
-            self.policy.reading_all(os.fspath(data), None)
+        path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
+        if path is not None:
+            self.policy.reading_all(path, None)
         declared = schema or self._declared(name)
         if isinstance(data, Relation):
             own = data.columns, data.types
@@ -196,22 +194,21 @@ class Workspace:
         if found is not None:
             return found
         there = device_ops(self.device.ops)
-        xp = None if there is None else there.xp
 
         def made() -> Relation:
-            tables = tables_from(data, options, declared=declared, what=name, there=xp)
+            tables = tables_of(data, options, declared, name, there)
             relation, loaded = relation_of_tables(tables, self.symbols, there)
             if options.findings is not None and relation.types:
                 options.findings.count(loaded, relation.length)
             return relation
 
-        path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
-        work = self.watch.work("loading", name if path is None else f"{name} from {path}")
-        with work:
+        with self.watch.work("loading", name if path is None else f"{name} from {path}"):
             if path is not None and there is None:
                 with self._loading():
                     relation = self.watch.aside(made)
             else:
+                from gdatalog.storage.raw import at_hand
+
                 looked_at = at_hand(data) * OBJECT if there is None else 0
                 relation = cancellable(looked_at, made, None)
         if not relation.store.on_host:

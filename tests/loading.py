@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from gdatalog.storage import facts_files
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.file_sets import joined
 from gdatalog.storage.frames import table_from
-from gdatalog.storage.load_options import LoadOptions
-from gdatalog.storage.readers import read_table
+from gdatalog.storage.load_options import PLAIN, LoadOptions
+from gdatalog.storage.readers import read_tables
 from gdatalog.storage.table import DTYPES, Table, TextColumn
 
 
@@ -43,6 +44,15 @@ def split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 def put(name: str, content: str | bytes) -> str:
     Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
     return name
+
+
+def read_table(path: str | Path, options: LoadOptions = PLAIN, **how: Any) -> Table:
+    """All rows of a file, or of files that are one relation."""
+    return joined(list(read_tables(path, options, **how)))
+
+
+def _reader_of(data: Any) -> Callable[..., Table]:
+    return read_table if isinstance(data, str | Path) else table_from
 
 
 def read(
@@ -92,7 +102,7 @@ def facts_refused(content: str | bytes, declared: Decl, name: str = "e.facts") -
 def load(data: Any, **options: Any) -> Table:
     """A table whose columns are as the contract says."""
     given, how = split(options)
-    table = table_from(data, LoadOptions(**given), **how)
+    table = _reader_of(data)(data, LoadOptions(**given), **how)
     assert len(table.names) == len(table.types) == len(table.columns)
     for kind, column in zip(table.types, table.columns, strict=True):
         assert len(column) == table.length
@@ -109,5 +119,5 @@ def load(data: Any, **options: Any) -> Table:
 def refused_data(data: Any, **options: Any) -> str:
     given, how = split(options)
     with pytest.raises(DataError) as caught:
-        table_from(data, LoadOptions(**given), **how)
+        _reader_of(data)(data, LoadOptions(**given), **how)
     return str(caught.value)

@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loading import Decl, decl, read_facts, read_input
+from loading import Decl, decl, read_facts, read_input, read_table
 
 import gdatalog as gd
 from gdatalog.codegen.helpers import lines
 from gdatalog.cpu_ops import sorter
 from gdatalog.errors import DataError
 from gdatalog.records import replace
-from gdatalog.storage import cutting, delimited, facts_files, readers, symbols
+from gdatalog.storage import cutting, delimited, facts_files, symbols
 from gdatalog.storage import table as text_sets
 from gdatalog.storage.export import to_arrow, to_rows
 from gdatalog.storage.load_options import Findings, LoadOptions
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table, TextColumn, TextSet, TextSetFunctions
-from gdatalog.storage.writers import write_facts
+from gdatalog.storage.writers import write_table
 
 TEXTS = ["", "a", "b", "ab", "seven77", "eight888", "nine99999", "ä", "\U0001f600", "a\0b", '"',
          "x" * 40, " a ", "\ufeff", "a\x85b", "\u2028"]  # fmt: skip
@@ -169,7 +169,7 @@ def test_drawn_tables_with_columns_of_texts(
     def read(declared: Any, options: LoadOptions) -> Any:
         options = replace(options, findings=Findings())
         try:
-            table = readers.read_table(path, options, declared=declared)
+            table = read_table(path, options, declared=declared)
         except DataError as error:
             return str(error)
         told = [str(caution) for caution in options.findings.cautions("p")]  # type: ignore[union-attr]
@@ -203,7 +203,7 @@ LEAST, MOST = -(1 << 63), (1 << 63) - 1
 
 def written(table: Table, path: Path, delimiter: str) -> bytes | str:
     try:
-        write_facts(table, path, delimiter=delimiter)
+        write_table(table, path, delimiter=delimiter, format="facts")
     except DataError as error:
         return str(error)
     return path.read_bytes()

@@ -21,8 +21,7 @@ from gdatalog.records import replace
 from gdatalog.shell.cli import run
 from gdatalog.storage import key_columns, large_texts, parquet, text_files
 from gdatalog.storage.file_sets import TypedColumns, joined
-from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
-from gdatalog.storage.raw import Declared
+from gdatalog.storage.load_options import PLAIN, Declared, Findings, LoadOptions
 from gdatalog.storage.readers import read_tables
 from gdatalog.storage.spill import Spill, is_spilled
 from gdatalog.storage.table import Table, TextColumn

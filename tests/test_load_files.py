@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loading import Decl, E, S, decl, put, read, refused, rows
+from loading import Decl, E, S, decl, put, read, read_table, refused, rows
 
 from gdatalog.errors import UsageError
 from gdatalog.storage.export import to_rows
-from gdatalog.storage.frames import table_from
 from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.table import TextColumn
 
@@ -348,8 +347,8 @@ def test_a_late_cell_decides() -> None:
 
 def test_columns_and_paths_as_data() -> None:
     put("e.csv", "a,b\n1,x\n")
-    assert to_rows(table_from("e.csv", LoadOptions(["b"]))) == [("x",)]
-    assert to_rows(table_from(Path("e.csv"), declared=decl(p="int", q="symbol"))) == [(1, "x")]
+    assert to_rows(read_table("e.csv", LoadOptions(["b"]))) == [("x",)]
+    assert to_rows(read_table(Path("e.csv"), declared=decl(p="int", q="symbol"))) == [(1, "x")]
     assert refused("a,b\n1,2\n", columns=["c"]) == (
         "e.csv:1:1: data error: columns asks for 1 column (c), the data has 2 columns (a, b)"
     )

@@ -12,13 +12,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from loading import E, decl, put, read, refused, rows
+from loading import E, decl, put, read, read_table, refused, rows
 
 from gdatalog.errors import DataError
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.load_options import LoadOptions
-from gdatalog.storage.readers import read_table
 from gdatalog.storage.writers import write_table
 
 

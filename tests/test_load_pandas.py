@@ -11,12 +11,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from loading import decl, load, refused_data
+from loading import decl, load, read_table, refused_data
 
 import gdatalog as gd
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.load_options import Findings
-from gdatalog.storage.readers import read_table
 
 FRAME = pd.DataFrame({"id": [1, 2, 3], "g": ["x", "y", "x"], "h": [True, True, False]})
 SIZES = FRAME.groupby("g").size()

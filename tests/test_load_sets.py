@@ -10,13 +10,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from loading import decl, put, split
+from loading import decl, put, read_table, split
 
 import gdatalog as gd
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.load_options import LoadOptions
-from gdatalog.storage.readers import read_table
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from loading import E, decl
+from loading import E, decl, read_table
 
 from gdatalog.errors import Error
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
-from gdatalog.storage.readers import read_table
 from gdatalog.storage.table import DTYPES, TextColumn
 from gdatalog.storage.writers import write_table
 

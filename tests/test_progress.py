@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from loading import read_table
 
 import gdatalog as gd
 from gdatalog import cancellation
@@ -19,7 +20,6 @@ from gdatalog.cancellation import Abandoned, Watch
 from gdatalog.progress import Progress
 from gdatalog.shell.messages import ProgressLine
 from gdatalog.storage import rows
-from gdatalog.storage.readers import read_table
 from gdatalog.storage.relation import Relation
 from gdatalog.threads import CancellableThread
 from gdatalog.timers import spending, time_spent

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from loading import read_table
 
 import gdatalog as gd
 from gdatalog import result as result_module
@@ -21,7 +22,6 @@ from gdatalog.errors import DataError
 from gdatalog.result import Result
 from gdatalog.storage import writers
 from gdatalog.storage.export import to_rows
-from gdatalog.storage.readers import read_table
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import cut
 from gdatalog.storage.symbols import SymbolTable

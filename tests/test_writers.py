@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
-from loading import Decl, read_facts
+from loading import Decl, read_facts, read_table
 from test_export import empty, sample, tables
 
 import gdatalog
@@ -24,10 +24,9 @@ from gdatalog.storage import writers
 from gdatalog.storage.as_text import facts_text
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
-from gdatalog.storage.readers import read_table
 from gdatalog.storage.table import Table, TextColumn, TextSet
 from gdatalog.storage.threads import ahead
-from gdatalog.storage.writers import write_facts, write_table
+from gdatalog.storage.writers import write_table
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +99,7 @@ def test_delimiter_and_header() -> None:
 
 def test_bare_output_is_facts_in_a_csv() -> None:
     table = table_from([("a,b", '"'), (" ", "")])
-    write_facts(table, "r.csv")
+    write_table(table, "r.csv", format="facts")
     assert Path("r.csv").read_text() == 'a,b\t"\n \t\n'
     assert to_rows(read_facts("r", ".", declared_as(table))) == to_rows(table)
     assert "".join(facts_text([table], "r")) == 'a,b\t"\n \t\n'
@@ -110,7 +109,7 @@ def test_bare_output_is_facts_in_a_csv() -> None:
 def test_facts_hold_no_tab_and_no_newline(text: str) -> None:
     table = table_from(["fine", text])
     with pytest.raises(DataError) as caught:
-        write_facts(table, "out/r.csv")
+        write_table(table, "out/r.csv", format="facts")
     assert str(caught.value) == (
         f"data error: r: column 'column0' holds {text!r}; a facts file has no way to write a tab "
         "or a newline inside a value\n"
@@ -118,7 +117,7 @@ def test_facts_hold_no_tab_and_no_newline(text: str) -> None:
     )
     assert not Path("out").exists()
     # The text is known to the column, but no row holds it.
-    write_facts(table.take(np.array([0])), "r.csv")
+    write_table(table.take(np.array([0])), "r.csv", format="facts")
     assert Path("r.csv").read_text() == "fine\n"
 
 
@@ -270,7 +269,7 @@ def test_facts_round_trip_or_are_refused(table: Table) -> None:
     texts = [value for row in to_rows(table) for value in row if isinstance(value, str)]
     bad = any(ch in text for text in texts for ch in "\t\n\r")
     try:
-        write_facts(table, "r.facts")
+        write_table(table, "r.facts", format="facts")
     except DataError:
         assert bad
         return
@@ -329,6 +328,6 @@ def test_compiled_lines_of_several_batches(tmp_path: Path, monkeypatch: pytest.M
     texts = TextSet(kernels)
     codes = texts.add([f"t{i % 10}\u00e4" for i in range(100)])
     table = Table(("s", "i"), ("symbol", "int"), (TextColumn(codes, texts), np.arange(100)), 100)
-    write_facts(table, tmp_path / "r.facts")
+    write_table(table, tmp_path / "r.facts", format="facts")
     lines = (tmp_path / "r.facts").read_text(encoding="utf-8").splitlines()
     assert lines == [f"t{i % 10}\u00e4\t{i}" for i in range(100)]

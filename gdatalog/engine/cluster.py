@@ -14,7 +14,7 @@ from gdatalog.engine.sources import Sources
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import OnWorkers, Spread
 from gdatalog.records import dataclass
-from gdatalog.storage.raw import Declared
+from gdatalog.storage.load_options import Declared
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array

@@ -28,7 +28,7 @@ from gdatalog.values import TypeName
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}
 SNIFFED = (",", "\t", ";", "|")
-_MARK = b"\xef\xbb\xbf"
+MARK = b"\xef\xbb\xbf"  # of UTF-8, which a file may begin with
 _END = "\0end\0"
 LONG = 1 << 24  # bytes, from which on it is worth telling how far the cutting is
 
@@ -157,9 +157,9 @@ class Delimited:
 
         names = [str(i) for i in range(width)]
         data = pa.py_buffer(self.data)[self.start :]
-        if self.data.startswith(_MARK, self.start):
+        if self.data.startswith(MARK, self.start):
             # Arrow drops a byte order mark; this one is part of a value, the file's is gone.
-            data = pa.py_buffer(_MARK + self.data[self.start :])
+            data = pa.py_buffer(MARK + self.data[self.start :])
         if not self.blank_is_row and not self.data[self.start :].strip(b"\r\n"):
             return [pa.chunked_array([], pa.string()) for _ in wanted]
         if len(data) == 0:
@@ -297,4 +297,4 @@ def bad_utf8(name: str, data: bytes, first_line: int = 1) -> DataError | None:
 # Which share of loading a file is what, for a large CSV file of ints, the slowest to read.
 
 
-READING, CUTTING, TYPING = (0.0, 0.05), (0.05, 0.4), (0.4, 0.9)
+READING, CUTTING = (0.0, 0.05), (0.05, 0.4)

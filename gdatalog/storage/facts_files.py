@@ -15,25 +15,25 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.cutting import ColumnLayout, cut_columns
-from gdatalog.storage.frames import with_row_ids
+from gdatalog.storage.delimited import MARK
+from gdatalog.storage.file_sets import PACKED
+from gdatalog.storage.frames import table_of_file, with_row_ids
 from gdatalog.storage.load_options import (
     PLAIN,
+    Declared,
     Findings,
     LoadOptions,
     check_delimiter,
     options_of_text,
 )
-from gdatalog.storage.raw import Declared, Raw
+from gdatalog.storage.raw import Raw
 from gdatalog.storage.readers import (
     FORMATS,
-    MARK,
-    PACKED,
     TEXTS,
     format_of,
     read_bytes,
     read_tables,
     similar,
-    typed,
 )
 from gdatalog.storage.table import Table, TextSet, TextSetFunctions
 from gdatalog.storage.text_files import (
@@ -179,7 +179,7 @@ class _FactsText:
         raw = self._raw(block, bool(blocks))
         if blocks:
             raw = replace(raw, whole=lambda: (self._raw(each, True) for each in blocks))
-        return typed(raw, self._options(block), self.declared, self.path)
+        return table_of_file(raw, self._options(block), self.declared, self.path)
 
     def _blocks(self) -> list[Block]:
         """Blocks of whole lines; one of all that a file has where it is small, is packed, or may

@@ -14,12 +14,12 @@ import numpy as np
 
 from gdatalog.errors import DataError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.load_options import LoadOptions
-from gdatalog.storage.raw import Declared
+from gdatalog.storage.load_options import Declared, LoadOptions
 from gdatalog.storage.table import Array, Column, Table, TextColumn
 from gdatalog.values import INT_MAX, INT_MIN, TypeName
 
 PARQUET = (".parquet", ".pq")
+PACKED = (".gz", ".zst")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # What lies in a folder whose files are not to be read without a log of them: of whom it is.
 _LOGS = {"_delta_log": "Delta", "metadata/version-hint.text": "Iceberg"}

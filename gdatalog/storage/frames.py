@@ -3,13 +3,11 @@
 What it takes: DataFrames (pandas, polars, cuDF), whatever speaks Arrow (tables, batches,
 streams, DuckDB relations), NumPy and CuPy arrays (of one or two dimensions, or structured),
 rows (tuples, lists, records, single values), a dict of columns, scipy.sparse matrices (the
-places of their nonzeros), networkx graphs (their edges, in both directions if undirected), and
-paths of files.
+places of their nonzeros), and networkx graphs (their edges, in both directions if undirected).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -18,16 +16,26 @@ import numpy as np
 
 from gdatalog.cancellation import OBJECT, cancellable, current_watch
 from gdatalog.errors import DataError, UsageError
+from gdatalog.records import replace
 from gdatalog.storage.arrays import empty_column
 from gdatalog.storage.cells import cells_column
 from gdatalog.storage.columns import column_from, object_column
-from gdatalog.storage.file_sets import TypedColumns, joined
+from gdatalog.storage.file_sets import TypedColumns
 from gdatalog.storage.headers import match_columns
-from gdatalog.storage.load_options import PLAIN, DataPlace, LoadOptions, MissingValue
+from gdatalog.storage.load_options import (
+    PLAIN,
+    DataPlace,
+    Declared,
+    FilePlace,
+    LoadOptions,
+    MissingValue,
+)
 from gdatalog.storage.nulls import Mending, explained
-from gdatalog.storage.raw import Declared, Raw, raw_of, raw_of_table
+from gdatalog.storage.raw import Raw, raw_of, raw_of_table
 from gdatalog.storage.table import Column, Table
 from gdatalog.values import TypeName, is_unicode
+
+TYPING = (0.4, 0.9)  # which share of loading a file it is, see `delimited.py`
 
 
 def table_from(
@@ -38,7 +46,7 @@ def table_from(
     what: str = "data",
     there: Any = None,
 ) -> Table:
-    """A table of `data`, whatever it is; that of files is read whole (see `tables_from`).
+    """A table of `data`, whatever it is.
 
     The columns match the declared ones by name where all of these are there. Errors speak of the
     data as `what`, and count rows from 0. `there`: the functions of a device, on which columns
@@ -47,25 +55,8 @@ def table_from(
     >>> table_from([(1, "a"), (2, "b")]).types
     ('int', 'symbol')
     """
-    return joined(list(tables_from(data, options, declared=declared, what=what, there=there)))
-
-
-def tables_from(
-    data: Any,
-    options: LoadOptions = PLAIN,
-    *,
-    declared: Declared | None = None,
-    what: str = "data",
-    there: Any = None,
-) -> Iterator[Table]:
-    """The same, of a large file some rows at a time."""
-    if isinstance(data, str | os.PathLike):
-        # Readers build on this file.
-        from gdatalog.storage.readers import read_tables
-
-        return read_tables(data, options, declared=declared)
     loaded = partial(_table_from, data, options, what, there)
-    return with_row_ids(loaded, options, declared, what)
+    return next(with_row_ids(loaded, options, declared, what))
 
 
 def _table_from(
@@ -107,6 +98,14 @@ def table_of(
         return _typed(raw, names, picked, wanted, options, what, there)
     except MissingValue as error:
         raise explained(error, raw, names, picked, wanted) from None
+
+
+def table_of_file(raw: Raw, options: LoadOptions, declared: Declared | None, name: str) -> Table:
+    """The same of what a file holds."""
+    if raw.place is None:
+        raw = replace(raw, place=lambda _, column: FilePlace(name, column))
+    with current_watch().innermost.within(*TYPING):
+        return table_of(raw, options, declared, name)
 
 
 def _typed(

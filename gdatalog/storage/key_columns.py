@@ -6,14 +6,17 @@ keys. Keys that exceed the memory limit go to temporary files (`spill.py`).
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from gdatalog.account import FILE_TEXTS
 from gdatalog.cancellation import current_watch
 from gdatalog.storage.keys import encode_column
+from gdatalog.storage.load_options import Declared, LoadOptions
 from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column
@@ -26,6 +29,23 @@ LOADING = "rows that are loaded"  # the owner of the keys while there are more t
 STRETCH = 1 << 18  # keys that are widened at a time
 SPELLED = 24  # bytes of a text in a set of bytes, beside its own
 SAMPLE = 1 << 10  # texts that are measured, of those of a column
+
+
+def tables_of(
+    data: Any, options: LoadOptions, declared: Declared | None, what: str, ops: DeviceOps | None
+) -> Iterable[Table]:
+    """The tables of files, by their path, or of any other data, which errors call `what`.
+
+    `ops`: the operations of a device, on which columns stay that lie there.
+    """
+    if isinstance(data, str | os.PathLike):
+        from gdatalog.storage.readers import read_tables
+
+        return read_tables(data, options, declared=declared)
+    from gdatalog.storage.frames import table_from
+
+    there = None if ops is None else ops.xp
+    return [table_from(data, options, declared=declared, what=what, there=there)]
 
 
 def relation_of_tables(

@@ -15,13 +15,13 @@ from typing import Any
 from gdatalog.cancellation import current_watch
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.cells import Kinds
-from gdatalog.storage.delimited import CellPlace, Delimited, Record, no_break_in_quotes
-from gdatalog.storage.file_sets import File, TypedColumns
+from gdatalog.storage.delimited import MARK, CellPlace, Delimited, Record, no_break_in_quotes
+from gdatalog.storage.file_sets import PACKED, File, TypedColumns
+from gdatalog.storage.frames import table_of_file
 from gdatalog.storage.headers import come_again, header_names, match_columns, tell, verdict
-from gdatalog.storage.load_options import DataPlace, LoadOptions, check_delimiter
+from gdatalog.storage.load_options import DataPlace, Declared, LoadOptions, check_delimiter
 from gdatalog.storage.parquet import with_keys
-from gdatalog.storage.raw import Declared, Raw
-from gdatalog.storage.readers import MARK, PACKED, of_names, typed
+from gdatalog.storage.raw import Raw
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_files import (
     SAMPLE,
@@ -58,7 +58,7 @@ def tables_of_large(
         blocks = blocks_of(path)
         if len(blocks) == 1:
             return None
-        said = of_names(declared, options.columns)
+        said = declared if options.columns is None else None
         found = _large(file, blocks, delimiter, quoted, said, options)
     except OSError:  # who reads it whole says what is wrong
         return None
@@ -203,7 +203,7 @@ def _tables(large: _Large, declared: Declared | None, options: LoadOptions) -> I
             if declared is None:
                 declared = _as_found(raw, kinds, options, large.file)
                 options = replace(options, columns=declared.columns)
-            yield typed(raw, options, declared, large.file.path)
+            yield table_of_file(raw, options, declared, large.file.path)
 
 
 def _types(seen: _Seen, row: Record | None) -> list[TypeName]:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from gdatalog.errors import Caution, DataError, UsageError, meant
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName
 
 Nulls = Literal["error", "drop"]
+
+
+class Declared(Protocol):
+    """What a declaration says of a relation; the planner's Schema is one."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    @property
+    def types(self) -> tuple[TypeName, ...]: ...
 
 
 @dataclass(slots=True)

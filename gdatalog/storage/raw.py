@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,20 +16,10 @@ from gdatalog.cancellation import LATE, OBJECT, cancellable, current_watch
 from gdatalog.errors import Caution, DataError, Span
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.arrays import fetched, lies_on_device
-from gdatalog.storage.load_options import DataPlace, shown
+from gdatalog.storage.load_options import DataPlace, Declared, shown
 from gdatalog.storage.table import Table
-from gdatalog.values import TypeName
 
 AT_ONCE = 1 << 14  # rows that are taken from an iterator without a look at who waits
-
-
-class Declared(Protocol):
-    """What a declaration says of a relation; the planner's Schema is one."""
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    @property
-    def types(self) -> tuple[TypeName, ...]: ...
 
 
 # Columns that pandas and Dask write for an index, or a level of one, that has no name.

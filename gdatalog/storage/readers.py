@@ -17,7 +17,7 @@ import difflib
 import gzip
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate, pairwise
@@ -26,16 +26,16 @@ from typing import Any
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import replace
-from gdatalog.storage.delimited import READING, TYPING
-from gdatalog.storage.file_sets import File, files_of, is_set, joined, read_set
-from gdatalog.storage.frames import table_of, with_row_ids
+from gdatalog.storage.delimited import MARK, READING
+from gdatalog.storage.file_sets import PACKED, File, files_of, is_set, read_set
+from gdatalog.storage.frames import table_of_file, with_row_ids
 from gdatalog.storage.load_options import (
     PLAIN,
-    FilePlace,
+    Declared,
     LoadOptions,
 )
 from gdatalog.storage.parquet import damaged, raws_of_parquet, with_keys
-from gdatalog.storage.raw import Declared, Raw, raw_of_arrow
+from gdatalog.storage.raw import raw_of_arrow
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_files import PIECE, raw_of_json, raw_of_json_lines, raw_of_text
 
@@ -53,23 +53,7 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-PACKED = (".gz", ".zst")
 TEXTS = ("csv", "tsv", "facts")
-MARK = b"\xef\xbb\xbf"  # of UTF-8, which a file may begin with
-
-
-def read_table(
-    path: str | os.PathLike[str],
-    options: LoadOptions = PLAIN,
-    *,
-    format: str | None = None,
-    delimiter: str | None = None,
-    quoting: bool | None = None,
-    declared: Declared | None = None,
-) -> Table:
-    """The table that a file holds, or files that are one relation (see `read_tables`)."""
-    said = {"format": format, "delimiter": delimiter, "quoting": quoting}
-    return joined(list(read_tables(path, options, declared=declared, **said)))  # type: ignore[arg-type]  # they are options of readers
 
 
 def read_tables(
@@ -136,11 +120,10 @@ def _read_file(
     if format == "parquet":
         wanted = columns if columns is not None else declared.columns if declared else None
         for raw in raws_of_parquet(name, _source_of(name), wanted):
-            yield typed(with_keys(raw, file), options, declared, name)
+            yield table_of_file(with_keys(raw, file), options, declared, name)
         return
     facts = format == "facts"
     if format in TEXTS:
-        # Readers of large texts build on this file.
         from gdatalog.storage.large_texts import tables_of_large
 
         delimiter = delimiter or (None if format == "csv" else "\t")
@@ -165,10 +148,10 @@ def _read_file(
             data.removeprefix(MARK),
             delimiter=delimiter,
             quoted=quoting,
-            declared=of_names(declared, columns),
+            declared=declared if columns is None else None,
             options=options,
         )
-    yield typed(with_keys(raw, file), options, declared, name)
+    yield table_of_file(with_keys(raw, file), options, declared, name)
 
 
 def _source_of(name: str) -> Callable[[], Any]:
@@ -182,18 +165,6 @@ def _source_of(name: str) -> Callable[[], Any]:
         _has_bytes(size)
     # Arrow would keep what it reads of a file until its end; what is mapped takes no memory.
     return partial(pa.memory_map if size else pa.OSFile, name)
-
-
-def typed(raw: Raw, options: LoadOptions, declared: Declared | None, name: str) -> Table:
-    if raw.place is None:
-        raw = replace(raw, place=lambda _, column: FilePlace(name, column))
-    with current_watch().innermost.within(*TYPING):
-        return table_of(raw, options, declared, name)
-
-
-def of_names(declared: Declared | None, columns: Sequence[str] | None) -> Declared | None:
-    """The declaration; None if the caller selects the columns."""
-    return declared if columns is None else None
 
 
 # ---------------------------------------------------------------- bytes

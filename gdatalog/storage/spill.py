@@ -17,12 +17,10 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from gdatalog.account import Account
-from gdatalog.cancellation import current_watch
 from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.storage.table import Array
@@ -171,14 +169,20 @@ class SpilledRows:
         return tuple(column.finish() for column in self._columns)
 
 
+class SpillPolicy(Protocol):
+    """Decides which rows go to files; an account of memory does."""
+
+    def spill_half(self, count: int) -> Spill | None: ...
+
+
 class Blocks:
     """Blocks of rows: in memory, or in files once half of the limit is in use. Rows on a device
     stay there."""
 
-    __slots__ = ("_account", "_spilled", "_waiting", "held")
+    __slots__ = ("_policy", "_spilled", "_waiting", "held")
 
-    def __init__(self, account: Account) -> None:
-        self._account = account
+    def __init__(self, policy: SpillPolicy) -> None:
+        self._policy = policy
         self._spilled: list[tuple[Array, ...]] = []
         self._waiting: list[tuple[Array, ...]] = []  # in memory, all or in part
         self.held = 0  # bytes, which whoever has the blocks charges
@@ -194,7 +198,7 @@ class Blocks:
         self._waiting.append(block)
         self.held += sum(map(held_bytes, block))
         here = all(isinstance(column, np.ndarray) for column in block)
-        spill = self._account.spill_half(self.held) if here else None
+        spill = self._policy.spill_half(self.held) if here else None
         if spill is not None:
             self._spilled.append(spill.rows(self._waiting))
             self._waiting, self.held = [], 0
@@ -279,13 +283,6 @@ def is_spilled(values: Any) -> bool:
     return isinstance(base, _Mapping | mmap.mmap) or isinstance(
         getattr(base, "obj", None), mmap.mmap
     )
-
-
-def in_files_if_large(values: Array) -> Array:
-    """The same values, in a file if they do not fit memory; values on a device stay there."""
-    here = isinstance(values, np.ndarray) and not is_spilled(values)
-    spill = current_watch().account.spill_for(values.nbytes) if here else None
-    return values if spill is None else spill.rows([(values,)])[0]
 
 
 def held_bytes(values: Any) -> int:

@@ -20,12 +20,13 @@ from gdatalog.storage.headers import Columns, all_names, header_names, tell, ver
 from gdatalog.storage.load_options import (
     PLAIN,
     DataPlace,
+    Declared,
     FilePlace,
     LoadOptions,
     check_delimiter,
     shown,
 )
-from gdatalog.storage.raw import Declared, Raw, raw_of_rows
+from gdatalog.storage.raw import Raw, raw_of_rows
 from gdatalog.storage.table import TextColumn
 
 SAMPLE = 100  # records that are looked at to tell delimiter and header

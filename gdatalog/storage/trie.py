@@ -19,7 +19,7 @@ import numpy as np
 
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage.on_device import brought
-from gdatalog.storage.spill import held_bytes, in_files_if_large
+from gdatalog.storage.spill import held_bytes, is_spilled
 from gdatalog.storage.table import Array
 
 PAIRING = 24  # bytes that packing an entry takes
@@ -124,7 +124,7 @@ class TrieLevel:
             starts = np.zeros(high - low + 2, dtype=np.int32)
             starts[1:][root.values.astype(np.int64) - low] = np.diff(self.offsets)
             np.cumsum(starts, out=starts)
-            self._starts = in_files_if_large(starts)
+            self._starts = _in_files_if_large(starts)
         return self._starts
 
     def dense_index(self) -> tuple[int, Array] | None:
@@ -142,7 +142,7 @@ class TrieLevel:
         else:
             index = xp.full(high - low + 1, -1, dtype=xp.int32)
             index[values.astype(xp.int64) - low] = xp.arange(len(values), dtype=xp.int32)
-            self._index = (low, in_files_if_large(index))
+            self._index = (low, _in_files_if_large(index))
         return self._index
 
     def known_index(self, low: int, index: Array) -> None:
@@ -326,7 +326,7 @@ class Trie:
             xp = self.levels[-1].xp if self.levels else np
             self._weight_sums = xp.zeros(len(weights) + 1, dtype=weights.dtype)
             xp.cumsum(weights, out=self._weight_sums[1:])
-            self._weight_sums = in_files_if_large(self._weight_sums)
+            self._weight_sums = _in_files_if_large(self._weight_sums)
         return self._weight_sums
 
     def weighed(self) -> Array:
@@ -337,7 +337,7 @@ class Trie:
             low, high = root.span
             weighed = np.zeros(high - low + 1, dtype=np.int64)
             weighed[root.values.astype(np.int64) - low] = self.weights
-            self._weighed = in_files_if_large(weighed)
+            self._weighed = _in_files_if_large(weighed)
         return self._weighed
 
     def known_sums(self, sums: Array) -> None:
@@ -348,6 +348,13 @@ class Trie:
     def nbytes(self) -> int:
         size = sum(level.nbytes for level in self.levels)
         return size + sum(held_bytes(w) for w in (self.weights, self._weighed) if w is not None)
+
+
+def _in_files_if_large(values: Array) -> Array:
+    """The same values, in a file if they do not fit memory; values on a device stay there."""
+    here = isinstance(values, np.ndarray) and not is_spilled(values)
+    spill = current_watch().account.spill_for(values.nbytes) if here else None
+    return values if spill is None else spill.rows([(values,)])[0]
 
 
 def trie_name(

@@ -27,9 +27,10 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.storage.as_text import Piece, begun, facts_file, quoted, records, starts
 from gdatalog.storage.export import to_arrow
+from gdatalog.storage.file_sets import PACKED
 from gdatalog.storage.load_options import check_delimiter
 from gdatalog.storage.parquet import ROWS
-from gdatalog.storage.readers import PACKED, TEXTS, format_of
+from gdatalog.storage.readers import TEXTS, format_of
 from gdatalog.storage.table import Table
 from gdatalog.storage.threads import ahead
 from gdatalog.values import TypeName
@@ -119,17 +120,6 @@ def write_text(text: str, path: str | os.PathLike[str]) -> None:
     name = os.fspath(path)
     with _naming(name):
         _write(name, lambda file: _write_texts(name, file, [text]))
-
-
-def write_facts(
-    table: Table,
-    path: str | os.PathLike[str],
-    *,
-    delimiter: str = "\t",
-    header: bool = False,
-) -> None:
-    """Write as Soufflé does: one row a line, tabs between, values verbatim."""
-    write_table(table, path, format="facts", delimiter=delimiter, header=header)
 
 
 # ---------------------------------------------------------------- files
