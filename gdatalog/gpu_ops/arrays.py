@@ -1,7 +1,7 @@
-"""The plain verbs of executors on a device's arrays: survivors, expand, pieces, results by group.
+"""Array operations of the executors on a device: compaction, expansion, batches, bitmaps.
 
-What `cpu_ops/arrays.py` is on NumPy. Reductions give arrays that only a host round trip makes
-numbers of, so each function here says with its name or its docstring where it waits.
+The device version of `cpu_ops/arrays.py`. Reductions return device arrays, and reading one on the
+host costs a round trip; docstrings say which functions wait for the device.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.launching import TILE, Kernels, type_of
 from gdatalog.timers import spending
 
-Array = Any  # the device's: CuPy's on a GPU
+Array = Any  # a device array: CuPy's on a GPU
 Box = Sequence[tuple[int, int]]
 
 MARKED = '#include "marked.cuh"\n'
@@ -21,7 +21,8 @@ RUN = 32  # words of a bitmap, as in marked.cuh
 
 
 class Arrays:
-    """`xp` makes and holds the arrays; the driver compiles kernels and launches them."""
+    """Array operations. `xp` is the device's array module; the driver compiles and launches
+    kernels."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -31,7 +32,7 @@ class Arrays:
     # -------------------------------------------------------------------- to and from the host
 
     def numbers(self, *scalars: Array) -> list[int]:
-        """What arrays of one int each hold: one round trip for all of them."""
+        """The values of arrays of one int each, in one round trip."""
         if not scalars:
             return []
         xp = self.xp
@@ -40,18 +41,18 @@ class Arrays:
         return found
 
     def to_host(self, columns: Sequence[Array]) -> tuple[Any, ...]:
-        """The columns in the machine's memory, as NumPy's arrays."""
+        """Copies columns to host memory, as NumPy arrays."""
         with spending("moving", sum(int(column.nbytes) for column in columns)):
             return tuple(column.get() for column in columns)
 
     def totals(self, *lists: Array) -> list[int]:
-        """The sum of each array of ints: one round trip."""
+        """The sum of each array of ints, in one round trip."""
         return self.numbers(*(values.sum() for values in lists))
 
     # -------------------------------------------------------------------------------- rows
 
     def survivors(self, mask: Array) -> Array:
-        """The indices that are left after a test. Waits for how many there are."""
+        """The indices of the rows that pass a test. Waits for their count."""
         xp, size = self.xp, len(mask)
         place = self.place_of(size)
         if not size:
@@ -66,24 +67,24 @@ class Arrays:
         return self.kept(found, state)
 
     def place_of(self, size: int) -> Any:
-        """The type of positions in so many entries."""
+        """The integer type for positions in an array of `size` entries."""
         return self.xp.int32 if size < 1 << 31 else self.xp.int64
 
     def state_of(self, size: int) -> Array:
-        """Zeros for the tiles of a compaction, as compact.cuh tells."""
+        """The zeroed state of a compaction: two words and one for each tile (compact.cuh)."""
         return self.xp.zeros(2 + -(-size // TILE), dtype=self.xp.int64)
 
     def kept(self, found: Array, state: Array, *more: Array) -> Any:
-        """The first entries of what a compaction has filled. Waits for how many they are."""
+        """The first entries of arrays that a compaction has filled. Waits for their count."""
         count = int(state[1])
-        if 2 * count < len(found):  # let go of the room that was not needed
+        if 2 * count < len(found):  # copy, to free the unused rest
             parts = [part[:count].copy() for part in (found, *more)]
         else:
             parts = [part[:count] for part in (found, *more)]
         return parts if more else parts[0]
 
     def counts_of_marks(self, marks: Array) -> Array:
-        """How many rows each `RUN` words of a bitmap mark."""
+        """How many bits are set in each run of `RUN` words of a bitmap."""
         words = len(marks)
         counts = self.xp.empty(-(-words // RUN), dtype=self.xp.int64)
         self.kernels.launch(MARKED, "count_marks", {}, words, [marks, counts, words])
@@ -92,9 +93,9 @@ class Arrays:
     def rows_of_marks(
         self, marks: Array, counts: Array, first: int, end: int, box: Box, dtypes: Sequence[Any]
     ) -> tuple[Array, ...]:
-        """The rows that runs of a bitmap's words mark, ascending. `counts`: of all runs; `box`: of
-        each column the least value, and how many there may be. Waits for how many rows there are.
-        """
+        """The rows that runs `first` to `end` of a bitmap mark, ascending. `counts`: set bits of
+        every run; `box`: each column's least value and number of values. Waits for the number of
+        rows."""
         xp, marks, divisor = self.xp, marks[first * RUN : end * RUN], 1
         ends = xp.cumsum(counts[first:end])
         starts, size = ends - counts[first:end], int(ends[-1])
@@ -110,9 +111,9 @@ class Arrays:
         return tuple(reversed(columns))
 
     def expand(self, starts: Array, lengths: Array, size: int | None = None) -> tuple[Array, Array]:
-        """Every position of every list: (row, position), row by row, by load-balancing search.
+        """Each position of each list as (row, position), row by row, by load-balancing search.
 
-        Waits for how many there are, unless that is known.
+        Waits for the total length unless `size` gives it.
         """
         xp = self.xp
         ends = xp.cumsum(lengths)
@@ -126,13 +127,13 @@ class Arrays:
     def pieces(
         self, lengths: Array, limit: int, total: int | None = None
     ) -> Iterator[tuple[int, int, int, int, int]]:
-        """As `cpu_ops.pieces`. Waits once if all is one piece and nobody knows how long it is,
-        else once a piece."""
+        """As `cpu_ops.pieces`. Waits once a piece; once in all if everything is one piece and
+        `total` is not given."""
         xp, rows = self.xp, len(lengths)
         if not rows:
             return
         if total is None:
-            # A list longer than a piece counts as just that: all may not fit an int.
+            # Long lists are clipped: the sum of all lengths may overflow.
             total = int(xp.minimum(lengths, limit + 1).sum())
         if total <= limit:
             if total:
@@ -141,7 +142,8 @@ class Arrays:
         ends = xp.cumsum(xp.minimum(lengths, limit + 1))
         row, before = 0, 0
         while row < rows:
-            # Behind the last row whose list ends within the piece: what it comes to, and the next.
+            # The first row whose list ends beyond the piece, the sums before and after it, its
+            # length.
             behind = xp.searchsorted(ends, xp.asarray([before + limit]), side="right")[0]
             last, following = xp.maximum(behind - 1, 0), xp.minimum(behind, rows - 1)
             stop, end, next_end, long = self.numbers(
@@ -158,7 +160,7 @@ class Arrays:
                 row, before = row + 1, next_end
 
     def in_sorted(self, values: Array, among: Array) -> Array:
-        """Which of `values` occur in the sorted array `among`."""
+        """A mask of the `values` that occur in the sorted array `among`."""
         xp = self.xp
         if len(among) == 0:
             return xp.zeros(len(values), dtype=bool)

@@ -1,6 +1,6 @@
-"""A set of rows as one mark for each row that there could be, on a device.
+"""A set of rows on a device as marks: one byte for each row that may occur.
 
-The twin of `cpu_ops/intersection.py`.
+The device version of `cpu_ops/intersection.py`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ class DeviceMarkedRows:
         self.ops = ops
         self.most = most  # bytes
         self._packing: DevicePacking | None = None
-        self._spans: list[tuple[int, int]] = []  # of each column: the least and the greatest value
+        self._spans: list[tuple[int, int]] = []  # each column's least and greatest value
         self._marks = ops.xp.zeros(0, dtype=bool)
-        self._no_more = False  # more room was asked for than there may be
+        self._no_more = False  # a larger range did not fit into `most` bytes
 
     @property
     def nbytes(self) -> int:
         return int(self._marks.nbytes)
 
     def fits(self, rows: Columns) -> bool:
-        """Makes room for these rows beside all that fitted before; False, and nothing is changed,
-        if there is not so much."""
+        """Extends the range of possible rows by these. Returns False, and changes nothing, if the
+        marks would take more than `most` bytes."""
         ops, xp = self.ops, self.ops.xp
         spans = ops.spans(rows)
         if self._spans and not len(rows[0]):
@@ -56,12 +56,13 @@ class DeviceMarkedRows:
         return True
 
     def add(self, rows: Columns) -> None:
-        """Marks rows, which fit."""
+        """Marks rows, for which `fits` was true."""
         assert self._packing is not None
         self._marks[self._packing.pack(rows)] = True
 
     def news(self, rows: Columns) -> Array:
-        """Marks rows, which fit; the indices, ascending, of the first of each that was not."""
+        """Marks rows, for which `fits` was true. Returns the ascending indices of those that were
+        not marked, one for each distinct row."""
         assert self._packing is not None
         ops = self.ops
         packed = self._packing.pack(rows)

@@ -1,4 +1,4 @@
-"""What is missing of CUDA, and the command that mends it: what a probe of the machine means."""
+"""Diagnoses a CUDA installation: what a probe found missing, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from gdatalog.gpu_ops.probe import LEAST_CUDA, Card, Probe
 from gdatalog.records import dataclass
 
-LEAST_CAPABILITY = (7, 0)  # of the GPU: lanes that wait for each other, acquire and release
-LEAST_OF_13 = (7, 5)  # CUDA 13 compiles for no older one
-LEAST_CUPY = 14  # its major version: the extra `ctk` of its packages
+LEAST_CAPABILITY = (7, 0)  # of the GPU: independent thread scheduling, acquire and release
+LEAST_OF_13 = (7, 5)  # CUDA 13 supports no older GPU
+LEAST_CUPY = 14  # major version; its packages have the extra `ctk`
 
 NO_DEVICE = "CUDA_ERROR_NO_DEVICE"
-# What the driver says when it starts, and what to do then.
+# Errors of the driver's initialisation, and how to fix them.
 _CURES = {
     NO_DEVICE: "nvidia-smi tells whether the driver sees one; in a container, start that with "
     "`--gpus all`",
@@ -28,9 +28,9 @@ _INSTALL = "python -m pip install"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at: what was found, and what to do where that is not well.
+    """One step of the diagnosis: what was found, and how to fix it if it is wrong.
 
-    `absent`: there is nothing of it, which is no fault of the machine.
+    `absent`: the machine has no such thing, which is not an error.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Check:
 
 
 def extra(cuda: tuple[int, int] | None, cards: tuple[Card, ...] = ()) -> str:
-    """Which extra of gdatalog is for a driver and its GPUs.
+    """The extra of gdatalog to install for a driver and its GPUs.
 
     >>> extra((12, 8)), extra((13, 0))
     ('cuda12', 'cuda13')
@@ -50,7 +50,7 @@ def extra(cuda: tuple[int, int] | None, cards: tuple[Card, ...] = ()) -> str:
 
 
 def checks(probe: Probe, number: int = 0) -> list[Check]:
-    """What there is to say, up to the first thing that is not well."""
+    """The checks in order, up to the first that fails."""
     found: list[Check] = []
     for check in (_driver(probe), _cards(probe, number), _cupy(probe), *_compiler(probe)):
         found.append(check)
@@ -60,13 +60,13 @@ def checks(probe: Probe, number: int = 0) -> list[Check]:
 
 
 def trouble(probe: Probe, number: int = 0) -> Check | None:
-    """Why a GPU cannot be used; None: it can."""
+    """Why the GPU cannot be used; None if it can."""
     last = checks(probe, number)[-1]
     return last if last.absent or last.cure is not None else None
 
 
 def without_cupy(probe: Probe) -> Check | None:
-    """Why a GPU could not be used, were CuPy there; None: it could."""
+    """Why the GPU could not be used even with CuPy installed; None if it could."""
     for check in (_driver(probe), _cards(probe, 0)):
         if check.absent or check.cure is not None:
             return check

@@ -1,4 +1,4 @@
-"""What to say of a kernel that does not compile: NVRTC's words, and the lines that they are of."""
+"""Errors of kernels that do not compile: NVRTC's messages with the source lines they are about."""
 
 from __future__ import annotations
 

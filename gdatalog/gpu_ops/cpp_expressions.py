@@ -1,4 +1,4 @@
-"""Expressions of printed loops, which are Python's, as those of C++."""
+"""Translates the Python expressions of printed loops to C++."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from gdatalog.gpu_ops.loop_types import OF_LANES, STATE_NAMES, LoopTypes, Type, called, wider
 from gdatalog.records import dataclass, field
 
-# Functions that a tile's lanes call together.
+# Functions that all lanes of a tile call together.
 TOGETHER = frozenset({
     "above", "and_rows", "below", "clear_tally", "copy_row", "count_and_shared", "count_common",
     "count_row_shared", "fill_ones", "intersect", "parent_of", "recode_rows", "sum_common",
 })  # fmt: skip
-# Behind which of its arguments a function wants to know how long that array is.
+# Positions of array arguments that are followed by the array's length.
 LENGTHS = {
     "find_indexed": (1,), "find_root": (0, 2), "find_tally": (0,), "parent_of": (0,),
     "recode_rows": (3, 5), "sum_common": (6,),
@@ -22,7 +22,7 @@ RENAMED = {
     "sum_of_lanes": "sum", "least_of_lanes": "least", "greatest_of_lanes": "greatest",
     "trailing_zeros": "lowest_bit", "popcount": "bits_of",
 }  # fmt: skip
-# What a tile is at, in the words of walk.cuh.
+# C++ for the functions that use the tile's state; `{n}` is argument n (walk.cuh and others).
 STATE = {
     "next_task": "next_work(t, run, work, {0})",
     "begin_unit": "begin_unit(t, run, work, {0}, {1})",
@@ -44,7 +44,7 @@ STATE = {
 }
 OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|",
-    ast.FloorDiv: "/",  # of what is not negative
+    ast.FloorDiv: "/",  # operands are not negative
     ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>", ast.Eq: "==", ast.NotEq: "!=",
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.And: "&&", ast.Or: "||",
 }  # fmt: skip
@@ -52,19 +52,19 @@ OPERATORS = {
 
 @dataclass(slots=True)
 class Spoken:
-    """What printed expressions say. `arrays`: what the elements of each array are; `outputs`: the
-    types of a row's columns."""
+    """Translates expressions. `arrays`: the element types of arrays; `outputs`: the types of a
+    row's columns."""
 
     arrays: Mapping[str, Type]
     outputs: Sequence[Type]
     lanes: int
-    buffers: Sequence[str] = ()  # that tiles may borrow longer ones of, outer levels' first
+    buffers: Sequence[str] = ()  # tiles may borrow longer parts of these; outer levels first
     types: LoopTypes = field(init=False)
-    root: str | None = None  # the root whose search begins in shared memory
-    lists: int = 0  # how many lists of rows a tile has
-    counts: bool = False  # whether it adds to tables of counts
-    lengths: set[str] = field(default_factory=set)  # arrays that are asked how long they are
-    _renamed: dict[str, str] = field(default_factory=dict)  # what a lane looks up is its own
+    root: str | None = None  # the root list whose search starts in shared memory
+    lists: int = 0  # how many worklists a tile has
+    counts: bool = False  # whether tables of counts are used
+    lengths: set[str] = field(default_factory=set)  # arrays whose length is read
+    _renamed: dict[str, str] = field(default_factory=dict)  # names in C++, if they differ
 
     def _condition(self, node: ast.expr) -> str:
         text = self._expr(node)
@@ -122,7 +122,7 @@ class Spoken:
             self._length(args[0])
         if name in STATE:
             self.counts = self.counts or name == "add_local"
-            if name == "next_task" and self.buffers:  # who waits has nothing that others wait for
+            if name == "next_task" and self.buffers:  # hold nothing while waiting
                 return f"(return_rooms(t, lent, borrowed, 0), {STATE[name].format(*texts)})"
             if name == "open_list":
                 self.lists = max(self.lists, int(texts[0]) + 1)
@@ -136,7 +136,7 @@ class Spoken:
             return self._extreme(name, args, texts)
         if name in ("add_common", "clear_tally", "find_tally", "sum_common"):
             self.counts = True
-        if name == "add_common":  # where it counts is known when it is compiled
+        if name == "add_common":  # where it counts is a template argument
             return f"add_common<{texts[-1]}>({', '.join(['t', *texts[:-1]])})"
         if name == "abs":
             return f"magnitude({texts[0]})"
@@ -167,5 +167,5 @@ class Spoken:
 
 
 def _least(value: int) -> str:
-    """A negative constant; the least int has no positive one."""
+    """A negative constant. C++ has no literal for the least int."""
     return f"(-{value - 1}ll - 1)" if value == 1 << 63 else f"(-{value}ll)"

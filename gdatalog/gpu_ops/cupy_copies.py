@@ -1,4 +1,4 @@
-"""Copies to a real GPU, in a stream of their own, and what CUDA says where something fails."""
+"""Copies to and from a real GPU in a separate stream; raises CUDA's errors as gdatalog's."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BUFFER = 1 << 25  # bytes of a pinned buffer
 
 
 class NoMemory(MemoryError):
-    """The GPU has none left for a kernel."""
+    """The GPU is out of memory."""
 
 
 class CupyCopied:
-    """`driver.Copied`, by an event of CUDA's."""
+    """`driver.Copied` as a CUDA event."""
 
     def __init__(self, cuda: Any, stream: Any) -> None:
         self._cuda = cuda
@@ -37,7 +37,7 @@ class CupyCopied:
 
 
 class CupyCopier:
-    """`driver.Copier`, by a stream that does not wait for the default one."""
+    """`driver.Copier` as a stream that does not synchronize with the default stream."""
 
     def __init__(self, cuda: Any) -> None:
         self._cuda = cuda
@@ -70,7 +70,7 @@ class CupyCopier:
 
 
 def fetched(cuda: Any, array: Any) -> Any:
-    """An array of the GPU as NumPy's: one pinned buffer is filled while threads empty the other."""
+    """A GPU array as NumPy's. The GPU fills one pinned buffer while threads empty the other."""
     if array.nbytes < 2 * BUFFER or array.ndim != 1 or not array.flags.c_contiguous:
         with explaining_failure("a copy from the GPU"):
             return array.get()
@@ -107,7 +107,7 @@ def fetched(cuda: Any, array: Any) -> Any:
 
 @contextmanager
 def explaining_failure(what: str) -> Iterator[None]:
-    """CUDA's errors as ours; a lack of memory as a `MemoryError`, which CuPy's own is too."""
+    """Raises CUDA's errors as ours, and a lack of memory as a `MemoryError`, like CuPy."""
     try:
         yield
     except (RuntimeError, Refused) as problem:
@@ -123,5 +123,5 @@ def explaining_failure(what: str) -> Iterator[None]:
 
 
 def is_cudas(problem: BaseException) -> bool:
-    """Whether it is what CUDA says: by CuPy's names, CUDARuntimeError and CUDADriverError."""
+    """Whether CUDA raised it: by CuPy's names, CUDARuntimeError and CUDADriverError."""
     return type(problem).__name__.startswith("CUDA")

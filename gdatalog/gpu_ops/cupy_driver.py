@@ -1,7 +1,7 @@
-"""The driver of a real GPU: CuPy, which compiles by NVRTC and keeps what it compiled.
+"""The driver of a real GPU: CuPy compiles kernels with NVRTC and caches the machine code.
 
-CuPy's current device is a matter of each thread, and of the user. So whoever calls a driver, or
-makes arrays by its `xp`, does it inside `driver.use()`.
+CuPy's current device belongs to the thread, and the user may have set it. So driver calls, and
+arrays made with its `xp`, must be inside `driver.use()`.
 """
 
 from __future__ import annotations
@@ -30,24 +30,26 @@ from gdatalog.gpu_ops.kernel_cache import import_cupy
 from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
 from gdatalog.gpu_ops.virtual_pages import WORD, PinnedPages, VirtualPages
 
-# Products and sums round apart, as NumPy's do. No reason to warn: what a source includes and does
-# not use (177), what generated code sets and does not use (550), what a template has not for one
-# lane (111, 128).
+# Products and sums are rounded separately, as in NumPy. Suppressed warnings: functions that a
+# source includes and does not use (177), variables that generated code sets and does not use (550),
+# code that a template cannot reach with one lane (111, 128).
 OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 
-# Of a whole line, or behind code; a text of one line has its closing quote behind a comment's mark.
+# A comment on a line of its own, or after code. A quote after `//` means that it is in a string.
 _COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
 
-# Between two looks at whether a kernel has ended: at first none, so that short ones cost nothing.
+# A wait for a kernel polls without sleeping for BUSY seconds, so that short kernels cost nothing,
+# then sleeps PAUSE between polls. A driver that must not spin sleeps SHORT_PAUSE from the start.
 BUSY, PAUSE, SHORT_PAUSE = 0.001, 0.0002, 0.00002  # seconds
 NOT_READY = 600  # cudaErrorNotReady
 
 
-USUAL_CLOCK = 1_500_000  # kilohertz, where CUDA does not tell
+USUAL_CLOCK = 1_500_000  # kilohertz, if CUDA does not report it
 
 
 class CupyKernel:
-    """A compiled kernel. `function`: CuPy's RawKernel; `processors`: the device's."""
+    """A compiled kernel. `function`: CuPy's RawKernel; `occupancy`: how many blocks of so many
+    threads the device runs at once."""
 
     def __init__(self, function: Any, name: str, occupancy: Callable[[int, int], int]) -> None:
         self._function = function
@@ -62,7 +64,7 @@ class CupyKernel:
 
     def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
         if blocks <= 0:
-            return  # CuPy would start one
+            return  # CuPy would launch one block
         given = tuple([_argument(value) for value in args])
         with explaining_failure(self._name):
             self._function((blocks,), (threads,), given)
@@ -75,7 +77,7 @@ class CupyKernel:
 
 
 class _Relieved:
-    """An allocator that asks for relief where memory is short, and tries once more."""
+    """An allocator that frees unused memory and retries once when an allocation fails."""
 
     def __init__(self, allocate: Callable[[int], Any], relief: Callable[[], None]) -> None:
         self._allocate, self._relief = allocate, relief
@@ -89,9 +91,10 @@ class _Relieved:
 
 
 def bare(source: str) -> str:
-    """A source without its comments, which are of one rule only: others have the same code.
+    """A source without comments: rules that differ only there share the compiled kernel.
 
-    Lines stay where they are. What is left is ASCII, which CuPy writes to a file in any locale.
+    Line numbers stay. Other characters than ASCII are escaped: CuPy writes the source to a file in
+    the encoding of the locale.
 
     >>> bare("int x;  // of p(x)\\n// y\\nint y;")
     'int x;\\n\\nint y;'
@@ -100,7 +103,7 @@ def bare(source: str) -> str:
 
 
 def _argument(value: Any) -> Any:
-    """An array as it is; numbers as 64 bits, which is what kernels take."""
+    """Arrays as they are; numbers as 64 bits, which kernels expect."""
     if isinstance(value, (int, np.integer)):
         return np.int64(value)
     if isinstance(value, (float, np.floating)):
@@ -111,7 +114,7 @@ def _argument(value: Any) -> Any:
 
 
 class CupyDriver:
-    """`driver.Driver` of the GPU of a number."""
+    """`driver.Driver` for GPU `number`."""
 
     def __init__(self, number: int = 0) -> None:
         self.name = f"cuda:{number}"
@@ -120,7 +123,7 @@ class CupyDriver:
         self.relief: Callable[[], None] = lambda: None
         self.spins = True
         self._virtual: VirtualMemory | None = None
-        self._looked = False  # whether there is virtual memory
+        self._looked = False  # whether `_virtual` is known
         self._words: Any = None  # the kernel that copies words
         with self.use():
             device = self.xp.cuda.Device(number)
@@ -130,15 +133,15 @@ class CupyDriver:
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """Within, this GPU is the one that CuPy works on in this thread.
+        """Makes this GPU CuPy's current device in this thread.
 
-        What CUDA says leaves it as an error of ours, and so does a lack of the GPU's memory, after
-        what is not in use has been let go of.
+        CUDA's errors are raised as ours. When the GPU's memory is full, unused memory is freed
+        before that is an error.
         """
         cuda = self.xp.cuda
         try:
             with cuda.Device(self.number), explaining_failure(f"a query on {self.name}"):
-                allocator = cuda.get_allocator()  # RMM's perhaps, or one of ours already
+                allocator = cuda.get_allocator()  # may be RMM's, or ours already
                 if not isinstance(allocator, _Relieved):
                     allocator = _Relieved(allocator, lambda: self.relief())
                 with cuda.using_allocator(allocator):
@@ -152,7 +155,8 @@ class CupyDriver:
             ) from problem
 
     def copied(self, array: Any) -> Any:
-        """From GPU to GPU where the one can read the other's memory, else by way of the host."""
+        """Copies from GPU to GPU directly if one can read the other's memory, else through the
+        host."""
         if not array.size:
             return self.xp.empty(array.shape, dtype=array.dtype)
         return array.copy()  # on the GPU of this thread
@@ -163,7 +167,7 @@ class CupyDriver:
         for name in names:
             try:
                 function = module.get_function(name)
-                _ = function.kernel  # compiles, or reads what was kept
+                _ = function.kernel  # compiles, or loads from the cache
             except self.xp.cuda.compiler.CompileException as refused:
                 raise compile_error(refused.get_message(), source, label) from None
             made[name] = CupyKernel(function, f"{name}, of `{label}`", self._fit)
@@ -183,19 +187,20 @@ class CupyDriver:
         return 0 if self._virtual is None else self._virtual.page
 
     def _look(self) -> None:
-        """Whether there is virtual memory. A GPU that is full is looked at again, later."""
+        """Determines whether there is virtual memory. If the GPU is full, the next call tries
+        again."""
         for _ in range(2):
             try:
                 self._virtual, self._looked = opened(self.number), True
                 break
             except MemoryError:
-                self.release()  # CuPy's pool may have all that is free
+                self.release()  # CuPy's pool may hold all free memory
 
     def pages(self, size: int) -> Pages:
         cuda = self.xp.cuda
         with explaining_failure("pages of an index"):
             if not self.page or self._virtual is None:
-                # Not of CuPy's pool, which rounds sizes up to a power of two and keeps them.
+                # Not from CuPy's pool, which rounds sizes up to a power of two and keeps them.
                 held = cuda.PinnedMemoryPointer(cuda.PinnedMemory(size), 0)
                 done = CupyCopied(cuda, None)
                 return PinnedPages(held, size, self._at, done)
@@ -211,7 +216,7 @@ class CupyDriver:
         return self.xp.ndarray((length,), dtype, cuda.MemoryPointer(memory, 0))
 
     def _copy(self, source: int, target: int, size: int) -> None:
-        """By a kernel: CUDA's own copies take a range for what its first page is."""
+        """Copies with a kernel: CUDA's own copies treat a whole range like its first page."""
         if self._words is None:
             self._words = self.xp.ElementwiseKernel("uint64 x", "uint64 y", "y = x", "copy_words")
         length = -(-size // WORD)
@@ -221,25 +226,25 @@ class CupyDriver:
         return fetched(self.xp.cuda, array)
 
     def free_memory(self) -> int:
-        """What the GPU has free, and what CuPy's pool has taken and does not use."""
+        """The GPU's free memory and the unused memory of CuPy's pool."""
         pool = self.xp.get_default_memory_pool()
         free = int(self.xp.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
         most = int(pool.get_limit())
         return min(free, most - int(pool.used_bytes())) if most else free
 
     def release(self) -> None:
-        """CuPy's pool keeps what has been let go of; others may want it."""
+        """Returns the unused memory of CuPy's pool, which other libraries may want."""
         self.xp.get_default_memory_pool().free_all_blocks()
 
     def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
-        """Who asks twice for an end does not wait for it."""
+        """A second interrupt is raised at once, without waiting for the kernel."""
         with explaining_failure("a kernel"):
             event = self.xp.cuda.Event(disable_timing=True)
             event.record()
             started, asked = perf_counter(), None
             while True:
                 try:
-                    # `event.done` is false for ever where the kernel has failed.
+                    # `event.done` stays false after a kernel has failed.
                     status = self.xp.cuda.runtime.eventQuery(event.ptr)
                     if status != NOT_READY:
                         event.synchronize()
@@ -259,8 +264,8 @@ class CupyDriver:
             raise asked
 
     def _write(self, flags: Any, at: int, value: int) -> None:
-        """Into an array of which a running kernel reads: by a copy, in a stream that waits for
-        nothing. A kernel that writes would find no room beside one that has all blocks."""
+        """Writes to an array that a running kernel reads: by a copy, in a stream that waits for
+        nothing. A kernel that writes it could not run beside one that occupies all blocks."""
         cuda = self.xp.cuda
         held = cuda.alloc_pinned_memory(8)
         np.frombuffer(held, np.int64, 1)[0] = value

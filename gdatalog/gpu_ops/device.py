@@ -1,4 +1,4 @@
-"""A GPU as a device of the engine: its verbs, and the tries that they read."""
+"""A GPU as a device of the engine: its operations and its tries."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
-LARGEST_CHUNK = 1 << 26  # rows: more at once keep the device no busier
+LARGEST_CHUNK = 1 << 26  # rows; larger chunks keep the device no busier
 
-# Compiling a join's kernel takes some 400 ms: it pays from so many expected rows on.
+# Compiling a join's kernel takes some 400 ms, which pays off from this many expected rows on.
 WORTH = 1_000_000.0
 
 
 class Gpu:
-    """`engine.device.Device` by way of a driver."""
+    """`engine.device.Device` on top of a driver."""
 
     worth = WORTH
 
     def __init__(self, driver: Driver, memory: int | None = None) -> None:
-        """`memory`: the bytes that may be kept between queries, if a user says so."""
+        """`memory`: the user's limit, in bytes, for what is cached between queries."""
         self.driver = driver
         self.ops = Sums(driver)
         self.memory = memory
@@ -51,17 +51,17 @@ class Gpu:
         return (self.driver.name,)
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
-        """The trie of a relation that a plan asks for, made on the device and kept there."""
+        """The trie of a relation that a plan reads, built on the device and cached there."""
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
         return self.kept.trie(relation, ref.columns, tests, ref.weighted, ref.ranked)
 
     def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
-        """The same, if it is there by now."""
+        """The same trie if it is cached."""
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
         return self.kept.made(relation, ref.columns, tests, ref.weighted, ref.ranked)
 
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
-        """Says what all that is kept takes, after room has been made for what else is held."""
+        """Shrinks the cache to the memory limit, given what else is held, and charges its size."""
         name = f"indexes on {self.name}"
         if limits.memory is not None:
             self.kept.limit = min(limits.memory, self.memory or limits.memory)
@@ -81,7 +81,7 @@ class Gpu:
         raise AssertionError("it is alone")
 
     def refuses(self, plan: RulePlan) -> str | None:
-        """Why a rule cannot run here, if it cannot: it makes strings."""
+        """Why a rule cannot run here: it makes strings. None if it can."""
         computed = [expr for gather in plan.gathers for expr in gather.targets]
         for join in plan.joins:
             computed += join.outputs
@@ -89,7 +89,7 @@ class Gpu:
         return next(filter(None, map(printable, (*computed, *plan.head))), None)
 
     def room(self, spare: int) -> tuple[int, int]:
-        """What is free here."""
+        """Free bytes on the device, and the largest chunk in rows."""
         return self.driver.free_memory(), LARGEST_CHUNK
 
     def lanes(self, tries: Sequence[Trie], knobs: Any) -> int:
@@ -99,23 +99,25 @@ class Gpu:
         return int(knobs.tile) or TILES[-1]
 
     def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
-        """A plan's rows, depth-first."""
+        """Runs a plan depth-first."""
         return self.walked(run, wanted, WHOLE)
 
     def walked(self, run: LoopRun, wanted: int | None, part: Part) -> list[Block]:
-        """The same, of a part of the units."""
+        """As `walk`, for a part of the units."""
         return self.walks.run(
             run.printed, run.tries, run.scope, run.limits, run.label, wanted, run.beside, part=part
         )
 
     def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> list[list[Block]]:
-        """A partitioned fixpoint's rows: a tile has a list and marks for one value at a time."""
+        """The rows of a partitioned fixpoint: a tile has a worklist and marks for one value at a
+        time."""
         return self.followed(run, rooms, WHOLE)
 
     def followed(self, run: LoopRun, rooms: Sequence[Any], part: Part) -> list[list[Block]]:
-        """The same, of a part of its values.
+        """As `follow`, for a part of the values.
 
-        Of several relations each row has the number first, and columns for the widest.
+        With several relations, each row starts with the number of its relation, and has as many
+        columns as the widest.
         """
         printed = run.printed
         own: dict[str, int] = {}
@@ -140,7 +142,7 @@ class Gpu:
         return found
 
     def index_room(self, limits: Limits) -> int | None:
-        """What may be kept, beside what a query holds."""
+        """The bytes that cached tries may take beside what a query holds."""
         room = self.kept.budget()
         if limits.memory is None:
             return room
@@ -164,25 +166,25 @@ class Gpu:
         return self.in_place
 
     def close(self) -> None:
-        """Lets go of kernels, tries and rows; rows that are nowhere else are brought home."""
+        """Frees kernels, tries and rows; rows that are nowhere else are copied to the host."""
         self.walks.forget()
         self.in_place.forget()
         self.kept.close()
         self.driver.release()
 
 
-# How many lanes walk a subtree together.
+# The number of lanes that walk a subtree together.
 
 
 TILES = (1, 2, 4, 8, 16, 32)
-WIDER = 8  # times the mean length: the long lists are where the time goes
-# No list is longer than SHORT, and there are so MANY values.
+WIDER = 8  # lanes per mean length: most time goes into the long lists
+# With MANY values and no list longer than SHORT, tiles are as narrow as the mean length.
 SHORT, MANY = 32, 4_000_000
 
 
 def lanes_for(tries: Sequence[Any]) -> int:
-    """The tile for loops over the lists of these tries, by how long they are on average: for slices
-    by the lists of the whole, so that all cells run one kernel."""
+    """The tile width for loops over the lists of these tries, from their mean length. Slices use
+    the mean of the whole trie, so that all cells run one kernel."""
     mean, longest, values = 1.0, 0, 0
     for trie in tries:
         for level in (trie.whole or trie).levels[1:]:

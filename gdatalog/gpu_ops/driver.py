@@ -1,6 +1,6 @@
-"""What runs kernels: CuPy on a GPU. Tests put another in its place, which needs none.
+"""The interface to a GPU, implemented with CuPy; tests have an implementation without a GPU.
 
-A driver compiles a source and launches what it names. Arrays are `xp`'s: CuPy's on a GPU.
+A driver compiles a source and launches its kernels. Arrays are `xp`'s: CuPy's on a GPU.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from gdatalog.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one kernel takes, as the compiler says: registers, spilled bytes, shared bytes."""
+    """The resources of a kernel, as the compiler reports them: registers, spilled bytes, shared
+    bytes."""
 
     registers: int
     spilled: int
@@ -28,53 +29,54 @@ class Kernel(Protocol):
     def resources(self) -> Resources: ...
 
     def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
-        """Starts `blocks` of so many `threads`; `args` are arrays, ints (64 bits) and floats."""
+        """Launches `blocks` blocks of `threads` threads; `args` are arrays, ints (64 bits) and
+        floats."""
         ...
 
     def resident(self, threads: int) -> int:
-        """How many blocks of so many threads the whole device runs at once."""
+        """How many blocks of `threads` threads the whole device runs at once."""
         ...
 
 
 class Copied(Protocol):
-    """A moment of the stream of copies: all that was begun before it has been copied."""
+    """A point in the stream of copies, reached when all earlier copies are done."""
 
     def wait(self) -> None:
-        """Waits for it, on the host."""
+        """Waits for it on the host."""
         ...
 
     def before_kernels(self) -> None:
-        """What is launched from now on waits for it, on the device."""
+        """Makes later kernels wait for it on the device."""
         ...
 
 
 class Copier(Protocol):
-    """Copies from the host to the device, in a stream of their own, beside what runs there.
+    """Copies from the host to the device in a stream of their own, while kernels run.
 
-    Another thread than the one that launches may begin them.
+    They may be started by another thread than the one that launches kernels.
     """
 
     def pinned(self, size: int) -> Any:
-        """A buffer of the host that the device can read: NumPy's, of so many bytes."""
+        """A pinned host buffer of `size` bytes, as a NumPy array."""
         ...
 
     def after_kernels(self) -> None:
-        """What is copied from now on waits for all that has been launched."""
+        """Makes later copies wait for all kernels launched so far."""
         ...
 
     def copy(self, there: Any, at: int, here: Any) -> None:
-        """Begins to copy a pinned buffer's bytes to an array, from its byte `at` on."""
+        """Starts copying a pinned buffer into an array, from the array's byte `at` on."""
         ...
 
     def copied(self) -> Copied:
-        """The moment when all is copied that has been begun by now."""
+        """The point when all copies started so far are done."""
         ...
 
 
 class Pages(Protocol):
-    """A range of addresses that kernels read as any other memory, page by page in the host's memory
-    or in the device's. It goes with the last array of it. `page`: the bytes of a page; `count`: how
-    many there are; `placed`: those on the device, by number."""
+    """A range of addresses that kernels read like other memory; each page is in the host's memory
+    or the device's. It is freed with its last array. `page`: the bytes of a page; `count`: the
+    number of pages; `placed`: the numbers of the pages on the device."""
 
     page: int
     count: int
@@ -83,17 +85,18 @@ class Pages(Protocol):
     def placed(self) -> frozenset[int]: ...
 
     def array(self, at: int, length: int, dtype: Any) -> Any:
-        """An array in it, from its byte `at` on."""
+        """An array in the range, from byte `at` on."""
         ...
 
     def write(self, at: int, here: Any) -> Copied:
-        """Begins to write a pinned buffer's bytes, from its byte `at` on. What is launched later
-        reads them. Whole words are written: no array may begin in what fills up the last one."""
+        """Starts writing a pinned buffer to the range, from byte `at` on. Kernels launched later
+        read it. Whole words are written: no other array may begin in the padding of the last word.
+        """
         ...
 
     def place(self, wanted: Collection[int]) -> None:
-        """Has these pages on the device from now on, as far as the driver can do that, and all
-        others on the host. Their contents and addresses stay. Waits for all kernels."""
+        """Moves these pages to the device, as far as the driver can, and all others to the host.
+        Contents and addresses stay. Waits for all kernels."""
         ...
 
 
@@ -101,66 +104,65 @@ class Driver(Protocol):
     """`xp`: NumPy's functions on this device's arrays."""
 
     name: str  # "cuda:0"
-    clock: float  # ticks of kernels' clocks in a nanosecond, roughly
+    clock: float  # ticks of the kernels' clock in a nanosecond, roughly
     xp: Any
-    # Lets go of memory that is not in use. Where an allocation fails it is called, and the
-    # allocation tried once more.
+    # Frees unused memory. Called when an allocation fails, which is then retried once.
     relief: Callable[[], None]
-    # Whether a thread that waits for a short kernel looks at it all the time. Where several threads
-    # wait, each would keep the others from starting theirs.
+    # Whether a thread that waits for a short kernel polls without sleeping. With several waiting
+    # threads, each would keep the others from launching.
     spins: bool
 
     @property
     def page(self) -> int:
-        """The bytes of a page that can be placed on the device; 0 where none can."""
+        """The bytes of a page that can be placed on the device; 0 if none can."""
         ...
 
     def use(self) -> AbstractContextManager[None]:
-        """Within, this thread works on this device."""
+        """Makes this device current in this thread."""
         ...
 
     def copied(self, array: Any) -> Any:
-        """A copy, on this device, of an array of another one that this driver's kind has made.
+        """Copies an array of another device with the same kind of driver to this device.
 
-        The other device has made it by then (`synchronize`), and keeps it until this one has its
-        copy (`synchronize`, too).
+        Before, the other device must have finished the array (`synchronize`). It must keep the
+        array until this device has its copy (`synchronize`, too).
         """
         ...
 
     def kernels(self, source: str, names: Sequence[str], label: str) -> dict[str, Kernel]:
-        """The kernels of a source, compiled (or from a cache); `label`: what it is of, for errors.
+        """The kernels of a source, compiled or from a cache; `label`: their rule, for errors.
 
-        The source is whole: what it includes has been put in its place (`launching.py`).
+        The source includes nothing: `launching.py` has expanded it.
         """
         ...
 
     def copier(self) -> Copier:
-        """A stream of copies of its own."""
+        """A new stream of copies."""
         ...
 
     def pages(self, size: int) -> Pages:
-        """A range of so many bytes, all of it in the host's memory at first."""
+        """A range of `size` bytes, at first all in the host's memory."""
         ...
 
     def fetched(self, array: Any) -> Any:
-        """The array as NumPy's: a large one by pinned buffers, which is several times as fast."""
+        """The array as a NumPy array; a large one through pinned buffers, several times as fast."""
         ...
 
     def free_memory(self) -> int:
-        """Bytes that could be taken now."""
+        """The bytes that can be allocated now."""
         ...
 
     def release(self) -> None:
-        """Gives the system back what memory has been let go of."""
+        """Returns unused memory to the system."""
         ...
 
     def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
-        """Waits for what has been launched, and calls `poll` now and then.
+        """Waits for all launched kernels, and calls `poll` now and then.
 
-        If that raises, the kernels are asked for an end, by `flags[at] = stop` while they run.
+        If `poll` raises, `flags[at] = stop` asks the running kernels to end.
         """
         ...
 
     def synchronize(self) -> None:
-        """Waits for all that has been launched; tells errors of kernels."""
+        """Waits for all launched kernels and raises their errors."""
         ...

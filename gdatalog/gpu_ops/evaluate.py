@@ -1,9 +1,9 @@
-"""Expressions over rows on a device: from keys to values, through the functions, back to keys.
+"""Evaluates expressions over rows on a device: keys to values, functions, values to keys.
 
-The twin of `cpu_ops/functions.py`. What reads no variable is computed on the host. Strings are
-codes there as everywhere: they are compared by ranks, and a function of one of them is a table,
-computed on the host for every code and kept here. What makes new strings, or needs the texts of
-two, does not run on a device.
+The device version of `cpu_ops/functions.py`. Constant expressions are computed on the host. Strings
+are codes, as everywhere: comparisons use ranks, and a function of one string is a table of all
+codes, computed on the host and cached here. Functions that make new strings, or need the texts of
+two strings, do not run on a device.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from gdatalog.timers import spending
 from gdatalog.values import TypeName
 
 ColumnOf = Callable[[str], Array]
-_KEPT = 256  # constants and tables of each kind, before they are made anew
+_KEPT = 256  # constants, and tables: each cache is cleared when it has so many
 
 
 class ExpressionOperations(RowOperations):
-    """The verbs on expressions."""
+    """Operations on expressions."""
 
     def __init__(self, driver: Driver) -> None:
         super().__init__(driver)
@@ -40,12 +40,13 @@ class ExpressionOperations(RowOperations):
         self.key_to_float = self.functions.key_to_float
         self._constants: dict[int, Array] = {}
         self._ranks: WeakKeyDictionary[SymbolTable, Array] = WeakKeyDictionary()
-        self._tables: dict[int, tuple[object, Array]] = {}  # by id of the host's, which is held
+        self._tables: dict[int, tuple[object, Array]] = {}  # by id of the host's table, kept alive
 
     def evaluate(
         self, expr: Expr, column: ColumnOf, size: int, scope: Scope
     ) -> tuple[Array, Array | None]:
-        """The keys of an expression, one a row, and where it failed (None: nowhere)."""
+        """The key of an expression for each row, and a mask of the rows where it failed (None:
+        nowhere)."""
         if isinstance(expr, Slot):
             return column(expr.name), None
         values, failed = self._values(expr, column, scope)
@@ -56,11 +57,12 @@ class ExpressionOperations(RowOperations):
         return self._long(values, size), None if failed is None else self._long(failed, size)
 
     def test(self, expr: Expr, column: ColumnOf, size: int, scope: Scope) -> Array:
-        """Which rows pass a test; tests do not fail, what they are made of has been computed."""
+        """A mask of the rows that pass a test. Tests do not fail: their operands have been computed
+        before."""
         return self._long(self._values(expr, column, scope)[0], size)
 
     def ranks_of(self, symbols: SymbolTable, codes: Array) -> Array:
-        """The place of each symbol among all texts in the order of code points."""
+        """The rank of each symbol among all texts, in the order of code points."""
         ranks = self._ranks.get(symbols)
         if ranks is None or len(ranks) != len(symbols):
             host = symbols.ranks()
@@ -70,7 +72,7 @@ class ExpressionOperations(RowOperations):
         return ranks[codes]
 
     def marked_rows(self, most: int) -> DeviceMarkedRows:
-        """An empty set of rows, of at most so many bytes of marks."""
+        """An empty set of rows, with at most `most` bytes of marks."""
         return DeviceMarkedRows(self, most)
 
     def _long(self, values: Array, size: int) -> Array:
@@ -123,7 +125,7 @@ class ExpressionOperations(RowOperations):
         return best
 
     def _table(self, expr: Apply, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
-        """A function of one string that varies, read off a table by its code."""
+        """A function of one string that varies, as a table of all codes."""
         reason = printable(expr)
         if reason is not None:
             raise NotOnDevice(reason)

@@ -1,8 +1,8 @@
 """The functions of the language on a device's columns of values.
 
-The twin of `cpu_ops/functions.py`, which says what a column of values is. Where a computation
-failed is told for each row, without asking whether any did: that would be a round trip.
-Functions of strings are tables, in `evaluate.py`.
+The device version of `cpu_ops/functions.py`, which defines columns of values. A mask says which
+rows failed; nothing tests whether any did, which would cost a round trip. Functions of strings are
+tables, in `evaluate.py`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Functions:
         }
 
     def call(self, name: str, args: Sequence[Array], kind: TypeName) -> Outcome:
-        """The function `name` of columns whose (first) type is `kind`; of no strings."""
+        """Calls function `name` on columns other than strings; `kind` is the type of the first."""
         if kind == "float" and name in self.on_floats:
             return self.on_floats[name](*args)
         if kind == "bool" and name in self.on_bools:
@@ -115,7 +115,7 @@ class Functions:
         return (bits ^ ((bits >> 63) & _SIGN)).view(self.xp.float64)
 
     def _real(self, function: Callable[..., Array]) -> Function:
-        """A function of floats: NaN is a failure, -0.0 is 0.0."""
+        """A function of floats: NaN is a failure, -0.0 becomes 0.0."""
 
         def real(*args: Array) -> Outcome:
             values = function(*args) + 0.0
@@ -137,9 +137,9 @@ class Functions:
     # --------------------------------------------------------------------------------- ints
 
     def _quotient(self, a: Array, b: Array) -> Array:
-        """a / b towards 0; no b is 0. (CuPy's fmod of ints goes by way of doubles.)"""
+        """a / b, truncated; b is not 0. (CuPy's fmod of ints converts to doubles.)"""
         xp = self.xp
-        turned = b == -1  # the least int has no quotient by it in hardware
+        turned = b == -1  # the least int divided by it overflows
         safe = xp.where(turned, 1, b)
         down = a // safe
         up = (down < 0) & (down * safe != a)
@@ -155,7 +155,7 @@ class Functions:
         return a - self._quotient(a, safe) * safe, zero
 
     def _power(self, a: Array, b: Array) -> Outcome:
-        """Wraps; a negative power truncates to 0, but of 1 and -1; of 0 it is a failure."""
+        """Wraps. A negative power truncates to 0, except of 1 and -1; of 0 it fails."""
         xp = self.xp
         a, b = xp.broadcast_arrays(a, b)
         result, base, rest = xp.ones(a.shape, dtype=xp.int64), a, xp.maximum(b, 0)
@@ -172,12 +172,12 @@ class Functions:
         xp = self.xp
         a, b = xp.broadcast_arrays(a, b)
         by = b & 63
-        # what an arithmetic shift brings in from the left is masked away
+        # clears the copies of the sign that an arithmetic shift brings in
         mask = xp.where(by == 0, -1, (1 << (64 - xp.maximum(by, 1))) - 1)
         return (a >> by) & mask
 
     def _date(self, time: Array) -> tuple[Array, Array, Array]:
-        """Year, month and day of nanoseconds since 1970, by eras of 400 years from March on."""
+        """Year, month and day of nanoseconds since 1970, in eras of 400 years from March on."""
         xp = self.xp
         days = time // _DAY + 719_468
         era = days // 146_097

@@ -1,6 +1,6 @@
-"""Kernels that are printed for what they are to do: how many lists, of which types, which tests.
+"""Generates the source of kernels for given numbers of lists, types and tests.
 
-What they are made of is in `kernels/`.
+Their building blocks are in `kernels/`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gdatalog.storage.trie import Lookup, TrieLevel
 
 
 def ranges_text(level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, str]]) -> str:
-    """The kernel that finds the parts of lists that cuts leave, for these operators and types."""
+    """The source of the kernel that cuts lists by comparisons, for these operators and types."""
     params = [
         f"ARRAY(const {type_of(level.values)}) values",
         f"ARRAY(const {type_of(level.offsets)}) offsets",
@@ -40,7 +40,7 @@ def ranges_text(level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, str]
 
 
 def totals_text(count: int) -> str:
-    """The kernel that adds up so many arrays of lengths, and the least of each row's."""
+    """The source of the kernel that sums `count` arrays of lengths, and each row's least length."""
     arrays = ", ".join(f"ARRAY(const i64) lengths{n}" for n in range(count))
     lines = [
         '#include "tile.cuh"',
@@ -64,7 +64,7 @@ def totals_text(count: int) -> str:
 
 
 class FusedText:
-    """The text of a level's expansion, put together lookup by lookup."""
+    """Builds the source of a level's expansion, lookup by lookup."""
 
     def __init__(self, values: Array, placed: bool) -> None:
         value = type_of(values)
@@ -77,7 +77,7 @@ class FusedText:
         self.number = 0
 
     def placed(self, places: Array) -> None:
-        """Where an entry stands is written too."""
+        """Writes the position of each entry, too."""
         self._write("at", type_of(places))
         self.looks.append("at[i] = position;")
 
@@ -87,14 +87,14 @@ class FusedText:
         self.writes.append(f"{name}_out[to[i]] = {name}[i];")
 
     def test(self, op: str, column: Array) -> None:
-        """Entries go on that compare so with a column of their rows."""
+        """Keeps entries that satisfy a comparison with a column of their rows."""
         name = f"tested{len(self.params)}"
         self.params.append(f"ARRAY(const {type_of(column)}) {name}")
         op = "==" if op == "=" else op
         self.looks.append(f"if (!(key {op} (i64){name}[r])) continue;")
 
     def look_up(self, lookup: Lookup, places: Array | None) -> list[Any]:
-        """One more list that values are looked up in; the kernel's arguments for it."""
+        """Looks values up in one more list; returns the kernel's arguments for it."""
         level, n = lookup.level, self.number
         self.number += 1
         args: list[Any]
@@ -133,7 +133,7 @@ class FusedText:
         return args
 
     def text(self, compacted: bool) -> str:
-        """The kernel; what is not compacted is written where it is in the order of entries."""
+        """The kernel's source. If it is not compacted, each entry is written at its own number."""
         params = [*self.params, *self.outs, "ARRAY(i64) state", "i64 count", "i64 size", "i64 base"]
         first, then = "next_tile(state)", "= next_tile(state)"
         to = "places_of_kept(keep, to, state, tile, tiles);"
@@ -170,7 +170,7 @@ class FusedText:
         return "\n".join(lines) + "\n"
 
     def counting(self) -> str:
-        """The kernel that only counts what is left of each row; nobody asks for places."""
+        """The source of a kernel that only counts the entries that each row keeps."""
         params = [*self.params, "ARRAY(i64) counts", "i64 count", "i64 size", "i64 base"]
         lines = [
             '#include "expand.cuh"',
@@ -189,7 +189,7 @@ class FusedText:
         return "\n".join(lines) + "\n"
 
 
-# What each thread does first for an entry of its tile.
+# Finds the row, position and value of a thread's entry.
 _ENTRY = (
     "            const i64 entry = first + i * THREADS;",
     "            if (entry >= size) continue;",

@@ -1,6 +1,7 @@
-"""A binary relation on a device as a graph: what `storage/graph.py` knows of one here.
+"""A binary relation on a device as a graph: symmetry, loops, skew and ranks of vertices.
 
-Vertices are ranked by the powers of two of their degrees, then by their keys, as they are there.
+The device version of `storage/graph.py`. As there, vertices are ranked by the powers of two of
+their degrees, then by their keys.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from gdatalog.storage.trie import RowTest
 
 
 class DeviceRanking:
-    """The vertices of a graph in ascending order of their degrees' powers of two, then of keys."""
+    """The vertices of a graph, ordered by the powers of two of their degrees, then by keys."""
 
     __slots__ = ("_least", "_ranks", "_vertices", "labels", "ops")
 
     def __init__(self, ops: DeviceOps, left: Array, right: Array) -> None:
-        """`left` and `right` are the edges, each once, in one direction or the other."""
+        """`left` and `right`: the edges, each once, in either direction."""
         xp = ops.xp
         self.ops = ops
         low, high = _range(ops, left, right)
@@ -35,7 +36,7 @@ class DeviceRanking:
             size = len(self._vertices)
         ends = self._places(left), self._places(right)
         degrees = xp.bincount(ends[0], minlength=size) + xp.bincount(ends[1], minlength=size)
-        degrees[ends[0][ops.survivors(ends[0] == ends[1])]] -= 1  # a loop makes one neighbour
+        degrees[ends[0][ops.survivors(ends[0] == ends[1])]] -= 1  # a loop counts as one neighbour
         present = ops.survivors(degrees)
         bits = size.bit_length()
         twos = xp.left_shift(1, xp.arange(63))
@@ -65,14 +66,14 @@ class DeviceRanking:
 
 
 class DeviceGraph(RankedEdges):
-    """What is known of rows on a device as edges; each found out when it is first asked for."""
+    """Properties of rows as edges, each computed on first use."""
 
     __slots__ = ("_held", "_loops", "_ranking", "_skew", "_symmetric", "ops")
 
     def __init__(self, rows: DeviceStore) -> None:
         super().__init__()
         self.ops = rows.ops
-        self._held = ref(rows)  # which holds this
+        self._held = ref(rows)  # the rows hold this graph
         self._symmetric: bool | None = None
         self._loops: bool | None = None
         self._skew: float | None = None
@@ -91,13 +92,14 @@ class DeviceGraph(RankedEdges):
 
     @property
     def symmetric(self) -> bool:
-        """Whether there is an edge (y, x) wherever there is one (x, y)."""
+        """Whether every edge (x, y) has its reverse (y, x)."""
         if self._symmetric is None:
             self._symmetric = self._turned()
         return self._symmetric
 
     def _turned(self) -> bool:
-        """Whether the edges from higher to lower keys, turned round, are those the other way."""
+        """Whether the edges from higher to lower keys, reversed, are those from lower to higher
+        keys."""
         ops = self.ops
         left, right = self._rows.as_they_are()
         if len(left) == 0:
@@ -115,7 +117,7 @@ class DeviceGraph(RankedEdges):
 
     @property
     def loops(self) -> bool:
-        """Whether a vertex is its own neighbour."""
+        """Whether a vertex has an edge to itself."""
         if self._loops is None:
             left, right = self._rows.as_they_are()
             self._loops = bool((left == right).any())
@@ -123,9 +125,9 @@ class DeviceGraph(RankedEdges):
 
     @property
     def skew(self) -> float:
-        """How many more pairs of higher neighbours there are in the order of keys than of degrees.
+        """The pairs of higher neighbours in the order of keys, relative to the order of degrees.
 
-        That is about how much longer it takes to look for cliques.
+        About how many times longer a search for cliques takes in the order of keys.
         """
         if self._skew is None:
             xp = self.ops.xp
@@ -144,7 +146,7 @@ class DeviceGraph(RankedEdges):
         return self._ranking
 
     def edges(self) -> Columns:
-        """Each edge once, from the lower key to the higher, whichever way it is there."""
+        """Each edge once, from the lower to the higher key, in whichever direction it is stored."""
         ops, xp = self.ops, self.ops.xp
         left, right = self._rows.distinct()
         if self.symmetric:
@@ -160,7 +162,7 @@ class DeviceGraph(RankedEdges):
         return xp.minimum(a, b), xp.maximum(a, b)
 
     def degrees(self, column: int, tests: Sequence[RowTest]) -> Array:
-        """In how many of the rows of `ranked` each rank stands in a column."""
+        """How many rows of `ranked` have each rank in a column."""
         xp = self.ops.xp
         count = len(self.ranking().labels)
         found: Array = xp.zeros(count, dtype=xp.int64)
@@ -169,7 +171,7 @@ class DeviceGraph(RankedEdges):
         return found
 
     def _kept(self, tests: Sequence[RowTest]) -> list[Columns]:
-        """The rows of `ranked`, in no order: from lower to higher ranks, back, and loops."""
+        """The rows of `ranked`, unsorted: from lower to higher ranks, the reverse, and loops."""
         low, high = self._ranked_ends()
         apart, same = (self.ops.survivors(m) for m in (low != high, low == high))
         return [
@@ -183,7 +185,8 @@ class DeviceGraph(RankedEdges):
         ]
 
     def ranked(self, tests: Sequence[RowTest]) -> Columns:
-        """Both ways of every edge, as ranks, sorted: the rows that pass comparisons of the two."""
+        """Both directions of every edge as ranks, sorted; only rows that pass comparisons of the
+        two."""
         xp = self.ops.xp
         parts = self._kept(tests)
         if not parts:

@@ -1,12 +1,12 @@
 """Several GPUs of one machine as one device.
 
-Rows and tries are made on the first GPU. A join or a fixpoint that is worth it runs on all: what
-it reads is copied to the others, from device to device, and kept there as long as the first keeps
-it. The units of its first level (`kernels/work.cuh`) are cut into pieces, each of which has every
-n-th stretch of them, so that all pieces cost about the same. Each GPU has a thread of the host,
-which claims one piece after the other from a counter. What they find is copied to the first GPU.
+Rows and tries are made on the first GPU. A join or fixpoint that is large enough runs on all GPUs:
+the tries that it reads are copied to the others, from device to device, and stay there as long as
+the first GPU keeps them. The units of its first level (`kernels/work.cuh`) are cut into pieces. A
+piece takes every n-th stretch of units, so that all pieces cost about the same. A host thread for
+each GPU claims one piece after the other from a counter. The results are copied to the first GPU.
 
-An error or an interrupt on one stops all. A GPU that fails is left out from then on.
+An error or an interrupt on one GPU stops all. A GPU that fails is left out from then on.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from gdatalog.records import replace
 from gdatalog.storage.trie import Trie
 from gdatalog.threads import PoolTask, begun
 
-PATIENCE = 0.005  # seconds between two looks at whether the call is to stop
+PATIENCE = 0.005  # seconds between two checks for a stop
 
 
 class DeviceGroup(Gpu):
     """The first GPU, and the `others` that share its larger joins and fixpoints."""
 
     def __init__(self, drivers: Sequence[Driver], memory: int | None = None) -> None:
-        """`memory`: the bytes that may be kept on each GPU between queries, if a user says so."""
+        """`memory`: the user's limit, in bytes, for what each GPU caches between queries."""
         super().__init__(drivers[0], memory)
         self.others: list[Gpu] = []
         for driver in drivers[1:]:
@@ -55,7 +55,7 @@ class DeviceGroup(Gpu):
         return (self.driver.name, *(gpu.name for gpu in self.others))
 
     def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
-        """A plan's rows, depth-first, by all GPUs if they are to share it."""
+        """Runs a plan depth-first, on all GPUs if they are to share it."""
         if run.shared is None or not run.printed.parallel:
             return super().walk(run, wanted)
 
@@ -66,7 +66,7 @@ class DeviceGroup(Gpu):
         return found
 
     def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> Found:
-        """The rows of a partitioned fixpoint, by all GPUs if they are to share it."""
+        """Runs a partitioned fixpoint, on all GPUs if they are to share it."""
         if run.shared is None:
             return super().follow(run, rooms, first)
 
@@ -82,7 +82,7 @@ class DeviceGroup(Gpu):
         tries: Sequence[Trie],
         limits: Limits,
     ) -> Found:
-        """What all pieces of some work give."""
+        """Runs all pieces of some work."""
 
         def run(gpu: Gpu, tries: Sequence[Trie], _: Any, limits: Limits, part: Part) -> Found:
             return piece(gpu.ops, tries, limits, part[0])
@@ -90,7 +90,7 @@ class DeviceGroup(Gpu):
         return self._share(run, shared, None, tries, {}, limits)
 
     def close(self) -> None:
-        """Lets go of what is on all GPUs."""
+        """Frees everything on all GPUs."""
         self._wait()
         for gpu in self.others:
             with gpu.driver.use():
@@ -101,11 +101,11 @@ class DeviceGroup(Gpu):
     # ------------------------------------------------------------------------------ together
 
     def claims(self) -> Iterator[int]:
-        """The numbers of pieces, for whoever asks next: a step of it is one for all threads."""
+        """The numbers of pieces in order. `next` is atomic, so threads can share the iterator."""
         return count()
 
     def _wait(self) -> None:
-        """Waits for threads that an interrupt has left behind."""
+        """Waits for threads that still run after an interrupt."""
         while self._under_way:
             self._under_way[-1].wait()
             self._under_way.pop()
@@ -113,7 +113,7 @@ class DeviceGroup(Gpu):
     def _share_loops(
         self, piece: Callable[[Gpu, LoopRun, Part], Found], run: LoopRun, shared: Shared
     ) -> Found:
-        """What all pieces of printed loops give."""
+        """Runs all pieces of printed loops."""
         run = replace(run, scope=run.printed.expressions.arguments(run.scope))
 
         def one(
@@ -132,14 +132,14 @@ class DeviceGroup(Gpu):
         beside: Mapping[str, Any],
         limits: Limits,
     ) -> Found:
-        """What all pieces give, by relation: the rows lie on the first GPU."""
+        """Runs all pieces; returns their rows by relation, on the first GPU."""
         self._wait()
-        if printed is not None:  # not by their threads: Python 3.11 parses in one at a time
+        if printed is not None:  # not in their threads: Python 3.11 parses in one at a time
             for gpu in self.others:
                 gpu.walks.loops_like(self.walks, printed)
         for trie in tries:
-            _ = isinstance(trie, Trie) and trie.total  # which may be counted only now, and here
-        self.driver.synchronize()  # what the others copy is there
+            _ = isinstance(trie, Trie) and trie.total  # computes it here, before threads read it
+        self.driver.synchronize()  # the others copy finished arrays
         parts = (1 + len(self.others)) * shared.pieces
         claims, stop = self.claims(), Event()
         helpers = [
@@ -167,7 +167,7 @@ class DeviceGroup(Gpu):
             while not all(task.wait(PATIENCE) for task in self._under_way):
                 polled()
         except HelperStopped:
-            pass  # one of the others tells why
+            pass  # another GPU has the error
         finally:
             limits.poll = poll
             stop.set()
@@ -183,7 +183,7 @@ class DeviceGroup(Gpu):
             gpu.driver.spins = spins
 
     def _raise(self, helpers: Sequence[Helper]) -> None:
-        """Raises what the first of the other GPUs has met, if one has met anything."""
+        """Raises the first error of the other GPUs, if any; leaves failed GPUs out from now on."""
         errors = [(helper.gpu, helper.error) for helper in helpers if helper.error is not None]
         for gpu, error in errors:
             if _lost(error):
@@ -200,11 +200,11 @@ class DeviceGroup(Gpu):
             raise error
 
     def _together(self, own: Pieces, helpers: Sequence[Helper], beside: Mapping[str, Any]) -> Found:
-        """The rows of all pieces, in the pieces' order; counts are added up."""
+        """The rows of all pieces, in the pieces' order. Adds up their counts."""
         found: dict[int, Found] = dict(own.found)
         for helper in helpers:
             for name, array in helper.results():
-                if name == COUNTS:  # which is an array of the host
+                if name == COUNTS:  # a host array
                     beside[name][:] += array
                 else:
                     self.ops.xp.add(beside[name], self.driver.copied(array), out=beside[name])
@@ -213,12 +213,12 @@ class DeviceGroup(Gpu):
                     [tuple(map(self.driver.copied, block)) for block in blocks]
                     for blocks in relations
                 ]
-        self.driver.synchronize()  # before the others' arrays go
+        self.driver.synchronize()  # before the others' arrays are freed
         columns = zip(*(found[part] for part in sorted(found)), strict=True)
         return [[block for blocks in relation for block in blocks] for relation in columns]
 
 
 def _lost(error: BaseException) -> TypeGuard[DeviceError]:
-    """Whether a GPU cannot be used any more: CUDA has said so; a kernel that does not compile is
-    another matter."""
+    """Whether CUDA raised the error, so that the GPU is unusable. A kernel that does not compile
+    has no cause."""
     return isinstance(error, DeviceError) and error.__cause__ is not None

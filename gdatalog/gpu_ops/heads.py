@@ -1,11 +1,11 @@
-"""What a loop's turns look up before they do anything else.
+"""Look-ups at the start of a loop's turns, which lanes do for several turns at once.
 
-A turn begins with its value, where that stands in an index, where its list begins and ends: a
-chain of loads, each of which waits for the one before. It depends on nothing but the turn, so the
-lanes of a tile can look up those of as many turns at once.
+A turn starts with its value, the value's place in an index, and the bounds of its list: a chain of
+loads that wait for each other. The chain depends on the turn only, so the lanes of a tile can do
+those of as many turns at once.
 
-In the form that counts, for profiles, a turn that ends in its head has counted what came before its
-end: all turns are then taken one after the other, and each ends again where its head did.
+In the form that counts, for profiles, a turn that ends in its head has counted something before its
+end. There, all turns are taken one after the other, and each ends again where its head ended.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections.abc import Collection, Sequence
 
 from gdatalog.records import dataclass
 
-# Functions that only look; `at` and subscripts do too.
+# Functions without side effects; subscripts have none, too.
 PURE = frozenset({
     "at", "find", "find_indexed", "find_root", "has", "len", "lower", "max", "min", "np.int64",
     "upper",
 })  # fmt: skip
-# What changes while a task is walked.
+# Variables that change while a task is walked.
 STATE = frozenset({"start", "stop", "trouble"})
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`statements` are looked up ahead, `rest` is each turn. `variables` are what is looked up, of
-    which the rest reads those that are `wanted`. `ends`, where the head counts: what says at which
-    of the head's statements the turn ends, from 1 on, or that it goes on (0)."""
+    """`statements` are done ahead, `rest` in each turn. `variables` are assigned ahead; the rest
+    reads those that are `wanted`. `ends`, where the head counts: the variable that says at which of
+    the head's statements the turn ends, from 1 on, or that it goes on (0)."""
 
     statements: tuple[ast.stmt, ...]
     rest: tuple[ast.stmt, ...]
@@ -38,19 +38,19 @@ class Head:
 
 
 def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
-    """The head of a loop, if it has one that is worth it: a load that waits for another.
+    """The head of a loop if it is worth doing ahead: if one of its loads waits for another.
 
-    `counters`: the names that count.
+    `counters`: the names of counters.
     """
     assert isinstance(loop.target, ast.Name) and isinstance(loop.iter, ast.Call)
     if len(loop.iter.args) < 2:
-        return None  # of one turn
+        return None  # a single turn
     changed = _assigned(loop.body)
     ends, counts = f"{loop.target.id}_ends", False
     head: list[ast.stmt] = []
     rest: list[ast.stmt] = []
-    replayed: list[ast.stmt] = []  # the rest, where turns end in it as they do in the head
-    found: dict[str, int] = {}  # what is looked up, and how many loads it waits for
+    replayed: list[ast.stmt] = []  # the rest, with the ends of turns that are in the head
+    found: dict[str, int] = {}  # variables, and how many loads each waits for
     for at, statement in enumerate(loop.body):
         reads = _read(statement) - found.keys() - {loop.target.id}
         ahead = _looks(statement) and not reads & (changed | STATE)
@@ -65,7 +65,7 @@ def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
             if isinstance(statement, ast.If):
                 replayed += ast.parse(f"if {ends} == {len(head)}: continue").body
         elif _aside(statement, counters) and not _assigned([statement]) & found.keys():
-            rest.append(statement)  # of the turn alone
+            rest.append(statement)  # stays in the turn
             replayed.append(statement)
             counts = counts or bool(_assigned([statement]) & set(counters))
         else:
@@ -82,7 +82,8 @@ def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
 
 
 def _looks(statement: ast.stmt) -> bool:
-    """Whether a statement only looks something up, or ends the turn by what has been."""
+    """Whether a statement only looks something up, or only ends the turn by a test of such
+    values."""
     if isinstance(statement, ast.If):
         ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue)
         return ends and not statement.orelse and _calls(statement.test) <= PURE
@@ -94,7 +95,8 @@ def _looks(statement: ast.stmt) -> bool:
 
 
 def _aside(statement: ast.stmt, counters: Collection[str]) -> bool:
-    """Whether a statement is of the turn and the task, or counts: it may come behind the head."""
+    """Whether a statement sets the state of the turn or the task, or counts: it may come after the
+    head."""
     states = {"begin_unit", "ended", "mark_task", "late", "share_turns"}
     kinds: tuple[type[ast.stmt], ...] = (ast.Assign, ast.Expr, ast.If)
     if counters:
@@ -108,7 +110,7 @@ def _calls(node: ast.AST) -> set[str]:
 
 
 def _loads(node: ast.AST) -> int:
-    """How many loads an expression waits for, one after the other."""
+    """How many loads an expression adds to a chain: 0 or 1."""
     calls = _calls(node) & (PURE - {"len", "max", "min", "np.int64"})
     return 1 if calls or any(isinstance(n, ast.Subscript) for n in ast.walk(node)) else 0
 

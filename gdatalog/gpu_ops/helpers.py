@@ -1,4 +1,4 @@
-"""The GPUs of a group beside the first one: copies of its tries, and pieces of its work."""
+"""The other GPUs of a group: copies of the first GPU's tries, and pieces of its work."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Found = list[list[Block]]  # blocks of rows, by relation
 
 
 class HelperStopped(BaseException):
-    """Another GPU has failed, or nobody waits for this one any more."""
+    """Another GPU has failed, or the call has ended."""
 
 
 class Copies:
-    """Tries of the first GPU on another, as long as they are kept there."""
+    """Copies of the first GPU's tries on another GPU, kept as long as the originals."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -37,11 +37,11 @@ class Copies:
         driver.relief = self.let_go
 
     def let_go(self) -> None:
-        """Lets go of all copies; those in use are freed later."""
+        """Drops all copies; those in use are freed later."""
         self._made.clear()
 
     def trie(self, trie: Any) -> Any:
-        """The copy of a trie, made when it is first asked for; a table that loops keep is none."""
+        """The copy of a trie, made on first use. A `Tallied` needs none."""
         if isinstance(trie, Tallied):
             return trie
         found = self._made.get(trie)
@@ -53,7 +53,7 @@ class Copies:
         return found
 
     def fits(self, tries: Sequence[Trie | Tallied]) -> bool:
-        """Whether there is room for what is not copied yet."""
+        """Whether there is room for the tries that are not copied yet."""
         copied = [trie for trie in tries if not isinstance(trie, Tallied)]
         missing = {id(trie): trie.nbytes for trie in copied if trie not in self._made}
         if not missing:
@@ -62,7 +62,7 @@ class Copies:
             return sum(missing.values()) <= SHARE * self.driver.free_memory()
 
     def _level(self, level: TrieLevel) -> TrieLevel:
-        """The copy of a level, which tries may share."""
+        """The copy of a level, which several tries may share."""
         for trie, copy in self._made.items():
             for mine, its in zip(trie.levels, copy.levels, strict=True):
                 if mine is level:
@@ -72,7 +72,7 @@ class Copies:
 
 
 class Pieces:
-    """What one GPU has done of a join or fixpoint."""
+    """The pieces of a join or fixpoint that one GPU has run."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class Pieces:
         self.work = DeviceWork()
 
     def take(self, claims: Iterator[int], parts: int, run: Callable[[int], Found]) -> None:
-        """Claims pieces, by a counter that all GPUs share, until all are taken."""
+        """Claims pieces from a counter that all GPUs share, and runs them, until none is left."""
         began = perf_counter()
         while (part := next(claims)) < parts:
             found = self.found[part] = run(part)
@@ -90,7 +90,7 @@ class Pieces:
 
 
 class Helper:
-    """One of the other GPUs, at work on pieces in a thread of its own."""
+    """One of the other GPUs, which runs pieces in a thread of its own."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Helper:
     def runs(
         self, run: Callable[..., Found], claims: Iterator[int], parts: int
     ) -> Callable[[], None]:
-        """What its thread does; it raises nothing."""
+        """The function of its thread; it raises nothing."""
 
         def work() -> None:
             try:
@@ -137,10 +137,10 @@ class Helper:
         self.pieces.take(
             claims, parts, lambda part: run(self.gpu, tries, self.given, limits, (part, parts))
         )
-        self.gpu.driver.synchronize()  # what the first GPU copies is there
+        self.gpu.driver.synchronize()  # the first GPU copies finished arrays
 
     def _copied(self, name: str, array: Any) -> Any:
-        """An argument: what is counted begins at zero on each GPU."""
+        """An argument on this GPU. Counts start at zero on each GPU."""
         if name == COUNTS:
             return np.zeros_like(array)
         if name.startswith("counts_"):
@@ -148,7 +148,7 @@ class Helper:
         return self.gpu.driver.copied(array)
 
     def results(self) -> Iterator[tuple[str, Any]]:
-        """What it has counted, by name."""
+        """Its counts, by name."""
         for name, array in self.given.items():
             if name == COUNTS or name.startswith("counts_"):
                 yield name, array

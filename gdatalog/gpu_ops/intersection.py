@@ -1,9 +1,9 @@
-"""A level's expansion on a device, in one kernel: lists written out, looked up, compacted.
+"""A level's expansion on a device in one kernel: expands lists, looks values up, compacts.
 
-Each thread finds of which list its entry is (load balancing), reads the value, and searches it in
-the other lists of its row as long as it is found; a block's survivors go behind those of the
-blocks before (compact.cuh). So a candidate that fails is never in memory, and what is written is
-what is kept. The kernel is printed for what it looks up (fused.py).
+Each thread finds the list of its entry (load balancing), reads the value, and searches it in the
+other lists of its row until one does not have it. A block writes its survivors after those of
+earlier blocks (compact.cuh). So candidates that fail are never written to memory. The kernel is
+generated for its lookups (fused.py).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from gdatalog.gpu_ops.fused import FusedText, ranges_text, totals_text
 from gdatalog.gpu_ops.launching import TILE, type_of
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
 
-# Searches in the lists of levels on a device: one kernel each, a thread for each value.
+# Searches in the lists of levels: one kernel each, one thread for each value.
 
 
 class Searches(ExpressionOperations):
-    """The verbs that look values up."""
+    """Operations that look values up."""
 
     def level_of(self, values: Array, offsets: Array) -> TrieLevel:
-        """Lists that are made on the way."""
+        """A level of temporary lists."""
         return TrieLevel(values, offsets, self.xp)
 
     def find(self, level: TrieLevel, values: Array) -> Array:
-        """Positions of values in the root's list, -1 where absent: by index where dense."""
+        """Positions of values in the root's list, -1 if absent; by index if the root is dense."""
         size, dense = len(values), level.dense_index()
         values = self.xp.ascontiguousarray(values)
         found = self.xp.empty(size, dtype=self.place_of(len(level)))
@@ -47,12 +47,13 @@ class Searches(ExpressionOperations):
         return found
 
     def find_in(self, level: TrieLevel, parents: Array, values: Array) -> Array:
-        """Positions of values in their parents' lists, -1 where absent."""
+        """Positions of values in their parents' lists, -1 if absent."""
         found = self.xp.empty(len(values), dtype=self.place_of(len(level)))
         return self._search("find_in", level, parents, values, found)
 
     def bound_in(self, level: TrieLevel, parents: Array, values: Array, after_equal: bool) -> Array:
-        """Where in its parent's list each value would stand; behind an equal one if asked."""
+        """Where each value would stand in its parent's list; after an equal one if
+        `after_equal`."""
         found = self.xp.empty(len(values), dtype=self.xp.int64)
         return self._search("bound_in", level, parents, values, found, int(after_equal))
 
@@ -76,7 +77,7 @@ class Searches(ExpressionOperations):
 
 
 class Intersections(Searches):
-    """The verbs that widen a level."""
+    """Operations that expand a level."""
 
     def intersect_lists(
         self,
@@ -89,10 +90,10 @@ class Intersections(Searches):
         placed: bool,
         tests: Sequence[tuple[str, Array]] = (),
     ) -> Meeting:
-        """The entries of lists in `values` that are in every other list of their row.
+        """The entries of lists in `values` that occur in every other list of their row.
 
-        As `cpu_ops.intersect_lists`. Waits for how many entries are left; for how many there are
-        too, if `size` does not tell.
+        As `cpu_ops.intersect_lists`. Waits for how many entries are left, and for how many there
+        are unless `size` gives it.
         """
         xp = self.xp
         ends = xp.cumsum(lengths)
@@ -128,7 +129,7 @@ class Intersections(Searches):
         others: Sequence[Lookup],
         tests: Sequence[tuple[str, Array]],
     ) -> None:
-        """Adds to `counts`, from row `base` on, how many entries each list would keep."""
+        """Adds to `counts`, from row `base` on, how many entries each list keeps."""
         kernel = FusedText(values, False)
         args = self._entries(self.xp.cumsum(lengths), starts, values, size)
         others = [lookup._replace(wanted=False) for lookup in others]
@@ -137,7 +138,7 @@ class Intersections(Searches):
         self.kernels.launch(kernel.counting(), "count_met", {}, size, args)
 
     def _entries(self, ends: Array, starts: Array, values: Array, size: int) -> list[Any]:
-        """What kernels need to find entries."""
+        """The kernel arguments that locate entries."""
         return [ends, self._cuts(ends, size), starts.astype(self.xp.int64, copy=False), values]
 
     def _looked_up(
@@ -150,11 +151,11 @@ class Intersections(Searches):
         tests: Sequence[tuple[str, Array]],
         kept: list[Array],
     ) -> list[Any]:
-        """Has the kernel test and look up; its arguments for that, and room behind `kept` for
-        the places that somebody asks for."""
+        """Adds tests and lookups to the kernel. Returns their arguments, and appends to `kept` an
+        array for each lookup whose places are wanted."""
 
         def of_lists(column: Array) -> Array:
-            """A column of the rows that the lists are of."""
+            """The values of a column for the lists' rows."""
             if isinstance(which, int):
                 return self.xp.ascontiguousarray(column[which : which + count])
             return column[which]
@@ -174,7 +175,7 @@ class Intersections(Searches):
         return args
 
     def _cuts(self, ends: Array, size: int) -> Array:
-        """The rows in which tiles of entries begin, as expand.cuh tells; none for one tile."""
+        """The rows in which tiles of entries begin (expand.cuh); empty if there is one tile."""
         xp, tiles = self.xp, -(-size // TILE)
         cuts = xp.empty(tiles + 1 if tiles > 1 else 0, dtype=xp.int64)
         if tiles > 1:
@@ -185,7 +186,7 @@ class Intersections(Searches):
     def ranges(
         self, level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]]
     ) -> tuple[Array, Array]:
-        """Where each parent's list starts and how long it is, cut by (operator, bounds)."""
+        """The start and the length of each parent's list, cut by (operator, bounds)."""
         xp, size = self.xp, len(parents)
         starts, lengths = xp.empty(size, dtype=xp.int64), xp.empty(size, dtype=xp.int64)
         if not size:
@@ -200,7 +201,8 @@ class Intersections(Searches):
         return starts, lengths
 
     def shortest(self, lists: Sequence[Array]) -> tuple[list[int], int, Array | None]:
-        """As `cpu_ops.shortest`, but for each row's least length, which few ask for. Waits."""
+        """As `cpu_ops.shortest`, but without each row's least length, which few callers need.
+        Waits."""
         size, sums = len(lists[0]), self.xp.zeros(len(lists) + 1, dtype=self.xp.int64)
         if size:
             args = [*lists, sums, size]
@@ -209,12 +211,12 @@ class Intersections(Searches):
         return totals, least, None
 
     def intersect(self, lists: Sequence[Array]) -> tuple[Array, list[Array]]:
-        """Values common to sorted lists, and where each stands in each: one level's expansion,
-        of the shortest list. Waits for how many there are."""
+        """The values common to sorted lists and their positions in each, by expanding the shortest
+        list. Waits for how many there are."""
         xp = self.xp
         shortest = min(range(len(lists)), key=lambda at: len(lists[at]))
         own, size = lists[shortest], len(lists[shortest])
-        above = xp.zeros(1, dtype=xp.int32)  # each list is that of one parent
+        above = xp.zeros(1, dtype=xp.int32)  # one parent for all lists
         others = [
             Lookup(self.level_of(other, xp.arange(2) * len(other)), above, True)
             for at, other in enumerate(lists)

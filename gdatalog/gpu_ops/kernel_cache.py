@@ -1,7 +1,7 @@
-"""Where CuPy keeps the machine code of kernels: beside that of compiled loops.
+"""The folder where CuPy caches the machine code of kernels, beside that of compiled loops.
 
-CuPy reads the folder's name from the environment when it is imported. What a user has set, and
-what a program that imported CuPy first has chosen, stays as it is.
+CuPy reads its name from the environment when it is imported. A folder that the user has set stays,
+and so does that of a program that has imported CuPy before.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gdatalog.codegen.cache import CacheSize, home, own
 MOST_BYTES = 512 << 20
 
 _NAME = "CUPY_CACHE_DIR"
-_held: list[tempfile.TemporaryDirectory[str]] = []  # go when this process ends
+_held: list[tempfile.TemporaryDirectory[str]] = []  # deleted when this process ends
 
 
 def import_cupy() -> ModuleType:
-    """CuPy, told of the folder before it is imported."""
+    """Imports CuPy, with our folder as its cache."""
     if "cupy" in sys.modules or _NAME in os.environ:
         import cupy
 
@@ -32,12 +32,12 @@ def import_cupy() -> ModuleType:
     try:
         import cupy
     finally:
-        del os.environ[_NAME]  # it is nothing to other programs that we start
+        del os.environ[_NAME]  # child processes do not inherit it
     return cupy  # type: ignore[no-any-return]  # CuPy has no types
 
 
 def folder() -> Path:
-    """Ours; CuPy has another, if the user has set it."""
+    """Our folder. CuPy uses another one if the user has set it."""
     return home() / "kernels"
 
 
@@ -46,14 +46,14 @@ def _made() -> str:
         found = own(folder())
         let_go()
         return str(found)
-    except OSError:  # a query is answered all the same
+    except OSError:  # queries run without a lasting cache
         held = tempfile.TemporaryDirectory(prefix="gdatalog-kernels-")
         _held.append(held)
         return held.name
 
 
 def _kernels() -> Iterator[tuple[float, int, Path]]:
-    """All that is kept in our folder: when it was made, its size, its file."""
+    """The files in our folder: modification time, size, path."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder()):
             if entry.is_file(follow_symlinks=False):
@@ -62,13 +62,14 @@ def _kernels() -> Iterator[tuple[float, int, Path]]:
 
 
 def size() -> CacheSize:
-    """How much is kept now."""
+    """How many files are cached, and their size."""
     sizes = [size for _, size, _ in _kernels()]
     return CacheSize(len(sizes), sum(sizes))
 
 
 def let_go(most: int = MOST_BYTES) -> CacheSize:
-    """Deletes what is oldest, where there is more than so many bytes; tells how much it was."""
+    """Deletes the oldest files until no more than `most` bytes are left; returns how much it
+    deleted."""
     found = sorted(_kernels())
     total = sum(size for _, size, _ in found)
     files = freed = 0

@@ -1,4 +1,4 @@
-"""Kernels by their text, and how many blocks of them to start."""
+"""Compiles kernels on first use, and launches as many blocks as a size needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def type_of(array: Any) -> str:
 
 
 class Kernels:
-    """The kernels of one driver: each text is compiled when it is first asked for."""
+    """The kernels of one driver, each compiled on first use."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -32,9 +32,9 @@ class Kernels:
     def launch(
         self, text: str, name: str, types: dict[str, str], size: int, args: Sequence[Any]
     ) -> None:
-        """Starts blocks for `size` entries, TILE of them each, if the device has room for all.
+        """Launches blocks for `size` entries, TILE of them each, but no more than run at once.
 
-        `types` are those that the text leaves open.
+        `types` defines the type names that the text leaves open.
         """
         lines = [f"#define {alias} {kind}\n" for alias, kind in types.items()]
         key = "".join([*lines, text]), name
@@ -48,7 +48,7 @@ class Kernels:
         kernel.launch(blocks, THREADS, args)
 
 
-# The text of a kernel's source, with all that it includes put in its place.
+# Sources with their includes expanded.
 
 
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
@@ -74,5 +74,5 @@ def whole(text: str) -> str:
 
 
 def source_of(name: str) -> str:
-    """A file of `kernels/`, whole."""
+    """A file of `kernels/` with its includes expanded."""
     return whole(f'#include "{name}"\n')

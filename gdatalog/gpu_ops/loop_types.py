@@ -1,4 +1,4 @@
-"""The types of what printed loops compute, by what their names are assigned."""
+"""Infers the C++ types of names in printed loops from their assignments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gdatalog.records import dataclass, field
 
 Type = str  # of C++: bool, i64, u64, double
 
-# Names that the printer takes for granted, in the words of walk.cuh.
+# Names of the tile's state in printed loops, and their C++ (walk.cuh).
 STATE_NAMES = {
     "start": "work.task.start", "stop": "work.task.stop", "trouble": "work.trouble",
 }  # fmt: skip
@@ -25,21 +25,21 @@ DOUBLES = frozenset({
 
 @dataclass(slots=True)
 class LoopTypes:
-    """`arrays`: what the elements of each array are. `names`: local variables; `tuples`: local
-    arrays, and how long they are."""
+    """`arrays`: the element types of arrays. `names`: the types of local variables; `tuples`: the
+    lengths of local arrays."""
 
     arrays: Mapping[str, Type]
     names: dict[str, Type] = field(default_factory=dict)
     tuples: dict[str, int] = field(default_factory=dict)
-    turns: set[str] = field(default_factory=set)  # where loops are, which declare it themselves
+    turns: set[str] = field(default_factory=set)  # loop variables, which loops declare
 
     def learn(self, body: Sequence[ast.stmt]) -> None:
-        """Gives a function's names their types."""
+        """Infers the types of a function's names."""
         while self._more(body):
             pass
 
     def _more(self, body: Sequence[ast.stmt]) -> bool:
-        """Gives names their types; whether that has told anything new."""
+        """One round of inference; returns whether it has changed any type."""
         before = dict(self.names)
         for node in (inner for statement in body for inner in ast.walk(statement)):
             match node:
@@ -107,7 +107,7 @@ class LoopTypes:
         return "bool" if name in BOOLS else "i64"
 
     def narrow(self, name: str, statements: Sequence[ast.stmt]) -> bool:
-        """Whether all that some statements make of a name are elements of 32 bits."""
+        """Whether all that some statements assign to a name are elements of 32 bits."""
         values = [
             statement.value
             for statement in statements

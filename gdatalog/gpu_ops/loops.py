@@ -1,4 +1,4 @@
-"""A printed plan as the source of one kernel, and what to give it.
+"""The CUDA source of a printed plan, as one kernel, and the kernel's arguments.
 
 The kernel is called `walk_plan`. Each tile of `LANES` lanes takes tasks until there are none.
 """
@@ -19,7 +19,7 @@ from gdatalog.records import dataclass
 
 _RENAMED = {"f64": "double", "bool": "u8"}
 
-# The numbers of a launch, which every walk is given first, behind what its tiles share.
+# The numbers of a launch: arguments of every kernel, after the arrays that its tiles share.
 NUMBERS = (
     "capacity", "grain", "limit", "pieces", "blocks", "block_rows", "wanted", "tiles",
     "part", "parts",
@@ -55,8 +55,8 @@ finish:
 
 @dataclass(frozen=True, slots=True)
 class LoopKernel:
-    """`arrays`: the kernel's array arguments behind those that all walks have, in order; `sized`:
-    those of them that are followed by their length."""
+    """`arrays`: the kernel's array arguments after those that all kernels have, in order; `sized`:
+    those that are followed by their length."""
 
     printed: PrintedPlan
     source: str
@@ -65,11 +65,11 @@ class LoopKernel:
     scratch: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
     lanes: int
-    buffers: tuple[str, ...]  # of `scratch`: those that tiles may borrow longer ones of
+    buffers: tuple[str, ...]  # scratch of which tiles may borrow longer parts
 
 
 def element(kind: str) -> str:
-    """C++'s name for the elements of an array."""
+    """The C++ type of an array's elements."""
     name = kind.removesuffix("[]")
     return _RENAMED.get(name, name)
 
@@ -94,7 +94,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     columns = [element(argument.type) for argument in outputs]
     counters = printed.counters
     kept = [counter for counter in counters if counter.kept in printed.source]
-    # What is filled before the first task is read as long as there are tasks.
+    # A buffer that is filled before the first task is read by all tasks, so it cannot be borrowed.
     first, _, inside = printed.source.partition("while next_task")
     buffers = tuple(
         argument.name
@@ -157,7 +157,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
 
 
 def _wanted(translation: Translation) -> list[str]:
-    """What of the kernels' files not all loops need."""
+    """The files of `kernels/` that only some loops need."""
     wanted = {
         "borrow.cuh": bool(translation.buffers),
         "worklist.cuh": translation.lists > 0,
@@ -170,20 +170,20 @@ def _wanted(translation: Translation) -> list[str]:
 
 
 def _counted(counters: Sequence[Counter]) -> Iterator[str]:
-    """What becomes of the counters when a tile ends."""
+    """Adds the tile's counters to the totals when the tile ends."""
     for at, counter in enumerate(counters):
         what = "at_least" if counter.again else "add"
         yield f"    {what}_counted(t, {ARRAY}, {at}, {counter.name});"
 
 
 def _tails(translation: Translation) -> list[str]:
-    """Where a block's tiles have how long their lists are."""
+    """Shared memory for the lengths of the worklists of a block's tiles."""
     count = translation.lists * THREADS // translation.lanes
     return [f"    SHARED(u32, tails, {count});"] if count else []
 
 
 def _top(root: str | None, inputs: Mapping[str, str]) -> list[str]:
-    """The top of a root's search tree, which all threads of a block load first."""
+    """Loads the top of a root's search tree, by all threads of a block."""
     if root is None:
         return []
     load = f"    const int n_top = load_top({root}, {root}_n, top);"
@@ -213,11 +213,11 @@ def _register(kind: str) -> str:
     return "double" if kind == "double" else "i64"
 
 
-# What depth-first launches share: the words of `kernels/control.cuh`, and a ring's size.
+# The words of `kernels/control.cuh`, and the size of a ring.
 
 
 class Word(IntEnum):
-    """Where a number stands in the array `control`, each on a line of its own."""
+    """The position of each number in the array `control`; each has its own line."""
 
     NEXT = 0
     STOP = 16
@@ -239,7 +239,7 @@ THREADS: Final = 128  # of a block
 
 
 class Reason(IntEnum):
-    """Why a launch ended; the greatest that a tile met."""
+    """Why a launch ended: the greatest reason that a tile met."""
 
     DONE = 0
     FULL = 1
@@ -251,7 +251,7 @@ class Reason(IntEnum):
 
 
 def capacity(tiles: int) -> int:
-    """How many tasks a ring has room for: each tile's, and as many again that wait.
+    """How many tasks a ring holds: one for each tile, and as many that wait.
 
     A ring is `capacity * SLOT_WORDS` zeros.
     """

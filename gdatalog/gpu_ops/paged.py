@@ -1,7 +1,7 @@
-"""The host's tries where kernels of a device read them in place, page by page.
+"""Tries of the host that a device's kernels read in place, page by page.
 
-A trie's arrays are written into a range of pages once, and stay there as long as the trie does.
-Pages that are read much are placed on the device while a join runs (`plan/paging.py` says which).
+A trie's arrays are written to a range of pages once, and stay there as long as the trie does. Pages
+that are read much are placed on the device during a join (`plan/paging.py` chooses them).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import ArraySlice, TrieArrays, layout_of, trie_in_place
 from gdatalog.timers import spending
 
-BUFFERS, BUFFER = 2, 1 << 25  # how many pinned buffers there are, and their bytes
-SMALLEST = 1 << 12  # bytes of one, where there is little to be written
+BUFFERS, BUFFER = 2, 1 << 25  # the number of pinned buffers, and their bytes
+SMALLEST = 1 << 12  # bytes of one if there is little to write
 
 
 class PagedTrie:
-    """A trie of the host in pages: where its arrays begin there, and these."""
+    """A host trie in pages: the offsets of its arrays, and the arrays."""
 
     def __init__(self, layout: TrieArrays, pages: Pages) -> None:
         self.starts, self.size = layout.starts, layout.size
@@ -36,11 +36,11 @@ class PagedTrie:
 
 
 class Paged:
-    """The tries of one device that are read in place."""
+    """The tries that one device reads in place."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self.moved = 0  # bytes that were written to pages, or copied to the device
+        self.moved = 0  # bytes written to pages or copied to the device
         self._kept: WeakKeyDictionary[Trie, PagedTrie] = WeakKeyDictionary()
 
     @property
@@ -48,11 +48,12 @@ class Paged:
         return self.driver.page
 
     def made(self, trie: Trie) -> PagedTrie | None:
-        """A trie in pages, if it is there by now."""
+        """A trie in pages, if it has been written already."""
         return self._kept.get(trie)
 
     def of(self, trie: Trie, poll: Callable[[], None]) -> PagedTrie:
-        """A trie in pages. A `MemoryError` says that the host has no room for it."""
+        """A trie in pages, written on first use. Raises `MemoryError` if the host has no room for
+        it."""
         found = self._kept.get(trie)
         if found is None:
             layout = layout_of(trie)
@@ -64,7 +65,7 @@ class Paged:
         return found
 
     def place(self, paged: PagedTrie, wanted: Collection[int]) -> None:
-        """Has these pages of a trie on the device, and no others."""
+        """Places these pages of a trie on the device, and no others."""
         size = paged.pages.page * len(set(wanted) - paged.pages.placed)
         with spending("moving", size):
             self._place(paged.pages, wanted)
@@ -75,11 +76,11 @@ class Paged:
             return pages.place(wanted)
         except MemoryError:
             self.driver.relief()
-            self.driver.release()  # pages are not of the memory that arrays are made of
+            self.driver.release()  # pages do not come from the arrays' pool
         pages.place(wanted)
 
     def forget(self) -> None:
-        """Lets go of all that nobody uses."""
+        """Drops all tries; those in use are freed later."""
         self._kept.clear()
 
     def _pages(self, size: int) -> Pages:
@@ -87,7 +88,7 @@ class Paged:
             return self.driver.pages(size)
         except MemoryError:
             self.forget()  # what other queries have left
-        return self.driver.pages(size)  # here: the error would keep what it holds
+        return self.driver.pages(size)  # not in `except`: the error keeps memory
 
     # ------------------------------------------------------------------------------- writing
 
@@ -111,12 +112,12 @@ class Paged:
                     _fill(piece, here.view(piece.dtype), start)
                     busy.append(pages.write(layout.starts[name] + start * width, here))
         finally:
-            for copied in busy:  # the buffers go
+            for copied in busy:  # before the buffers are freed
                 copied.wait()
 
 
 def _fill(piece: ArraySlice, here: Any, start: int) -> None:
-    """Elements from `start` on, by several threads."""
+    """Fills elements from `start` on with several threads."""
 
     def part(rows: slice) -> None:
         piece.fill(here[rows], start + rows.start, start + rows.stop)

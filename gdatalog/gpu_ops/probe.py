@@ -1,7 +1,7 @@
-"""What is there of CUDA: driver, GPUs, CuPy, its compiler, and whether a kernel runs.
+"""Probes this machine's CUDA: driver, GPUs, CuPy, its compiler, and whether a kernel runs.
 
-`look` looks, stage by stage, as far as there is something to look at. What it saw is a value;
-what is said of it (`checks.py`) is a function of that, which tests give other values.
+`look` goes stage by stage and stops at the first that fails. The result is a value, which
+`checks.py` explains; tests explain other values.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from gdatalog.records import dataclass, replace
 
 LEAST_CUDA = (12, 0)  # of the driver: what CuPy's packages need
 
-# What installs CuPy; two of them overwrite each other's files.
+# Packages of CuPy; two of them overwrite each other's files.
 PACKAGES = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A GPU, as its driver tells of it."""
+    """A GPU as its driver describes it."""
 
     name: str
     memory: int  # bytes
@@ -37,25 +37,25 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What was seen. What comes after the first thing that is missing was not looked at."""
+    """What was found. Everything after the first failure has its default."""
 
     visible: str | None = None  # CUDA_VISIBLE_DEVICES
-    hardware: bool = False  # the system sees a card of NVIDIA's
+    hardware: bool = False  # the system has an NVIDIA GPU
     library: bool = False  # the driver's library can be loaded
-    refusal: str | None = None  # what the driver said instead of starting
+    refusal: str | None = None  # the driver's error when it starts
     driver: str | None = None  # its version
-    cuda: tuple[int, int] | None = None  # the newest that it runs
+    cuda: tuple[int, int] | None = None  # the newest that the driver runs
     cards: tuple[Card, ...] = ()
     packages: tuple[tuple[str, str], ...] = ()  # of CuPy: name, version
-    broken: str | None = None  # how importing CuPy failed
+    broken: str | None = None  # the error of importing CuPy
     built: int | None = None  # the CUDA that CuPy was built for: 12, 13
     nvrtc: tuple[int, int] | None = None  # the compiler that CuPy loads
-    no_nvrtc: str | None = None  # how that failed
-    trial: str | None = None  # how a first kernel failed
+    no_nvrtc: str | None = None  # the error of loading it
+    trial: str | None = None  # the error of a first kernel
 
 
 def look(number: int = 0) -> Probe:
-    """What this machine has, and whether the GPU of a number answers."""
+    """Probes this machine, and whether GPU `number` runs a kernel."""
     seen = look_at_driver()
     if number >= len(seen.cards) or (seen.cuda or (0, 0)) < LEAST_CUDA or len(seen.packages) > 1:
         return seen
@@ -63,7 +63,7 @@ def look(number: int = 0) -> Probe:
 
 
 def look_at_driver() -> Probe:
-    """Driver, GPUs, packages; nothing is imported."""
+    """Probes driver, GPUs and packages; imports nothing."""
     visible, library = os.environ.get("CUDA_VISIBLE_DEVICES"), _library()
     seen = Probe(visible, _hardware(), library is not None, packages=tuple(_packages()))
     if library is None or (visible is not None and visible.strip() in ("", "-1")):
@@ -78,7 +78,7 @@ def look_at_driver() -> Probe:
 
 
 def _with_cupy(seen: Probe, number: int) -> Probe:
-    """The same, with what CuPy says. It is imported, and keeps the GPU for this process."""
+    """Adds what CuPy reports. Importing it keeps the GPU open in this process."""
     from gdatalog.gpu_ops.kernel_cache import import_cupy
 
     try:
@@ -109,14 +109,14 @@ def _said(problem: Exception) -> str:
 
 
 def _hardware() -> bool:
-    """Whether the system knows of an NVIDIA GPU, with a driver or without."""
+    """Whether the system has an NVIDIA GPU, with a driver or without."""
     if Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists():
         return True
     for vendor in Path("/sys/bus/pci/devices").glob("*/vendor"):
         try:
             if vendor.read_text().strip() == "0x10de":
                 kind = (vendor.parent / "class").read_text().strip()
-                if kind.startswith("0x03"):  # it shows or computes; the other is its sound
+                if kind.startswith("0x03"):  # display or compute; the other is audio
                     return True
         except OSError:
             continue
@@ -155,7 +155,7 @@ def _cards_of(library: ctypes.CDLL) -> Iterator[Card]:
 
 
 def _version() -> str | None:
-    """The version of the driver, where the system tells it in a file."""
+    """The driver's version, if the system has a file with it."""
     try:
         return Path("/sys/module/nvidia/version").read_text().strip()
     except OSError:

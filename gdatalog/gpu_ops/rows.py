@@ -1,7 +1,7 @@
-"""Sets of rows as columns on a device: sorting, duplicates, groups, membership.
+"""Sets of rows on a device: sorting, duplicates, groups, membership.
 
-The twin of `storage/rows.py`: rows whose columns fit together into 63 bits are packed into one
-integer each, which one radix sort orders; wider rows are sorted column by column.
+The device version of `storage/rows.py`. Rows whose columns fit into 63 bits are packed into one
+integer each, and a radix sort orders these; wider rows are sorted column by column.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Columns = tuple[Array, ...]
 
 @dataclass(frozen=True, slots=True)
 class DevicePacking:
-    """Where each column's bits lie in a packed row; the order of rows is kept."""
+    """The bits of each column in a packed row. Packed rows have the order of the rows."""
 
     xp: Any
     least: tuple[int, ...]
@@ -28,8 +28,8 @@ class DevicePacking:
 
     @staticmethod
     def of(xp: Any, spans: Sequence[tuple[int, int]], spare: int = 0) -> DevicePacking | None:
-        """A packing for columns whose values lie within these spans, with `spare` bits of room
-        above each; None if they are too wide."""
+        """A packing for columns with these ranges, with up to `spare` more bits for each; None if
+        they are too wide."""
         bits = [(high - low).bit_length() for low, high in spans]
         total = sum(bits)
         if total > 63:
@@ -40,14 +40,14 @@ class DevicePacking:
         )
 
     def holds(self, spans: Sequence[tuple[int, int]]) -> bool:
-        """Whether columns whose values lie within these spans fit into it."""
+        """Whether columns with these ranges fit."""
         return all(
             least >= low and (greatest - low) >> width == 0
             for (least, greatest), low, width in zip(spans, self.least, self.bits, strict=True)
         )
 
     def pack(self, columns: Sequence[Array]) -> Array:
-        """The rows as integers; columns without bits are not looked at."""
+        """The rows as integers. Columns without bits are skipped."""
         packed: Array | None = None
         for column, low, width in zip(columns, self.least, self.bits, strict=True):
             if not width:
@@ -73,39 +73,42 @@ class DevicePacking:
 
 
 class RowOperations(Arrays):
-    """The verbs on sets of rows."""
+    """Operations on sets of rows."""
 
     def spans(self, columns: Sequence[Array]) -> list[tuple[int, int]]:
-        """The least and the greatest value of each column, (0, 0) of none: one round trip."""
+        """The least and the greatest value of each column, (0, 0) if there are no rows, in one
+        round trip."""
         if not columns or not len(columns[0]):
             return [(0, 0)] * len(columns)
         found = self.numbers(*(edge for c in columns for edge in (c.min(), c.max())))
         return list(zip(found[::2], found[1::2], strict=True))
 
     def packing(self, columns: Sequence[Array], spare: int = 0) -> DevicePacking | None:
-        """A packing for these columns, with `spare` bits of room above each; None if too wide."""
+        """A packing for these columns, with up to `spare` more bits for each; None if too wide."""
         return DevicePacking.of(self.xp, self.spans(columns), spare)
 
     def holds(self, packing: DevicePacking, columns: Sequence[Array]) -> bool:
-        """Whether these columns' values fit into a packing as well."""
+        """Whether these columns' values fit a packing."""
         return not len(columns[0]) or packing.holds(self.spans(columns))
 
     def firsts(self, values: Array) -> Array:
-        """Which entries of a sorted array differ from the one before."""
+        """A mask of the entries of a sorted array that differ from the one before."""
         marks = self.xp.empty(len(values), dtype=bool)
         marks[:1] = True
         marks[1:] = values[1:] != values[:-1]
         return marks
 
     def row_firsts(self, columns: Sequence[Array]) -> Array:
-        """Which rows of lexicographically sorted columns differ from the row before."""
+        """A mask of the rows that differ from the one before, in lexicographically sorted
+        columns."""
         marks = self.firsts(columns[0])
         for column in columns[1:]:
             marks[1:] |= column[1:] != column[:-1]
         return marks
 
     def sorted_set(self, values: Array) -> Array:
-        """The sorted distinct values of an array of ints; the array itself if it is just that."""
+        """The sorted distinct values of an array of ints; the array itself if it is sorted and
+        distinct."""
         if len(values) < 2 or bool((values[1:] > values[:-1]).all()):
             return values
         values = self.xp.sort(values)
@@ -134,19 +137,21 @@ class RowOperations(Arrays):
         return tuple(column[kept] for column in columns)
 
     def merge_rows(self, blocks: list[Columns]) -> Columns:
-        """The rows of all blocks, sorted and without duplicates; takes them out of the list."""
+        """The rows of all blocks, sorted and without duplicates. Empties the list, to free the
+        blocks."""
         rows = self.concatenate(blocks)
         blocks.clear()
         return self.sort_rows(rows)
 
     def order_rows(self, columns: Sequence[Array]) -> Array:
-        """The order of rows that do not fit into 63 bits, equal ones as they stand."""
+        """A stable sort order of rows that do not fit into 63 bits."""
         xp = self.xp
         found: Array = xp.lexsort(xp.stack([column.astype(xp.int64) for column in columns[::-1]]))
         return found
 
     def _ordered(self, columns: Sequence[Array]) -> tuple[Array, Array]:
-        """The order of rows, equal ones as they stand, and which differ from the one before."""
+        """A stable sort order of rows, and a mask of the sorted rows that differ from the one
+        before."""
         packing = self.packing(columns)
         if packing is None:
             order = self.order_rows(columns)
@@ -156,14 +161,14 @@ class RowOperations(Arrays):
         return order, self.firsts(packed[order])
 
     def first_rows(self, columns: Sequence[Array]) -> Array:
-        """The indices, ascending, of one row of each set of equal rows: the first of them."""
+        """The index of the first row of each set of equal rows, ascending."""
         if not len(columns[0]):
             return self.xp.arange(0)
         order, marks = self._ordered(columns)
         return self.xp.sort(order[self.survivors(marks)])
 
     def group_rows(self, columns: Sequence[Array], length: int) -> tuple[Array, Array]:
-        """(first, groups): the first row of each distinct row, and for each row its group's number.
+        """(first, groups): the first row of each group of equal rows, and each row's group.
 
         Groups are numbered in the order of the rows' values.
         """
@@ -177,24 +182,24 @@ class RowOperations(Arrays):
         return order[self.survivors(marks)], groups
 
     def concatenate(self, blocks: Sequence[Columns]) -> Columns:
-        """The rows of all blocks, one after the other; there is at least one block."""
+        """The rows of all blocks, one after the other. There must be a block."""
         if len(blocks) == 1:
             return blocks[0]
         return tuple(self.xp.concatenate(parts) for parts in zip(*blocks, strict=True))
 
     def graph_of(self, rows: DeviceStore) -> DeviceGraph:
-        """What is known of rows of two columns as edges."""
+        """Rows of two columns as the edges of a graph."""
         return DeviceGraph(rows)
 
     def merged(self, runs: Sequence[Array]) -> Array:
-        """Sorted arrays as one: a radix sort takes no longer than a merge would."""
+        """Sorted arrays as one. A radix sort takes no longer than a merge would."""
         if len(runs) == 1:
             return runs[0]
         found: Array = self.xp.sort(self.xp.concatenate(runs))
         return found
 
     def narrowed(self, columns: Sequence[Array]) -> Columns:
-        """The same integers in 32 bits where a column's fit, else in 64: one round trip."""
+        """The same integers in 32 bits where a column's fit, else in 64, in one round trip."""
         xp = self.xp
         wide = [column for column in columns if column.dtype != xp.int32]
         fits = iter([a >= INT32_MIN and b <= INT32_MAX for a, b in self.spans(wide)])

@@ -1,10 +1,10 @@
-"""How the scratch of a launch is laid out: what each tile has, and what tiles borrow.
+"""The layout of a launch's scratch memory: what each tile owns, and what tiles borrow.
 
-A buffer of a tile would have to be as long as any list may be, and almost no list is. Where there
-is no room for as many such buffers as tiles can run, each tile has a short one of its own, and
-borrows a longer one for what does not fit there (`kernels/borrow.cuh`). Few lists are long, but a
-tile works longer on a long one: the number of parts falls with the square root of their length. For
-rows of bits, where that work is more, all classes have as many parts.
+A tile's buffer would have to be as long as the longest list, and almost no list is. If memory does
+not suffice for such a buffer for each tile, each tile has a short buffer and borrows a longer one
+for lists that do not fit (`kernels/borrow.cuh`). Few lists are long, but a tile works longer on a
+long one: the number of parts falls with the square root of their length. Rows of bits are still
+more work, so there are as many parts of every length.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy.typing as npt
 
 from gdatalog.records import dataclass
 
-LEAST = 64  # elements of a buffer of a tile's own; there are fewer tiles before it is shorter
-LONGER = 1.5  # how many times as long as the class before a class of buffers is
-OWN = 8  # the tiles' own parts take an eighth of the room, as long as that is `LEAST` for each
-BITS = 32  # parts of a word of those that are lent: LENT_BITS
+LEAST = 64  # least elements of a tile's own buffer; below that there are fewer tiles
+LONGER = 1.5  # length of a class of buffers, relative to the class before
+OWN = 8  # the tiles' own parts take 1/8 of the memory, if that is `LEAST` elements each
+BITS = 32  # parts in a word of the bitmap of lent parts: LENT_BITS
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """An array that each tile needs `length` elements of; a buffer may be shorter. `bits`: rows of
-    bits, of which there are as many as a list is long."""
+    """An array of which each tile needs `length` elements; a buffer may be shorter. `bits`: rows of
+    bits, one for each value of a list."""
 
     name: str
     length: int
@@ -41,7 +41,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class BufferClass:
-    """Buffers of one class: how long they are, by their names, and how many there are of each."""
+    """Buffers of one class: their lengths by name, and the number of each."""
 
     lengths: Mapping[str, int]
     count: int
@@ -49,20 +49,20 @@ class BufferClass:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """`own`: how many elements of each array a tile has."""
+    """`own`: how many elements of each array a tile owns."""
 
     tiles: int
     own: Mapping[str, int]
     classes: tuple[BufferClass, ...] = ()
 
     def length(self, name: str) -> int:
-        """Of all tiles' parts of an array, and the longer ones behind them."""
+        """The elements of an array: all tiles' own parts, and the longer ones after them."""
         return self.tiles * self.own[name] + sum(
             part.count * part.lengths[name] for part in self.classes if name in part.lengths
         )
 
     def rooms(self, buffers: Sequence[str]) -> tuple[npt.NDArray[np.int64], int]:
-        """What kernels read of the classes, and how many words say which parts are lent."""
+        """The classes as kernels read them, and the number of words of the bitmap of lent parts."""
         found, word = [], 0
         for name in buffers:
             begin = self.tiles * self.own[name]
@@ -74,7 +74,7 @@ class Scratch:
 
 
 def laid_out(needs: Sequence[Need], tiles: int, room: int) -> Scratch:
-    """The scratch of up to so many tiles, within `room` bytes if one tile's fits."""
+    """The scratch for up to `tiles` tiles, within `room` bytes if one tile fits."""
     all_needs = sum(need.nbytes for need in needs)
     whole = {need.name: need.length for need in needs}
     plain = Scratch(max(1, min(tiles, room // all_needs)) if all_needs else tiles, whole)
@@ -82,7 +82,7 @@ def laid_out(needs: Sequence[Need], tiles: int, room: int) -> Scratch:
     if tiles * all_needs <= room or not buffers:
         return plain
     fixed = all_needs - sum(need.nbytes for need in buffers)
-    if fixed:  # of large tables there are few, and the rest of the room is for buffers
+    if fixed:  # few tiles if tables are large; half the memory is for buffers
         tiles = max(1, min(tiles, room // 2 // fixed))
     lengths = [{need.name: need.length for need in buffers}]
     while tiles * _size(buffers, lengths[-1]) > (room - tiles * fixed) // OWN:

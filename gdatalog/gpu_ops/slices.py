@@ -1,8 +1,8 @@
-"""Slices of host-resident tries on a device: copied there for one cell while another one runs.
+"""Copies slices of host tries to a device, for one cell while another one runs.
 
-Threads fill pinned buffers in turn, from which the device copies in a stream of its own; which
-slices lie there, and which go, `plan.slicing.Shelf` decides. Kernels wait on the device for the
-copies of what they read, and nobody waits for the rest. All arrays of a slice lie in one
+Threads fill pinned buffers in turn, and the device copies them in a stream of its own.
+`plan.slicing.SliceCache` decides which slices stay on the device and which go. Kernels wait on the
+device for the copies that they read, and for no others. All arrays of a slice are in one
 allocation, so that most slices are one copy.
 """
 
@@ -23,31 +23,31 @@ from gdatalog.storage.trie_builder import ArraySlice, pieces_of, slice_of
 from gdatalog.threads import PoolTask, begun
 from gdatalog.timers import spending
 
-BUFFERS, BUFFER = 2, 1 << 25  # how many pinned buffers there are, and their bytes
-SMALLEST = 1 << 12  # bytes of one, where there is little to be copied
-ALIGNED = 8  # bytes: at multiples of these arrays begin
+BUFFERS, BUFFER = 2, 1 << 25  # the number of pinned buffers, and their bytes
+SMALLEST = 1 << 12  # bytes of one if there is little to copy
+ALIGNED = 8  # bytes: the alignment of arrays
 
 
 class CopyStopped(Exception):
-    """Nobody wants the rest of the copies."""
+    """The rest of the copies is not needed."""
 
 
 class _There:
-    """A slice that lies on the device, or is on its way."""
+    """A slice that is on the device, or is being copied."""
 
     def __init__(self, trie: Trie, pieces: Sequence[ArraySlice], xp: Any) -> None:
         self.trie = trie
         self.pieces = pieces
-        self.begins: list[int] = []  # of each piece
+        self.begins: list[int] = []  # the offset of each piece
         self.size = 0
         for piece in pieces:
             self.begins.append(self.size)
             self.size += piece.nbytes + -piece.nbytes % ALIGNED
         self.bytes = xp.empty(self.size, dtype=np.uint8)
-        self.longest: list[int] = []  # list of each level below the root's
-        self.copied: Copied | None = None  # once all copies have been begun
-        self.awaited = False  # whether kernels wait for them
-        self.made: dict[str, Trie] = {}  # by what they are used for
+        self.longest: list[int] = []  # the longest list of each level below the root
+        self.copied: Copied | None = None  # set when all copies have started
+        self.awaited = False  # whether kernels already wait for them
+        self.made: dict[str, Trie] = {}  # by label
 
     @property
     def arrays(self) -> list[Any]:
@@ -58,7 +58,7 @@ class _There:
 
 
 class Slices:
-    """The slices of a join's tries that lie on a device."""
+    """The slices of a join's tries on a device."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Slices:
         sizes: Mapping[Hashable, Sizes],
         poll: Callable[[], None],
     ) -> None:
-        """`tries`: those of the host, by the indexes that slices name."""
+        """`tries`: the tries of the host, by the indexes that slices name."""
         self.driver = driver
         self.tries = tries
         self.shelf = SliceCache(room, sizes)
@@ -83,7 +83,7 @@ class Slices:
         self._task: PoolTask | None = None
         self._error: BaseException | None = None
         self._stopped = False
-        # Who spins until a kernel ends keeps the interpreter's lock from the thread that copies.
+        # A thread that spins until a kernel ends would keep the GIL from the thread that copies.
         self._spun, driver.spins = driver.spins, False
 
     @property
@@ -91,8 +91,8 @@ class Slices:
         return self.shelf.total
 
     def enter(self, now: Sequence[Slice], coming: Sequence[Slice]) -> None:
-        """A cell begins that reads slices: they are there, or kernels wait for them, when this
-        returns; those of the next cell are on their way."""
+        """Starts a cell that reads slices. On return they are on the device, or kernels wait for
+        them; those of the next cell are being copied."""
         self._settle()
         self._begin(self.shelf.enter(now, coming))
         self._settle()
@@ -105,7 +105,7 @@ class Slices:
         self._begin(self.shelf.ahead(coming, now))
 
     def trie(self, one: Slice, label: str) -> Trie:
-        """A slice as a trie: one for each of its uses, of which no two are the same trie."""
+        """A slice as a trie. Each label has a trie of its own, with the same levels."""
         there, xp = self._there[one], self.driver.xp
         found = there.made.get(label)
         if found is None:
@@ -120,7 +120,7 @@ class Slices:
         return found
 
     def close(self) -> None:
-        """Lets go of all of it, once no copy is under way."""
+        """Waits for copies that have started, and frees everything."""
         self._stopped = True
         try:
             if self._task is not None:
@@ -142,7 +142,8 @@ class Slices:
     # ------------------------------------------------------------------------------- copying
 
     def _begin(self, slices: Sequence[Slice]) -> None:
-        """Has slices copied, by a thread; makes their arrays, where others have gone."""
+        """Starts a thread that copies slices; allocates their arrays where others have been
+        freed."""
         for one in [one for one in self._there if one not in self.shelf.held]:
             del self._there[one]
         if not slices:
@@ -155,11 +156,11 @@ class Slices:
                 trie = self.tries[one.index]
                 wanted.append(_There(trie, pieces_of(trie, one.low, one.high), xp))
                 self._there[one] = wanted[-1]
-            self._copier.after_kernels()  # which may still read what lay where the arrays are
+            self._copier.after_kernels()  # which may still read freed arrays
         self._task = begun(lambda: self._copy(wanted))
 
     def _settle(self) -> None:
-        """Waits until all copies have been begun."""
+        """Waits until all copies have started."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -174,7 +175,7 @@ class Slices:
             raise self._error
 
     def _copy(self, wanted: Sequence[_There]) -> None:
-        """What the thread does."""
+        """The function of the thread."""
         try:
             with getattr(self.driver, "use", nullcontext)():
                 for there in wanted:
@@ -205,7 +206,7 @@ class Slices:
             there.longest.append(int(lengths.max()) if len(lengths) else 0)
 
     def _fill(self, piece: ArraySlice, here: Any, start: int) -> None:
-        """Elements from `start` on, by several threads: one is slower than the link."""
+        """Fills elements from `start` on with several threads: one is slower than the link."""
 
         def part(rows: slice) -> None:
             piece.fill(here[rows], start + rows.start, start + rows.stop)

@@ -1,8 +1,7 @@
 """Counts, sums and optima by group, on a device.
 
-Where 64 bits might not do, the CPU computes with Python's ints: `NotOnDevice` says so, and the
-rule is run there. Floats are added up in the order of their rows, or of 32 parts of them, so that
-the same rows give the same sum each time.
+If a result may not fit into 64 bits, `NotOnDevice` is raised, and the rule runs on the CPU, with
+Python's ints. Floats are added in a fixed order, so that the same rows always give the same sum.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ _EACH = 16  # rows that a thread adds up before it adds to a group's total
 
 
 class Sums(Intersections):
-    """The verbs on groups."""
+    """Operations on groups."""
 
     def sums_by(self, groups: Array, count: int, amounts: Array | None) -> Array:
-        """The sum of the amounts (1 where None) of each group."""
+        """The sum of each group's amounts (1 each if None)."""
         xp = self.xp
         if amounts is not None and amounts.dtype == xp.float64:
             return self._sums_of_floats(groups, count, amounts)
@@ -36,7 +35,7 @@ class Sums(Intersections):
         return totals
 
     def add_at(self, totals: Array, rows: Array, amounts: Array | None) -> None:
-        """Adds to `totals[row]` each amount (1 where None)."""
+        """Adds each amount (1 if None) to `totals[row]`."""
         size = len(rows)
         if not size:
             return
@@ -61,7 +60,7 @@ class Sums(Intersections):
         return totals
 
     def best_by(self, groups: Array, count: int, values: Array, least: bool) -> Array:
-        """The row that holds the least (or greatest) of each group of ints; no group is empty."""
+        """The row with the least (or greatest) int of each group. No group is empty."""
         xp, size = self.xp, len(groups)
         values = (values if least else ~values).astype(xp.int64, copy=False)
         best, rows = xp.full(count, INT_MAX), xp.full(count, size)
@@ -76,7 +75,7 @@ class Sums(Intersections):
     # ------------------------------------------------------------------ what must be exact
 
     def times(self, counts: Array, weight: Array) -> Array:
-        """Counts multiplied, where that surely fits. Waits for how large they are."""
+        """Multiplies counts, if the products surely fit. Waits for the greatest counts."""
         if len(counts) and len(weight):
             xp = self.xp
             most = counts.max().astype(xp.float64) * weight.max().astype(xp.float64)
@@ -85,7 +84,7 @@ class Sums(Intersections):
         return counts * weight
 
     def add_counts(self, totals: Array, rows: Array, amounts: Array | None) -> Array:
-        """The totals, with the amounts (1 where None) added to those of `rows`."""
+        """The totals, with the amounts (1 each if None) added to those of `rows`."""
         if amounts is not None and len(totals):
             self._check(totals.max() + amounts.sum(dtype=self.xp.float64))
         self.add_at(totals, rows, amounts)
@@ -104,7 +103,7 @@ class Sums(Intersections):
             raise NotOnDevice(_TOO_LARGE)
 
     def halves(self, values: Array, weight: Array | None) -> tuple[Array, Array]:
-        """value * weight as high * 2^32 + low, each half far from an overflow."""
+        """value * weight as high * 2^32 + low, with both halves far from an overflow."""
         high, low = values >> 32, values & 0xFFFF_FFFF
         if weight is None or not len(weight):
             return high, low
@@ -116,11 +115,11 @@ class Sums(Intersections):
     def split_sums(
         self, groups: Array, count: int, values: Array, weight: Array | None
     ) -> tuple[Array, Array]:
-        """The sum of value * weight of each group as high * 2^32 + low."""
+        """The sum of value * weight of each group, as high * 2^32 + low."""
         high, low = self.halves(values.astype(self.xp.int64), weight)
         return self.exact_sums(groups, count, high), self.sums_by(groups, count, low)
 
     def means(self, high: Array, low: Array, counts: Array) -> Array:
-        """(high * 2^32 + low) / count, rounded once: by Python, a group at a time."""
+        """(high * 2^32 + low) / count, rounded once: in Python, group by group."""
         rows = zip(*self.xp.stack([high, low, counts]).tolist(), strict=True)
         return self.xp.asarray([((h << 32) + lo) / n for h, lo, n in rows], dtype=self.xp.float64)

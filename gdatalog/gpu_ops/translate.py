@@ -1,28 +1,26 @@
-"""Printed loops, which are Python, as CUDA.
+"""Translates printed loops, which are Python, to CUDA.
 
-The printer writes a small part of Python: names, arithmetic, comparisons, calls of known
-functions, `if`, `for` over a range, `while`, `continue`, `break`, `return` of a status. Here its
-syntax tree becomes C++ statement by statement. Names get types by what they are assigned, and are
-declared at the top of the function, so that a jump crosses nothing.
+The printer writes a small part of Python: names, arithmetic, comparisons, calls of known functions,
+`if`, `for` over a range, `while`, `continue`, `break`, `return` of a status. The syntax tree is
+translated to C++ statement by statement. Names get types from what they are assigned. They are
+declared at the top of the function, so that no jump crosses a declaration.
 
-Some forms are of tiles alone. `for i in lanes(low, high)`: each lane takes turns of its own; a
-`continue` then jumps to the end of the turn, where all lanes meet and write their rows. In
-`lanes(low, high, unit, base)` they are turns of a unit, counted from `base`; the rest of them can
-be given to other tiles, and then `high`, a variable, comes nearer. A loop
-`for j in spread(low, high)`, the last statement of such a turn, is one whose turns the lanes share:
-those of the ranges that all of them have come to. `for i in units(low, high)`: as `lanes`, where
-the turns are units of the task. `for i in turns(low, high)`: a range whose end may come nearer on
-the way. `emit(...)` gives a row, `emit_fresh(marks, place, ...)` one that was not marked;
-`mark(marks, place)` only marks a row;
-`length = add_tally(counts, values, length, key, low, amount)` adds to a table of counts. Of lanes
-that are on their own, each has one of these in a turn at the most, which is done where they meet.
-`leads()` is true for one lane.
+Some forms are for tiles only. In `for i in lanes(low, high)`, each lane takes turns of its own;
+`continue` jumps to the end of the turn, where all lanes meet and write their rows. `lanes(low,
+high, unit, base)` are the turns of a unit, counted from `base`. The rest of them can be given to
+other tiles, which lowers `high`, a variable. `for j in spread(low, high)`, the last statement of
+such a turn, is a loop whose turns the lanes share: those of the ranges of all lanes. `for i in
+units(low, high)` is like `lanes`, for units of the task. `for i in turns(low, high)` is a range
+whose end may become lower on the way. `emit(...)` outputs a row, `emit_fresh(marks, place, ...)`
+one that was not marked, and `mark(marks, place)` only marks a row. `length = add_tally(counts,
+values, length, key, low, amount)` adds to a table of counts. A lane on its own does at most one of
+these in a turn, and it takes effect where the lanes meet. `leads()` is true for one lane.
 
-Where a loop's turns begin by looking things up, lanes look up those of as many turns at once
-(`heads.py`), and the tile then takes one turn after the other.
+If a loop's turns start with look-ups, the lanes do those of as many turns at once (`heads.py`), and
+the tile then takes one turn after the other.
 
-In the form for profiles there are counters. What is undone does not count: they are then set back
-to what they were at the mark.
+The form for profiles has counters. Work that is undone does not count: counters are then reset to
+their values at the mark.
 """
 
 from __future__ import annotations
@@ -40,31 +38,31 @@ from gdatalog.records import dataclass, field
 
 @dataclass(slots=True)
 class _Lanes:
-    """A loop whose turns lanes take: its label, and how many loops are open inside of it."""
+    """A loop whose turns lanes take: its label, and how many loops are open inside it."""
 
     end: str
     depth: int = 0
-    left: bool = False  # whether something jumps there
+    left: bool = False  # whether something jumps to the label
 
 
 @dataclass(slots=True)
 class Translation(Spoken):
-    """Statements, and where they jump to."""
+    """Translates statements, and what they jump to."""
 
-    spreads: bool = False  # whether lanes share the turns of ranges that each has come to
-    fresh: bool = False  # whether only rows come out that are not marked
+    spreads: bool = False  # whether lanes share the turns of their ranges
+    fresh: bool = False  # whether only unmarked rows are output
     marks: bool = False  # whether rows are only marked
     counters: Sequence[Counter] = ()
-    undone: Sequence[Counter] = ()  # those that are set back where there is no room for rows
+    undone: Sequence[Counter] = ()  # those reset if rows have no room
     comments: dict[int, str] = field(default_factory=dict)  # by line
     lines: list[str] = field(default_factory=list)
     _depth: int = 1
     _turns: int = 0
     _inside: _Lanes | None = None
-    _loops: list[str] = field(default_factory=list)  # where a `break` goes, if not just behind
+    _loops: list[str] = field(default_factory=list)  # the label of a `break`; empty: C++'s own
 
     def body(self, source: str) -> list[str]:
-        """The statements of the one function of a text, which knows the state of its tile."""
+        """The statements of the one function of a text, which uses the state of its tile."""
         for number, line in enumerate(source.splitlines(), 1):
             code, mark, comment = line.partition("  # ")
             if mark and code.strip():
@@ -77,7 +75,7 @@ class Translation(Spoken):
         return self.lines
 
     def declarations(self) -> list[str]:
-        """The function's variables."""
+        """The declarations of the function's variables."""
         found: dict[Type, list[str]] = {}
         for name, kind in self.types.names.items():
             found.setdefault(kind, []).append(name)
@@ -172,13 +170,14 @@ class Translation(Spoken):
                 raise AssertionError(ast.unparse(node))
 
     def _buffer(self, args: Sequence[ast.expr]) -> int | None:
-        """Which buffer an intersection writes that does not have one of its lists already."""
+        """The number of the buffer that an intersection writes, unless one of its lists is in
+        it."""
         first, into = (arg.id if isinstance(arg, ast.Name) else "" for arg in (args[0], args[-1]))
         return self.buffers.index(into) if into in self.buffers and into != first else None
 
     def _intersect(self, length: str, call: ast.Call, args: Sequence[ast.expr]) -> None:
-        """An intersection into the tile's own part of a buffer; what does not fit there goes to a
-        longer part that the tile borrows."""
+        """An intersection into the tile's own part of a buffer. If that is too short, the tile
+        borrows a longer part and intersects again."""
         number = self._buffer(args)
         assert number is not None
         name, common = self.buffers[number], self._expr(call)
@@ -188,7 +187,7 @@ class Translation(Spoken):
             self._line(f"{length} = {common};")
 
     def _room_for_rows(self, name: str, low: str, high: str) -> None:
-        """Rows of bits lie in the tile's own part of a buffer, or in a longer part that it
+        """Puts rows of bits into the tile's own part of a buffer, or into a longer part that it
         borrows."""
         self._own(name)
         with self._braces(""):
@@ -197,13 +196,13 @@ class Translation(Spoken):
                 pass
 
     def _own(self, name: str) -> None:
-        """A tile gives back what it borrowed of a buffer, and uses its own part."""
+        """The tile returns what it borrowed of a buffer, and uses its own part."""
         self._line(f"return_rooms(t, lent, borrowed, {self.buffers.index(name)});")
         self._line(f"{name} = {name}_own;")
 
     @contextmanager
     def _longer(self, name: str, length: str) -> Iterator[None]:
-        """Where a buffer's own part is too short, a tile borrows a longer one."""
+        """Borrows a longer part if a buffer's own part is too short."""
         with self._braces(f"if ({length} > {name}_n)"):
             number = self.buffers.index(name)
             given = f"t, run, rooms, classes, lent, borrowed, {number}, {length}"
@@ -213,7 +212,7 @@ class Translation(Spoken):
             yield
 
     def _several(self, names: Sequence[ast.expr], values: Sequence[ast.expr]) -> None:
-        """Assignments that are meant at once."""
+        """Simultaneous assignments."""
         targets = [self._expr(name) for name in names]
         sources = [self._expr(value) for value in values]
         if any(target in names_in(value) for target in targets for value in values):
@@ -248,7 +247,7 @@ class Translation(Spoken):
             self._block(node.body)
 
     def _looked_up(self, name: str, ends: str, end: str, head: Head) -> None:
-        """A loop of which lanes look up the heads of as many turns at once."""
+        """A loop of which lanes do the heads of as many turns at once."""
         self._turns += 1
         out, first = f"loop{self._turns}", f"{name}_first"
         goes, left, mine = f"{name}_goes", f"{name}_left", f"{name}_mine"
@@ -300,9 +299,9 @@ class Translation(Spoken):
     def _lanes_loop(
         self, name: str, low: str, high: str, body: Sequence[ast.stmt], units: bool = False
     ) -> None:
-        """Turns by lanes: each does its own, then all meet for the rows that they have.
+        """Turns by lanes: each does its own, then all meet to write their rows.
 
-        Of `units` as many are begun at once as there are lanes.
+        Of `units`, as many start at once as there are lanes.
         """
         assert self._inside is None
         first, end = f"{name}_first", f"{name}_end"
@@ -319,7 +318,7 @@ class Translation(Spoken):
             self._turn(f"{name} < {end}", body, [name])
 
     def _shared_lanes(self, name: str, bounds: Sequence[str], body: Sequence[ast.stmt]) -> None:
-        """Turns of a unit by lanes: before each strip of them the tile may give away the rest."""
+        """Turns of a unit by lanes. Before each strip of turns, the tile may give away the rest."""
         assert self._inside is None
         low, end, unit, base = bounds
         first, behind = f"{name}_first", f"{name}_first + LANES"
@@ -331,8 +330,8 @@ class Translation(Spoken):
             self._turn(f"{name} < {end}", body, [name])
 
     def _turn(self, test: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
-        """A turn of each lane. If it ends in a loop over a range that they share, all meet before
-        it. `own`: what each lane has a value of its own of."""
+        """A turn of each lane. If it ends in a loop over a range that lanes share, all meet before
+        that. `own`: the variables that each lane has a value of."""
         self._turns += 1
         last = body[-1] if body else None
         shared = last if isinstance(last, ast.For) and _kind(last) == "spread" else None
@@ -360,8 +359,8 @@ class Translation(Spoken):
         self._shared_turns(name, shared.body, [*own, *_assigned(head)])
 
     def _shared_turns(self, name: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
-        """The lanes share the turns of the ranges that they have come to: each gets what the lane
-        has whose range it is."""
+        """The lanes share the turns of their ranges: in each turn a lane reads the variables of the
+        lane whose range it is."""
         self.spreads = True
         before = dict(self._renamed)
         at, place, rank, total = f"{name}_at", f"{name}_place", f"{name}_rank", f"{name}_all.total"
@@ -380,13 +379,13 @@ class Translation(Spoken):
         self._renamed = before
 
     def _emits(self, body: Sequence[ast.stmt]) -> bool | None:
-        """Whether rows that are fresh are given, or any; None: no rows."""
+        """True if fresh rows are output, False if any rows are, None if there are none."""
         nodes = [n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name)]
         return True if "emit_fresh" in nodes else False if "emit" in nodes else None
 
     @contextmanager
     def _alone(self, test: str) -> Iterator[None]:
-        """What each lane does on its own, up to where all meet again."""
+        """Statements that each lane runs on its own, up to where all meet again."""
         self._inside = _Lanes(f"turn{self._turns}")
         with self._braces(f"if ({test})"):
             yield
@@ -399,7 +398,8 @@ class Translation(Spoken):
         return len(self.outputs)
 
     def _emit(self, args: Sequence[ast.expr], fresh: bool) -> None:
-        """A row; if only fresh ones are wanted, their marks and its place in them come first."""
+        """Outputs a row. The arguments of fresh rows start with their marks and the row's place in
+        them."""
         columns = [self._expr(arg) for arg in args]
         marks = (columns.pop(0), columns.pop(0)) if fresh else None
         if self._inside is None:
@@ -412,7 +412,7 @@ class Translation(Spoken):
         self._line("gives = true;")
 
     def _add_tally(self, node: ast.Assign) -> None:
-        """Adds to a table of counts; a lane on its own where its turn ends."""
+        """Adds to a table of counts; a lane on its own does so at the end of its turn."""
         key, _, amount = map(self._expr, _arguments(node)[3:])
         if self._inside is None:
             self._add_together(node, "t.rank == 0", key, amount)
@@ -429,9 +429,9 @@ class Translation(Spoken):
         self._line(f"{length} = add_tally(t, {', '.join(given)}, work.trouble);")
 
     def _write(self, mine: str, columns: Sequence[str], marks: tuple[str, str] | None) -> None:
-        """Writes the rows that lanes have; the tile ends where there is no room, or enough.
+        """Writes the lanes' rows. The tile ends if there is no room, or if there are enough rows.
 
-        Fresh rows are marked when there is room for them: then they hold.
+        Fresh rows are marked when there is room for them, because they are final then.
         """
         with self._braces(""):
             if marks is not None:
@@ -456,7 +456,7 @@ class Translation(Spoken):
                 self._line(f"if (!wrote(t, run, work, bits_of({news}))) goto finish;")
 
     def _return(self, status: int) -> None:
-        """All work is void. A lane alone says so where the tile meets again."""
+        """All work is void. A lane on its own says so where the tile meets again."""
         if self._inside is not None:
             self._line(f"work.trouble = {status};")
             self._leave(self._inside)
@@ -465,13 +465,13 @@ class Translation(Spoken):
         self._line("goto finish;")
 
     def _leave(self, inside: _Lanes) -> None:
-        """The lane's turn is over."""
+        """Ends the lane's turn."""
         inside.left = True
         self._line(f"goto {inside.end};")
 
 
 def _added(body: Sequence[ast.stmt]) -> ast.Assign | None:
-    """What is added to a table of counts, if anything."""
+    """The statement that adds to a table of counts, if there is one."""
     nodes = [node for statement in body for node in ast.walk(statement)]
     found = [node for node in nodes if isinstance(node, ast.Assign) and _adds(node.value)]
     assert len(found) < 2
@@ -488,12 +488,12 @@ def _arguments(node: ast.Assign) -> Sequence[ast.expr]:
 
 
 def _kind(loop: ast.For) -> str:
-    """What a loop's range is called."""
+    """The name of the function that a loop iterates over."""
     assert isinstance(loop.iter, ast.Call)
     return called(loop.iter.func)
 
 
 def _assigned(body: Sequence[ast.stmt]) -> list[str]:
-    """What is assigned on the way, once each."""
+    """The names that are assigned, once each."""
     found = (n for node in body for n in ast.walk(node) if isinstance(n, ast.Name))
     return list(dict.fromkeys(n.id for n in found if isinstance(n.ctx, ast.Store)))

@@ -1,9 +1,9 @@
-"""What stays on a device between queries: relations' rows and tries, within a memory budget.
+"""Caches relations' rows and tries on a device between queries, within a memory budget.
 
-A relation's columns are copied to the device once, and its tries are made there. Both are known
-by the relation's rows and die with them. Where the budget would be passed, what was used longest
-ago is let go, but nothing that somebody still holds; rows that are nowhere else are brought to
-the host first. An allocation that fails is tried once more when all that is not in use is gone.
+A relation's columns are copied to the device once, and its tries are built there. Both are cached
+by the relation's rows and freed with them. Beyond the budget, the least recently used are dropped,
+but none that is in use; rows that are nowhere else are copied to the host first. An allocation that
+fails is retried once, after everything unused has been dropped.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.threads import LONG
 from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
 
-HELD = 4  # times the bytes of rows are needed where these are copied to be counted
+HELD = 4  # times the bytes of rows are needed to copy and count them
 SHARE = 0.75  # of the device's free memory: the rest is for queries
 
 Made = TypeVar("Made")
 
 
 class _Indexes:
-    """What is kept of one relation, and when each was used: rows under None, tries by name."""
+    """What is cached of one relation, and when each was used: rows under None, tries by name."""
 
     __slots__ = ("symmetric", "tries", "used")
 
@@ -41,10 +41,10 @@ class _Indexes:
 
 
 class DeviceTries:
-    """The tries of one device, and the rows that they are made of."""
+    """The tries on one device, and the rows that they are built from."""
 
     def __init__(self, driver: Driver, ops: DeviceOps, limit: int | None = None) -> None:
-        """`limit`: what a user says all of it may take, in bytes."""
+        """`limit`: the user's limit for all of it, in bytes."""
         self.driver = driver
         self.ops = ops
         self.limit = limit
@@ -57,11 +57,11 @@ class DeviceTries:
 
     @property
     def nbytes(self) -> int:
-        """What tries take, with the copies of rows that they are made of."""
+        """The bytes of tries, and of the copies of rows that they are built from."""
         return sum(self._bytes_of(store, held) for store, held in self._held.items())
 
     def nbytes_of(self, relation: Relation) -> int:
-        """What is kept of one relation."""
+        """The bytes that are cached of one relation."""
         held = self._held.get(relation.store)
         return 0 if held is None else self._bytes_of(relation.store, held)
 
@@ -78,17 +78,17 @@ class DeviceTries:
         return rows if rows is not None and rows.ops is self.ops else None
 
     def budget(self) -> int:
-        """How many bytes may be kept."""
+        """How many bytes may be cached."""
         share = int(SHARE * (self.driver.free_memory() + self.nbytes))
         return share if self.limit is None else min(share, self.limit)
 
     # ---------------------------------------------------------------------------------- tries
 
     def hold(self, relation: Relation) -> None:
-        """Knows of a relation whose rows may lie on the device; many rows are brought there, if
-        there is room for them and for what it takes to count them.
+        """Registers a relation whose rows may be on the device. Many rows are copied there, if
+        there is memory for them and for counting them.
 
-        For it counts them, for the planner, sooner than the CPU does.
+        The device counts them for the planner sooner than the CPU.
         """
         if relation.remote is not None and relation.remote.unfetched:
             return
@@ -107,7 +107,7 @@ class DeviceTries:
         return held
 
     def graph(self, relation: Relation) -> DeviceGraph:
-        """What is known of a relation of two columns as a graph."""
+        """A relation of two columns as a graph."""
         found: DeviceGraph = self._rows(relation.store).graph
         return found
 
@@ -119,7 +119,7 @@ class DeviceTries:
         weighted: bool = False,
         ranked: bool = False,
     ) -> Trie:
-        """The trie that `relation.trie` would give, on the device."""
+        """The trie that `relation.trie` would return, on the device."""
         store, two = relation.store, len(relation.types) == 2
         if not relation.types:
             return Trie((), relation.length, None)
@@ -148,7 +148,7 @@ class DeviceTries:
         weighted: bool = False,
         ranked: bool = False,
     ) -> Trie | None:
-        """The same, if it is there by now; nothing is looked at for it."""
+        """The same trie if it is cached; computes nothing."""
         held = self._held.get(relation.store)
         if held is None:
             return None
@@ -174,22 +174,22 @@ class DeviceTries:
         return trie
 
     def _rows(self, store: RowStore) -> DeviceStore:
-        """A relation's rows on the device, copied there if they are not there yet."""
+        """A relation's rows on the device, copied there on first use."""
         rows = self._tried(lambda: store.lay(self.ops))
         self._of(store).used[None] = next(self._clock)
         return rows
 
     def _expected(self, relation: Relation, order: Sequence[int]) -> int:
-        """About how much a trie takes, and its rows if they have to be copied first."""
+        """About how many bytes a trie takes, and its rows if they have to be copied first."""
         copied = 0 if self._rows_there(relation.store) is not None else len(relation.types)
         return 8 * relation.at_most * (len(order) + copied)
 
     # ---------------------------------------------------------------------------- letting go
 
     def shrink(self, most: int, everything: bool = False) -> None:
-        """Lets go of what was used longest ago until no more than `most` bytes are kept.
+        """Drops the least recently used until no more than `most` bytes are cached.
 
-        `everything`: rows that are nowhere else too, which are brought to the host.
+        `everything`: rows that are nowhere else, too, which are copied to the host.
         """
         if self.nbytes <= most and not everything:
             return
@@ -206,7 +206,7 @@ class DeviceTries:
                 return
 
     def _let_go(self, store: RowStore, name: TrieName | None) -> bool:
-        """Whether a trie, or rows, were kept and are no more."""
+        """Drops a trie, or rows. Returns whether they were cached and are freed."""
         held = self._held[store]
         if name is None:
             if self._rows_there(store) is None:
@@ -219,16 +219,16 @@ class DeviceTries:
             known = ref(trie)
             del trie
             trie = known()
-            if trie is not None:  # somebody holds it
+            if trie is not None:  # it is in use
                 held.tries[name] = trie
                 return False
         del held.used[name]
         return True
 
     def relieve(self) -> None:
-        """Lets go of all that nobody uses: memory is short."""
+        """Drops everything unused, because memory is short."""
         if self._relieving:
-            return  # what brings rows home may ask for memory itself
+            return  # copying rows to the host may allocate memory
         self._relieving = True
         try:
             self.shrink(0, everything=True)
@@ -236,7 +236,7 @@ class DeviceTries:
             self._relieving = False
 
     def _tried(self, make: Callable[[], Made]) -> Made:
-        """What `make` makes; a second time, with all gone that may go, if memory is short."""
+        """Calls `make`; once more, after dropping everything unused, if memory is short."""
         try:
             return make()
         except MemoryLimitError:
@@ -246,7 +246,7 @@ class DeviceTries:
         return make()
 
     def close(self) -> None:
-        """Lets go of everything; rows that are nowhere else are brought to the host."""
+        """Drops everything; rows that are nowhere else are copied to the host."""
         for store, held in list(self._held.items()):
             held.tries.clear()
             if self._rows_there(store) is not None:

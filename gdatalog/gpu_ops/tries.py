@@ -1,7 +1,7 @@
-"""Tries made on a device, of rows that lie there: what `storage/trie_builder.py` does on NumPy.
+"""Builds tries on a device from rows there, as `storage/trie_builder.py` does with NumPy.
 
-Rows are packed into integers, which one radix sort orders; where a value differs from the one
-before, a node begins. Each level waits once, for how many nodes it has.
+Rows are packed into integers, which one radix sort orders. A node begins where a value differs from
+the one before. Each level waits once, for its number of nodes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def build(
     tests: Sequence[RowTest],
     weighted: bool,
 ) -> Trie:
-    """The trie of the rows that pass `tests`, its levels the columns of `order`."""
+    """The trie of the rows that pass `tests`, with the columns of `order` as levels."""
     if not order:
         return Trie((), passing(ops, rows, tests), None)
     width = len(rows.as_they_are())
-    # Rows that differ only in dropped columns are counted, so none may be there twice.
+    # Weights count rows that differ only in dropped columns, so duplicates go first.
     columns = rows.distinct() if weighted and len(order) < width else rows.as_they_are()
     in_order = rows.known == KnownRows.SORTED and list(order) == list(range(len(order)))
     length = len(columns[0])
@@ -47,9 +47,9 @@ def build(
 
 
 def passing(ops: DeviceOps, rows: DeviceStore, tests: Sequence[RowTest]) -> int:
-    """How many different rows pass the tests."""
+    """How many distinct rows pass the tests."""
     if not tests and rows.known >= KnownRows.DISTINCT:
-        return rows.count  # its blocks need not be one
+        return rows.count  # without joining its blocks
     columns = rows.distinct()
     if not tests:
         return rows.count
@@ -57,7 +57,7 @@ def passing(ops: DeviceOps, rows: DeviceStore, tests: Sequence[RowTest]) -> int:
 
 
 def of_rows(ops: DeviceOps, columns: Sequence[Array], length: int, weighted: bool) -> Trie:
-    """The trie of rows in any order; if it is not weighted equal rows are the same row."""
+    """The trie of rows in any order. If it is not weighted, duplicates count as one row."""
     if length < 2:
         return of_sorted(ops, columns, length, weighted)
     packing = ops.packing(columns)
@@ -84,7 +84,7 @@ def of_rows(ops: DeviceOps, columns: Sequence[Array], length: int, weighted: boo
 
 
 def of_sorted(ops: DeviceOps, columns: Sequence[Array], length: int, weighted: bool) -> Trie:
-    """The trie of lexicographically sorted columns of so many rows."""
+    """The trie of `length` rows in lexicographically sorted columns."""
     weights = None
     left = list(columns)
     if length:
@@ -106,7 +106,7 @@ def of_sorted(ops: DeviceOps, columns: Sequence[Array], length: int, weighted: b
 
 
 def _lengths(ops: DeviceOps, starts: Array, end: int) -> Array:
-    """How far it is from each start to the next, and from the last to the end."""
+    """The distance from each start to the next, and from the last to the end."""
     lengths: Array = ops.xp.diff(_with_end(ops, starts, end, ops.xp.int64))
     return lengths
 

@@ -1,4 +1,4 @@
-"""CUDA's virtual memory: pages of a GPU's memory, or of the host's, and where they are mapped.
+"""CUDA's virtual memory: allocates pages on a GPU or the host, and maps them to addresses.
 
 The functions are those of the driver's library.
 """
@@ -20,7 +20,8 @@ PAGE = 1 << 21  # bytes, at the least
 
 
 class Refused(Exception):
-    """The driver's library has no such function, or says no. `status`: CUDA's number for it."""
+    """The driver's library lacks a function, or the function failed. `status`: CUDA's error
+    number."""
 
     def __init__(self, name: str, status: int) -> None:
         super().__init__(f"{name}: error {status}")
@@ -28,7 +29,7 @@ class Refused(Exception):
 
 
 def unless_refused() -> AbstractContextManager[None]:
-    """Within, what gives pages back may fail: what comes after it is given back all the same."""
+    """Ignores errors of freeing pages, so that what follows is freed all the same."""
     return suppress(Refused, MemoryError)
 
 
@@ -55,20 +56,20 @@ class _Access(ctypes.Structure):
 
 
 class Memory(Protocol):
-    """What pages are made of. `page`: the bytes of one."""
+    """Allocates and maps pages. `page`: the bytes of one."""
 
     page: int
 
     def reserved(self, size: int) -> int:
-        """A range of addresses."""
+        """Reserves a range of addresses."""
         ...
 
     def created(self, on_device: bool) -> int:
-        """The memory of a page, mapped nowhere yet."""
+        """Allocates a page, which is not mapped yet."""
         ...
 
     def map(self, address: int, handles: Sequence[int]) -> None:
-        """Has these pages at an address, one after the other; none of them where it fails."""
+        """Maps pages to consecutive addresses from `address` on; none of them if it fails."""
         ...
 
     def unmap(self, address: int, pages: int) -> None: ...
@@ -76,25 +77,25 @@ class Memory(Protocol):
     def release(self, handle: int) -> None: ...
 
     def free(self, address: int, size: int) -> None:
-        """Gives a range of addresses back."""
+        """Frees a range of addresses."""
         ...
 
     def settle(self) -> None:
-        """Waits for all that has been launched on the GPU."""
+        """Waits for all kernels on the GPU."""
         ...
 
     def current(self) -> AbstractContextManager[None]:
-        """Within, this thread works on the GPU: whoever lets go of pages may be at another."""
+        """Makes the GPU current in this thread: pages may be freed while another one is."""
         ...
 
 
 class VirtualMemory:
-    """`Memory` by the driver's library, for the GPU of a number."""
+    """`Memory` of GPU `number`, by the driver's library."""
 
     def __init__(self, number: int) -> None:
         name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
         self._library = ctypes.CDLL(name)
-        self._context = ctypes.c_void_p()  # CuPy's, whichever is current
+        self._context = ctypes.c_void_p()  # CuPy's; another one may be current
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), number)
         self._on_device = _Location(ON_DEVICE, number)
         node = ctypes.c_int()
@@ -108,7 +109,7 @@ class VirtualMemory:
             self.page = max(self.page, found.value)
 
     def try_out(self) -> None:
-        """Refuses where one page of each kind cannot be mapped side by side."""
+        """Raises `Refused` if a page of each kind cannot be mapped side by side."""
         address, handles = self.reserved(2 * self.page), []
         try:
             handles = [self.created(False)]
@@ -201,8 +202,8 @@ class VirtualMemory:
 
 
 def opened(number: int) -> VirtualMemory | None:
-    """The virtual memory of a GPU; None where it cannot be used. A `MemoryError` says that the GPU
-    is full now."""
+    """The virtual memory of a GPU; None if it cannot be used. Raises `MemoryError` if the GPU is
+    full."""
     try:
         memory = VirtualMemory(number)
         with memory.current():

@@ -1,8 +1,8 @@
-"""Ranges of addresses whose pages lie in a GPU's memory or in the host's.
+"""Ranges of addresses whose pages are in a GPU's memory or in the host's.
 
-Kernels read such a range as any other memory. Every page has memory of the host. A page that is
-*placed* has a copy on the GPU as well, which is mapped in its stead until it is taken away. Where
-there is no virtual memory, a range is pinned memory of the host, and no page is placed.
+Kernels read such a range like other memory. Every page has host memory. A page that is *placed* has
+a copy on the GPU as well, which is mapped in its stead until it is removed. Without virtual memory,
+a range is pinned memory of the host, and no page is placed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ WORD = 8  # bytes: pages are copied word by word
 
 
 class VirtualPages:
-    """`driver.Pages`, in a range of virtual memory.
+    """`driver.Pages` in a range of virtual memory.
 
-    `copy` has a kernel copy so many bytes from one address to another; `array` makes an array at
-    an address, of what a third argument keeps alive.
+    `copy` copies bytes from one address to another with a kernel. `array` makes an array at an
+    address; it keeps its last argument alive.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class VirtualPages:
                 self._host.append(memory.created(False))
             memory.map(self._address, self._host)
         except BaseException:
-            gone()  # the error keeps `self`
+            gone()  # the error keeps `self` alive
             raise
         self._mapped.update(range(self.count))
 
@@ -84,7 +84,7 @@ class VirtualPages:
         if not coming:
             return
         made: list[int] = []
-        copied = 0  # how many of these are mapped aside
+        copied = 0  # how many of these are mapped at `aside`
         aside = memory.reserved(len(coming) * page)
         try:
             for _ in coming:
@@ -114,7 +114,7 @@ class VirtualPages:
                 memory.free(aside, len(coming) * page)
 
     def _own(self, number: int) -> int:
-        """The memory that is to be mapped for a page."""
+        """The memory to map for a page."""
         return self._placed.get(number, self._host[number])
 
     def _map(self, number: int, handle: int) -> None:
@@ -122,7 +122,8 @@ class VirtualPages:
         self._mapped.add(number)
 
     def _swap(self, number: int, handle: int) -> None:
-        """Both have what is written there: the one that was mapped stays where this fails."""
+        """Maps other memory for a page. Both hold its data; if this fails, the old memory is mapped
+        again."""
         self._memory.unmap(self._address + number * self.page, 1)
         self._mapped.remove(number)
         try:
@@ -134,7 +135,7 @@ class VirtualPages:
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """The places of numbers that follow each other, as (first, behind the last).
+    """Ranges of positions of consecutive numbers, as (first, end).
 
     >>> _runs([3, 4, 5, 9, 11, 12])
     [(0, 3), (3, 4), (4, 6)]
@@ -152,7 +153,7 @@ def _let_go(
     placed: dict[int, int],
     mapped: set[int],
 ) -> None:
-    """Each thing by itself: what is refused keeps nothing else."""
+    """Frees everything; a step that fails does not stop the others."""
     numbers, page = sorted(mapped), memory.page
     with ExitStack() as stack:
         with unless_refused():
@@ -170,7 +171,7 @@ def _let_go(
 
 
 class PinnedPages:
-    """`driver.Pages` where there is no virtual memory: pinned memory of the host, all of it."""
+    """`driver.Pages` without virtual memory: pinned memory of the host."""
 
     page = PAGE
     placed: frozenset[int] = frozenset()
@@ -191,4 +192,4 @@ class PinnedPages:
         return self._copied
 
     def place(self, wanted: Collection[int]) -> None:
-        """All of it stays on the host."""
+        """Does nothing: all pages stay on the host."""

@@ -1,8 +1,8 @@
-"""Depth-first on a GPU: launches of a plan's kernel, until all of its work is done.
+"""Depth-first joins on a GPU: launches a plan's kernel until all of its work is done.
 
-As many blocks as are resident at once take tasks. Rows go to a pool; when that is empty, the tiles
-put back what they were at and the launch ends, the pool is drained or made larger, and the next
-launch goes on with the same counter and the same queue of tasks.
+The grid has as many blocks as are resident at once. Rows go to a pool. When the pool is empty,
+tiles put their unfinished tasks back and the launch ends. The host drains or enlarges the pool, and
+the next launch goes on with the same counter and queue of tasks.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from gdatalog.storage.on_device import DeviceOps
 from gdatalog.timers import spending
 
 Block = tuple[Any, ...]
-Part = tuple[int, int]  # of a launch's work: its number, and how many parts there are
+Part = tuple[int, int]  # a part of the work: its number, and the number of parts
 WHOLE: Part = 0, 1
 
-PIECES = 16  # that the rest of a task is cut into when it is shared
+PIECES = 16  # into which the rest of a task is cut when it is shared
 BLOCK_ROWS = 256  # of a block of the pool
-SHARING = 8  # lanes from which on tiles share what takes long
+SHARING = 8  # lanes: tiles at least as wide share long tasks
 MOST_KERNELS = 256
-FEWER = 4  # times fewer tiles, where each needs more of the pool
+FEWER = 4  # times fewer tiles, if each needs more of the pool
 
 
 @dataclass(frozen=True, slots=True)
 class SharingTuning:
-    """`limit`: nanoseconds after which a tile looks whether others wait for a part of its task;
-    0: it shares at every chance; below: never."""
+    """`limit`: nanoseconds after which a tile checks whether others wait for a part of its task; 0:
+    it shares whenever it can; negative: never."""
 
     limit: int = 250_000
-    grain: int = 0  # units that a tile takes at once; 0: by how many there are
-    pool_rows: int = 1 << 22  # of the pool at first
-    most_rows: int = 1 << 28  # of it later: draining it takes memory too
+    grain: int = 0  # units that a tile takes at once; 0: from their total
+    pool_rows: int = 1 << 22  # rows of the pool at first
+    most_rows: int = 1 << 28  # rows of it later: draining it takes memory, too
     blocks: int = 0  # of the grid; 0: as many as are resident
 
 
@@ -66,14 +66,14 @@ class Walks:
         self.driver = driver
         self.ops = ops
         self.tuning = SharingTuning()
-        self.ends: Any = None  # when each block of the last launch ended, if asked for: an array
+        self.ends: Any = None  # an array for the end of each block in the last launch
         self._kernels: dict[str, Kernel] = {}  # by their source
-        self._loops: dict[int, LoopKernel] = {}  # by the identity of what was printed
+        self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._ring: Any = None
-        self._uploaded: dict[int, tuple[Any, Any]] = {}  # tables by their identity
+        self._uploaded: dict[int, tuple[Any, Any]] = {}  # tables by their id
 
     def _loops_of(self, printed: PrintedPlan) -> LoopKernel:
-        """A plan's own loops: others may have the same source, with constants of their own."""
+        """The loops of one plan: another plan may have the same source and other constants."""
         found = self._loops.get(id(printed))
         if found is None or found.printed is not printed:
             if len(self._loops) >= MOST_KERNELS:
@@ -82,11 +82,11 @@ class Walks:
         return found
 
     def loops_like(self, other: Walks, printed: PrintedPlan) -> None:
-        """Takes over a plan's loops from another device's walks, which translate them once."""
+        """Takes a plan's loops from another device, so that they are translated once."""
         self._loops[id(printed)] = other._loops_of(printed)
 
     def kernel(self, printed: PrintedPlan, label: str) -> tuple[LoopKernel, Kernel]:
-        """The kernel of a plan, compiled when it is first asked for."""
+        """The kernel of a plan, compiled on first use."""
         loops = self._loops_of(printed)
         kernel = self._kernels.get(loops.source)
         if kernel is None:
@@ -111,9 +111,9 @@ class Walks:
     ) -> list[Block]:
         """The rows of a plan, as blocks of columns on the device.
 
-        `scope`: what its constants and tables are made of; or these, if they are there already.
-        `rooms`: how many elements a tile needs of scratch that does not go by tries. `part`: of
-        the units of the plan's first level, if not all are looked through here.
+        `scope`: what its constants and tables are made from, or a dict of them. `rooms`: the
+        elements that a tile needs of scratch whose size does not depend on tries. `part`: a part of
+        the units of the plan's first level.
         """
         with limits.watch.work("compiling", label):
             loops, kernel = self.kernel(printed, label)
@@ -126,7 +126,7 @@ class Walks:
             limits.charge("lists of tiles", 0)
 
     def upload(self, array: Any) -> Any:
-        """An array of the host's on the device; the same one again where it is large."""
+        """A host array on the device. Large arrays are cached."""
         if len(array) < 1024:
             return self.driver.xp.asarray(array)
         found = self._uploaded.get(id(array))
@@ -139,14 +139,14 @@ class Walks:
         return found[1]
 
     def ring(self, words: int) -> Any:
-        """A queue of tasks: no task is in it between two plans, and tickets start anew."""
+        """An empty queue of tasks, with tickets from 0 on. Plans share its memory."""
         if self._ring is None or len(self._ring) < words:
             self._ring = self.driver.xp.empty(words, dtype=self.driver.xp.int64)
         self._ring[:words] = 0
         return self._ring[:words]
 
     def forget(self) -> None:
-        """Lets go of what lies on the device."""
+        """Frees kernels and arrays."""
         self._kernels.clear()
         self._loops.clear()
         self._uploaded.clear()
@@ -154,7 +154,7 @@ class Walks:
 
 
 class _Launch:
-    """One plan's run."""
+    """One run of a plan."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class _Launch:
         self.walks = walks
         self.part = part
         self.rooms = rooms
-        self.fresh = "marks" in beside  # whether rows that come are new, and hold at once
+        self.fresh = "marks" in beside  # whether only new rows are output; they are final at once
         self.loops = loops
         self.cleared = [name for name in rooms if name.startswith("seen")]
         self.cleared += [a.name for a in loops.scratch if a.kind in CLEARED]
@@ -182,7 +182,7 @@ class _Launch:
         self.tries = [tries[at] for at in loops.printed.which]
         self.wanted = EVERYTHING if wanted is None else wanted
         self.given = {**self._inputs(constants), **beside}
-        self.tally: Any = beside.get(ARRAY)  # what has been counted goes there
+        self.tally: Any = beside.get(ARRAY)  # the counts go there
         if self.tally is not None:
             self.given[ARRAY] = self.xp.asarray(self.tally)
         self.scratch = self._scratch()
@@ -193,7 +193,7 @@ class _Launch:
         return -(-self.tiles * self.loops.lanes // THREADS)
 
     def _inputs(self, constants: Mapping[str, Any]) -> dict[str, Any]:
-        """What the kernel reads: tries, constants, tables."""
+        """The tries, constants and tables that the kernel reads."""
         printed, upload = self.loops.printed, self.walks.upload
         given = {n: upload(a) for n, a in constants.items()}
         sizes = [scalar_of(kind, self.tries[at.trie], at.depth) for kind, at in printed.scalars]
@@ -202,7 +202,7 @@ class _Launch:
             if argument.kind in SHARED:
                 at = argument.levels[0]
                 found = SHARED[argument.kind](self.tries[at.trie], at.depth)
-                # of a root that has no index
+                # empty for a root without an index
                 given[argument.name] = found if len(found) else self.xp.asarray(found)
         return given
 
@@ -213,7 +213,7 @@ class _Launch:
         return max(1, scratch_length(argument, self.tries))
 
     def _scratch(self) -> Scratch:
-        """How many tiles walk, all that are resident and have room, and what they have."""
+        """The tiles that run, as many as are resident and have memory, and their scratch."""
         loops = self.loops
         blocks = self.walks.tuning.blocks or self.kernel.resident(THREADS)
         tiles = blocks * (THREADS // loops.lanes) if loops.printed.parallel else 1
@@ -249,7 +249,7 @@ class _Launch:
         block_rows, count = self._pool()
         most = tuning.most_rows // block_rows
         found: list[Block] = []
-        apart = 0  # so many of them have left the device
+        apart = 0  # how many of them are on the host
         while True:
             outputs = [xp.empty(count * block_rows, dtype=DTYPES[a.type]) for a in loops.outputs]
             counts, previous = xp.zeros((2, count), dtype=xp.int32)
@@ -305,13 +305,11 @@ class _Launch:
             count = more
 
     def _with_fewer_tiles(self, count: int, room: int) -> int:
-        """What to do where most rows were undone and there is no room for a larger pool: gives how
-        many blocks it has from now on.
+        """The number of blocks from now on, if most rows were undone and the pool cannot grow.
 
-        Tiles that are in the middle of a unit when the pool is empty give its rows back. Fewer have
-        more blocks each; of one tile only a unit that has more rows than all of the pool is undone.
-        So what is undone is no more than what is kept, and a pool's rows for each time that tiles
-        become fewer.
+        A tile in the middle of a unit undoes the unit's rows when the pool is empty. Fewer tiles
+        have more blocks each; a single tile only undoes a unit with more rows than the whole pool.
+        So the rows undone are at most those kept, and one pool of rows for each reduction of tiles.
         """
         if self.rooms:
             raise MemoryLimitError(
@@ -324,9 +322,9 @@ class _Launch:
         return count
 
     def _short(self, held: int, size: int) -> bool:
-        """Whether the blocks that are there have to make room: for the next rows, if these are of
-        fixpoints, where nobody reads them before the launch ends; for what else comes, if rows are
-        to leave the device."""
+        """Whether blocks must go to the host: to make room for the next rows of fixpoints, which
+        nothing reads before the launch ends, or for anything else if the caller wants rows on the
+        host."""
         if self.limits.to_host:
             return held > self._affordable_bytes()
         spare = self.limits.spare() + self.limits.held.get("blocks", 0)
@@ -339,26 +337,26 @@ class _Launch:
             return self.walks.driver.fetched(column)
 
     def _ticks(self) -> int:
-        """The time between two looks at whether others wait, by the kernels' clock."""
+        """The ticks of the kernels' clock between two checks whether others wait."""
         limit = self.walks.tuning.limit
         if limit > 0 and self.loops.lanes < SHARING:
-            return -1  # there are so many tiles that they would be in each other's way
+            return -1  # so many narrow tiles would hinder each other
         return limit if limit <= 0 else max(1, int(limit * self.walks.driver.clock))
 
     def _pool(self) -> tuple[int, int]:
-        """Rows of a block, and how many blocks there are at first: one for each tile at least, of
-        which no more work than can have one."""
+        """The rows of a block, and the number of blocks at first: at least one for each tile.
+        Reduces the tiles if memory is short."""
         if not self.loops.outputs:
             return BLOCK_ROWS, self.tiles
         if self.loops.printed.single:
             return 1, self.tiles
         blocks, affordable = self.walks.tuning.pool_rows // BLOCK_ROWS, self._affordable()
-        if not self.rooms:  # else the CPU is quicker
+        if not self.rooms:  # fixpoints on few tiles are quicker on the CPU
             self.tiles = max(1, min(self.tiles, affordable))
         return BLOCK_ROWS, max(self.tiles, min(blocks, affordable))
 
     def _affordable(self) -> int:
-        """How many blocks of rows there is memory for, and to spare."""
+        """How many blocks of rows fit into a quarter of the free memory."""
         each = BLOCK_ROWS * sum(np.dtype(DTYPES[a.type]).itemsize for a in self.loops.outputs)
         return self._affordable_bytes() // max(1, each)
 
@@ -366,10 +364,10 @@ class _Launch:
         return min(self.walks.driver.free_memory(), self.limits.spare()) // 4
 
     def _drain(self, outputs: Sequence[Any], counts: Any, block_rows: int) -> Block | None:
-        """The rows of the pool's blocks that were used, without the gaps between them."""
+        """The rows of the pool's used blocks, without gaps."""
         if not len(counts):
             return None
-        if self.loops.printed.single:  # no tile takes a block but for its row
+        if self.loops.printed.single:  # each block that was taken has one row
             return tuple(output[: len(counts)] for output in outputs)
         starts = self.xp.arange(len(counts), dtype=self.xp.int64) * block_rows
         _, positions = self.walks.ops.expand(starts, counts.astype(self.xp.int64))

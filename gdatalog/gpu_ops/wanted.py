@@ -1,6 +1,6 @@
-"""`python -m gdatalog.gpu_ops.wanted`: the extra that this machine's GPU needs, for make.
+"""`python -m gdatalog.gpu_ops.wanted`: prints the extra for this machine's GPU, for make.
 
-Where there is no GPU that could be used it says so on stderr, and ends with 3.
+Without a usable GPU it says so on stderr, and exits with 3.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gdatalog.gpu_ops.probe import Probe, look_at_driver
 
 
 def wanted(probe: Probe) -> int:
-    """Says it; gives the exit code."""
+    """Prints it; returns the exit code."""
     found = without_cupy(probe)
     if found is None:
         print(extra(probe.cuda, probe.cards))
