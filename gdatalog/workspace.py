@@ -25,7 +25,7 @@ from gdatalog.engine.session.budget import accounted
 from gdatalog.engine.session.knobs import Knobs, strategy_of
 from gdatalog.engine.session.prepared import Prepared
 from gdatalog.engine.session.remembered import Memory
-from gdatalog.engine.session.text_session import Session, Settings
+from gdatalog.engine.session.text_session import Session, Settings, schemas_of
 from gdatalog.engine.session.texts import KeptRules, ProgramTexts
 from gdatalog.engine.session.untrusted import check_length, without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
@@ -66,7 +66,7 @@ class Workspace:
         self.policy = policy
         self.on_caution = on_caution
         self.symbols = SymbolTable()
-        self.stored: dict[str, Relation] = {}
+        self.stored = {}
         self.texts = ProgramTexts()  # by the name of the text
         self.params: Mapping[str, Any] = {}  # what was given with them
         self.folders = Folders()  # where texts read and write that do not say
@@ -85,6 +85,15 @@ class Workspace:
         self._read = FilesRead()
         self._prepared = Prepared()
         self._invalid: frozenset[str] = frozenset()  # the errors of kept statements that were told
+
+    @property
+    def stored(self) -> dict[str, Relation]:
+        """The relations that hold data."""
+        return self._stored
+
+    @stored.setter
+    def stored(self, stored: dict[str, Relation]) -> None:
+        self._stored, self._known = stored, schemas_of(stored)
 
     def close(self) -> None:
         self.closed = True
@@ -305,7 +314,8 @@ class Workspace:
     def _change(self, texts: ProgramTexts, stored: dict[str, Relation], *names: str) -> None:
         """Has these texts and data, which differ in some relations; tells which of the kept rules
         are invalid from now on."""
-        retyped = any(_kind(self.stored.get(name)) != _kind(stored.get(name)) for name in names)
+        known = schemas_of(stored)
+        retyped = any(self._known.get(name) != known.get(name) for name in names)
         session = None
         if texts is not self.texts or (retyped and any(map(texts.speaks_of, names))):
             session = self.session(Program(()), stored=stored, texts=texts)
@@ -331,10 +341,6 @@ class Workspace:
             for statement in (self.texts.outline() if self.texts.speaks_of(name) else ())
         )
 
-    def schemas(self) -> dict[str, Schema]:
-        """The schemas of all relations that are not broken, by name."""
-        return self.standing()[0]
-
     def standing(self) -> tuple[dict[str, Schema], Mapping[str, Cause]]:
         """The schemas of relations, by name, and those that cannot be evaluated, with the cause."""
         session = self.session(Program(()))
@@ -345,8 +351,7 @@ class Workspace:
 
     def near(self, name: str) -> str | None:
         """A spelling hint."""
-        schemas, broken = self.standing()
-        close = meant(name, [*schemas, *broken])
+        close = meant(name, [known for part in self.standing() for known in part])
         return None if close is None else f"did you mean {close!r}?"
 
     # ----------------------------------------------------------------------------- sessions
@@ -455,7 +460,6 @@ class Workspace:
         chosen = strategy_of(strategy)
         knobs = self.knobs if chosen == "auto" else replace(self.knobs, strategy=chosen)
         self.metrics = Metrics(lasting=False) if reports is None else reports
-
         context = ExecutionContext(
             Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch),
             Scope(self.symbols, bounded=self.untrusted),
@@ -482,6 +486,7 @@ class Workspace:
                 lasting,
                 whole,
                 ends,
+                self._known if stored is None else None,
             )
 
     def tell(self, session: Session) -> None:
@@ -490,7 +495,3 @@ class Workspace:
             self.on_caution(caution)
         if session.lasting:
             self.tell_invalid(session.validity)
-
-
-def _kind(relation: Relation | None) -> object:
-    return None if relation is None else (relation.columns, relation.types)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
+from gdatalog.engine.facts import encoding
 from gdatalog.errors import EvaluationError
 from gdatalog.parser import parse
 from gdatalog.planner.check.checked import Schema
@@ -372,3 +373,23 @@ def test_constants_that_are_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
             len(db.query("q(x) <- E(x, y), E(y, z), distinct(x, $a, $b).", {"a": 1, "b": 2})) == 300
         )
         assert len(db.query(f"q(x) <- E(x, y), E(y, z), {7 * FAR - 1} < x < {9 * FAR}.")) == 2
+
+
+def test_dense_keys_are_examined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    examined = []
+    keys_of = encoding._Keys
+
+    def watched(*given: Any) -> Any:
+        examined.append(given)
+        return keys_of(*given)
+
+    monkeypatch.setattr(encoding, "_Keys", watched)
+    with gdatalog.connect(device="cpu") as db:
+        edges = np.array([(at, (at + 1) % 300) for at in range(300)])
+        db["E"] = edges
+        rule = "n(count()) <- E(x, y), E(y, z)."
+        assert db.query(rule).fetchall() == [(300,)]
+        many = len(examined)
+        assert many and db.query(rule).fetchall() == [(300,)] and len(examined) == many
+        db["E"] = edges[:30] * FAR
+        assert db.query(rule).fetchall() == [(29,)] and len(examined) > many

@@ -128,7 +128,8 @@ def choose(nest: Candidate) -> ExecutorChoice:
     if nest.join.scan is not None and nest.knobs.strategy == "auto" and narrow:
         return ExecutorChoice(True, small, scans=True)
     allowed = int(nest.worth * nest.tuning.overrun)
-    seen = _looked.get((nest.join, nest.form), 0)
+    # Larger ones do not begin breadth-first.
+    seen = _looked.get((nest.join, nest.form), 0) if nest.join.cost < nest.worth else 0
     if nest.knobs.strategy == "auto" and seen <= allowed and nest.join.cost < nest.worth:
         return ExecutorChoice(True, small, allowed)
     if nest.reason is not None:

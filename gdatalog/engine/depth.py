@@ -41,6 +41,8 @@ MOST_PRINTED = 512  # printed texts in the cache
 Texts = tuple["PrintedPlan | str", "PrintedPlan"]
 
 _printed: OrderedDict[object, PrintedPlan | str] = OrderedDict()
+# The same by the identity of a plan, whose hash takes longer than all else that a key has.
+_by_plan: dict[object, tuple[JoinPlan, PrintedPlan | str]] = {}
 _lock = Lock()
 
 
@@ -178,19 +180,29 @@ class JoinNest:
                 grown[at] if at in self.growing else layout for at, layout in enumerate(layouts)
             )
         form = self.form if self.grouped is None else replace(self.form, grouped=self.grouped)
-        join = self.join if lanes or self.growing else self._lean
-        return _print(join, form, layouts, self.knobs.intersect, lanes, given, counted)
+        weighted = self._weighted(lanes)
+        key = (id(self.join), weighted, form, layouts, knobs.intersect, lanes, given, counted)
+        known = _by_plan.get(key)
+        if known is None:
+            join = self.join
+            if weighted != tuple(ref.weighted for ref in join.tries):
+                refs = zip(join.tries, weighted, strict=True)
+                join = replace(join, tries=tuple(replace(ref, weighted=own) for ref, own in refs))
+            found = _print(join, form, layouts, knobs.intersect, lanes, given, counted)
+            if len(_by_plan) >= MOST_PRINTED:
+                _by_plan.clear()
+            known = _by_plan[key] = self.join, found
+        return known[1]
 
-    @property
-    def _lean(self) -> JoinPlan:
-        """The join without weights, because no index has weights other than 1: columns that it
-        omits, and those that determine them, need not be counted."""
+    def _weighted(self, lanes: int) -> tuple[bool, ...]:
+        """Which indexes have weights other than 1: columns that the others omit, and those that
+        determine them, need not be counted."""
+        if lanes or self.growing:
+            return tuple([ref.weighted for ref in self.join.tries])
         refs = zip(self.join.tries, self.tries, strict=True)
-        lean = (
-            replace(ref, weighted=ref.weighted and not (isinstance(trie, Trie) and trie.once))
-            for ref, trie in refs
+        return tuple(
+            [ref.weighted and not (isinstance(trie, Trie) and trie.once) for ref, trie in refs]
         )
-        return replace(self.join, tries=tuple(lean))
 
     @property
     def reason(self) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from threading import RLock
 from types import TracebackType
@@ -175,7 +175,7 @@ class DeviceTurn:
         self._lock = RLock()
         self._use = use
         self._watch = watch
-        self._used: list[ExitStack] = []
+        self._used: list[AbstractContextManager[None]] = []
         self._lost = False  # whether a thread that does not exist in this child process held it
         _turns.add(self)
 
@@ -221,14 +221,18 @@ class DeviceTurn:
         finally:
             self._lock.release()
 
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        with self._watch.call(), self._use():
+            yield
+
     def __enter__(self) -> None:
         self._check()
         self._lock.acquire()
         try:
-            with ExitStack() as stack:
-                stack.enter_context(self._watch.call())
-                stack.enter_context(self._use())
-                self._used.append(stack.pop_all())
+            call = self._call()
+            call.__enter__()
+            self._used.append(call)
         except BaseException:
             self._lock.release()
             raise

@@ -97,14 +97,16 @@ def semi_joined(
     """`trie_of`, but tries of long relations that are not built yet hold only the rows that matter
     to this join. `relation_of` returns the relations that do not change meanwhile; `tell` is called
     with each new trie and its build time."""
-    if may_fail(join.steps):
+    least = context.tuning.narrowed_from
+    waited_for = {ref for ref in join.tries if _is_waited_for(ref, relation_of(ref), least)}
+    if not waited_for or may_fail(join.steps):
         return trie_of  # running a part of the join reports its errors
     atoms, tuning = _atoms(join, relation_of, context.scope), context.tuning
     if any(atom.relation.remote is not None and atom.relation.remote.unfetched for atom in atoms):
         return trie_of  # remote rows are not fetched for a few
     # An index that two atoms share must not be reduced for only one of them.
     times = Counter(join.tries)
-    waiting = [a for a in atoms if times[a.ref] == 1 and _is_waited_for(a, tuning.narrowed_from)]
+    waiting = [atom for atom in atoms if times[atom.ref] == 1 and atom.ref in waited_for]
     if not waiting or not any(atom.compared for atom in atoms):
         return trie_of
     _reduce(atoms, tuning.narrowed_share)
@@ -119,10 +121,12 @@ def semi_joined(
     return lambda ref: found[ref] if ref in found else trie_of(ref)
 
 
-def _is_waited_for(atom: _Atom, least: int) -> bool:
-    relation, ref = atom.relation, atom.ref
+def _is_waited_for(ref: TrieRef, relation: Relation | None, least: int) -> bool:
+    """Whether a long relation has no such index yet."""
     return (
-        relation.at_most >= least
+        relation is not None
+        and not ref.ranked
+        and relation.at_most >= least
         and ref.columns not in relation.narrowed
         and not relation.indexed(ref.columns, _tests(ref), ref.weighted)
     )

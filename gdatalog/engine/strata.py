@@ -57,9 +57,9 @@ class Ready:
 
     `stratum` and `inputs` have the plan's rewrites applied. `rules` are those of the plan's
     `before` and `rules`, in this order. `limit`: at most this many rows are needed. `encoded`: the
-    dictionaries of the codes that it runs on. `since`: its old relations and what was added. `anew`
-    plans it without either. `smaller` plans it with less memory on the device, or for the CPU, in
-    case it does not fit the device.
+    dictionaries of the codes that it runs on. `since`: its old relations and what was added. `run`:
+    what planned it, if that can run it. `anew` plans it without either. `smaller` plans it with
+    less memory on the device, or for the CPU, in case it does not fit the device.
     """
 
     plan: StratumPlan
@@ -69,6 +69,7 @@ class Ready:
     limit: int | None = None
     encoded: Encoded | None = None
     since: Since | None = None
+    run: StratumRun | None = None
     anew: Callable[[], Ready] | None = None
     smaller: Callable[[], Ready] | None = None
 
@@ -116,10 +117,11 @@ def _planned(stratum: Stratum, inputs: StratumInputs, limit: int | None, counted
         from gdatalog.engine.fixpoint.strategies import plan_recursive
 
         return plan_recursive(stratum, inputs, counted)
-    planned = rule_plans(StratumRun(stratum, inputs))
+    run = StratumRun(stratum, inputs)
+    planned = rule_plans(run)
     plans, here = tuple(plan for _, plan in planned), Local(inputs.context.device.name)
     plan = StratumPlan(stratum.relations, False, Once(), plans, placement=here)
-    return Ready(plan, stratum, inputs, tuple(rule for rule, _ in planned), limit)
+    return Ready(plan, stratum, inputs, tuple(rule for rule, _ in planned), limit, run=run)
 
 
 def plan_incremental(
@@ -287,7 +289,7 @@ def _again(_: Again, ready: Ready) -> Relations:
 
 
 def _once(_: Once, ready: Ready) -> Relations:
-    run = StratumRun(ready.stratum, ready.inputs)
+    run = ready.run or StratumRun(ready.stratum, ready.inputs)
     run.planned = ready.planned
     run.given = {id(rule): plan for rule, plan in ready.planned}
     return run.once(ready.limit)

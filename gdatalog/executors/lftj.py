@@ -44,6 +44,7 @@ from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.threads import PoolTask, begun
+from gdatalog.values import INT_MAX
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.functions import Scope
@@ -233,7 +234,7 @@ def worker_of(
 ) -> JoinWorker:
     state = np.zeros(16, dtype=np.int64)
     state[3], state[5] = threads, printed.grain
-    state[6] = np.iinfo(np.int64).max if wanted is None else wanted
+    state[6] = INT_MAX if wanted is None else wanted
     arguments, scratch = own_arguments(printed, tries, given, control, state)
     outputs = [(a.name, DTYPES[a.type]) for a in printed.arguments if a.kind == "output"]
     return JoinWorker(function, arguments, outputs, scratch, state, control)

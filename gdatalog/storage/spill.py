@@ -287,4 +287,4 @@ def is_spilled(values: Any) -> bool:
 
 def held_bytes(values: Any) -> int:
     """The bytes of memory that an array uses: none if it is in a file."""
-    return 0 if isinstance(values, np.ndarray) and is_spilled(values) else int(values.nbytes)
+    return 0 if values.base is not None and is_spilled(values) else int(values.nbytes)

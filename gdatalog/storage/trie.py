@@ -66,9 +66,9 @@ class TrieLevel:
 
     @property
     def nbytes(self) -> int:
-        parts = (self.values, self.offsets, self._pairs, self._domain, self._starts)
-        size = sum(held_bytes(part) for part in parts if part is not None)
-        return size + (held_bytes(self._index[1]) if self._index else 0)
+        index = None if self._index is None else self._index[1]
+        parts = (self.values, self.offsets, self._pairs, self._domain, self._starts, index)
+        return sum([held_bytes(part) for part in parts if part is not None])
 
     @property
     def longest(self) -> int:

@@ -74,14 +74,18 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
     context = inputs.context
     if context.knobs.encode == "never" or context.device is not CPU or context.cluster is not None:
         return None
+    forced = context.knobs.encode == "always"
+    if not forced and inputs.plans.dense(stratum, inputs.relation):
+        return None
     domains = inputs.plans.rewritten(
         "domains", stratum.rules, lambda: domains_of(stratum, inputs.schemas)
     )
     keys = {at: _Keys(domain, stratum, inputs) for at, domain in enumerate(domains)}
-    forced = context.knobs.encode == "always"
     if not forced and not stratum.recursive and _is_cheap(keys.values(), stratum, inputs):
         return None
     if not any((each.domain.joined or each.coded) and each.sparse for each in keys.values()):
+        named = {name: held for each in keys.values() for name, held in each.named.items()}
+        inputs.plans.is_dense(stratum, named)
         return None
     chosen = [at for at, each in keys.items() if each.sparse and each.pays]
     rules, uses = inputs.plans.rewritten(
@@ -134,7 +138,8 @@ class _Keys:
         self._forced = inputs.context.knobs.encode == "always"
         self._tuning = tuning = inputs.context.tuning
         names = sorted(column for column in domain.columns if column[0] not in stratum.relations)
-        self.below = [(inputs.relation(name), at) for name, at in names]
+        self.named = {name: inputs.relation(name) for name, _ in names}
+        self.below = [(self.named[name], at) for name, at in names]
         most = max(relation.at_most for relation, _ in self.below)
         self.large = [
             (r, at) for r, at in self.below if tuning.coded_ratio * r.at_most >= most and most

@@ -77,7 +77,6 @@ class Evaluation:
     let_go: Callable[[str], None] | None = None
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
-    _read: dict[tuple[str, ...], list[str]] = field(default_factory=dict)  # by stratum
     _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
     _last_use: LastUse | None = None
     _gone: set[str] = field(default_factory=set)  # relations that were freed
@@ -169,6 +168,8 @@ class Evaluation:
         needed = self.needed(wanted)
         for name in sorted(needed & self.checked.unbound.keys()):
             raise self.checked.unbound[name]
+        if self.let_go is None:  # else each is read when its time comes, because it will go
+            self._take_given(needed)
         counting: dict[tuple[str, ...], Stratum] = {}  # strata that read counts
         strata = [s for s in self.checked.strata if needed & set(s.relations)]
         for stratum in strata:
@@ -182,8 +183,13 @@ class Evaluation:
             self._known.update(found or self._run(stratum, None))
             if self.let_go is not None:
                 self._let_go(stratum, self.let_go)
-        for name in needed - self._known.keys() - self._gone.difference(wanted):
-            self._known[name] = self._given(name)
+        self._take_given(needed - self._gone.difference(wanted))
+
+    def _take_given(self, names: Iterable[str]) -> None:
+        """Takes these relations, except for derived ones, from data and facts."""
+        for name in names:
+            if name not in self._known and name not in self._home:
+                self._known[name] = self._given(name)
 
     def _let_go(self, stratum: Stratum, let_go: Callable[[str], None]) -> None:
         """Frees the relations that are not read again after a stratum."""
@@ -257,7 +263,7 @@ class Evaluation:
 
     def _reads(self, stratum: Stratum) -> list[str]:
         """The relations outside a stratum that its rules read, in a fixed order."""
-        found = self._read.get(stratum.relations)
+        found = self.text.reads.get(stratum.relations)
         if found is not None:
             return found
         self.context.limits.poll()
@@ -269,7 +275,7 @@ class Evaluation:
             if isinstance(part, Atom)
         }
         found = sorted(names.difference(stratum.relations))
-        self._read[stratum.relations] = found
+        self.text.reads[stratum.relations] = found
         return found
 
     def _made_of(self, stratum: Stratum) -> MadeOf:

@@ -66,6 +66,7 @@ class Plans:
         self._found: dict[tuple[int, bool, int | None], tuple[CheckedRule, list[PreparedPlan]]] = {}
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, SplitStratum | None]] = {}
         self._delta_plans: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
+        self._dense: dict[int, tuple[Stratum, Held]] = {}
         self._outgrown: Recent[tuple[Stratum, Held]] = Recent()
         # Rules and strata in other words, by what they are made of.
         self._rewritten: dict[Hashable, tuple[object, Any]] = {}
@@ -153,6 +154,15 @@ class Plans:
         self._delta_plans[id(rule), read] = seen, plan
         return plan
 
+    def dense(self, stratum: Stratum, relation: RelationOf) -> bool:
+        """Whether the keys of these relations are known to need no dictionary."""
+        known = self._dense.get(id(stratum))
+        return known is not None and _same(known[1], relation)
+
+    def is_dense(self, stratum: Stratum, relations: Mapping[str, Relation]) -> None:
+        """Records that they need none."""
+        self._dense[id(stratum)] = stratum, _held(relations)
+
     def outgrown(self, stratum: Stratum, relation: RelationOf, room: Hashable) -> bool:
         """Whether a recursion turned out not to fit a device; `room`: the other inputs of that."""
         known = self._outgrown.get((id(stratum), room))
@@ -215,6 +225,8 @@ class CheckedText:
     validity: Validity = VALID
     plans: Plans = field(default_factory=Plans)
     rewritten: dict[Hashable, Any] = field(default_factory=dict)  # by `engine.magic_sets`
+    # By stratum: the other relations that it reads.
+    reads: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
     _interned: SymbolTable | None = None
 
     def intern(self, symbols: SymbolTable) -> None:
@@ -239,12 +251,24 @@ class Prepared:
     validities: Recent[tuple[Validity, Sequence[object]]] = field(default_factory=Recent)
     lists: Recent[Relation] = field(default_factory=Recent)  # of values, by their content
     orders: Orders = field(default_factory=Orders)
+    _over: tuple[object, object] = (None, None)
+    _seen: Recent[Any] = field(default_factory=Recent)
+
+    def seen(self, texts: object, known: object) -> Recent[Any] | None:
+        """What is known of texts over these rules and the schemas of stored relations, told by
+        identity. What was known over others is forgotten."""
+        if known is None:
+            return None
+        if self._over[0] is not texts or self._over[1] is not known:
+            self._over, self._seen = (texts, known), Recent()
+        return self._seen
 
     def clear(self) -> None:
         self.texts.clear()
         self.programs.clear()
         self.validities.clear()
         self.lists.clear()
+        self._seen.clear()
         self.orders.clear()
 
     def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:

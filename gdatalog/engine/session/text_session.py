@@ -6,7 +6,7 @@ it needs, checks everything together, and evaluates the requested relations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import partial
@@ -17,7 +17,7 @@ import numpy as np
 from gdatalog.engine.cluster import Wanted
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.facts.files import FilePolicy, Folders, find_include, read_program
-from gdatalog.engine.facts.inputs import FilesRead, Inputs, input_sources
+from gdatalog.engine.facts.inputs import Afar, FilesRead, Inputs, Source, input_sources
 from gdatalog.engine.facts.lists import GivenList, ProgramLists, holds_many
 from gdatalog.engine.fixpoint.stratum import atoms
 from gdatalog.engine.session.budget import accounted
@@ -91,6 +91,17 @@ class Ask:
     directive: Directive | None
 
 
+@dataclass(frozen=True, slots=True)
+class SeenText:
+    """A text as it was checked, with the files that it reads."""
+
+    program: Program  # named by its identity, so that it lives on
+    parts: TextParts
+    outline: Outline
+    sources: Mapping[str, Sequence[Source]]
+    text: CheckedText
+
+
 @dataclass(slots=True)
 class Session:
     """One text over the content of a database."""
@@ -107,6 +118,7 @@ class Session:
     lasting: bool = False  # whether the database keeps the text's rules: then results are cached
     whole: bool = True
     ends: bool = False  # whether only the text's own requests are made
+    known: Mapping[str, Schema] | None = None  # of what is stored, if the caller keeps them
     parts: TextParts = field(init=False)
     outline: Outline = field(init=False)
     stated: Stated = field(init=False)
@@ -127,26 +139,50 @@ class Session:
                     find_include(path, span, settings.folders), settings.policy, settings.warn, span
                 ),
             )
-        program = self.program
-        self.parts = TextParts.of(program)
-        self.outline = Outline.of(program.statements)
+        given = {name: self._parameter(name, value) for name, value in self.params.items()}
+        self.params = {name: value for name, (_, value) in given.items()}
+        types = {name: kind for name, (kind, _) in given.items()}
+        remote = partial(_afar, settings.context)
+        seen = self.prepared.seen(self.texts, self.known)
+        key = (id(self.program), self.whole, tuple(types.items()))
+        found = None if seen is None else seen.get(key)
+        if found is None:
+            found = self._check(types, remote)
+            if seen is not None and not found.sources:  # files may change
+                seen.put(key, found)
+        self.parts, self.outline, self.text = found.parts, found.outline, found.text
         self.stated = Stated(self.texts, self.outline)
-        seen = self.texts.seen()
-        said = () if self.texts.says_all(self.outline) else self.outline.statements
-        sources = input_sources(
-            [
-                *((kept.outline.statements, kept.folders) for kept in seen),
-                (said, settings.folders),
-            ]
+        self.checked = self.text.checked
+        self.inputs = Inputs(
+            self.stored,
+            found.sources,
+            self.checked.schemas,
+            self.symbols,
+            settings.policy,
+            self.read,
+            remote,
+            settings.warn,
+            ProgramLists(self.checked.lists, self.params, self.symbols, self.prepared.lists),
         )
-        known = {
-            name: Schema(name, relation.columns, relation.types)
-            for name, relation in self.stored.items()
-        }
+        for name, values in self.checked.lists.items():
+            if values.type == "symbol":  # before anything reads the ranks of strings
+                self.inputs[name]
+        self.context = self._context()
+        self.evaluation = self._evaluation(self.inputs)
+
+    def _check(self, types: Mapping[str, ParamType], remote: Afar) -> SeenText:
+        """Checks the text with all that the database has."""
+        program, settings = self.program, self.settings
+        parts, outline = TextParts.of(program), Outline.of(program.statements)
+        kept = self.texts.seen()
+        said = () if self.texts.says_all(outline) else outline.statements
+        sources = input_sources(
+            [*((own.outline.statements, own.folders) for own in kept), (said, settings.folders)]
+        )
+        known = dict(schemas_of(self.stored) if self.known is None else self.known)
         # Files of undeclared relations are read first: their types come from the data.
         decls = [s for s in (*self.texts.outline(), *said) if isinstance(s, Decl)]
         declared = {name for decl in decls for name in decl.names}
-        remote = partial(_afar, settings.context)
         warn = settings.warn
         early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read, remote, warn)
         own = set(map(id, said))
@@ -163,28 +199,9 @@ class Session:
                     unread[id(directive)] = error
                     continue
                 known[name] = Schema(name, relation.columns, relation.types, directive.span)
-        given = {name: self._parameter(name, value) for name, value in self.params.items()}
-        self.params = {name: value for name, (_, value) in given.items()}
-        types = {name: kind for name, (kind, _) in given.items()}
-        outlines = [kept.outline for kept in seen]
-        self.text = self.prepared.check(outlines, program, said, known, types, self.whole, unread)
-        self.checked = self.text.checked
-        self.inputs = Inputs(
-            self.stored,
-            sources,
-            self.checked.schemas,
-            self.symbols,
-            settings.policy,
-            self.read,
-            remote,
-            warn,
-            ProgramLists(self.checked.lists, self.params, self.symbols, self.prepared.lists),
-        )
-        for name, values in self.checked.lists.items():
-            if values.type == "symbol":  # before anything reads the ranks of strings
-                self.inputs[name]
-        self.context = self._context()
-        self.evaluation = self._evaluation(self.inputs)
+        outlines = [each.outline for each in kept]
+        text = self.prepared.check(outlines, program, said, known, types, self.whole, unread)
+        return SeenText(program, parts, outline, sources, text)
 
     def _parameter(self, name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         try:
@@ -229,7 +246,7 @@ class Session:
         if ends and not self.context.metrics.lasting:
             stored.kept = columns_read(self.checked, self._read_by_rules(stored, asked))
             checked = reading_only(text.checked, stored.kept)
-            text = replace(text, checked=checked, plans=Plans(text.plans.orders))
+            text = replace(text, checked=checked, plans=Plans(text.plans.orders), reads={})
 
         def keep(names: Collection[str]) -> bool:
             if any(name.startswith("?") for name in names):
@@ -397,6 +414,11 @@ class Session:
         """The relations that the text's outputs need, which are evaluated in full."""
         asked = [ask.name for ask in self.asks() if not ask.name.startswith("?")]
         return self.evaluation.needed(asked) if asked else set()
+
+
+def schemas_of(stored: Mapping[str, Relation]) -> dict[str, Schema]:
+    """The schemas of relations, by name."""
+    return {name: Schema(name, held.columns, held.types) for name, held in stored.items()}
 
 
 def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:

@@ -57,7 +57,7 @@ def _rows(relation: Relation) -> int:
 def _schema(repl: Conversation, rest: str) -> None:
     words = words_of(rest, "schema", 0, 1)
     relations = repl.db.relations
-    names = [known(repl, words[0])] if words else list(repl.db.workspace.schemas())
+    names = [known(repl, words[0])] if words else list(repl.db.workspace.standing()[0])
     lines = [f".decl {schema_text(relations.schema(name))}" for name in names]
     repl.output.text("\n".join(lines) or "no relations")
 
