@@ -221,7 +221,7 @@ def fitted(found: Sequence[Measured], model: Model) -> Iterator[str]:
         times = " | ".join(f"{seconds:.3f} s" for seconds in steps)
         yield f"| {each.edges:,} | {each.pairs / each.edges:.1f} | {times} |"
     yield ""
-    yield "Fitted, of one thread:"
+    yield "Fitted costs of one thread:"
     yield ""
     for what, seconds in (
         ("ranking an edge", model.ranking),
