@@ -35,7 +35,7 @@ def test_bits_take_rows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = (side.ravel() for side in np.meshgrid(np.arange(-50, 50), np.arange(100)))
     some = (x + y) % 2 == 0
     relation = Relation.from_rows(("x", "y"), ("int", "int"), [x[some], y[some]], int(some.sum()))
-    bits = membership.RowBits.of(relation)
+    bits = membership.RowBits.of(relation.store)
     assert bits is not None and bits.fits((x, y)) and not bits.fits((x, y + 1000))
     assert bits.add((x, y)).tolist() == np.flatnonzero(~some).tolist()
     assert bits.add((x, y)).tolist() == []
@@ -48,4 +48,4 @@ def test_bits_take_rows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "MOST", 10)
     assert bits.rows_with(0, np.array([7])) is None
     monkeypatch.setattr(membership, "MANY", 1 << 40)
-    assert membership.RowBits.of(relation) is None
+    assert membership.RowBits.of(relation.store) is None

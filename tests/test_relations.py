@@ -25,6 +25,7 @@ from gdatalog.engine.derived import DistinctBlocks, in_order, relation_of
 from gdatalog.result import Result
 from gdatalog.storage import keys, relation, row_store, rows, threads, trie_builder
 from gdatalog.storage.frames import table_from
+from gdatalog.storage.key_columns import relation_of_table
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import order_rows, sort_rows
 from gdatalog.storage.symbols import SymbolTable
@@ -224,7 +225,7 @@ def test_a_relation_is_not_changed_with_its_data(form: str, dtype: str, shift: i
 @pytest.mark.skipif(int(pd.__version__.split(".")[0]) < 3, reason="pandas 3 copies on write")
 def test_columns_of_a_frame_are_not_copied() -> None:
     frame = pd.DataFrame({"a": np.arange(9, dtype=np.int32)})
-    whole = Relation.from_table(table_from(frame), SymbolTable())
+    whole = relation_of_table(table_from(frame), SymbolTable())
     assert np.shares_memory(whole.column(0), frame["a"].to_numpy())
     assert not np.shares_memory(pickle.loads(pickle.dumps(whole)).column(0), frame["a"])
 

@@ -7,7 +7,7 @@ the same dictionaries reads them directly; an answer decodes only what it shows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,19 +20,19 @@ from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges
 
-if TYPE_CHECKING:
-    from gdatalog.storage.relation import Relation
-
 
 class Coded(RowStore):
     """A set of rows with some columns in codes."""
 
-    __slots__ = ("_ordered", "codes", "dictionaries")
+    __slots__ = ("_ordered", "codes", "dictionaries", "statistics")
 
-    def __init__(self, codes: Relation, dictionaries: Sequence[Dictionary | None]) -> None:
-        """`dictionaries`: of each column; None of one that has keys."""
+    def __init__(
+        self, codes: RowStore, statistics: Statistics, dictionaries: Sequence[Dictionary | None]
+    ) -> None:
+        """`statistics`: of the codes. `dictionaries`: of each column; None of one that has keys."""
         super().__init__([], 0, KnownRows.NOTHING)
-        self.codes: Relation | None = codes  # None when they have been decoded
+        self.codes: RowStore | None = codes  # None when they have been decoded
+        self.statistics = statistics
         self.dictionaries = tuple(dictionaries)
         self._ordered = not any(d is not None and d.more for d in dictionaries)
 
@@ -44,7 +44,7 @@ class Coded(RowStore):
         codes = self.codes
         if codes is None:
             return super().known
-        return codes.store.known if self._ordered else min(codes.store.known, KnownRows.DISTINCT)
+        return codes.known if self._ordered else min(codes.known, KnownRows.DISTINCT)
 
     @property
     def at_most(self) -> int:
@@ -54,7 +54,7 @@ class Coded(RowStore):
     @property
     def count(self) -> int:
         codes = self.codes
-        return super().count if codes is None else codes.length
+        return super().count if codes is None else codes.count
 
     @property
     def nbytes(self) -> int:
@@ -66,7 +66,7 @@ class Coded(RowStore):
         ends = self._ends(self.codes)
         return super().spans if ends is None else ends
 
-    def _ends(self, codes: Relation | None) -> list[Span] | None:
+    def _ends(self, codes: RowStore | None) -> list[Span] | None:
         """The least and the greatest key of each column, if they are known without decoding."""
         if codes is None or not self._ordered:
             return None
@@ -78,19 +78,19 @@ class Coded(RowStore):
     def distinct(self) -> list[Columns]:
         codes = self.codes
         if codes is not None:
-            codes.store.distinct()
+            codes.distinct()
         return super().distinct()
 
     def sorted(self) -> Columns:
         codes = self.codes
         if codes is not None and self._ordered:
-            codes.store.sorted()
+            codes.sorted()
         return super().sorted()
 
     def mirrored(self) -> bool:
         codes = self.codes
         if codes is not None and self.dictionaries[0] is self.dictionaries[1]:
-            return codes.store.mirrored()
+            return codes.mirrored()
         return super().mirrored()
 
     def lay(self, ops: DeviceOps) -> DeviceStore:
@@ -101,7 +101,7 @@ class Coded(RowStore):
         codes = self.codes
         if codes is None:
             return super().where_they_lie()
-        return [tuple(map(_column, block, self.dictionaries)) for block in codes.blocks()], None
+        return [tuple(map(_column, block, self.dictionaries)) for block in codes.distinct()], None
 
     def _bring(self) -> None:
         if self.codes is None:
@@ -110,7 +110,7 @@ class Coded(RowStore):
             codes = self.codes
             if codes is None:
                 return
-            known, spans, blocks = self.known, self._ends(codes), codes.store.blocks
+            known, spans, blocks = self.known, self._ends(codes), codes.blocks
             count = sum(len(block[0]) for block in blocks)
             rows = cancellable(
                 count,
@@ -124,22 +124,6 @@ class Coded(RowStore):
             self._blocks, self._count, self._known = [rows], count, known
             self._plain, self._spans = spans is not None, spans
             self.codes = None
-
-
-def hand_on(before: Relation, after: Relation, new: Relation) -> None:
-    """Gives a relation with `new` rows the dictionaries and the encoded rows of its version
-    `before`; only the new rows are encoded."""
-    for at, kept in before.dictionaries.items():
-        after.dictionaries[at] = [own for own in kept if own.add(new.column(at))]
-    for names, codes in before.encoded.items():
-        there = (after.dictionaries.get(at, ()) for at in range(len(names)))
-        if all(own is None or own in kept for own, kept in zip(names, there, strict=True)):
-            rows = tuple(
-                column if own is None else own.encode(column)
-                for column, own in zip(new.rows, names, strict=True)
-            )
-            more = type(codes).of_blocks(codes.columns, codes.types, [rows], new.length, True)
-            after.encoded[names] = codes.grown(more)
 
 
 def _column(codes: Array, dictionary: Dictionary | None) -> Any:
@@ -171,5 +155,7 @@ class CodedStatistics(Statistics):
     __slots__ = ()
 
     def distinct(self, columns: frozenset[int]) -> int:
-        codes = self._store.codes if isinstance(self._store, Coded) else None
-        return super().distinct(columns) if codes is None else codes.statistics.distinct(columns)
+        store = self._store
+        if isinstance(store, Coded) and store.codes is not None:
+            return store.statistics.distinct(columns)
+        return super().distinct(columns)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gdatalog.account import FILE_TEXTS
-from gdatalog.cancellation import current_watch
+from gdatalog.cancellation import LATE, current_watch
+from gdatalog.storage.arrays import device_keys, is_borrowed
 from gdatalog.storage.keys import encode_column
 from gdatalog.storage.load_options import Declared, LoadOptions
 from gdatalog.storage.on_device import DeviceOps
@@ -57,7 +59,7 @@ def relation_of_tables(
     left = iter(tables)
     first, second = next(left), next(left, None)
     if second is None:
-        return Relation.from_table(first, symbols, ops), first.length
+        return relation_of_table(first, symbols, ops), first.length
     names, types = first.names, first.types
     account = current_watch().account
     with account.giving_back(LOADING, FILE_TEXTS):
@@ -73,6 +75,32 @@ def relation_of_tables(
     return Relation.of_blocks(names, types, [columns], keys.rows), keys.rows
 
 
+def relation_of_table(table: Table, symbols: SymbolTable, ops: DeviceOps | None = None) -> Relation:
+    """The relation of a table, of whose arrays it keeps only those that nobody can change."""
+    away = [not isinstance(column, np.ndarray | TextColumn) for column in table.columns]
+    xp: Any = np if ops is None else ops.xp
+
+    def own(at: int) -> Array:
+        column = table.columns[at]
+        if away[at]:
+            return device_keys(column, table.types[at], xp)
+        keys = encode_column(column, table.types[at], symbols)
+        return keys.copy() if keys is column and not is_borrowed(keys) else keys
+
+    late = table.length >= LATE and not any(away)
+    made = partial(_keys, table, own)
+    keys = current_watch().aside(made) if late else made()
+    lies, laid = (ops, tuple(map(xp.asarray, keys))) if any(away) else (None, tuple(keys))
+    return Relation.of_blocks(table.names, table.types, [laid], table.length, ops=lies)
+
+
+def _keys(table: Table, keys_of: Callable[[int], Array]) -> list[Array]:
+    """The keys of all columns; one thread after the other gives texts their codes."""
+    plain = [at for at, kind in enumerate(table.types) if kind != "symbol"]
+    found = dict(zip(plain, spread(keys_of, plain, table.length >= LONG), strict=True))
+    return [found[at] if at in found else keys_of(at) for at in range(len(table.types))]
+
+
 class KeyColumns:
     """Columns of keys that grow by a table at a time."""
 
@@ -84,18 +112,16 @@ class KeyColumns:
 
     def add(self, table: Table, symbols: SymbolTable) -> None:
         current_watch().poll()
-        plain = [at for at, kind in enumerate(table.types) if kind != "symbol"]
 
         def keys_of(at: int) -> Array:
-            return encode_column(table.columns[at], table.types[at], symbols)
-
-        found = dict(zip(plain, spread(keys_of, plain, table.length >= LONG), strict=True))
-        for at, column in enumerate(self._columns):
-            known = len(symbols)
-            column.append(found[at] if at in found else keys_of(at))
-            texts = table.columns[at]
+            known, texts = len(symbols), table.columns[at]
+            keys = encode_column(texts, table.types[at], symbols)
             if isinstance(texts, TextColumn):
                 self._account.add(FILE_TEXTS, _bytes_of(texts, len(symbols) - known))
+            return keys
+
+        for column, keys in zip(self._columns, _keys(table, keys_of), strict=True):
+            column.append(keys)
         self.rows += table.length
         spill = self._account.spill_for(2 * (self._nbytes() - self._held))
         if spill is None:

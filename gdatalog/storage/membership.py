@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,9 +26,6 @@ from gdatalog.storage.rows import (
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges
 from gdatalog.values import INT_MAX, INT_MIN
-
-if TYPE_CHECKING:
-    from gdatalog.storage.relation import Relation
 
 MANY = 1 << 15  # rows from which on bits are worth their making
 MOST = 1 << 22  # bits that are looked at for the rows that hold some values
@@ -53,20 +49,20 @@ class RowBits:
         self._bits = np.packbits(marks, bitorder="little")
 
     @staticmethod
-    def of(relation: Relation, more: Columns = ()) -> RowBits | None:
-        """Those of a relation's rows, with room for `more` and some others, where they take
+    def of(store: RowStore, more: Columns = ()) -> RowBits | None:
+        """Those of a set of rows, with room for `more` and some others, where they take
         little beside the rows."""
-        if relation.at_most <= MANY:
+        if store.at_most <= MANY:
             return None
-        spans = [*(part.spans for part in relation.parts), spans_of([more] if more else [])]
+        spans = [store.spans, spans_of([more] if more else [])]
         low = [min(ends)[0] for ends in zip(*filter(None, spans), strict=True)]
         high = [max(b for _, b in ends) for ends in zip(*filter(None, spans), strict=True)]
         spare = [((b - a) >> 5) + 16 for a, b in zip(low, high, strict=True)]
         for room in (spare, [0] * len(spare)):
             bounds = [max(INT_MIN, a - s) for a, s in zip(low, room, strict=True)]
             ends = [min(INT_MAX, b + s) for b, s in zip(high, room, strict=True)]
-            if _room(bounds, ends) <= relation.nbytes:
-                return RowBits(relation.blocks(distinct=False), bounds, ends)
+            if _room(bounds, ends) <= store.nbytes:
+                return RowBits(store.blocks, bounds, ends)
         return None
 
     @property

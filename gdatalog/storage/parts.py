@@ -9,23 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Protocol, Self, TypeVar
 from weakref import ref
 
 import numpy as np
 
-from gdatalog.storage.degrees import Quantiles
+from gdatalog.storage.degrees import AdjacencyLists, Degrees, Quantiles
 from gdatalog.storage.membership import places_in
 from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows
 from gdatalog.storage.row_store import RowStore
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import Columns, Span
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.table import Array
-
-if TYPE_CHECKING:
-    from gdatalog.storage.degrees import AdjacencyLists, Degrees
-    from gdatalog.storage.relation import Relation
-    from gdatalog.storage.trie import RowTest
+from gdatalog.storage.trie import RowTest
 
 # Each part has at least so many times as many rows as the next, and there are at most so many:
 # what is done part by part is done for each way to choose one of every relation.
@@ -34,12 +30,25 @@ RATIO, MOST = 8, 3
 FEW = 1 << 16
 
 
-class DisjointParts(RowStore):
+class RowPart(Protocol):
+    """Some of the rows: a relation."""
+
+    @property
+    def store(self) -> RowStore: ...
+    @property
+    def statistics(self) -> Statistics: ...
+    def joined(self, *others: Self) -> Self: ...
+
+
+Part = TypeVar("Part", bound=RowPart)
+
+
+class DisjointParts(RowStore, Generic[Part]):
     """Disjoint sets of rows on the host, largest first."""
 
     __slots__ = ("parts",)
 
-    def __init__(self, parts: Sequence[Relation]) -> None:
+    def __init__(self, parts: Sequence[Part]) -> None:
         super().__init__([], 0, KnownRows.NOTHING)
         self.parts = tuple(parts)  # none when they have been put together
 
@@ -64,12 +73,12 @@ class DisjointParts(RowStore):
     @property
     def at_most(self) -> int:
         parts = self.parts
-        return sum(part.at_most for part in parts) if parts else super().at_most
+        return sum(part.store.at_most for part in parts) if parts else super().at_most
 
     @property
     def count(self) -> int:
         parts = self.parts
-        return sum(part.length for part in parts) if parts else super().count
+        return sum(part.store.count for part in parts) if parts else super().count
 
     @property
     def blocks(self) -> list[Columns]:
@@ -81,7 +90,15 @@ class DisjointParts(RowStore):
     @property
     def nbytes(self) -> int:
         parts = self.parts
-        return sum(part.nbytes for part in parts) if parts else super().nbytes
+        return sum(part.store.nbytes for part in parts) if parts else super().nbytes
+
+    @property
+    def spans(self) -> list[Span]:
+        parts = self.parts
+        if not parts:
+            return super().spans
+        columns = zip(*filter(None, (part.store.spans for part in parts)), strict=True)
+        return [(min(ends)[0], max(high for _, high in ends)) for ends in columns]
 
     def distinct(self) -> list[Columns]:
         parts = self.parts
@@ -94,7 +111,7 @@ class DisjointParts(RowStore):
 
     def as_they_are(self) -> Columns:
         with self._lock:
-            if self.parts and self.parts[0].sorted:
+            if self.parts and self.parts[0].store.known == KnownRows.SORTED:
                 return self.sorted()
             if self.parts:
                 self._together(self.blocks, self.at_most, self.known)
@@ -103,7 +120,7 @@ class DisjointParts(RowStore):
     def sorted(self) -> Columns:
         with self._lock:
             if self.parts:
-                merged = reduce(_merged, [part.keys for part in self.parts])
+                merged = reduce(_merged, [part.store.sorted() for part in self.parts])
                 self._together([merged], len(merged[0]), KnownRows.SORTED)
                 self._plain = True
             return super().sorted()
@@ -111,7 +128,8 @@ class DisjointParts(RowStore):
     def mirrored(self) -> bool:
         # Never said of rows of which most are known not to be: to look at all takes its time.
         parts = self.parts
-        if parts and parts[0].graph is not None and not parts[0].graph.mirrored:
+        graph = parts[0].statistics.graph if parts else None
+        if graph is not None and not graph.mirrored:
             return False
         return super().mirrored()
 
@@ -137,7 +155,7 @@ class PartsStatistics(Statistics):
     __slots__ = ()
 
     @property
-    def _parts(self) -> tuple[Relation, ...]:
+    def _parts(self) -> tuple[RowPart, ...]:
         store = self._store
         return store.parts if isinstance(store, DisjointParts) else ()
 
@@ -214,22 +232,22 @@ class Version:
     __slots__ = ("__weakref__",)
 
 
-class VersionHistory:
+class VersionHistory(Generic[Part]):
     """The versions that a relation descends from, oldest first, each with the rows that were added
     then."""
 
     __slots__ = ("_steps",)
 
-    def __init__(self, steps: Sequence[tuple[ref[Version], tuple[Relation, ...]]] = ()) -> None:
+    def __init__(self, steps: Sequence[tuple[ref[Version], tuple[Part, ...]]] = ()) -> None:
         self._steps = tuple(steps)
 
     def __len__(self) -> int:
         return len(self._steps)
 
-    def grown(self, before: Version, new: Sequence[Relation]) -> VersionHistory:
+    def grown(self, before: Version, new: Sequence[Part]) -> VersionHistory[Part]:
         """The history of a relation with `new` rows more than the version `before`, which has this
         history."""
-        steps: list[tuple[ref[Version], tuple[Relation, ...]]] = []
+        steps: list[tuple[ref[Version], tuple[Part, ...]]] = []
         for version, rows in (*self._steps, (ref(before), tuple(new))):
             if version() is not None:
                 steps.append((version, rows))
@@ -237,19 +255,19 @@ class VersionHistory:
                 steps[-1] = (steps[-1][0], stacked((*steps[-1][1], *rows)))
         return VersionHistory(steps)
 
-    def since(self, version: Version) -> tuple[Relation, ...] | None:
+    def since(self, version: Version) -> tuple[Part, ...] | None:
         """The rows that were added since a version, in disjoint sets; None if unknown."""
         for at, (held, _) in enumerate(self._steps):
             if held() is version:
                 return tuple(part for _, rows in self._steps[at:] for part in rows)
         return None
 
-    def within(self, count: int) -> VersionHistory:
+    def within(self, count: int) -> VersionHistory[Part]:
         """The history of `count` rows, without versions since which too many rows were added."""
         most = max(LITTLE, count // 2)
         count, kept = 0, len(self._steps)
         for at in range(len(self._steps) - 1, -1, -1):
-            count += sum(part.at_most for part in self._steps[at][1])
+            count += sum(part.store.at_most for part in self._steps[at][1])
             if count > most:
                 break
             kept = at
@@ -257,13 +275,14 @@ class VersionHistory:
 
 
 def stacked(
-    parts: Sequence[Relation], ratio: int = STACKED, most: int | None = None
-) -> tuple[Relation, ...]:
+    parts: Sequence[Part], ratio: int = STACKED, most: int | None = None
+) -> tuple[Part, ...]:
     """Disjoint sets of rows, of which the last ones are merged: each is at least `ratio` times as
     large as the next, and there are at most `most`."""
     found = list(parts)
     while len(found) > 1 and (
-        ratio * found[-1].at_most > found[-2].at_most or (most is not None and len(found) > most)
+        ratio * found[-1].store.at_most > found[-2].store.at_most
+        or (most is not None and len(found) > most)
     ):
         small, large = found.pop(), found.pop()
         found.append(large.joined(small))

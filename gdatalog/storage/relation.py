@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cancellation import LATE, cancellable, current_watch
+from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage import parts, remote
-from gdatalog.storage.arrays import device_keys, is_borrowed
-from gdatalog.storage.coded import Coded, CodedStatistics, hand_on
+from gdatalog.storage.coded import Coded, CodedStatistics
 from gdatalog.storage.degrees import mask
-from gdatalog.storage.keys import Dictionary, decode_blocks, encode_column, narrow
+from gdatalog.storage.keys import Dictionary, decode_blocks, narrow
 from gdatalog.storage.membership import RowBits, held_by
 from gdatalog.storage.on_device import DeviceOps, KnownRows
 from gdatalog.storage.parts import Version, VersionHistory, stacked
@@ -27,7 +26,7 @@ from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array, Table, TextColumn
+from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
 from gdatalog.storage.trie_builder import build_trie, ranked_trie, trie_of_rows
@@ -78,7 +77,7 @@ class Relation:
         self.scans: dict[frozenset[int], int] = {}
         self.statistics = _statistics_of(store)(store, types, self._tries)
         self.version = Version()
-        self.lineage = VersionHistory()
+        self.lineage: VersionHistory[Relation] = VersionHistory()
         self.news: tuple[Relation, ...] = ()  # what came to the rows that it was made of
         self.bits: RowBits | None = None  # of who adds to these rows, who takes them along
 
@@ -135,7 +134,7 @@ class Relation:
         """The relation of the rows that `codes` are of, by the dictionaries of its columns."""
         if not codes.at_most:
             return Relation.empty(columns, types)
-        store = Coded(codes, dictionaries)
+        store = Coded(codes.store, codes.statistics, dictionaries)
         if codes.at_most < FEW:
             distinct = codes.store.known >= KnownRows.DISTINCT
             return Relation.of_blocks(columns, types, store.blocks, codes.at_most, distinct)
@@ -167,34 +166,6 @@ class Relation:
         """The relation of rows in any order, duplicates and all."""
         return Relation.of_blocks(columns, types, [tuple(map(narrow, keys))], length)
 
-    @staticmethod
-    def from_table(table: Table, symbols: SymbolTable, ops: DeviceOps | None = None) -> Relation:
-        """The relation of a table, of whose arrays it keeps only those that nobody can change.
-
-        `ops`: the operations of the device on which columns may lie.
-        """
-        away = [not isinstance(column, np.ndarray | TextColumn) for column in table.columns]
-        xp: Any = np if ops is None else ops.xp
-
-        def keys_of(at: int) -> Array:
-            column = table.columns[at]
-            if away[at]:
-                return device_keys(column, table.types[at], xp)
-            keys = encode_column(column, table.types[at], symbols)
-            return keys.copy() if keys is column and not is_borrowed(keys) else keys
-
-        # One thread after the other gives texts their codes.
-        plain = [at for at, kind in enumerate(table.types) if kind != "symbol"]
-
-        def all_keys() -> list[Array]:
-            found = dict(zip(plain, spread(keys_of, plain, table.length >= LONG), strict=True))
-            return [found[at] if at in found else keys_of(at) for at in range(len(table.types))]
-
-        late = table.length >= LATE and not any(away)
-        keys = current_watch().aside(all_keys) if late else all_keys()
-        lies, laid = (ops, tuple(map(xp.asarray, keys))) if any(away) else (None, tuple(keys))
-        return Relation.of_blocks(table.names, table.types, [laid], table.length, ops=lies)
-
     def to_table(self, symbols: SymbolTable) -> Table:
         """The rows decoded, in whatever order they are in."""
         columns = decode_blocks(self.blocks(), self.types, symbols)
@@ -217,7 +188,17 @@ class Relation:
         if not new.length:
             return self
         other = self.beside(new).coming_from(self, [new])
-        hand_on(self, other, new)
+        for at, kept in self.dictionaries.items():
+            other.dictionaries[at] = [own for own in kept if own.add(new.column(at))]
+        for names, codes in self.encoded.items():  # only the new rows are encoded
+            there = (other.dictionaries.get(at, ()) for at in range(len(names)))
+            if all(own is None or own in kept for own, kept in zip(names, there, strict=True)):
+                rows = tuple(
+                    column if own is None else own.encode(column)
+                    for column, own in zip(new.rows, names, strict=True)
+                )
+                more = Relation.of_blocks(codes.columns, codes.types, [rows], new.length, True)
+                other.encoded[names] = codes.grown(more)
         return other
 
     def coming_from(self, before: Relation, new: Sequence[Relation]) -> Relation:

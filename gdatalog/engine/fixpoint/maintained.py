@@ -72,7 +72,7 @@ class MaintainedRelation:
         """The positions of the rows that are new."""
         bits = self.bits()
         if bits is not None and not bits.fits(rows):
-            bits = self._bits = RowBits.of(self.full(), rows)
+            bits = self._bits = RowBits.of(self.full().store, rows)
         if bits is None:
             return np.flatnonzero(~self.full().holds(rows))
         return bits.add(rows)
@@ -80,7 +80,7 @@ class MaintainedRelation:
     def bits(self) -> RowBits | None:
         """The bitmap of all rows, if it is worth its memory."""
         if self._bits is None:
-            self._bits = RowBits.of(self.full())
+            self._bits = RowBits.of(self.full().store)
         return self._bits
 
     def finished(self) -> Relation:
