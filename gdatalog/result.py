@@ -24,10 +24,10 @@ from gdatalog.storage.rows import (
     order_rows,
     place_of,
     plain,
-    sort_rows,
     turned,
     turned_back,
 )
+from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG

@@ -19,7 +19,8 @@ from gdatalog.engine.fixpoint.sorted_rows import SortedRows
 from gdatalog.engine.session.knobs import Dedup
 from gdatalog.plan.tuning import Tuning
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns, sort_rows
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.sorting import sort_rows
 
 Row = tuple[int, int]
 WAYS: tuple[Dedup, ...] = ("auto", "sort", "bitmap", "hash")

@@ -15,7 +15,8 @@ from gdatalog.storage.duplicates import distinct_rows
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.on_device import KnownRows, rows_among
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns, sort_rows, spans_of
+from gdatalog.storage.rows import Columns, spans_of
+from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.threads import LONG
 from gdatalog.storage.trie_builder import trie_of_rows

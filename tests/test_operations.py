@@ -23,13 +23,8 @@ from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import (
-    RowPacking,
-    first_rows,
-    in_sorted,
-    sort_rows,
-    sorted_set,
-)
+from gdatalog.storage.rows import RowPacking, first_rows, in_sorted, sorted_set
+from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import TextColumn
 from gdatalog.storage.trie import Trie, TrieLevel

@@ -27,7 +27,8 @@ from gdatalog.storage import keys, relation, row_store, rows, threads, trie_buil
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.key_columns import relation_of_table
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import order_rows, sort_rows
+from gdatalog.storage.rows import order_rows
+from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import sort_values

@@ -13,7 +13,8 @@ from gdatalog.storage.graph import Ranking
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemotePart, RemoteRows, RowRange, Survey
-from gdatalog.storage.rows import Columns, sort_rows
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.trie import RowTest
 
 

@@ -28,11 +28,12 @@ from gdatalog.engine.fixpoint.sorted_rows import SortedRows
 from gdatalog.executors.fresh import ENDLESS, FreshWorker
 from gdatalog.executors.spilled_groups import SpilledGroups
 from gdatalog.storage import spill as spilling
-from gdatalog.storage.external import merged_runs, sort_spilled, trie_of
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns, merge_rows
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.sorting import merge_rows, merged_runs, sort_spilled
 from gdatalog.storage.spill import Blocks, Spill, is_spilled
+from gdatalog.storage.spilled_tries import trie_of
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn, aggregate_programs, programs
 from tests.draw_recursion import recursions

@@ -40,15 +40,8 @@ from gdatalog.cpu_ops.sorter import sorter_for, text_kernels_for
 from gdatalog.storage import table, threads
 from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
-from gdatalog.storage.rows import (
-    concatenate,
-    first_rows,
-    in_sorted,
-    merge_rows,
-    order_rows,
-    row_firsts,
-    sort_rows,
-)
+from gdatalog.storage.rows import concatenate, first_rows, in_sorted, order_rows, row_firsts
+from gdatalog.storage.sorting import merge_rows, sort_rows
 
 __all__ = [
     "add_at",

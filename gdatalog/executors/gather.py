@@ -26,7 +26,7 @@ from gdatalog.values import TypeName
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.functions import Scope
     from gdatalog.executors.frontier import FailedRows
-    from gdatalog.storage.external import SortedRuns
+    from gdatalog.storage.sorting import SortedRuns
 
 Columns = tuple[Array, ...]
 Spec = Gather | Reduction
@@ -81,7 +81,7 @@ class DistinctRows:
         assert self.ops is not None
         rows = self.settle()
         if self.runs is None:
-            from gdatalog.storage.external import SortedRuns
+            from gdatalog.storage.sorting import SortedRuns
 
             self.runs = SortedRuns(spill, [column.dtype for column in rows])
         self.runs.add(rows)

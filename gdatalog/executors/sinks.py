@@ -164,7 +164,7 @@ class RowSet(Sink):
         spill = account.spill_half(held) or account.spill_for(2 * held - self._charged)
         if spill is None:
             return False
-        from gdatalog.storage.external import SortedRuns
+        from gdatalog.storage.sorting import SortedRuns
 
         blocks, self._blocks = self._blocks, []
         self._pending = self._pending_bytes = 0

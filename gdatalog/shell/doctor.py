@@ -74,11 +74,9 @@ def doctor(*, clear_cache: bool = False, cluster: Any = None) -> Diagnosis:
     """
     import platform
 
-    from gdatalog import __version__
-
     return Diagnosis(
         (
-            Finding("gdatalog", __version__),
+            Finding("gdatalog", sys.modules["gdatalog"].__version__),
             Finding("Python", f"{platform.python_version()} ({sys.executable})"),
             Finding("system", f"{platform.system()} {platform.release()}, {platform.machine()}"),
             *map(_needed, NEEDED),

@@ -27,9 +27,9 @@ from gdatalog.storage.rows import (
     firsts,
     order_rows,
     row_firsts,
-    sort_rows,
     spans_of,
 )
+from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import cores, in_ranges, sort_values, spread

@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from gdatalog.cancellation import current_watch
 from gdatalog.storage.row_store import RowStore
-from gdatalog.storage.rows import DENSE, Columns, sort_rows, sorted_set
+from gdatalog.storage.rows import DENSE, Columns, sorted_set
+from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import ahead, cores, sort_values
@@ -226,7 +227,8 @@ class EdgeStatistics(RankedEdges):
 
     def _turned_in(self, spill: Spill) -> bool:
         """The same, in files."""
-        from gdatalog.storage.external import passing_spilled, sort_spilled
+        from gdatalog.storage.sorting import sort_spilled
+        from gdatalog.storage.spilled_tries import passing_spilled
 
         edges = self.left, self.right
         up = passing_spilled(edges, (0, 1), ((0, "<", 1),), spill)
@@ -298,7 +300,8 @@ class EdgeStatistics(RankedEdges):
 
     def _edges_in(self, spill: Spill) -> Columns:
         """The same, in files."""
-        from gdatalog.storage.external import passing_spilled, sort_spilled
+        from gdatalog.storage.sorting import sort_spilled
+        from gdatalog.storage.spilled_tries import passing_spilled
 
         left, right = self.left, self.right
         if self.symmetric:
@@ -342,7 +345,7 @@ class EdgeStatistics(RankedEdges):
         """Both ways of every edge, as ranks, sorted: the rows that pass comparisons of the two."""
         spill = current_watch().account.spill_for(TURNED * len(self.left))
         if spill is not None:
-            from gdatalog.storage.external import sort_spilled
+            from gdatalog.storage.sorting import sort_spilled
 
             into = spill.columns([np.int32, np.int32])
             for pieces in self._of_ranked(lambda a, b: list(_both_ways(a, b, tests))):

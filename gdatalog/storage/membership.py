@@ -14,15 +14,8 @@ import numpy as np
 
 from gdatalog.storage.on_device import KnownRows, rows_among
 from gdatalog.storage.row_store import RowStore
-from gdatalog.storage.rows import (
-    INT32_MAX,
-    INT32_MIN,
-    Columns,
-    in_sorted,
-    sort_rows,
-    sorted_set,
-    spans_of,
-)
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, in_sorted, sorted_set, spans_of
+from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges
 from gdatalog.values import INT_MAX, INT_MIN

@@ -442,7 +442,7 @@ class Relation:
         account = current_watch().account
         spill = account.spill_for(self.at_most * SORTED_TRIE * len(order))
         if spill is not None:
-            from gdatalog.storage.external import trie_of
+            from gdatalog.storage.spilled_tries import trie_of
 
             return trie_of(store, order, tests, weighted, account, spill)
         in_order = self.sorted and order == tuple(range(len(order)))

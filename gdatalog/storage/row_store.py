@@ -19,15 +19,8 @@ import numpy as np
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage.duplicates import distinct_rows, mix
 from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows
-from gdatalog.storage.rows import (
-    DENSE,
-    INT32_MAX,
-    INT32_MIN,
-    Columns,
-    Span,
-    sort_rows,
-    spans_of,
-)
+from gdatalog.storage.rows import DENSE, INT32_MAX, INT32_MIN, Columns, Span, spans_of
+from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import held_bytes, is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, in_ranges, spread
@@ -282,9 +275,7 @@ def joined_column(parts: Sequence[Array], dtype: np.dtype[np.generic] | None = N
     length = sum(map(len, parts))
     spill = current_watch().account.spill_for(length * dtype.itemsize)
     if spill is not None:
-        from gdatalog.storage.external import joined_spilled
-
-        return joined_spilled(parts, dtype, spill)
+        return spill.joined(parts, dtype)
     whole = np.empty(length, dtype=dtype)
     np.concatenate(parts, out=whole, casting="unsafe")
     return whole

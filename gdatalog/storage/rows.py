@@ -8,7 +8,7 @@ Each operation charges its working space to the evaluation that runs (`account.p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -23,7 +23,6 @@ Span = tuple[int, int]  # the least and the greatest value of a column
 
 # A set of values in a range this many times as long as the set is marked rather than sorted.
 DENSE = 16
-PACKED = 8  # bytes of a packed row
 FEW = 1 << 16  # rows, up to which NumPy sorts by columns as fast as packed
 STRETCH = 1 << 16  # values that are moved at a time
 PART = 1 << 18  # values of a column that are looked at together
@@ -187,37 +186,6 @@ def row_firsts(columns: Sequence[Array]) -> Array:
     return marks
 
 
-def sort_rows(columns: Sequence[Array]) -> Columns:
-    """The same set of rows, sorted lexicographically and without duplicates."""
-    columns = tuple(columns)
-    if not columns or len(columns[0]) < 2:
-        return columns
-    return cancellable(len(columns[0]), lambda: _sort_rows([columns]))
-
-
-def merge_rows(blocks: list[Columns]) -> Columns:
-    """The rows of all blocks, sorted and without duplicates; at least one block.
-
-    It takes the blocks out of the list as it goes, so that each can be freed once it is packed.
-    """
-    count = sum(len(block[0]) for block in blocks)
-    if count < 2 or (len(blocks) == 1 and len(blocks[0]) == 1):
-        return sort_rows(concatenate(blocks))
-    return cancellable(count, lambda: _sort_rows(blocks))
-
-
-def _sort_rows(blocks: list[Columns]) -> Columns:
-    dtypes = [np.result_type(*parts) for parts in zip(*blocks, strict=True)]
-    count, width = sum(len(block[0]) for block in blocks), sum(dtype.itemsize for dtype in dtypes)
-    account = current_watch().account
-    spill = account.spill_for(count * (2 * width + PACKED))
-    if spill is not None:
-        from gdatalog.storage.external import sort_spilled
-
-        return sort_spilled(blocks, account, spill)
-    return sort_in_memory(blocks)
-
-
 def sort_in_memory(blocks: list[Columns]) -> Columns:
     """The rows of all blocks, sorted and without duplicates. It empties the list."""
     dtypes = [np.result_type(*parts) for parts in zip(*blocks, strict=True)]
@@ -336,7 +304,7 @@ def _first_rows(columns: Sequence[Array]) -> Array:
     return np.sort(order[row_firsts([column[order] for column in columns])])
 
 
-def cut(blocks: Sequence[Columns], rows: int) -> Iterator[list[Columns]]:
+def cut(blocks: Iterable[Columns], rows: int) -> Iterator[list[Columns]]:
     """The rows of blocks, so many at a time, as parts of these blocks; once at least."""
     parts: list[Columns] = []
     room, once = rows, False

@@ -29,6 +29,7 @@ LARGE_FILES = "/var/tmp"  # where systems that keep /tmp in memory have room for
 LEAST_BYTES, LEAST_ROWS = 1 << 20, 1 << 12
 SHORT = 1 << 16  # bytes of a column that stays in memory
 BUFFER = 1 << 20  # bytes that are written at once
+STRETCH = 1 << 18  # values that are widened at once
 LOOK = 1 << 26  # bytes after which the folder's room is looked at again
 KEPT_FREE = 0.05  # of the disk, which others need
 
@@ -70,6 +71,14 @@ class Spill:
         for block in blocks:
             rows.append(block)
         return rows.finish()
+
+    def joined(self, parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+        """The parts of a column, in one file."""
+        column = self.column(dtype)
+        for part in parts:
+            for start in range(0, len(part), STRETCH):
+                column.append(part[start : start + STRETCH].astype(dtype, copy=False))
+        return column.finish()
 
     def zeros(self, length: int, dtype: Any) -> Array:
         """An array of zeros in a file, which can be changed in place."""

@@ -263,7 +263,7 @@ class Statistics:
         """A column of the rows that pass some tests."""
         spill = current_watch().account.spill_for(self.rows * self._keys[column].itemsize)
         if spill is not None:
-            from gdatalog.storage.external import passing_spilled
+            from gdatalog.storage.spilled_tries import passing_spilled
 
             (found,) = passing_spilled(self._keys, [column], tests, spill)
             return found

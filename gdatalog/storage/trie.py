@@ -19,7 +19,7 @@ import numpy as np
 
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage.on_device import brought
-from gdatalog.storage.spill import held_bytes, is_spilled
+from gdatalog.storage.spill import STRETCH, Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
 
 PAIRING = 24  # bytes that packing an entry takes
@@ -177,12 +177,19 @@ class TrieLevel:
             here = self.xp is np
             spill = current_watch().account.spill_for(PAIRING * len(self)) if here else None
             if spill is not None:
-                from gdatalog.storage.external import spilled_pairs
-
-                self._pairs = spilled_pairs(self.offsets, self._code, self.values, spill)
+                self._pairs = self._spilled_pairs(spill)
             else:
                 self._pairs = cancellable(len(self), self._paired) if here else self._paired()
         return self._pairs
+
+    def _spilled_pairs(self, spill: Spill) -> Array:
+        column = spill.column(np.int64)
+        for start in range(0, len(self), STRETCH):
+            part = self.values[start : start + STRETCH]
+            places = np.arange(start, start + len(part))
+            parents = np.searchsorted(self.offsets[1:], places, side="right")
+            column.append((parents << SHIFT) | self._code(part)[0])
+        return column.finish()
 
     def parents(self) -> Array:
         """The number of the list that each entry is in."""

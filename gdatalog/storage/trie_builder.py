@@ -40,7 +40,7 @@ def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool)
     """The trie of the first `depth` of lexicographically sorted columns of `total` rows."""
     spill = current_watch().account.spill
     if spill is not None and depth and is_spilled(columns[0]):
-        from gdatalog.storage.external import spilled_trie
+        from gdatalog.storage.spilled_tries import spilled_trie
 
         return spilled_trie(tuple(columns), depth, weighted, spill)
     return cancellable(total, lambda: _build_trie(columns, depth, total, weighted))

@@ -25,7 +25,8 @@ from gdatalog.plan.nodes import TrieRef
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 from gdatalog.storage.graph import Ranking
-from gdatalog.storage.rows import Columns, sort_rows
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie

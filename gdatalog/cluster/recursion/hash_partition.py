@@ -36,7 +36,8 @@ from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check.checked import Schema, Stratum
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns, concatenate, sort_rows
+from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
 from gdatalog.values import TypeName, Value

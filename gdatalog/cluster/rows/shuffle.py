@@ -18,7 +18,8 @@ from gdatalog.limits import Limits
 from gdatalog.records import dataclass
 from gdatalog.storage.duplicates import row_numbers
 from gdatalog.storage.remote import RemotePart
-from gdatalog.storage.rows import Columns, concatenate, sort_rows
+from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.table import Array
 
 AT_ONCE = 1 << 28  # bytes of what lies on a worker that are dealt out together, at the most

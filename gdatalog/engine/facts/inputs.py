@@ -27,7 +27,7 @@ from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
-from gdatalog.storage.rows import sort_rows
+from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.threads import begun

@@ -154,7 +154,7 @@ class SortedRows:
         small, large = self._runs[-1], self._runs[-2]
         spill = self._spill_for(2 * int(small.nbytes) + int(large.nbytes))
         if spill is not None:
-            from gdatalog.storage.external import merged_runs, rows_at_once
+            from gdatalog.storage.sorting import merged_runs, rows_at_once
 
             column = spill.column(large.dtype)
             most = rows_at_once(current_watch().account, spill, large.itemsize)
@@ -184,7 +184,7 @@ class SortedRows:
 
     def _add_wide_in(self, spill: Spill, rows: Columns) -> Columns:
         """The same with all rows in files: joins ranges of both in memory."""
-        from gdatalog.storage.external import divided, rows_at_once, sort_spilled
+        from gdatalog.storage.sorting import divided, rows_at_once, sort_spilled
 
         account, dtypes = current_watch().account, [np.dtype(np.int64)] * self.width
         if self._wide is None:

@@ -1,0 +1,182 @@
+"""Sorts sets of rows: in memory, or externally those that exceed the memory limit.
+
+Pieces that fit are sorted and written as runs (`spill.py`). Rows that divide all runs into ranges
+are sampled, and the runs are merged in memory range by range: all runs at once, unless there are
+very many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from gdatalog.account import Account
+from gdatalog.cancellation import cancellable, current_watch
+from gdatalog.storage.rows import Columns, concatenate, cut, sort_in_memory
+from gdatalog.storage.spill import Spill
+from gdatalog.storage.table import Array
+
+PACKED = 8  # bytes of a packed row
+SORTING = 32  # bytes that sorting a row in memory takes beside its columns, at the most
+SHARE = 4  # a run takes such a part of the spare memory
+SAMPLES = 8  # rows that are sampled for each range, in all runs together
+
+
+def sort_rows(columns: Sequence[Array]) -> Columns:
+    """The same set of rows, sorted lexicographically and without duplicates."""
+    columns = tuple(columns)
+    if not columns or len(columns[0]) < 2:
+        return columns
+    return cancellable(len(columns[0]), lambda: _sort_rows([columns]))
+
+
+def merge_rows(blocks: list[Columns]) -> Columns:
+    """The rows of all blocks, sorted and without duplicates; at least one block.
+
+    It takes the blocks out of the list as it goes, so that each can be freed once it is packed.
+    """
+    count = sum(len(block[0]) for block in blocks)
+    if count < 2 or (len(blocks) == 1 and len(blocks[0]) == 1):
+        return sort_rows(concatenate(blocks))
+    return cancellable(count, lambda: _sort_rows(blocks))
+
+
+def _sort_rows(blocks: list[Columns]) -> Columns:
+    dtypes = [np.result_type(*parts) for parts in zip(*blocks, strict=True)]
+    count, width = sum(len(block[0]) for block in blocks), sum(dtype.itemsize for dtype in dtypes)
+    account = current_watch().account
+    spill = account.spill_for(count * (2 * width + PACKED))
+    if spill is not None:
+        return sort_spilled(blocks, account, spill)
+    return sort_in_memory(blocks)
+
+
+def rows_at_once(account: Account, spill: Spill, width: int) -> int:
+    """The number of rows that fit memory while they are sorted; `width` is the bytes of a row."""
+    if spill.always:
+        return spill.run
+    return max(spill.run, account.spare() // SHARE // (2 * width + SORTING))
+
+
+def width_of(block: Sequence[Array]) -> int:
+    """The bytes of a row."""
+    return sum(column.dtype.itemsize for column in block)
+
+
+def _taken(blocks: list[Columns]) -> Iterator[Columns]:
+    """The blocks, which it takes out of the list, so that each can be freed."""
+    while blocks:
+        yield blocks.pop(0)
+
+
+def sort_spilled(blocks: list[Columns], account: Account, spill: Spill) -> Columns:
+    """The rows of all blocks, sorted and without duplicates, in files. Empties the list."""
+    runs = SortedRuns(spill, [np.result_type(*parts) for parts in zip(*blocks, strict=True)])
+    most = rows_at_once(account, spill, width_of(blocks[0]))
+    for parts in cut(_taken(blocks), most):
+        if parts:
+            runs.add(sort_in_memory(parts))
+    return runs.merged(account)
+
+
+class SortedRuns:
+    """Sets of sorted rows in files, which are merged into one."""
+
+    def __init__(self, spill: Spill, dtypes: Sequence[np.dtype[np.generic]]) -> None:
+        self._spill = spill
+        self._dtypes = list(dtypes)
+        self._rows = spill.columns(dtypes)
+        self._bounds = [0]
+        self._earlier: list[Columns] = []  # runs of narrower columns
+
+    @property
+    def length(self) -> int:
+        """The number of rows; rows that are in several runs count several times."""
+        return self._bounds[-1] + sum(len(run[0]) for run in self._earlier)
+
+    def add(self, rows: Columns) -> None:
+        """Adds sorted rows."""
+        dtypes = [np.promote_types(d, c.dtype) for d, c in zip(self._dtypes, rows, strict=True)]
+        if dtypes != self._dtypes:
+            self._earlier = self._finished()
+            self._rows, self._bounds, self._dtypes = self._spill.columns(dtypes), [0], dtypes
+        self._rows.append(rows)
+        self._bounds.append(len(self._rows))
+
+    def _finished(self) -> list[Columns]:
+        whole = self._rows.finish()
+        own = [tuple(c[low:high] for c in whole) for low, high in pairwise(self._bounds)]
+        return [*self._earlier, *own]
+
+    def merged(self, account: Account) -> Columns:
+        """All rows, sorted and without duplicates. No rows can be added afterwards."""
+        runs = [run for run in self._finished() if len(run[0])]
+        width = sum(dtype.itemsize for dtype in self._dtypes)
+        most = rows_at_once(account, self._spill, width)
+        # More runs would take more samples than are sorted at once.
+        fan = max(2, math.isqrt(most // 4))
+        while len(runs) > 1:
+            runs = [self._merge(runs[at : at + fan], most) for at in range(0, len(runs), fan)]
+        return runs[0] if runs else self._merge([], most)
+
+    def _merge(self, runs: Sequence[Columns], most: int) -> Columns:
+        if len(runs) == 1:
+            return runs[0]
+        into = self._spill.columns(self._dtypes)
+        for rows in merged_runs(runs, most):
+            into.append(rows)
+        return into.finish()
+
+
+def merged_runs(runs: Sequence[Columns], most: int) -> Iterator[Columns]:
+    """The rows of sorted runs, merged and without duplicates, in pieces of about `most` rows."""
+    for parts in divided(runs, most) if runs else ():
+        some = [part for part in parts if len(part[0])]
+        if len(some) == 1:
+            yield some[0]
+        elif some:
+            yield sort_in_memory(some)
+
+
+def divided(runs: Sequence[Columns], most: int) -> Iterator[list[Columns]]:
+    """Sorted runs, divided at the same rows into ranges of about `most` rows; each range is less
+    than the next."""
+    for low, high in pairwise(_ranges(runs, most)):
+        yield [
+            tuple(column[start:end] for column in run)
+            for run, start, end in zip(runs, low, high, strict=True)
+        ]
+
+
+def _ranges(runs: Sequence[Columns], most: int) -> list[list[int]]:
+    """The places that divide the runs: between neighbours are about `most` rows of all runs."""
+    total = sum(len(run[0]) for run in runs)
+    step = max(1, most // max(SAMPLES, 2 * len(runs)))
+    samples = concatenate([tuple(column[::step] for column in run) for run in runs])
+    count = -(-2 * total // most)
+    ordered = sort_in_memory([samples])
+    length = len(ordered[0])
+    places = sorted({length * at // count for at in range(1, count)} - {0})
+    cuts = [tuple(int(column[place]) for column in ordered) for place in places]
+    inner = [[_place(run, cut) for run in runs] for cut in cuts]
+    return [[0] * len(runs), *inner, [len(run[0]) for run in runs]]
+
+
+def _place(run: Columns, row: Sequence[int]) -> int:
+    """The number of a run's rows that are less than a row."""
+    low, high = 0, len(run[0])
+    for column, value in zip(run, row, strict=True):
+        kind = np.iinfo(column.dtype)
+        if not kind.min <= value <= kind.max:
+            return low if value < kind.min else high
+        part, key = column[low:high], column.dtype.type(value)  # of another type it would be copied
+        low, high = (
+            low + int(np.searchsorted(part, key)),
+            low + int(np.searchsorted(part, key, side="right")),
+        )
+        if low == high:
+            break
+    return low
