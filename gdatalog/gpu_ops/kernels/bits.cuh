@@ -1,12 +1,13 @@
-// Local recoding: a list's values become positions, and what is joined on below it, rows of bits.
-// The twin of codegen/helpers/bits.py.
+// Local recoding: the values of a list become positions, and the lists below them rows of bits. The
+// GPU version of codegen/helpers/bits.py.
 //
-// Row j stands for the list's j-th value. It has a bit for each of the list's values, in words of
-// 64 bits, `words = (n + 63) / 64` of them; rows lie one behind the other in one array.
+// Row j belongs to the list's j-th value. It has one bit for each value of the list, in words of 64
+// bits: `words = (n + 63) / 64` words. Rows are stored one after the other in one array.
 //
-// What takes a tile is for all of its lanes together. What writes waits for all lanes before, for
-// they may be reading what was there, and after, so that they see what is there now. Rows are short:
-// a loop over a tile's share of a row has one turn, as a rule, and is not unrolled.
+// Functions with a tile are called by all of its lanes together. Functions that write synchronize
+// before, because lanes may still read the old words, and after, so that all lanes see the new
+// ones. Rows are short: a loop over a tile's share of a row usually has one turn, so it is not
+// unrolled.
 #pragma once
 #include "lists.cuh"
 
@@ -27,7 +28,7 @@ DEVICE void fill_ones(Tile<N> t, D dst, i64 d, i64 n) {
     sync(t);
 }
 
-// A row becomes another.
+// Copies a row.
 template <int N, class D, class A>
 DEVICE void copy_row(Tile<N> t, D dst, i64 d, A a, i64 i, i64 words) {
     sync(t);
@@ -36,7 +37,7 @@ DEVICE void copy_row(Tile<N> t, D dst, i64 d, A a, i64 i, i64 words) {
     sync(t);
 }
 
-// A row becomes what two rows have in common. It may be one of them.
+// Intersects two rows. The result may overwrite one of them.
 template <int N, class D, class A, class B>
 DEVICE void and_rows(Tile<N> t, D dst, i64 d, A a, i64 i, B b, i64 j, i64 words) {
     sync(t);
@@ -45,21 +46,21 @@ DEVICE void and_rows(Tile<N> t, D dst, i64 d, A a, i64 i, B b, i64 j, i64 words)
     sync(t);
 }
 
-// Clears the bits up to k, and k. There may be no such bit: k may be -1, or behind the row.
+// Clears the bits up to and including k. k may be -1, or beyond the row.
 template <int N, class D>
 DEVICE void above(Tile<N> t, D dst, i64 d, i64 k, i64 words) {
     sync(t);
     const i64 word = k >> 6;
 #pragma unroll 1
     for (i64 w = t.rank; w < words && w <= word; w += N) {
-        // shifted twice, for there is no shift by 64
+        // two shifts, because a shift by 64 is undefined
         const u64 kept = w == word ? (ALL_BITS << (k & 63)) << 1 : NO_BITS;
         dst[d + w] = dst[d + w] & kept;
     }
     sync(t);
 }
 
-// Clears the bits from k on. There may be no such bit.
+// Clears the bits from k on. k may be beyond the row.
 template <int N, class D>
 DEVICE void below(Tile<N> t, D dst, i64 d, i64 k, i64 words) {
     sync(t);
@@ -72,21 +73,21 @@ DEVICE void below(Tile<N> t, D dst, i64 d, i64 k, i64 words) {
     sync(t);
 }
 
-// Whether bit k of a row is set; for one lane.
+// Whether bit k of a row is set; called by one lane.
 template <class A>
 DEVICE bool has_bit(A a, i64 i, i64 k) {
     return ((a[i + (k >> 6)] >> (k & 63)) & ONE_BIT) != NO_BITS;
 }
 
-// The bits of a row's word for the positions from `low` on and below `high`. The word is not before
-// that of `low`, nor behind that of `high`.
+// A mask of a row's word for the positions from `low` on and below `high`. The word is not before
+// that of `low`, nor after that of `high`.
 DEVICE u64 between(i64 word, i64 low, i64 high) {
     const i64 first = low - 64 * word, end = high - 64 * word;
     const u64 from = first > 0 ? ALL_BITS << first : ALL_BITS;
     return end < 64 ? from & ~(ALL_BITS << end) : from;
 }
 
-// How many bits two rows have in common, or a row has; for one lane.
+// How many bits two rows have in common, or one row has; called by one lane.
 template <class A, class B>
 DEVICE i64 count_and(A a, i64 i, B b, i64 j, i64 words) {
     int n = 0;
@@ -100,7 +101,7 @@ DEVICE i64 count_row(A a, i64 i, i64 words) {
     return n;
 }
 
-// This lane's share of how many there are.
+// This lane's share of the same counts.
 template <int N, class A, class B>
 DEVICE i64 count_and_shared(Tile<N> t, A a, i64 i, B b, i64 j, i64 words) {
     int n = 0;
@@ -118,7 +119,7 @@ DEVICE i64 count_row_shared(Tile<N> t, A a, i64 i, i64 words) {
 
 // ------------------------------------------------------------------------------------ recoding
 
-// A row of one lane: the bits are set word by word, as the common values ascend.
+// Fills a row by one lane, word by word in the order of the common values.
 template <class L, class C, class R>
 DEVICE void recode_row_alone(L list, i64 lo, i64 hi, C children, i64 c, i64 stop, R rows, i64 row) {
     i64 at = 0;  // words before it are written
@@ -137,8 +138,8 @@ DEVICE void recode_row_alone(L list, i64 lo, i64 hi, C children, i64 c, i64 stop
     }
 }
 
-// A row of children many times as many as the list is long: its values are looked for among them,
-// N at a time, and a ballot is N bits of the row.
+// Fills a row with many more children than the list is long: the list's values are searched among
+// the children, N at a time, and a ballot gives N bits of the row.
 template <int N, class L, class C, class R>
 DEVICE void recode_row_by_list(Tile<N> t, L list, i64 lo, i64 hi, C children, i64 c, i64 stop,
                                R rows, i64 row) {
@@ -156,9 +157,9 @@ DEVICE void recode_row_by_list(Tile<N> t, L list, i64 lo, i64 hi, C children, i6
     if (t.rank == 0 && word != NO_BITS) rows[at] = word;
 }
 
-// N rows of which each lane brings one: the children of all of them, from `c` on so many, are one
-// sequence, of which the lanes take N at a time and look for them in the list. Its bits must have
-// been cleared.
+// Fills N rows, one of each lane. The children of all rows (`length` from `c` on, in each lane)
+// form one sequence. The lanes take N of them at a time and search them in the list. The rows' bits
+// must be clear.
 template <int N, class V, class L, class C, class R>
 DEVICE void recode_rows_by_children(Tile<N> t, const Window<V>& window, u32 step, L list, C children,
                                     i64 c, u32 length, R rows, i64 row, i64 words) {
@@ -171,7 +172,7 @@ DEVICE void recode_rows_by_children(Tile<N> t, const Window<V>& window, u32 step
     if (total == 0) return;
     const i64 origin = c - (end - length);
     const auto child = [&](u32 first, int& owner) {
-        const u32 k = first + t.rank < total ? first + t.rank : total - 1;  // some may repeat it
+        const u32 k = first + t.rank < total ? first + t.rank : total - 1;  // some repeat it
         owner = 0;
         for (int half = N / 2; half > 0; half /= 2) {
             owner += from_rank(t, end, owner + half - 1) <= k ? half : 0;
@@ -179,7 +180,7 @@ DEVICE void recode_rows_by_children(Tile<N> t, const Window<V>& window, u32 step
         return +children[from_rank(t, origin, owner) + k];
     };
     int later = 0;
-    auto ahead = child(0, later);  // one round ahead, so that nobody waits for it
+    auto ahead = child(0, later);  // loaded one round ahead, to hide its latency
     for (u32 first = 0; first < total; first += N) {
         const int owner = later;
         const auto key = ahead;
@@ -193,7 +194,8 @@ DEVICE void recode_rows_by_children(Tile<N> t, const Window<V>& window, u32 step
             place = (u32)(found - window.start);
             yes = +list[found] == key;
         }
-        // Neighbours often set bits of one half of a word. Eight at the most put them together.
+        // Neighbouring lanes often set bits in one half of a word. Up to eight of them combine
+        // their bits.
         const u32 half_word = (u32)owner * (u32)words * 2 + (place >> 5);
         u32 bits = yes ? 1u << (place & 31) : 0u;
         for (int by = 1; by < 8; by *= 2) {
@@ -208,10 +210,10 @@ DEVICE void recode_rows_by_children(Tile<N> t, const Window<V>& window, u32 step
     }
 }
 
-// From how many times as many children as the list is long on its values are looked for.
+// From this ratio of children to the list's length on, the list's values are searched instead.
 constexpr i64 MANY = 2;
 
-// Fills the rows of a list: which of its values are children of each of them in a trie.
+// Fills the rows of a list: row j has a bit for each value that is a child of value j in a trie.
 template <int N, class L, class V, class I, class C, class O, class R>
 DEVICE void recode_rows(Tile<N> t, L list, i64 lo, i64 hi, V root_values, i64 n_root, i64 root_low,
                         I root_index, i64 n_index, C child_values, O child_offsets, R rows) {
@@ -227,8 +229,8 @@ DEVICE void recode_rows(Tile<N> t, L list, i64 lo, i64 hi, V root_values, i64 n_
         sync(t);
     }
     for (i64 first = 0; first < n; first += N) {
-        // Each lane finds one of N roots: what is found decides where to read next, so many of
-        // these are best under way at once.
+        // Each lane finds one of N roots. The address of the next load depends on what is found, so
+        // as many searches as possible run at once.
         i64 c = 0, stop = 0;
         if (first + t.rank < n) {
             const i64 key = list[lo + first + t.rank];

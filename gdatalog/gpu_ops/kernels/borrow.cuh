@@ -1,26 +1,27 @@
-// Longer room for lists and rows of bits, which tiles borrow where their own buffers are too short.
+// Longer parts of buffers, which tiles borrow for lists and rows of bits that do not fit their own.
 //
-// A buffer is an array that each tile has a short part of. Behind these lie classes of longer
-// parts, the last as long as any list may be. Of each buffer a tile has one longer part at a time.
+// Each tile owns a short part of each buffer, an array. After these come classes of longer parts;
+// the last class is as long as the longest list. A tile borrows one longer part of a buffer at a
+// time.
 //
-// Nobody waits for ever: buffers are numbered from the outer levels of a plan to the inner ones.
-// Who waits for a part of one buffer has no part of it, nor of those of inner levels; who has parts
-// of the innermost level waits for nobody. Parts are given back before a tile asks for a task, and
-// when it ends.
+// There is no deadlock: buffers are numbered from the outer levels of a plan to the inner ones. A
+// tile that waits for a part of one buffer has no part of it, nor of inner levels' buffers; a tile
+// with parts of the innermost level waits for nothing. Tiles return their parts before they ask for
+// a task, and when they end.
 #pragma once
 #include "walk.cuh"
 
-// What `rooms` says of a class of a buffer: how many elements a part has, how many parts there are,
-// where the first one begins, and the word of `lent` with its bit.
+// The fields of a class in `rooms`: the elements of a part, the number of parts, where the first
+// one begins, and the word of `lent` with its bit.
 enum { ROOM_LENGTH = 0, ROOM_COUNT = 1, ROOM_BEGIN = 2, ROOM_WORD = 3, ROOM_WORDS = 4 };
-enum { LENT_BITS = 32 };  // parts of a word of `lent`
+enum { LENT_BITS = 32 };  // parts in a word of `lent`
 
-// Gives back what a tile has of the buffers from number `from` on.
+// Returns what a tile has borrowed of the buffers from number `from` on.
 template <int N, int BUFFERS, class L>
 DEVICE void return_rooms(Tile<N> t, L lent, i64 (&borrowed)[BUFFERS], int from) {
     for (int at = 0; at < BUFFERS; ++at) {
         if (at < from || borrowed[at] < 0) continue;
-        sync(t);  // all lanes have read what is there
+        sync(t);  // all lanes have finished reading
         if (t.rank == 0) {
             const i64 bit = (i64)1 << (borrowed[at] % LENT_BITS);
             add_acquire_release(lent, borrowed[at] / LENT_BITS, -bit);
@@ -29,7 +30,7 @@ DEVICE void return_rooms(Tile<N> t, L lent, i64 (&borrowed)[BUFFERS], int from) 
     }
 }
 
-// One part of a class, if there is any: its number.
+// Claims a free part of a class. Returns its number, -1 if there is none.
 template <class L>
 DEVICE i64 claim(L lent, i64 word, i64 count, i64 begin) {
     const i64 words = (count + LENT_BITS - 1) / LENT_BITS;
@@ -40,7 +41,7 @@ DEVICE i64 claim(L lent, i64 word, i64 count, i64 begin) {
         if (free == 0) continue;
         const u64 bit = free & (~free + 1);
         if ((u64)atomic_or(lent, word + at, (i64)bit) & bit) continue;
-        load_acquire(lent, word + at);  // who had it has read what was there
+        load_acquire(lent, word + at);  // its last owner has finished reading
         i64 number = at * LENT_BITS;
         while (bit >> (number % LENT_BITS + 1)) ++number;
         return number;
@@ -48,8 +49,8 @@ DEVICE i64 claim(L lent, i64 word, i64 count, i64 begin) {
     return -1;
 }
 
-// Where a part of buffer `number` begins that has `wanted` elements: of the first class that is long
-// enough and has a part left. Negative if the launch ends.
+// Borrows a part of buffer `number` with `wanted` elements: of the first class that is long enough
+// and has a free part. Returns where it begins; negative if the launch ends.
 template <int N, int BUFFERS, class R, class L>
 DEVICE i64 borrow(Tile<N> t, const Run& run, R rooms, i64 classes, L lent,
                   i64 (&borrowed)[BUFFERS], int number, i64 wanted) {

@@ -1,10 +1,10 @@
-// Compaction in one pass: what blocks keep goes behind what the blocks of earlier tiles keep.
+// Compaction in one pass: entries that a block keeps are written after those of earlier tiles.
 //
-// Blocks take tiles of TILE entries by number. A block tells how many of its tile's entries it
-// keeps, then looks back over the tiles before, from the nearest, until one knows what all up to
-// it keep (Merrill and Garland's decoupled look-back). A tile's number is taken when its block has
-// begun, so that whoever waits waits for blocks that run. All of it stands in one array of zeros:
-// [0] tiles taken, [1] entries kept, once all is done, [2 + tile] what a tile has told.
+// Blocks take tiles of TILE entries by number. A block publishes how many entries of its tile it
+// keeps. Then it looks back over earlier tiles, from the nearest on, until one has the sum of all
+// tiles up to it (Merrill and Garland's decoupled look-back). A block takes a tile's number only
+// once it runs, so a block only waits for running blocks. The state is one array of zeros: [0]
+// tiles taken, [1] entries kept in the end, [2 + tile] what a tile has published.
 #pragma once
 #include "prelude.cuh"
 
@@ -12,11 +12,11 @@
 #define EACH 4       // entries of a thread in a tile: THREADS apart
 #define TILE (THREADS * EACH)
 #define WARPS (THREADS / 32)
-// Of a tile's word: its own count is known, or that of all tiles up to it.
+// Flags of a tile's word: its own count is known, or the sum of all tiles up to it.
 #define OWN ((u64)1 << 62)
 #define WHOLE ((u64)2 << 62)
 
-// The next tile for this block; all its threads ask.
+// Takes the next tile for this block; called by all of its threads.
 template <class A>
 DEVICE i64 next_tile(A state) {
     SHARED(i64, taken, 1);
@@ -26,7 +26,7 @@ DEVICE i64 next_tile(A state) {
     return taken[0];
 }
 
-// What the tiles before this one keep; the lanes of one warp ask together.
+// How many entries earlier tiles keep; called by all lanes of one warp.
 template <class A>
 DEVICE i64 kept_before(A state, i64 tile) {
     const u32 all = 0xFFFFFFFFu;
@@ -51,7 +51,7 @@ DEVICE i64 kept_before(A state, i64 tile) {
     return before;
 }
 
-// Where each entry goes that this thread keeps; `end` is the number of tiles.
+// The position of each entry that this thread keeps; `end` is the number of tiles.
 template <class K, class T, class A>
 DEVICE void places_of_kept(K keep, T to, A state, i64 tile, i64 end) {
     SHARED(i64, counts, EACH * WARPS);

@@ -1,32 +1,32 @@
-// The words that all tiles of a launch share, each on a line of its own, and why a launch ends.
+// The words that all tiles of a launch share, each in its own line, and the reasons why it ends.
 // `gpu_ops/loops.py` has the same numbers. All are zero before the first launch.
 #pragma once
 #include "prelude.cuh"
 
 enum Word {
-    NEXT = 0,     // units of the first work that have been taken (it may go beyond all there are)
-    STOP = 16,    // not zero: no tile takes a task any more; above FULL: all leave at once
-    STATUS = 32,  // why, as tiles say it: the greatest reason wins
-    BUSY = 48,    // tasks that are outstanding: running, or in the queue
-    HEAD = 64,    // tickets of the ring: tasks taken out,
-    TAIL = 80,    // and tasks put in
-    POOL = 96,    // blocks of the pool that have been asked for (it may go beyond all there are)
-    SPLITS = 112, // tasks that were put into the queue by splitting others
+    NEXT = 0,     // units of the first level that have been taken (may exceed the total)
+    STOP = 16,    // not zero: tiles take no more tasks; above FULL: they leave at once
+    STATUS = 32,  // why the launch ends: the greatest reason of all tiles
+    BUSY = 48,    // outstanding tasks: running or queued
+    HEAD = 64,    // tickets of the ring: tasks taken out
+    TAIL = 80,    // tickets of the ring: tasks put in
+    POOL = 96,    // blocks of the pool that have been requested (may exceed the total)
+    SPLITS = 112, // tasks that were made by splitting others
     IDLE = 128,   // tiles that wait for a task
-    QUEUED = 144, // tasks in the ring that nobody has claimed (less, while some see that none is)
-    HELD = 160,   // slots of the ring that are not free (more, while some see that all are)
+    QUEUED = 144, // unclaimed tasks in the ring (too low while failed claims are undone)
+    HELD = 160,   // used slots of the ring (too high while failed requests are undone)
     CONTROL_WORDS = 176
 };
 
-// The greatest wins: a launch that failed does not go on because its pool was full as well, and
-// one that has found enough rows is right whatever else was met.
+// The greatest wins: a launch that has failed is not continued because its pool was full, too, and
+// one that has found enough rows is right in any case.
 enum Reason {
     DONE = 0, FULL = 1, STOPPED = 2, FAILED = 3, OVERFLOWED = 4, ENOUGH = 5,
-    OUTSIDE = 6  // a row is none of those that there are marks for
+    OUTSIDE = 6  // a row outside the range of the marks
 };
 
-// Ends the launch. After FULL, tiles finish or give back what they have; after the others it does
-// not matter what becomes of their tasks. The host writes STOPPED into STOP.
+// Ends the launch. After FULL, tiles finish or return their tasks; after other reasons they drop
+// them. The host writes STOPPED to STOP.
 template <class C>
 DEVICE void stop(C control, Reason why) {
     atomic_max(control, STATUS, (i64)why);

@@ -1,7 +1,7 @@
-// Load balancing: of which row each entry is, where rows have lists of any lengths.
+// Load balancing: finds the row of each entry, for rows with lists of any lengths.
 //
-// `ends` are the lengths, summed up. The rows in which tiles begin are found first, a thread for
-// each tile; then an entry searches among the rows of its tile, whose ends are in the first cache.
+// `ends` is the running sum of the lengths. First, one thread for each tile finds the row in which
+// the tile begins. Then each entry searches the rows of its tile, whose ends are in the L1 cache.
 #pragma once
 #include "compact.cuh"
 #include "search.cuh"
@@ -12,7 +12,7 @@ KERNEL(partition)(ARRAY(const i64) ends, ARRAY(i64) cuts, i64 rows, i64 size, i6
         cuts[tile] = tile < tiles ? upper_bound(ends, 0, rows, tile * TILE) : rows - 1;
 }
 
-// The row of an entry of the tile; if there is but one tile, nobody has cut the rows.
+// The row of an entry of the tile. With a single tile there are no cuts.
 template <class E, class C>
 DEVICE i64 row_of(E ends, C cuts, i64 rows, i64 tile, i64 tiles, i64 entry) {
     if (tiles == 1) return upper_bound(ends, 0, rows - 1, entry);

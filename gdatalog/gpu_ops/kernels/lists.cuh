@@ -1,23 +1,23 @@
-// Sorted lists: searches, and where two lists meet. The twin of codegen/helpers/lists.py.
+// Sorted lists: searches and intersections. The GPU version of codegen/helpers/lists.py.
 //
-// A list is a range [lo, hi) of an array of ascending, distinct keys of 32 or 64 bits; arrays that
-// are compared may differ in width. A key may be of either width too: where both are of 32 bits,
-// so are the comparisons.
+// A list is a range [lo, hi) of an array of ascending, distinct keys of 32 or 64 bits. Arrays that
+// are compared may differ in width, and a key may have either width; two 32-bit operands are
+// compared in 32 bits.
 //
-// What takes no tile is for one lane, or for all lanes with the same arguments. What takes a tile
-// is for all of its lanes together, all with the same arguments.
+// Functions without a tile are called by one lane, or by all lanes with the same arguments.
+// Functions with a tile are called by all of its lanes, with the same arguments.
 //
-// `+values[i]` is the number itself, where a checking compiler's `values[i]` may be more.
+// `+values[i]` is the number itself; in the checked host build, `values[i]` may be a proxy.
 #pragma once
 #include "tile.cuh"
 
-// From how many times the length on, one lane seeks in a list instead of reading it. Short lists
-// are read.
+// From this ratio of lengths on, one lane seeks in the longer list instead of reading it; short
+// lists are always read.
 constexpr i64 GALLOP = 8;
 constexpr i64 SHORT = 64;
 
-// How long a part of a list may be that is searched with 32 bits, which saves a third of the
-// instructions. What is longer is halved until it is as short.
+// The longest part of a list that is searched with 32-bit positions, which saves a third of the
+// instructions. Longer ranges are halved first.
 constexpr i64 PART = (i64)1 << 30;
 
 // --------------------------------------------------------------------------- searches, one lane
@@ -50,7 +50,7 @@ DEVICE i64 bound(A values, i64 lo, i64 hi, K key) {
     return lo + at;
 }
 
-// The first position whose value is at least the key; more than the key.
+// The first position whose value is at least the key; greater than the key.
 template <class A, class K>
 DEVICE i64 lower(A values, i64 lo, i64 hi, K key) {
     return bound<false>(values, lo, hi, key);
@@ -60,7 +60,7 @@ DEVICE i64 upper(A values, i64 lo, i64 hi, K key) {
     return bound<true>(values, lo, hi, key);
 }
 
-// As `lower`, for keys that are expected near the start: probes at 1, 8, 64, ...
+// As `lower`, for keys that are expected near the start: probes at distances 1, 8, 64, ...
 template <class A, class K>
 DEVICE i64 seek(A values, i64 lo, i64 hi, K key) {
     if (lo >= hi || +values[lo] >= key) return lo;
@@ -72,7 +72,7 @@ DEVICE i64 seek(A values, i64 lo, i64 hi, K key) {
     return lower(values, below + 1, lo + step < hi ? lo + step : hi, key);
 }
 
-// The key's position, -1 if it is not there.
+// The key's position, -1 if absent.
 template <class A, class K>
 DEVICE i64 find(A values, i64 lo, i64 hi, K key) {
     const i64 found = lower(values, lo, hi, key);
@@ -83,21 +83,21 @@ DEVICE bool has(A values, i64 lo, i64 hi, K key) {
     return find(values, lo, hi, key) >= 0;
 }
 
-// The key's position, from an index of all n keys from `low` on; -1 where it is not there.
+// The key's position, from an index of n keys from `low` on; -1 if absent.
 template <class I>
 DEVICE i64 find_indexed(i64 low, I index, i64 n, i64 key) {
     const u64 place = (u64)key - (u64)low;
     return place < (u64)n ? (i64)index[(i64)place] : -1;
 }
 
-// The key's position in a root's list: by index (from `low` on) if there is one.
+// The key's position in a root's list; by its index (of keys from `low` on) if it has one.
 template <class A, class I>
 DEVICE i64 find_root(A values, i64 n_values, i64 low, I index, i64 n_index, i64 key) {
     if (n_index > 0) return find_indexed(low, index, n_index, key);
     return find(values, 0, n_values, key);
 }
 
-// The parent whose list holds a position.
+// The parent whose list contains a position.
 template <class O>
 DEVICE i64 parent_of(O offsets, i64 n_offsets, i64 position) {
     return upper(offsets, 0, n_offsets, position) - 1;
@@ -105,7 +105,7 @@ DEVICE i64 parent_of(O offsets, i64 n_offsets, i64 position) {
 
 // ---------------------------------------------------------------------------- searches, a tile
 
-// Each round cuts the list into N + 1 parts. Two lanes would not win a round.
+// Each round cuts the list into N + 1 parts. With fewer than 4 lanes this would save no round.
 template <bool UP_TO, int N, class A, class K>
 DEVICE i64 bound(Tile<N> t, A values, i64 lo, i64 hi, K key) {
     if (N < 4) return bound<UP_TO>(values, lo, hi, key);
@@ -146,7 +146,7 @@ DEVICE i64 parent_of(Tile<N> t, O offsets, i64 n_offsets, i64 position) {
 
 // ---------------------------------------------------------------- where two lists meet, one lane
 //
-// `each(value, k, l)` is called for each common value, ascending, with where it stands.
+// `each(value, k, l)` is called for each common value, ascending, with its positions in both lists.
 
 template <class A, class B, class F>
 DEVICE void each_by_leapfrog(A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, F each) {
@@ -165,8 +165,8 @@ DEVICE void each_by_leapfrog(A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, F e
     }
 }
 
-// Both lists are shorter than a part. Lanes of a warp merge lists of their own, so there are no
-// branches but the one that ends it.
+// Both lists are shorter than PART. The lanes of a warp merge different lists, so the loop's only
+// branch is its end.
 template <class A, class B, class F>
 DEVICE void each_by_merge(A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, F each) {
     if (alo >= ahi || blo >= bhi) return;
@@ -193,7 +193,7 @@ DEVICE void each_common(A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, F each) 
     }
 }
 
-// How many values are common. Each list seeks in the other.
+// How many values are common. Each list seeks in the other one.
 template <class A, class B>
 DEVICE i64 count_leapfrog(A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi) {
     i64 n = 0;
@@ -203,16 +203,16 @@ DEVICE i64 count_leapfrog(A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi) {
 
 // ------------------------------------------------------------------ where two lists meet, a tile
 
-// The longest step between two of the N values below, so that 32 bits hold all of them.
+// The longest step between two values of a window (below), so that its length fits into 32 bits.
 constexpr i64 LONGEST_STEP = (i64)1 << 24;
 
-// From how many lanes on a window (below) is worth its shuffles, for each of which a tile that is
-// but a part of a warp has to look who is there.
+// From this tile width on, a window (below) is worth its shuffles: in a tile that is part of a
+// warp, each shuffle must first find out which lanes take part.
 constexpr int WINDOWED = 8;
 
-// N values of a list, one in each lane, evenly spaced: the last ones of N parts of it. A search
-// begins in them, by shuffles; one read by all lanes brings in what would be a chain of misses.
-// Where the list ends before it, the window is empty: its values are then the list's last.
+// A window: N evenly spaced values of a list, one in each lane, each the last of one of N parts.
+// Searches start in it by shuffles, so one load by all lanes replaces a chain of dependent misses.
+// If it starts at the end of the list it is empty; its values are then the list's last.
 template <class V>
 struct Window {
     V value;    // this lane's
@@ -233,7 +233,7 @@ DEVICE auto window_at(Tile<N> t, S sought, i64 start, i64 shi, u32 step) {
     return window;
 }
 
-// In which part a key is that is not behind the end.
+// The part that a key is in. The key must not be greater than the window's end.
 template <int N, class V, class K>
 DEVICE u32 part_of(Tile<N> t, const Window<V>& window, K key) {
     int part = 0;
@@ -243,8 +243,8 @@ DEVICE u32 part_of(Tile<N> t, const Window<V>& window, K key) {
     return (u32)part;
 }
 
-// The range in which a key of a part stands or would stand: without the part's last value, which
-// is not before the key.
+// The positions at which a key of a part may be, without the part's last value, which is not less
+// than the key.
 struct Range {
     i64 lo, hi;
 };
@@ -256,16 +256,16 @@ DEVICE Range range_of(const Window<V>& window, u32 step, u32 part) {
     return range;
 }
 
-// Reads a list from end to end, N values at a time, and looks for each in another list. All lanes
-// come to `each(at, yes, key, place)`: `at` is where the N values begin; whether this lane's value
-// `key` is in the other list, and its place there.
+// Reads a list from start to end, N values at a time, and searches each in another list. All lanes
+// call `each(at, yes, key, place)`: `at` is where the N values begin; `yes` whether this lane's
+// value `key` is in the other list, and `place` its position there.
 //
-// What has been found may be written over the start of either list by then: what is read of it
-// later lies behind, or is less than all that is looked for later, as it was before.
+// Common values may overwrite the start of either list: what is read later lies behind them, or is
+// less than all values that are searched later, as it was before.
 template <int N, class W, class S, class F>
 DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 shi, F each) {
     if (wlo >= whi || slo >= shi) return;
-    i64 next = slo;  // where this lane's value is in the other list, or would be
+    i64 next = slo;  // the position of this lane's value in the other list, or where it would be
     if (N < WINDOWED) {
         for (i64 at = wlo; at < whi; at += N) {
             const i64 mine = at + t.rank;
@@ -276,7 +276,7 @@ DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 s
         return;
     }
     if (whi - wlo <= N && shi - slo <= N) {
-        // Most lists are short: a value of each in every lane, and no load after that.
+        // Most lists are short: each lane loads one value of each, and nothing after that.
         const int w = (int)(whi - wlo), s = (int)(shi - slo);
         const auto key = +walked[wlo + (t.rank < w ? t.rank : w - 1)];
         const auto value = +sought[slo + (t.rank < s ? t.rank : s - 1)];
@@ -288,9 +288,9 @@ DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 s
         each(wlo, yes && t.rank < w, key, slo + place);
         return;
     }
-    // Values are read one round ahead, so that nobody waits for them.
+    // Values are loaded one round ahead, to hide the latency.
     auto ahead = +walked[wlo + t.rank < whi ? wlo + t.rank : whi - 1];
-    // The window is all of the list, or what some two rounds will ask for.
+    // The window covers the whole list, or about what two rounds search.
     u32 step = 1;
     for (i64 w = whi - wlo; N * (i64)step < shi - slo && w < 2 * (shi - slo); w *= 2) {
         if (step == LONGEST_STEP) break;
@@ -330,7 +330,7 @@ DEVICE void walk_either(Tile<N> t, bool second, Array<const A> va, i64 alo, i64 
         walk(t, va, alo, ahi, vb, blo, bhi, each);
     }
 }
-// The same where both are of one width, and one loop serves both: there is half to compile.
+// The same for lists of one width: one loop serves both, which halves the code to compile.
 template <int N, class T, class F>
 DEVICE void walk_either(Tile<N> t, bool second, Array<const T> va, i64 alo, i64 ahi,
                         Array<const T> vb, i64 blo, i64 bhi, F each) {
@@ -338,9 +338,9 @@ DEVICE void walk_either(Tile<N> t, bool second, Array<const T> va, i64 alo, i64 
          second ? alo : blo, second ? ahi : bhi, each);
 }
 
-// Which of two lists is walked: the shorter one; the second one also if it is up to half as long
-// again, for the first is more often one that has been met before, and near: who searches it waits
-// less.
+// Whether the second of two lists is walked. The shorter one is, but also the second if it is up to
+// half as long again: the first is more often the result of an intersection and in cache, so
+// searches in it wait less.
 DEVICE bool walks_second(i64 alo, i64 ahi, i64 blo, i64 bhi) {
     return 2 * (bhi - blo) <= 3 * (ahi - alo);
 }
@@ -350,9 +350,8 @@ DEVICE void walk_shorter(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 b
     walk_either(t, second, read_only(va), alo, ahi, read_only(vb), blo, bhi, each);
 }
 
-// Writes the common values, ascending, as many as there is `room` for; gives how many there are.
-// `out` may be the first list's array: what is written never overtakes what is read. It is not the
-// second one's.
+// Writes the common values, ascending, up to `room` of them; returns how many there are. `out` may
+// be the first list's array, because writes never overtake reads, but not the second's.
 template <int N, class A, class B, class O>
 DEVICE i64 intersect(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, O out,
                      i64 room = (i64)1 << 62) {
@@ -365,10 +364,10 @@ DEVICE i64 intersect(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, 
         return n;
     }
     const bool in_place = same_array(va, out);
-    sync(t);  // all lanes have read what `out` was
+    sync(t);  // all lanes have finished reading `out`
     walk_shorter(t, va, alo, ahi, vb, blo, bhi, [&](i64, bool yes, i64 key, i64) {
         const u32 votes = ballot(t, yes);
-        if (in_place) sync(t);  // a ballot does not order what was read before it
+        if (in_place) sync(t);  // a ballot does not order earlier reads
         const i64 place = n + before(t, votes);
         if (yes && place < room) out[place] = key;
         n += bits_of(votes);

@@ -1,7 +1,7 @@
-// Values looked up one by one, each in a list of its own or all in one.
+// Searches for one value each, in a list of its own or all in one list.
 //
-// VALUE: of the lists; OFFSET: of where they start; PARENT: of the lists' numbers; SOUGHT: of what
-// is looked up; PLACE: of the answers, -1 where a value is absent.
+// The types of: VALUE, the lists' values; OFFSET, the lists' starts; PARENT, the lists' numbers;
+// SOUGHT, the values searched; PLACE, the positions found (-1 if absent).
 #include "search.cuh"
 
 #ifndef VALUE
@@ -29,7 +29,7 @@ KERNEL(find_in)(ARRAY(const VALUE) values, ARRAY(const OFFSET) offsets,
     }
 }
 
-// Where a value would stand in its list; behind an equal one if `after`.
+// Where a value would stand in its list; after an equal one if `after`.
 KERNEL(bound_in)(ARRAY(const VALUE) values, ARRAY(const OFFSET) offsets,
                  ARRAY(const PARENT) parents, ARRAY(const SOUGHT) sought, ARRAY(i64) found,
                  i64 after, i64 size) {

@@ -1,4 +1,4 @@
-// The rows that a bitmap marks: bits are numbers of rows in a space, a box of values. A warp takes
+// The rows that a bitmap marks. A bit's number is that of a row in a box of values. A warp takes
 // RUN words at a time.
 #pragma once
 #include "prelude.cuh"
@@ -9,7 +9,7 @@
 #define OUT i32
 #endif
 
-// How many bits each run of words has.
+// How many bits are set in each run of words.
 KERNEL(count_marks)(ARRAY(const i64) marks, ARRAY(i64) counts, i64 words) {
     const u32 all = 0xFFFFFFFFu;
     const i64 lane = thread_of_block() & 31, runs = (words + RUN - 1) / RUN;
@@ -21,8 +21,8 @@ KERNEL(count_marks)(ARRAY(const i64) marks, ARRAY(i64) counts, i64 words) {
     }
 }
 
-// One column of the rows, from `starts` on for each run: `least + number / divisor % span`, where
-// the first bit has the number `first`.
+// Writes one column of the rows, from `starts` on for each run: `least + number / divisor % span`.
+// `first` is the number of the first bit.
 KERNEL(marked_column)(ARRAY(const i64) marks, ARRAY(const i64) starts, ARRAY(OUT) column,
                       i64 words, i64 first, i64 divisor, i64 span, i64 least) {
     const u32 all = 0xFFFFFFFFu;

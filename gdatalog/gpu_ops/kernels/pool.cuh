@@ -1,19 +1,19 @@
-// Where tiles write rows: blocks of a pool, that each tile takes when it needs one.
+// The pool that tiles write rows to: a tile takes a block of it whenever it needs one.
 //
-// A column of the output is an array of `blocks * block_rows`; `counts[b]` says how many rows of
-// block b hold after the launch, `previous[b]` which block its tile had before it. Whoever writes k
-// rows makes room for them, writes them from row `pool_row(pool, block_rows)` on, and adds k to
-// `pool.n`. All lanes of a tile have the same `Pool`, in registers.
+// A column of the output is an array of `blocks * block_rows`. After the launch, `counts[b]` is the
+// number of valid rows in block b, and `previous[b]` the block that its tile had before. To write k
+// rows, a tile reserves room for them, writes from row `pool_row(pool, block_rows)` on, and adds k
+// to `pool.n`. All lanes of a tile have the same `Pool` in registers.
 //
-// A mark says that the rows so far hold. When the pool is empty, a tile rolls back to its mark and
-// gives back what it had not marked. Blocks that are rolled back are left with no rows, to nobody:
-// the launch is about to end, and the host has them all anew for the next.
+// A mark makes the rows so far valid. When the pool is empty, a tile rolls back to its mark and
+// returns its unmarked work. Blocks that are rolled back stay empty and unused: the launch is about
+// to end, and the host makes all blocks available to the next one.
 #pragma once
 #include "control.cuh"
 #include "tile.cuh"
 
 struct Pool {
-    i64 block, n;            // the block that rows go to, -1 before the first; rows in it
+    i64 block, n;            // the current block, -1 before the first; rows in it
     i64 kept_block, kept_n;  // the same at the mark
 };
 
@@ -22,8 +22,8 @@ DEVICE Pool pool_open() {
     return pool;
 }
 
-// Makes room for k rows (at most 32, and at most a block's) that lie together. False when the pool
-// is empty; then nothing has changed. Where room is, it takes no step but a comparison.
+// Reserves room for k consecutive rows (at most 32, and at most a block's). False if the pool is
+// empty; then nothing has changed. If the block has room, this is a single comparison.
 template <int N, class C, class A>
 DEVICE bool pool_reserve(Tile<N> t, Pool& pool, C control, A counts, A previous, i64 blocks,
                          i64 block_rows, i64 k) {
@@ -41,16 +41,16 @@ DEVICE bool pool_reserve(Tile<N> t, Pool& pool, C control, A counts, A previous,
     return true;
 }
 
-// Where the next row goes, in each column.
+// The position of the next row in each column.
 DEVICE i64 pool_row(const Pool& pool, i64 block_rows) { return pool.block * block_rows + pool.n; }
 
-// The rows so far hold.
+// The rows so far are valid.
 DEVICE void pool_mark(Pool& pool) {
     pool.kept_block = pool.block;
     pool.kept_n = pool.n;
 }
 
-// Undoes all rows since the mark, over as many blocks as they are in.
+// Undoes all rows since the mark, in all of their blocks.
 template <int N, class A>
 DEVICE void pool_roll_back(Tile<N> t, Pool& pool, A counts, A previous) {
     if (t.rank == 0) {
@@ -62,7 +62,7 @@ DEVICE void pool_roll_back(Tile<N> t, Pool& pool, A counts, A previous) {
     pool.n = pool.kept_n;
 }
 
-// Says how many rows the last block has: once, when the tile ends.
+// Stores how many rows the last block has: once, when the tile ends.
 template <int N, class A>
 DEVICE void pool_close(Tile<N> t, const Pool& pool, A counts) {
     if (t.rank == 0 && pool.block >= 0) counts[pool.block] = (i32)pool.n;

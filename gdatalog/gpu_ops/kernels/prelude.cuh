@@ -1,11 +1,11 @@
-// What every kernel is written with: names of types, arrays, atomics, clocks.
+// The primitives of all kernels: type names, arrays, atomics, clocks.
 //
-// The sources are compiled in two ways. NVRTC (or nvcc) compiles them for a GPU, as they stand
-// here. g++ compiles them for the host, with GD_HOST defined and a header included before that
-// says the same names in its own way: an array that knows its length and refuses what is outside,
-// a fiber for each thread, every atomic a place where another thread may go on.
+// Sources are compiled in two ways. NVRTC (or nvcc) compiles them for a GPU as they are. g++
+// compiles them for the host, with GD_HOST defined and a header included first that defines the
+// same names for testing: an array that knows its length and checks its bounds, a fiber for each
+// thread, and atomics at which another thread may be scheduled.
 //
-// So kernels say nothing of CUDA but by these names, and include no header.
+// So kernels use CUDA only through these names, and include no header.
 #pragma once
 
 #ifndef GD_HOST
@@ -16,22 +16,22 @@ typedef unsigned int u32;
 typedef long long i64;
 typedef unsigned long long u64;
 
-// KERNEL(name)(ARRAY(const i32) values, i64 count) { ... }: what the host launches.
+// KERNEL(name)(ARRAY(const i32) values, i64 count) { ... }: a kernel that the host launches.
 #define KERNEL(name) extern "C" __global__ void name
 #define DEVICE static __device__ __forceinline__
 #define APART static __device__ __noinline__
 #define RESTRICT __restrict__
 
-// An array: never a bare pointer, and never an address computed by hand. Functions take arrays
-// by template parameters.
+// Array access: never by bare pointers or computed addresses. Functions take arrays as template
+// parameters.
 template <class T>
 using Array = T*;
 #define ARRAY(T) T* RESTRICT
 
-// `SHARED(u32, counts, 32);` an array of a block.
+// `SHARED(u32, counts, 32);` declares an array in a block's shared memory.
 #define SHARED(T, name, count) __shared__ T name[count]
 
-// The part of an array from `start` on; `length` is what a checking compiler holds it to.
+// The part of an array from `start` on; the checked host build enforces `length`.
 template <class T>
 DEVICE T* slice(T* array, i64 start, i64 length) {
     return array + start;
@@ -54,8 +54,7 @@ DEVICE void block_sync() { __syncthreads(); }
 
 // --------------------------------------------------------------------------------------- a warp
 //
-// Lanes that meet in a collective name each other in `mask`: all of them, and nobody else, come
-// to the same call.
+// `mask` names the lanes of a collective: exactly these lanes must make the same call.
 
 DEVICE u32 warp_ballot(u32 mask, bool yes) { return __ballot_sync(mask, yes); }
 DEVICE void warp_sync(u32 mask) { __syncwarp(mask); }
@@ -68,7 +67,7 @@ DEVICE T warp_shuffle_xor(u32 mask, T value, int lanes) {
     return __shfl_xor_sync(mask, value, lanes);
 }
 template <class T>
-DEVICE T warp_shuffle_up(u32 mask, T value, int by) {  // by lanes of the whole warp
+DEVICE T warp_shuffle_up(u32 mask, T value, int by) {  // by lanes of the warp
     return __shfl_up_sync(mask, value, by);
 }
 
@@ -83,7 +82,7 @@ DEVICE i64 bits_of_double(double value) { return __double_as_longlong(value); }
 
 // ------------------------------------------------------------------------------------- atomics
 //
-// Relaxed, unless the name says otherwise; each gives what was there before.
+// Relaxed, unless the name says otherwise. Each returns the old value.
 
 DEVICE i32 atomic_add(i32* a, i64 i, i32 by) { return atomicAdd(a + i, by); }
 DEVICE u32 atomic_add(u32* a, i64 i, u32 by) { return atomicAdd(a + i, by); }
@@ -101,8 +100,8 @@ DEVICE i64 atomic_cas(i64* a, i64 i, i64 expected, i64 value) {
     return (i64)atomicCAS((u64*)(a + i), (u64)expected, (u64)value);
 }
 
-// One word of global memory that other blocks write or read. Acquire and release order what
-// stands around them; the others only promise that the word is whole.
+// One word of global memory that other blocks read or write. Acquire and release order other
+// accesses; relaxed ones only guarantee that the word is whole.
 DEVICE i64 load_relaxed(const i64* a, i64 i) {
     i64 value;
     asm volatile("ld.relaxed.gpu.global.s64 %0, [%1];" : "=l"(value) : "l"(a + i) : "memory");
@@ -119,7 +118,7 @@ DEVICE i64 load_acquire(const i64* a, i64 i) {
 DEVICE void store_release(i64* a, i64 i, i64 value) {
     asm volatile("st.release.gpu.global.s64 [%0], %1;" ::"l"(a + i), "l"(value) : "memory");
 }
-// An addition that orders: what came before it in this thread is seen by whoever sees the sum.
+// An addition with ordering: a thread that sees the sum also sees earlier writes of this thread.
 DEVICE i64 add_acquire_release(i64* a, i64 i, i64 by) {
     i64 value;
     asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], %2;"
@@ -136,7 +135,7 @@ DEVICE i64 nanoseconds() {
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(value));
     return value;
 }
-// Cycles of the multiprocessor: cheap to read, and only to be compared within a block.
+// Cycles of the multiprocessor: cheap to read, comparable only within a block.
 DEVICE i64 ticks() {
     i64 value;
     asm volatile("mov.u64 %0, %%clock64;" : "=l"(value));

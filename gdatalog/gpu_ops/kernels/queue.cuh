@@ -1,41 +1,41 @@
-// A queue of tasks: a bounded ring that any thread puts into and takes from at any time.
+// A queue of tasks: a bounded ring, which any thread can put into and take from at any time.
 //
-// A slot is a line of words: whose turn it is, and a task. Tickets are positions that only ever
-// grow: HEAD is the next to be taken out, TAIL the next to be put in; a ticket's slot is what is
-// left modulo the capacity (a power of two, at least 2). Let `lap` be a ticket without that rest.
-// Its slot's turn is
-//     lap             while it is free for this ticket,
-//     lap + 1         when it holds the ticket's task,
-//     lap + capacity  when the task has been taken out, which is free for the next lap.
+// A slot is a line of words: its turn and a task. Tickets are positions that only grow: HEAD is the
+// next to be taken out, TAIL the next to be put in. A ticket's slot is the ticket modulo the
+// capacity (a power of two, at least 2). Let `lap` be the ticket without that remainder. Its slot's
+// turn is
+//     lap             while the slot is free for this ticket,
+//     lap + 1         while it holds the ticket's task,
+//     lap + capacity  once the task has been taken out, which is free for the next lap.
 // So a ring of zeros is empty.
 //
-// Tickets are handed out by additions, which thousands of threads can do at once: where each
-// compares and swaps, one a microsecond succeeds. HELD counts the slots that are not free: who adds
-// to it within the room has so many tickets. QUEUED counts the tasks that nobody has claimed: who
-// takes one off it, and has found some there, has a ticket. Who has found none adds it again, and if
-// there are some by then, tries again: else what another puts in between could be left there, since
-// who put it may have seen a count that was about to be undone.
+// Tickets are handed out by additions, which thousands of threads can do at once; compare-and-swap
+// would succeed about once a microsecond. HELD counts the used slots: a thread that adds to it
+// within the capacity gets as many tickets. QUEUED counts the unclaimed tasks: a thread that
+// subtracts one, and finds that there were some, gets a ticket. If there were none it adds the one
+// again, and retries if there are tasks by then: the thread that put them may have seen the count
+// before it was restored, and nobody else might take them.
 //
-// Who has a ticket waits for nobody but for the thread that has the slot at hand: one that is just
-// writing the task or, a lap before, just reading it.
+// A thread with a ticket only waits for the thread that uses the slot: one that is writing the task
+// or, a lap before, reading it.
 #pragma once
 #include "control.cuh"
 
-// Units of the first work, in the order of (unit, entry of the list below it): from entry `low` of
+// Units of the first level, in the order of (unit, entry of the list below it): from entry `low` of
 // unit `start` up to, but not including, entry `high` of unit `stop - 1`.
 struct Task {
     i64 start, stop, low, high;
 };
 
-#define EVERYTHING ((i64)1 << 62)   // as `high`: all entries that there are
-#define UNTOUCHED (EVERYTHING + 1)  // the same, where nobody has had the units before
+#define EVERYTHING ((i64)1 << 62)   // as `high`: all entries
+#define UNTOUCHED (EVERYTHING + 1)  // the same, for units that no task has had before
 
-enum { SLOT_WORDS = 8 };  // a turn, four words of a task, and room up to half a line
+enum { SLOT_WORDS = 8 };  // a turn, four words of a task, padding to half a line
 
 enum { SHORTEST_PAUSE = 64 };  // nanoseconds
 
-// Tickets for up to `wanted` tasks, so that no more than `room` are held: how many, from `ticket`
-// on. Each is to be written, and then all are to be published.
+// Takes tickets for up to `wanted` tasks, while no more than `room` slots are used. Returns how
+// many; they start at `ticket`. The caller writes each task, and then publishes all.
 template <class C>
 DEVICE i64 queue_reserve(C control, i64 room, i64 wanted, i64& ticket) {
     if (load_relaxed(control, HELD) >= room) return 0;
@@ -46,12 +46,12 @@ DEVICE i64 queue_reserve(C control, i64 room, i64 wanted, i64& ticket) {
     return got;
 }
 
-// Writes the task of a ticket.
+// Writes the task of a ticket to its slot.
 template <class R>
 DEVICE void queue_write(R ring, i64 capacity, i64 ticket, const Task& task) {
     const i64 lap = ticket & -capacity, slot = (ticket - lap) * SLOT_WORDS;
     while (load_relaxed(ring, slot) != lap) pause(SHORTEST_PAUSE);
-    load_acquire(ring, slot);  // what was read there has been read
+    load_acquire(ring, slot);  // the slot's last reader has finished
     ring[slot + 1] = task.start;
     ring[slot + 2] = task.stop;
     ring[slot + 3] = task.low;
@@ -64,7 +64,7 @@ DEVICE void queue_publish(C control, i64 count) {
     atomic_add(control, QUEUED, count);
 }
 
-// Puts a task, unless the ring is full.
+// Puts a task; false if the ring is full.
 template <class R, class C>
 DEVICE bool queue_put(R ring, C control, i64 capacity, const Task& task) {
     i64 ticket = 0;
@@ -83,7 +83,7 @@ DEVICE bool queue_get(R ring, C control, i64 capacity, Task& task) {
     const i64 ticket = atomic_add(control, HEAD, (i64)1);
     const i64 lap = ticket & -capacity, slot = (ticket - lap) * SLOT_WORDS;
     while (load_relaxed(ring, slot) != lap + 1) pause(SHORTEST_PAUSE);
-    load_acquire(ring, slot);  // once: on a GPU it empties the cache of the multiprocessor
+    load_acquire(ring, slot);  // only once: on a GPU it invalidates the L1 cache
     task.start = ring[slot + 1];
     task.stop = ring[slot + 2];
     task.low = ring[slot + 3];
@@ -93,7 +93,7 @@ DEVICE bool queue_get(R ring, C control, i64 capacity, Task& task) {
     return true;
 }
 
-// How many tasks are in it, or were a moment ago.
+// How many tasks are in the queue, or were a moment ago.
 template <class C>
 DEVICE i64 queue_size(C control) {
     const i64 head = load_relaxed(control, HEAD);

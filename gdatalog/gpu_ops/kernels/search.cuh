@@ -1,11 +1,11 @@
-// Searches in sorted lists: one thread, one value.
+// Searches in sorted lists: one thread for each value.
 //
-// Values next to each other in a warp mostly search the same list for ascending values, so the
-// first probes of a warp are at the same places, and the last ones near each other.
+// Neighbouring threads of a warp usually search one list for ascending values, so their first
+// probes are at the same places, and their last ones close together.
 #pragma once
 #include "prelude.cuh"
 
-// The first place in [lo, hi) whose value is not below the key.
+// The first position in [lo, hi) whose value is not less than the key.
 template <class A>
 DEVICE i64 lower_bound(A values, i64 lo, i64 hi, i64 key) {
     while (lo < hi) {
@@ -18,7 +18,7 @@ DEVICE i64 lower_bound(A values, i64 lo, i64 hi, i64 key) {
     return lo;
 }
 
-// The first place in [lo, hi) whose value is above the key.
+// The first position in [lo, hi) whose value is greater than the key.
 template <class A>
 DEVICE i64 upper_bound(A values, i64 lo, i64 hi, i64 key) {
     while (lo < hi) {
@@ -31,17 +31,17 @@ DEVICE i64 upper_bound(A values, i64 lo, i64 hi, i64 key) {
     return lo;
 }
 
-// Where the key stands in [lo, hi); -1 if it does not.
+// The key's position in [lo, hi); -1 if absent.
 template <class A>
 DEVICE i64 find_within(A values, i64 lo, i64 hi, i64 key) {
     const i64 at = lower_bound(values, lo, hi, key);
     return at < hi && (i64)values[at] == key ? at : -1;
 }
 
-// Where the key stands in a list whose values are dense: `index` by value less the least.
+// The key's position in a list with an index of all values from `least` on; -1 if absent.
 template <class A>
 DEVICE i64 find_indexed(A index, i64 least, i64 size, i64 key) {
-    // Without signs: the distance of two ints need not fit into one.
+    // Unsigned, because the distance of two ints may not fit into one.
     const u64 at = (u64)key - (u64)least;
     return at < (u64)size ? (i64)index[(i64)at] : -1;
 }

@@ -1,11 +1,11 @@
-// The turns of as many ranges as a tile has lanes, shared among these lanes.
+// Shares the turns of the ranges of a tile's lanes among these lanes.
 #pragma once
 #include "tile.cuh"
 
-// The ranges that the lanes bring, one behind the other.
+// The ranges of all lanes as one sequence.
 struct Spread {
-    i64 end;     // of this lane's range, in the sequence
-    i64 origin;  // what leads from a place in the sequence to one in this lane's range
+    i64 end;     // the end of this lane's range in the sequence
+    i64 origin;  // to be added to a place in the sequence, for one in this lane's range
     i64 total;
 };
 
@@ -21,7 +21,8 @@ DEVICE Spread spread_out(Tile<N> t, i64 low, i64 high) {
     return found;
 }
 
-// Whose range a place of the sequence is in; all lanes ask, some perhaps for places behind its end.
+// The lane whose range contains a place of the sequence. All lanes call it; some of their places
+// may be beyond the end.
 template <int N>
 DEVICE int owner_of(Tile<N> t, const Spread& spread, i64 place) {
     int owner = 0;

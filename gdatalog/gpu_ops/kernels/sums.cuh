@@ -5,8 +5,8 @@
 #define GROUP i64
 #endif
 
-// Adds to each group's total the amounts (or 1 each) of its rows. A thread takes `each` rows that
-// stand together and adds once for each run of a group: rows often come in order.
+// Adds the amounts (or 1 each) of rows to their groups' totals. A thread takes `each` consecutive
+// rows and adds once for each run of a group, because rows are often in order.
 KERNEL(sum_ints)(ARRAY(const GROUP) groups, ARRAY(const i64) amounts, ARRAY(i64) totals, i64 given,
                  i64 each, i64 size) {
     const i64 step = threads_of_grid() * each;
@@ -27,7 +27,7 @@ KERNEL(sum_ints)(ARRAY(const GROUP) groups, ARRAY(const i64) amounts, ARRAY(i64)
     }
 }
 
-// The least value of each group: `best` holds the greatest there is before.
+// The least value of each group. `best` starts with the greatest int.
 KERNEL(best_values)(ARRAY(const GROUP) groups, ARRAY(const i64) values, ARRAY(i64) best, i64 each,
                     i64 size) {
     const i64 step = threads_of_grid() * each;
@@ -48,7 +48,7 @@ KERNEL(best_values)(ARRAY(const GROUP) groups, ARRAY(const i64) values, ARRAY(i6
     }
 }
 
-// The first row of each group that has the group's least value.
+// The first row of each group with the group's least value.
 KERNEL(best_rows)(ARRAY(const GROUP) groups, ARRAY(const i64) values, ARRAY(const i64) best,
                   ARRAY(i64) rows, i64 size) {
     for (i64 at = thread_of_grid(); at < size; at += threads_of_grid()) {
@@ -57,8 +57,7 @@ KERNEL(best_rows)(ARRAY(const GROUP) groups, ARRAY(const i64) values, ARRAY(cons
     }
 }
 
-// The sums of lists of doubles that stand one behind the other, each by one warp, and always in
-// the same order.
+// The sums of consecutive lists of doubles, each by one warp, and always in the same order.
 KERNEL(sum_doubles)(ARRAY(const i64) starts, ARRAY(const double) amounts, ARRAY(double) totals,
                     i64 lists) {
     const Tile<32> t = tile_here<32>();

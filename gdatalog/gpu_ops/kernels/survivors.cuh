@@ -1,4 +1,4 @@
-// The indices of what passed a test. PLACE is the type of an index.
+// The indices of rows that passed a test. PLACE is the type of an index.
 #include "compact.cuh"
 
 #ifndef PLACE

@@ -1,26 +1,27 @@
-// Tables of counts: those that a tile keeps for itself, and one that all tiles add to.
+// Tables of counts: a tile's own tables, and tables that all tiles add to.
 //
-// A tile's table is an array of counts by key, from `low` on, and the list of the keys that have
-// one. Lanes add by atomics: two may have the same key. Who meets an empty count lists its key.
+// A tile's table is an array of counts by key, from `low` on, and a list of the keys that have a
+// count. Lanes add with atomics, because two may have the same key. The lane that finds a count of
+// zero lists its key.
 #pragma once
 #include "lists.cuh"
 #include "control.cuh"
 
-// A count beyond this is left to who counts exactly. Whoever takes a sum beyond it finds it below
-// or above: no sum of two numbers that are not beyond it leaves 64 bits.
+// Larger counts are left to exact code. The sum of two numbers up to this fits into 64 bits, so the
+// next addition sees that the count has become too large.
 constexpr i64 MOST_COUNTED = 4000000000000000000;
 
-// Forgets what was counted; gives 0, how many keys have a count now.
+// Clears the table; returns 0, the number of keys with a count.
 template <int N, class C, class V>
 DEVICE i64 clear_tally(Tile<N> t, C counts, V values, i64 length, i64 low) {
-    sync(t);  // all lanes have read what was counted
+    sync(t);  // all lanes have finished reading
     for (i64 at = t.rank; at < length; at += N) counts[+values[at] - low] = 0;
     sync(t);
     return 0;
 }
 
-// Adds `amount` (not 0) to the count of a key, for each lane that has one (`yes`); gives how many
-// keys are listed now. All lanes come.
+// Adds `amount` (not 0) to the count of a key, for each lane with `yes`. Returns how many keys are
+// listed now. Called by all lanes.
 template <int N, class T, class V>
 DEVICE i64 add_tally(Tile<N> t, Array<T> counts, V values, i64 length, bool yes, i64 key, i64 low,
                      i64 amount, int& trouble) {
@@ -34,14 +35,14 @@ DEVICE i64 add_tally(Tile<N> t, Array<T> counts, V values, i64 length, bool yes,
     return length + bits_of(news);
 }
 
-// Where a key's count is, in an array of n counts; -1 without.
+// The position of a key's count in an array of n counts; -1 if it has none.
 template <class C>
 DEVICE i64 find_tally(C counts, i64 n, i64 low, i64 key) {
     const u64 place = (u64)key - (u64)low;
     return place < (u64)n && +counts[(i64)place] != 0 ? (i64)place : -1;
 }
 
-// This lane's share of the sum of the counts of what two lists have in common.
+// This lane's share of the sum of the counts of two lists' common values.
 template <int N, class A, class B, class C>
 DEVICE i64 sum_common(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, C counts, i64 n,
                       i64 low) {
@@ -53,15 +54,15 @@ DEVICE i64 sum_common(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi,
     return sum;
 }
 
-// Adds to a count that all tiles add to.
+// Adds to a count of all tiles.
 template <class C>
 DEVICE void add_local(C counts, i64 at, i64 amount, int& trouble) {
     const i64 had = atomic_add(counts, at, amount);
     if (amount > 1 && had > MOST_COUNTED) trouble = OVERFLOWED;
 }
 
-// Counts each common value of two lists where it stands in the first (1), in the second (2), and by
-// itself (4), as `WHERE` says; gives this lane's share of how many there are.
+// Counts each common value of two lists: at its position in the first (1), in the second (2), or at
+// its key (4), by the bits of `WHERE`. Returns this lane's share of how many there are.
 template <int WHERE, int N, class A, class B, class C>
 DEVICE i64 add_common(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, C counts) {
     i64 n = 0;

@@ -1,15 +1,15 @@
 // A tile: 1, 2, 4, 8, 16 or 32 lanes of a warp that walk one subtree together.
 //
-// All lanes of a tile come to each collective, and tiles of one warp may be at different ones:
-// the mask says who takes part. In a tile of one lane nothing is left of the collectives.
+// All lanes of a tile make each collective call. Tiles of one warp may be at different calls; the
+// mask names the lanes that take part. In a tile of one lane, collectives compile to nothing.
 #pragma once
 #include "prelude.cuh"
 
 template <int N>
 struct Tile {
-    u32 mask;   // its lanes, in the warp
-    int rank;   // of this lane in the tile
-    int first;  // lane of the warp that has rank 0
+    u32 mask;   // its lanes in the warp
+    int rank;   // this lane's number in the tile
+    int first;  // the warp's lane with rank 0
 };
 
 template <int N>
@@ -20,7 +20,7 @@ DEVICE Tile<N> tile_here() {
     return tile;
 }
 
-// The number of a tile among all of the grid, and how many there are.
+// The number of this tile in the grid, and the number of tiles.
 template <int N>
 DEVICE i64 tile_of_grid() {
     return thread_of_grid() / N;
@@ -35,7 +35,7 @@ DEVICE void sync(Tile<N> t) {
     if (N > 1) warp_sync(t.mask);
 }
 
-// Who says yes: bit k is the lane of rank k.
+// The lanes with `yes`: bit k is the lane of rank k.
 template <int N>
 DEVICE u32 ballot(Tile<N> t, bool yes) {
     if (N == 1) return yes ? 1u : 0u;
@@ -61,7 +61,7 @@ DEVICE T from_rank(Tile<N> t, T value, int rank) {
     return warp_shuffle(t.mask, value, t.first + rank);
 }
 
-// The sum, the least, the greatest of what the lanes have; all lanes get it.
+// The sum, the least, the greatest of all lanes' values; every lane gets it.
 template <int N, class T>
 DEVICE T sum(Tile<N> t, T value) {
     for (int lanes = N / 2; lanes > 0; lanes /= 2) value += warp_shuffle_xor(t.mask, value, lanes);

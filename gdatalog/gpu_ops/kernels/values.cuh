@@ -1,20 +1,19 @@
-// Values inside loops: floats and their keys, arithmetic as NumPy does it, dates. The twin of
-// codegen/helpers/values.py, name by name. What are operators there are functions here:
+// Values inside loops: floats and their keys, arithmetic as in NumPy, dates. The GPU version of
+// codegen/helpers/values.py, with the same names. What are operators there are functions here:
 //
 //   negative(a)  shift_left(a, b)  shift_right(a, b)  magnitude(a)  least_of(a, b)
 //   greatest_of(a, b), the last three of two i64 or of two doubles
 //
-// Whether a computation fails is asked by the code that calls: here a result is only never
-// undefined. Ints wrap, by way of u64. Floats are as on the host to the last bit, but those of
-// exp, log and pow, as long as nobody makes one operation of two: --fmad=false, and for the host
-// -ffp-contract=off. On a device the functions of C's mathematics are there; for the host what
-// comes before includes <cmath>.
+// The calling code tests whether a computation fails; here a result is only never undefined. Ints
+// wrap, by way of u64. Floats equal the host's to the last bit, except for exp, log and pow, if the
+// compiler does not fuse operations: --fmad=false, and on the host -ffp-contract=off. A device has
+// C's mathematical functions; on the host, the header that comes before includes <cmath>.
 #pragma once
 #include "prelude.cuh"
 
 constexpr i64 ALL_BUT_SIGN = 0x7FFFFFFFFFFFFFFFLL;
 constexpr i64 NANOSECONDS_A_DAY = 86400000000000LL;
-constexpr u64 LONGEST_RANGE = (u64)1 << 50;  // nobody would see its end
+constexpr u64 LONGEST_RANGE = (u64)1 << 50;  // practically endless
 
 // ------------------------------------------------------------------------------ floats and keys
 
@@ -34,7 +33,7 @@ DEVICE i64 magnitude(i64 a) { return a < 0 ? negative(a) : a; }
 DEVICE i64 least_of(i64 a, i64 b) { return b < a ? b : a; }
 DEVICE i64 greatest_of(i64 a, i64 b) { return a < b ? b : a; }
 
-// Truncates; by -1 it wraps, where a machine would trap.
+// Truncates. Division by -1 wraps, instead of trapping.
 DEVICE i64 divide(i64 a, i64 b) {
     if (b == -1) return negative(a);
     return b == 0 ? 0 : a / b;
@@ -42,7 +41,7 @@ DEVICE i64 divide(i64 a, i64 b) {
 // Has the sign of the dividend.
 DEVICE i64 remainder(i64 a, i64 b) { return b == -1 || b == 0 ? 0 : a % b; }
 
-// Wraps; a negative power truncates to 0, but of 1 and -1.
+// Wraps. A negative power truncates to 0, except of 1 and -1.
 DEVICE i64 power(i64 a, i64 b) {
     if (b < 0) {
         if (a == 1) return 1;
@@ -63,7 +62,7 @@ DEVICE i64 shift_right_unsigned(i64 a, i64 b) { return (i64)((u64)a >> (b & 63))
 
 // -------------------------------------------------------------------------------------- floats
 
-// A float as an int; 0 where there is none that it could be.
+// A float as an int; 0 if it is out of range.
 DEVICE i64 truncate(double value) {
     const bool fits = -9223372036854775808.0 <= value && value < 9223372036854775808.0;
     return fits ? (i64)value : 0;
@@ -76,7 +75,7 @@ DEVICE double log_of(double value) { return log(value); }
 DEVICE double real_power(double a, double b) { return pow(a, b); }
 DEVICE double real_remainder(double a, double b) { return fmod(a, b); }
 DEVICE double magnitude(double a) { return fabs(a); }
-// What is no number stays so, as with NumPy.
+// NaN stays NaN, as in NumPy.
 DEVICE double least_of(double a, double b) { return a <= b || a != a ? a : b; }
 DEVICE double greatest_of(double a, double b) { return a >= b || a != a ? a : b; }
 
@@ -110,7 +109,7 @@ DEVICE i64 day_of(i64 time) { return civil_of(time).day; }
 
 // -------------------------------------------------------------------------------------- ranges
 
-// How many values a range has; without signs, for the distance of two ints may not fit.
+// How many values a range has. Unsigned, because the distance of two ints may not fit into one.
 DEVICE i64 length_of(i64 start, i64 stop, i64 step) {
     if (step == 0 || (step > 0 ? start >= stop : start <= stop)) return 0;
     const u64 distance = step > 0 ? (u64)stop - (u64)start : (u64)start - (u64)stop;

@@ -1,41 +1,41 @@
-// What the loops of a plan are made of, beside the searches: a tile's task, its rows, its end.
+// The building blocks of a plan's loops, beside searches: a tile's task, its rows, its end.
 //
-// A task is an interval of units, the bindings of the first levels. A unit's turns (of the level
-// below) can be given to others that wait. What has been marked holds; from
-// there the work goes on if the pool for rows is empty.
+// A task is an interval of units, which are bindings of the first levels. A unit's turns (of the
+// level below) can be given to tiles that wait. What has been marked is final; if the pool for rows
+// is empty, the next launch goes on from the mark.
 #pragma once
 #include "lists.cuh"
 #include "pool.cuh"
 #include "work.cuh"
 
-// Tiles of a device, roughly: parts of the units are cut alike on all devices.
+// Roughly the tiles of a device. Units are cut in the same way on all devices.
 enum { USUAL_TILES = 4096 };
 
-// How many turns may pass between two looks at the clock, where they are short.
+// How many turns may pass between two reads of the clock, if they are short.
 enum { SHORT_TURNS = 8 };
 
-// What a launch is given.
+// The arguments of a launch.
 struct Run {
     Array<i64> control, ring;
     Array<i32> counts, previous;
     i64 capacity, grain, limit, pieces, blocks, block_rows, wanted, tiles, part, parts;
 };
 
-// What a tile is at.
+// The state of a tile.
 struct Work {
-    Task task;                // whose `start` and `low` are where the tile is
-    i64 kept_unit, kept_low;  // where they were at the mark
+    Task task;                // its `start` and `low` are the tile's position
+    i64 kept_unit, kept_low;  // the same at the mark
     Pool pool;
-    i64 made;     // rows
-    i64 asked;    // when it last looked whether others wait, in ticks
-    u32 turns;    // since it last read the clock
-    u32 read;     // when that was, in ticks
-    u32 every;    // the clock is read once in so many turns; 0: now, and then once more
-    u32 looks;    // how often it was asked whether the launch is to end
-    int pieces;   // into which it is to be shared
-    int trouble;  // why all that was done is void; each lane's own
-    bool held;    // whether the task is this tile's
-    bool fresh;   // whether it is units that nobody has had before
+    i64 made;     // rows written
+    i64 asked;    // when it last checked whether others wait, in ticks
+    u32 turns;    // turns since it last read the clock
+    u32 read;     // when it last read the clock, in ticks
+    u32 every;    // turns between two reads of the clock; 0: at the next two turns
+    u32 looks;    // how often `ended` was called
+    int pieces;   // into which the rest of the task is to be cut
+    int trouble;  // why all work is void; each lane has its own
+    bool held;    // whether the tile holds the task
+    bool fresh;   // whether no other task has had its units before
 };
 
 DEVICE Work work_open() {
@@ -43,14 +43,14 @@ DEVICE Work work_open() {
     return work;
 }
 
-// From here on the work goes on, if what comes now has to be undone.
+// Marks where the next launch goes on if later work is undone.
 DEVICE void mark_task(Work& work) {
     work.kept_unit = work.task.start;
     work.kept_low = work.task.low;
     pool_mark(work.pool);
 }
 
-// Whether some lane has found that all work is void: then the launch is to end.
+// Whether a lane has found that all work is void. Then it ends the launch.
 template <int N>
 DEVICE bool troubled(Tile<N> t, const Run& run, Work& work) {
     if (!any(t, work.trouble != 0)) return false;
@@ -60,7 +60,7 @@ DEVICE bool troubled(Tile<N> t, const Run& run, Work& work) {
 }
 
 // How many units a tile takes at once: enough that the counter is no bottleneck, few enough that
-// tiles end together. `run.grain` at the least.
+// tiles end together, and at least `run.grain`.
 DEVICE i64 grain_of(const Run& run, i64 total) {
     const i64 tiles = run.parts > 1 ? USUAL_TILES * run.parts : run.tiles;
     const i64 share = total / (tiles * 16);
@@ -68,7 +68,7 @@ DEVICE i64 grain_of(const Run& run, i64 total) {
     return most > run.grain ? most : run.grain;
 }
 
-// The next task; done is the one before.
+// Takes the next task; the tile has finished the one before.
 template <int N>
 DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
     if (troubled(t, run, work)) return false;
@@ -81,7 +81,7 @@ DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
     if (work.fresh) work.task.high = EVERYTHING;
     mark_task(work);
     if (run.limit > 0) {
-        // One lane's clock: by it all lanes decide together when to look again.
+        // The clock of one lane, so that all lanes agree on when to check again.
         work.asked = from_rank(t, ticks(), 0);
         work.read = (u32)work.asked;
         work.turns = 0u;
@@ -90,7 +90,7 @@ DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
     return true;
 }
 
-// Where a unit's turns begin, of which the first may be the longest.
+// Where a unit's turns begin. The first turn may be the longest, so the clock is read after it.
 DEVICE i64 first_turn(Work& work) {
     work.every = 0u;
     return work.task.low;
@@ -99,8 +99,8 @@ DEVICE i64 last_turn(const Work& work, i64 unit) {
     return unit + 1 == work.task.stop ? work.task.high : EVERYTHING;
 }
 
-// Makes a task that nobody has had before one of whole lists: of those that begin among its units.
-// `base` is where the first list begins. False if none does.
+// Changes a new task to one of whole lists: those that begin within its units. `base` is where the
+// first list begins. False if none does.
 template <int N, class O>
 DEVICE bool whole_lists(Tile<N> t, Work& work, O offsets, i64 n_offsets, i64 base) {
     Task& task = work.task;
@@ -111,7 +111,7 @@ DEVICE bool whole_lists(Tile<N> t, Work& work, O offsets, i64 n_offsets, i64 bas
     return task.start < task.stop;
 }
 
-// Whether what becomes of this task does not matter any more: the lanes get one answer.
+// Whether the launch has ended such that the task no longer matters. All lanes get one answer.
 template <int N>
 DEVICE bool leaves(Tile<N> t, const Run& run) {
     int yes = 0;
@@ -119,13 +119,13 @@ DEVICE bool leaves(Tile<N> t, const Run& run) {
     return from_rank(t, yes, 0) != 0;
 }
 
-// The same, by a look now and then.
+// The same, checked once in 64 calls.
 template <int N>
 DEVICE bool ended(Tile<N> t, const Run& run, Work& work) {
     return (++work.looks & 63u) == 0u && leaves(t, run);
 }
 
-// Whether to look at the clock: at each turn if turns are long, else at some.
+// Whether to check the time: at every turn if turns are long, else once in some.
 template <int N>
 DEVICE bool due(Tile<N> t, const Run& run, Work& work) {
     if (++work.turns < work.every) return false;
@@ -146,7 +146,7 @@ DEVICE bool overdue(Tile<N> t, const Run& run, Work& work) {
     return work.pieces > 0;
 }
 
-// Gives the units behind the one at hand to others; whether all found room there.
+// Gives the units after the current one to others. Whether there was room for all of them.
 template <int N>
 DEVICE bool share_rest(Tile<N> t, const Run& run, Work& work, i64 unit) {
     Task& task = work.task;
@@ -160,8 +160,8 @@ DEVICE bool share_rest(Tile<N> t, const Run& run, Work& work, i64 unit) {
     return left <= unit + 1;
 }
 
-// The loop has come to the units from `unit` to `last`. False if they are not the task's any more:
-// what is left of it has been given to others.
+// Starts the units from `unit` to `last`. False if they no longer belong to the task, because they
+// have been given to others.
 template <int N>
 DEVICE bool begin_unit(Tile<N> t, const Run& run, Work& work, i64 unit, i64 last) {
     if (unit >= work.task.stop) return false;
@@ -179,8 +179,8 @@ DEVICE bool begin_unit(Tile<N> t, const Run& run, Work& work, i64 unit, i64 last
     return true;
 }
 
-// Gives the units behind the one at hand to others, and then its turns [from, end); gives where
-// the tile's own part of the unit ends.
+// Gives the units after the current one to others, and then its turns [from, end). Returns where
+// the tile's own turns end.
 template <int N>
 DEVICE i64 share_turns(Tile<N> t, const Run& run, Work& work, i64 unit, i64 from, i64 end) {
     work.asked = ticks();
@@ -194,7 +194,8 @@ DEVICE i64 share_turns(Tile<N> t, const Run& run, Work& work, i64 unit, i64 from
     return own;
 }
 
-// Room for `rows` rows; if there is none, all since the mark is undone and given back.
+// Reserves room for `rows` rows. If there is none, everything since the mark is undone and given
+// back.
 template <int N>
 DEVICE bool room(Tile<N> t, const Run& run, Work& work, i64 rows) {
     if (pool_reserve(t, work.pool, run.control, run.counts, run.previous, run.blocks,
@@ -211,7 +212,7 @@ DEVICE bool room(Tile<N> t, const Run& run, Work& work, i64 rows) {
     return false;
 }
 
-// So many rows have been written. False when there are as many as are wanted.
+// Counts rows that have been written. False when there are as many as are wanted.
 template <int N>
 DEVICE bool wrote(Tile<N> t, const Run& run, Work& work, i64 rows) {
     work.pool.n += rows;

@@ -8,31 +8,30 @@
 //         ... if the pool is empty: roll back, give_back what is not committed, held = false
 //     }
 //
-// BUSY counts what is outstanding: a task has been counted before anybody can take it, and is
-// counted until it is done, so at zero, with all units taken, nothing is left and nothing can
-// come. It needs no order of its own: a task's words travel by its slot's turn, and who adds and
-// later takes away does so in this order. (A tile that sees a sum too early leaves too early; it
-// has nothing then, and loses nothing.)
+// BUSY counts outstanding tasks: a task is counted before anybody can take it, until it is done. So
+// at zero, with all units taken, nothing is left and nothing can come. It needs no ordering of its
+// own: a task's words are ordered by its slot's turn, and a thread adds before it subtracts. (A
+// tile that sees a sum too early leaves too early; it has no task then, and loses nothing.)
 //
-// There is always room to give a task back. Only so many tiles work as half of the ring holds;
-// splitting leaves room in it for one task of each (`room_to_share`). New units are taken only
-// when nothing is queued but what this launch has shared; and who has given back takes no more. So
-// what is queued and what is running together never exceed the capacity.
+// There is always room to give a task back. The number of working tiles is at most half the
+// capacity, and splitting leaves room in the ring for one task of each (`room_to_share`). New units
+// are taken only when nothing is queued but tasks that this launch has shared, and a tile that has
+// given back takes no more. So queued and running tasks together never exceed the capacity.
 //
-// Between launches the host looks at STATUS, sets STOP and STATUS to zero, and launches again with
-// the same control and ring: tasks that are queued go first.
+// Between launches the host reads STATUS, sets STOP and STATUS to zero, and launches again with the
+// same control and ring: queued tasks go first.
 //
-// A launch can have one part of the units: of stretches of `grain` units every `parts`-th, from
-// number `part` on. Launches that have all parts between them have all units, each once.
+// A launch can have one part of the units: every `parts`-th stretch of `grain` units, from number
+// `part` on. Launches with all parts together have each unit once.
 //
-// One lane of a tile does it; all lanes come, and get the same.
+// One lane of a tile does the work; all lanes make the call, and get the same result.
 #pragma once
 #include "queue.cuh"
 #include "tile.cuh"
 
 enum { LONGEST_PAUSE = 1000000 };  // nanoseconds between looks at the queue
 
-// Which units a launch has.
+// The units of a launch.
 struct Units {
     i64 total, grain, part, parts;
 };
@@ -47,8 +46,8 @@ DEVICE i64 room_to_share(i64 capacity) {
     return capacity - working_tiles<N>(capacity);
 }
 
-// For one lane: looks once for a task, of the queue, else of units that nobody has taken. False if
-// there is none now, and then the tile holds none; `over` if there will be none.
+// For one lane: tries once to get a task, from the queue or else new units. False if there is none
+// now; then the tile holds none. `over`: there will be none.
 template <class C, class R>
 DEVICE bool find_task(C control, R ring, i64 capacity, const Units& all, bool held, Task& task,
                       bool& over) {
@@ -71,20 +70,20 @@ DEVICE bool find_task(C control, R ring, i64 capacity, const Units& all, bool he
         held = true;
     }
     if (held) atomic_add(control, BUSY, (i64)-1);
-    // If there were units a moment ago, it is not over: whoever took them has counted itself
+    // If there were units a moment ago, it is not over: the tile that took them has counted itself
     // before, and may share them.
     if (!over) over = !units && load_relaxed(control, BUSY) == 0;
     return false;
 }
 
-// How long a tile that has long waited for a task pauses before it looks again: the more tiles, the
-// longer, or those that wait take up the very words that the others work by.
+// The longest pause of a waiting tile between two checks for a task. It grows with the number of
+// tiles, because waiting tiles contend for the words that the others work with.
 DEVICE int longest_pause(i64 capacity) {
     const i64 pause = 16 * capacity;
     return pause < 1024 ? 1024 : pause < LONGEST_PAUSE ? (int)pause : LONGEST_PAUSE;
 }
 
-// For one lane: a task, or one of no units when there is none. `waits`: others may share theirs.
+// For one lane: a task, or one without units if there is none. `waits`: others may share theirs.
 template <class C, class R>
 DEVICE Task take_task(C control, R ring, i64 capacity, const Units& all, bool held, bool waits) {
     Task task = {0, 0, 0, EVERYTHING};
@@ -102,9 +101,9 @@ DEVICE Task take_task(C control, R ring, i64 capacity, const Units& all, bool he
     return task;
 }
 
-// The next task: of the queue, else `grain` units that nobody has taken; waits while
-// others may still share theirs, if `waits`. False when nothing is outstanding, or the launch is to
-// stop. `held`: the tile has a task that is done now; it need not call `done_task` then.
+// The next task: from the queue, else `grain` new units. If `waits`, it waits while others may
+// share their tasks. False if nothing is outstanding, or the launch is to stop. `held`: the tile
+// has just finished a task, so that it need not call `done_task`.
 template <int N, class C, class R>
 DEVICE bool next_task(Tile<N> t, C control, R ring, i64 capacity, const Units& all, Task& task,
                       bool held = false, bool waits = true) {
@@ -118,14 +117,14 @@ DEVICE bool next_task(Tile<N> t, C control, R ring, i64 capacity, const Units& a
     return task.start < task.stop;
 }
 
-// The task that this tile has is done.
+// The tile's task is done.
 template <int N, class C>
 DEVICE void done_task(Tile<N> t, C control) {
     if (t.rank == 0) atomic_add(control, BUSY, (i64)-1);
 }
 
-// Counts up to `wanted` tasks more, for which there is room beside what giving back needs, and has
-// tickets for them: how many, from `ticket` on.
+// Takes tickets for up to `wanted` new tasks, as far as there is room beside that for giving back,
+// and counts them as outstanding. Returns how many; they start at `ticket`.
 template <int N, class C>
 DEVICE i64 reserve(Tile<N> t, C control, i64 capacity, i64 wanted, i64& ticket) {
     i64 got = 0, first = 0;
@@ -141,22 +140,22 @@ DEVICE i64 reserve(Tile<N> t, C control, i64 capacity, i64 wanted, i64& ticket) 
     return got;
 }
 
-// The lanes have written so many tasks, each some of them.
+// Publishes `count` tasks that the lanes have written.
 template <int N, class C>
 DEVICE void publish(Tile<N> t, C control, i64 count) {
     sync(t);
     if (t.rank == 0 && count > 0) queue_publish(control, count);
 }
 
-// How long each of so many pieces is. (Dividing 64 bits would take many registers.)
+// The length of each of `pieces` pieces. (A division of 64 bits would take many registers.)
 DEVICE i64 piece_of(i64 count, i64 pieces) {
     const u32 all = count < 0x7FFFFFFF ? (u32)count : 0x7FFFFFFFu;
     return (all + (u32)pieces - 1u) / (u32)pieces;
 }
 
-// Shares the entries [low, high) of a unit, in up to `pieces` tasks, the last entries first. The
-// caller's own part ends at what comes back: `low` if all was put, `high` if nothing, for what
-// found no room stays its own.
+// Shares the entries [low, high) of a unit in up to `pieces` tasks, the last entries first. Returns
+// where the caller's own part ends: `low` if all were put, `high` if none; entries without room
+// stay its own.
 template <int N, class C, class R>
 DEVICE i64 share(Tile<N> t, C control, R ring, i64 capacity, i64 unit, i64 low, i64 high,
                  i64 pieces) {
@@ -173,11 +172,11 @@ DEVICE i64 share(Tile<N> t, C control, R ring, i64 capacity, i64 unit, i64 low, 
     return high - low > got * piece ? high - got * piece : low;
 }
 
-// Shares the units [start, stop), the last up to its entry `high`; gives where the caller's own
-// part ends. If that is before `stop`, what is left of it ends with all of a unit (EVERYTHING).
+// Shares the units [start, stop), the last up to its entry `high`. Returns where the caller's own
+// part ends. If that is before `stop`, the part ends with a whole unit (EVERYTHING).
 //
-// Share units first, and entries of the unit at hand only when no unit after it is left: then what
-// a tile still has to do is one task at any time.
+// Share units first, and entries of the current unit only when no unit after it is left: so the
+// rest of a tile's work is always one task.
 template <int N, class C, class R>
 DEVICE i64 share_units(Tile<N> t, C control, R ring, i64 capacity, i64 start, i64 stop, i64 high,
                        i64 pieces) {
@@ -194,9 +193,9 @@ DEVICE i64 share_units(Tile<N> t, C control, R ring, i64 capacity, i64 start, i6
     return stop - start > got * piece ? stop - got * piece : start;
 }
 
-// Puts a task that this tile has taken, or what is left of it, back for the next launch, and ends
-// this one. It goes on being outstanding, but no longer as this tile's. There is room; only where
-// somebody is just reading the task that the slot had before, that moment is waited for.
+// Puts this tile's task, or the rest of it, back for the next launch, and ends this one. It stays
+// outstanding, but no longer as this tile's. There is room; it only waits while another tile reads
+// the previous task from the slot.
 template <int N, class C, class R>
 DEVICE void give_back(Tile<N> t, C control, R ring, i64 capacity, Task task) {
     if (t.rank == 0) {
@@ -205,11 +204,11 @@ DEVICE void give_back(Tile<N> t, C control, R ring, i64 capacity, Task task) {
     }
 }
 
-// How many tasks are to be made of what lies ahead: as many as other tiles wait for, beside those
-// that are queued, and one for itself, at most `pieces`; 0 if nobody waits. `pieces` if the launch
-// is to stop. A limit of 0 says `pieces` always. Else the tile looks at what others do when `limit`
-// ticks have passed since it `asked`: a queue serves a few tasks a microsecond, so what nobody
-// waits for is not shared. All lanes of the tile get one answer, by the first one's clock.
+// How many tasks to cut the remaining work into: one for each waiting tile that no queued task
+// serves, and one for itself, at most `pieces`; 0 if no tile waits; `pieces` if the launch is to
+// stop. A limit of 0 always gives `pieces`. Otherwise the tile checks once `limit` ticks have
+// passed since `asked`: the queue serves only a few tasks a microsecond, so work is shared only
+// when others wait. All lanes get the answer of the first lane.
 template <int N, class C>
 DEVICE int late(Tile<N> t, C control, i64& asked, i64 limit, i64 pieces) {
     if (limit == 0) return (int)pieces;

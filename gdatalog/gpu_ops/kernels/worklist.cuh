@@ -1,21 +1,20 @@
-// A fixpoint of its own for each value of a column: a tile has a list of the rows that it has found
-// for its value, in the order in which it found them, and a bit for each that there may be.
+// A separate fixpoint for each value of a column. A tile has a list of the rows found for its
+// value, in the order in which it found them, and a bit for each possible row.
 //
-// A row is a number from 0 on. Rows are put behind the list by whichever lane finds them, on
-// its own; how long the list is stands in shared memory. All lanes come to `open_list`, `listed`
-// and `wipe`, and what was offered before is seen behind them. Between two values all bits are
-// clear.
+// A row is a number from 0 on. Any lane appends rows to the list on its own; the list's length is
+// in shared memory. All lanes call `open_list`, `listed` and `wipe`, and see rows that were offered
+// before. Between two values all bits are clear.
 #pragma once
 #include "tile.cuh"
 
-// Where in shared memory it stands how long this tile's list `at` is: there are several lists where
+// The position in shared memory of the length of this tile's list `at`. There are several lists if
 // several relations depend on each other.
 template <int N>
 DEVICE i64 tail_of(int at) {
     return at * (threads_of_block() / N) + thread_of_block() / N;
 }
 
-// The list is empty.
+// Empties the list.
 template <int N, class T>
 DEVICE void open_list(Tile<N> t, T tails, int at) {
     sync(t);
@@ -23,7 +22,7 @@ DEVICE void open_list(Tile<N> t, T tails, int at) {
     sync(t);
 }
 
-// How many rows there are by now; the lanes go on together.
+// How many rows the list has now. Called by all lanes, which go on together.
 template <int N, class T>
 DEVICE i64 listed(Tile<N> t, T tails, int at) {
     sync(t);
@@ -32,7 +31,7 @@ DEVICE i64 listed(Tile<N> t, T tails, int at) {
     return (i64)n;
 }
 
-// One lane has found a row. There is room for all that differ.
+// Appends a row that one lane has found, if it is new. There is room for all possible rows.
 template <int N, class T, class L, class M>
 DEVICE void offer(Tile<N> t, T tails, int at, L list, M seen, i64 row) {
     const u32 bit = 1u << (row & 31);
@@ -40,7 +39,7 @@ DEVICE void offer(Tile<N> t, T tails, int at, L list, M seen, i64 row) {
     list[(i64)atomic_add(tails, tail_of<N>(at), 1u)] = row;
 }
 
-// Clears the bits of all n rows: one by one, or word by word where they are many.
+// Clears the bits of all n rows: row by row, or word by word if there are many rows.
 template <int N, class L, class M>
 DEVICE void wipe(Tile<N> t, L list, M seen, i64 words, i64 n) {
     sync(t);
