@@ -1,4 +1,4 @@
-"""The verbs of executors on NumPy: `executors` take this package as their `ops`."""
+"""Array operations on NumPy: executors take this package as their `ops`."""
 
 import numpy as xp
 

@@ -1,7 +1,6 @@
-"""The verbs that executors need, on NumPy; counts and sums become Python's ints where they
-overflow.
+"""Array operations of the executors, on NumPy; counts and sums that overflow become Python's ints.
 
-`executors/levelwise.py` is written over these names alone; another device gives the same ones.
+`executors/levelwise.py` uses only these names; each device implements them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from gdatalog.values import INT_MAX, INT_MIN
 
 
 def survivors(mask: Array) -> Array:
-    """The indices that are left after a test."""
+    """The indices of the rows that pass a test."""
     return np.flatnonzero(mask)
 
 
@@ -29,7 +28,8 @@ def totals(*lists: Array) -> list[int]:
 
 
 def shortest(lists: Sequence[Array]) -> tuple[list[int], int, Array | None]:
-    """The sum of each array of lengths, the sum of each row's least length, and that itself."""
+    """The sum of each array of lengths, the sum of each row's least length, and these least
+    lengths."""
     best = np.minimum(lists[0], lists[1])
     for other in lists[2:]:
         np.minimum(best, other, out=best)
@@ -37,9 +37,9 @@ def shortest(lists: Sequence[Array]) -> tuple[list[int], int, Array | None]:
 
 
 def expand(starts: Array, lengths: Array, size: int | None = None) -> tuple[Array, Array]:
-    """Every position of every list: (row, position), row by row, by load-balancing search.
+    """Each position of each list as (row, position), row by row, by load-balancing search.
 
-    `size` is how many there are, where that is known: another device need not ask.
+    `size` is the total length if it is known, which saves a round trip on other devices.
 
     >>> [part.tolist() for part in expand(np.array([5, 0]), np.array([2, 1]))]
     [[0, 0, 1], [5, 6, 0]]
@@ -57,14 +57,14 @@ def pieces(
 ) -> Iterator[tuple[int, int, int, int, int]]:
     """Cuts rows with lists of these lengths into pieces of at most `limit` list entries.
 
-    Each piece is (first row, last row + 1, entries to skip, entries to take, its size): whole
-    rows with skip 0 and take -1, or one row whose list is longer than a piece, by offsets.
-    `total` is how many entries there are, where that is known: another device need not ask.
+    Each piece is (first row, last row + 1, entries to skip, entries to take, its size): whole rows
+    with skip 0 and take -1, or a part of one row whose list is longer than a piece. `total` is the
+    total length if it is known, which saves a round trip on other devices.
 
     >>> list(pieces(np.array([2, 2, 7, 1]), 4))
     [(0, 2, 0, -1, 4), (2, 3, 0, 4, 4), (2, 3, 4, 3, 3), (3, 4, 0, -1, 1)]
     """
-    # A list longer than a piece counts as just that: all lengths together may not fit an int.
+    # Long lists are clipped: the sum of all lengths may overflow.
     ends = np.cumsum(np.minimum(lengths, limit + 1))
     rows = len(lengths)
     row = 0
@@ -85,7 +85,7 @@ def pieces(
 
 
 def intersect(lists: Sequence[Array]) -> tuple[Array, list[Array]]:
-    """Values common to sorted lists, and where each stands in each list (sorted search)."""
+    """The values common to sorted lists and their positions in each list (sorted search)."""
     shortest = min(range(len(lists)), key=lambda at: len(lists[at]))
     values = lists[shortest]
     for at, other in enumerate(lists):
@@ -115,7 +115,7 @@ def sort_across(columns: Sequence[Array]) -> list[Array]:
 
 
 def add_at(totals: Array, rows: Array, amounts: Array | None) -> None:
-    """Adds to `totals[row]` each amount (1 where None); `rows` ascends."""
+    """Adds each amount (1 if None) to `totals[row]`; `rows` ascends."""
     if len(rows) == 0:
         return
     starts = np.flatnonzero(firsts(rows))
@@ -127,7 +127,7 @@ def add_at(totals: Array, rows: Array, amounts: Array | None) -> None:
 
 
 def sums_by(groups: Array, count: int, amounts: Array | None) -> Array:
-    """The sum of the amounts (1 where None) of each group."""
+    """The sum of each group's amounts (1 each if None)."""
     if amounts is None:
         return np.bincount(groups, minlength=count)
     totals = np.zeros(count, dtype=amounts.dtype)
@@ -136,7 +136,7 @@ def sums_by(groups: Array, count: int, amounts: Array | None) -> Array:
 
 
 def best_by(groups: Array, count: int, values: Array, least: bool) -> Array:
-    """The first row that holds the least (or greatest) of each group of ints; none is empty.
+    """The first row with the least (or greatest) int of each group. No group is empty.
 
     >>> best_by(np.array([0, 1, 0, 1]), 2, np.array([5, 7, 3, 7]), least=True).tolist()
     [2, 1]
@@ -146,20 +146,20 @@ def best_by(groups: Array, count: int, values: Array, least: bool) -> Array:
     (np.minimum if least else np.maximum).at(best, groups, values)
     rows = np.flatnonzero(values == best[groups])[::-1]
     found = np.empty(count, dtype=np.int64)
-    found[groups[rows]] = rows  # of equal places the last one stays
+    found[groups[rows]] = rows  # the last assignment to a group stays
     return found
 
 
-# Sorted runs of packed rows: what a set of rows that grows is kept as.
+# Sorted runs of packed rows, which represent a growing set of rows.
 
 
 def packing(columns: Sequence[Array], spare: int = 0) -> RowPacking | None:
-    """A packing for these columns, with `spare` bits of room above each; None if too wide."""
+    """A packing for these columns, with up to `spare` more bits for each; None if too wide."""
     return RowPacking.of(columns, spare)
 
 
 def holds(found: RowPacking, columns: Sequence[Array]) -> bool:
-    """Whether these columns' values fit into a packing as well."""
+    """Whether these columns' values fit a packing."""
     return found.holds(columns)
 
 
@@ -168,7 +168,7 @@ def merged(runs: Sequence[Array]) -> Array:
     if len(runs) == 1:
         return runs[0]
     both = np.concatenate(runs)
-    both.sort(kind="stable")  # which finds the runs sorted and merges them
+    both.sort(kind="stable")  # merges sorted runs
     return both
 
 
@@ -177,13 +177,14 @@ def narrowed(columns: Sequence[Array]) -> Columns:
     return tuple(map(narrow, columns))
 
 
-# Counts and sums that may leave 64 bits: Python's ints where they do.
+# Counts and sums that may leave 64 bits become Python's ints.
 #
-# Sums of ints are kept in two halves that cannot overflow; what comes near is an array of objects.
+# Sums of ints have two halves that cannot overflow; values near the limit are in an array of
+# objects.
 
 
 def times(counts: Array, weight: Array) -> Array:
-    """Counts multiplied; an error if that does not fit into 64 bits."""
+    """Multiplies counts; an error if a product does not fit into 64 bits."""
     if float(counts.max(initial=1)) * float(weight.max(initial=1)) >= 2.0**63:
         return _fitting(counts.astype(object) * weight.astype(object))
     product: Array = counts * weight
@@ -191,9 +192,9 @@ def times(counts: Array, weight: Array) -> Array:
 
 
 def add_counts(totals: Array, rows: Array, amounts: Array | None) -> Array:
-    """The totals with the amounts (1 where None) added to those of `rows`, which ascend.
+    """The totals, with the amounts (1 each if None) added to those of `rows`, which ascend.
 
-    An error if one does not fit into 64 bits. The totals themselves may be changed.
+    An error if one does not fit into 64 bits. May change `totals` in place.
     """
     if amounts is None or (
         float(totals.max(initial=0)) + float(amounts.sum(dtype=float)) < 2.0**62
@@ -206,27 +207,27 @@ def add_counts(totals: Array, rows: Array, amounts: Array | None) -> Array:
 
 
 def _fitting(counts: Array) -> Array:
-    """Counts that Python's ints have worked out; an error if they do not fit into 64 bits."""
+    """Counts from Python's ints; an error if one does not fit into 64 bits."""
     if len(counts) and counts.max() >= 1 << 63:
         raise EvaluationError("a count does not fit into 64 bits")
     return counts.astype(np.int64)
 
 
 def exact_sums(groups: Array, count: int, amounts: Array | None) -> Array:
-    """Sums of ints by group: Python's ints, where 64 bits might not do."""
+    """Sums of ints by group, with Python's ints if 64 bits may not suffice."""
     if amounts is not None and float(np.abs(amounts.astype(float)).sum()) >= 2.0**62:
         amounts = amounts.astype(object)
     return sums_by(groups, count, amounts)
 
 
 def counts_by(groups: Array, count: int, weight: Array | None) -> Array:
-    """How many rows each group has; an error if that does not fit into 64 bits."""
+    """The number of rows of each group; an error if it does not fit into 64 bits."""
     counts = exact_sums(groups, count, weight)
     return _fitting(counts) if counts.dtype == object else counts
 
 
 def halves(values: Array, weight: Array | None) -> tuple[Array, Array]:
-    """value * weight as high * 2^32 + low, each half far from an overflow."""
+    """value * weight as high * 2^32 + low, with both halves far from an overflow."""
     high, low = values >> 32, values & 0xFFFF_FFFF
     if weight is None:
         return high, low
@@ -242,7 +243,7 @@ def halves(values: Array, weight: Array | None) -> tuple[Array, Array]:
 def split_sums(
     groups: Array, count: int, values: Array, weight: Array | None
 ) -> tuple[Array, Array]:
-    """The sum of value * weight of each group as high * 2^32 + low, which cannot overflow."""
+    """The sum of value * weight of each group, as high * 2^32 + low, which cannot overflow."""
     if weight is None and len(values):
         most = max(-int(values.min()), int(values.max()))
         if most * len(values) < 1 << 63:
@@ -259,6 +260,6 @@ def means(high: Array, low: Array, counts: Array) -> Array:
 
 
 def ranks_of(symbols: SymbolTable, codes: Array) -> Array:
-    """The place of each symbol among all texts in the order of code points."""
+    """The rank of each symbol among all texts, in the order of code points."""
     found: Array = symbols.ranks()[codes]
     return found

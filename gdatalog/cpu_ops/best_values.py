@@ -1,8 +1,8 @@
 """The arrays of compiled lattice loops: the best value of each group, and an index for walks.
 
-What stands in them is told in `codegen/helpers/lattice.py`. A group has a code; where there are
-few codes, a code is the group's number, else groups are numbered as they come. Arrays that memory
-has no room for lie in files, which are changed in place.
+Their contents are described in `codegen/helpers/lattice.py`. A group has a code. If there are few
+codes, the code is the group's number; otherwise groups are numbered in the order in which they are
+found. Arrays that do not fit in memory are files, which are changed in place.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, cores, spread
 from gdatalog.storage.trie import Trie, TrieLevel
 
-SPARE = 1 << 30  # entries of groups that wait, beside one for each group
-BYTES = 8 + 1 + 4 + 2 * (4 + 4)  # of a group, at the least
-NUMBERED = 8 + 16  # of a group that is numbered, beside them
-AT_ONCE = 1 << 18  # groups that are taken out at a time
+SPARE = 1 << 30  # queue entries, beside one for each group
+BYTES = 8 + 1 + 4 + 2 * (4 + 4)  # of a group
+NUMBERED = 8 + 16  # more for a numbered group
+AT_ONCE = 1 << 18  # groups in one batch of `values`
 
 
 class BestValues:
     """`costs` of seeds, by `codes` of groups; less is better.
 
-    `room`: how many groups there is room for; where groups are not `numbered`, all codes there are.
-    `spill`: where the arrays lie, if not in memory.
+    `room`: the number of groups that fit; unless they are `numbered`, the number of codes. `spill`:
+    where the arrays are, if not in memory.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class BestValues:
         return (BYTES + (NUMBERED if numbered else 0)) * room
 
     def _make(self, room: int, spill: Spill | None) -> None:
-        """Arrays for so many groups, with what is in those that are there."""
+        """Allocates arrays for so many groups, and copies the present contents."""
         old = self.arrays
         pool = room + min(room, SPARE) + 1
 
@@ -119,7 +119,7 @@ class BestValues:
         self.arrays = {**fresh, "queue": self.queue}
 
     def grow(self, spill: Spill | None = None) -> None:
-        """Room for twice as many groups."""
+        """Doubles the number of groups that fit."""
         self._make(2 * len(self.arrays["best"]), spill)
 
     @property
@@ -134,16 +134,16 @@ class BestValues:
 
     @property
     def unit(self) -> int:
-        """The number of the unit at hand."""
+        """The number of the current unit."""
         return int(self.queue[UNIT])
 
     @property
     def ascending(self) -> bool:
-        """Whether `values` gives all groups by ascending code."""
+        """Whether `values` returns groups by ascending code."""
         return not self.numbered or not is_spilled(self.arrays["best"])
 
     def values(self) -> Iterator[tuple[Array, Array]]:
-        """The codes of all groups that have a value, and their costs, some at a time."""
+        """The codes and costs of all groups that have a value, in batches."""
         best = self.arrays["best"]
         if not self.numbered:
             where = self.arrays["where"]
@@ -161,11 +161,12 @@ class BestValues:
             yield codes[start : start + AT_ONCE], best[:count][start : start + AT_ONCE]
 
 
-# Rows grouped by their first column, in no order within: an index for walks, in two passes.
+# Rows grouped by their first column, unordered within a group: an index for walks, built in two
+# passes.
 #
-# It has the shape of a trie, and can stand for one where all that a plan does with the lists below
-# the root is to walk them: they are not sorted, and rows may be there twice. From the third column
-# on, a row's values stand where its second column's does: there are no offsets.
+# It has the shape of a trie, and can replace one where a plan only walks the lists below the root:
+# they are not sorted, and may contain duplicates. From the third column on, a row's value has the
+# same position as its second column's value: there are no offsets.
 
 MOST_ROWS = (1 << 31) - 2
 
@@ -173,7 +174,7 @@ _ELEMENTS = {"int32": "i32", "int64": "i64"}
 
 
 def _scatter(dtypes: tuple[str, ...]) -> str:
-    """The text of the second pass, for columns of these dtypes."""
+    """The source of the second pass, for columns of these dtypes."""
     count = len(dtypes) - 1
     given = {"keys": dtypes[0], "places": "int32"}
     given |= {f"values{at}": dtypes[at + 1] for at in range(count)}
@@ -197,8 +198,8 @@ def _scatter(dtypes: tuple[str, ...]) -> str:
 
 
 def loose_trie(columns: Sequence[Array]) -> Trie | None:
-    """The rows of some columns by the first of them; None where its values are far apart, or
-    where the compiler does not work."""
+    """Groups rows by their first column; None if its values are far apart, or the compiler does not
+    work."""
     keys, *rest = [np.ascontiguousarray(column) for column in columns]
     count = len(keys)
     if count == 0 or count > MOST_ROWS:
@@ -219,7 +220,7 @@ def loose_trie(columns: Sequence[Array]) -> Trie | None:
     parts = [slice(*cut) for cut in pairwise(cuts)]
     counts = np.zeros((workers, span), dtype=np.int32)
     spread(lambda at: tally(keys[parts[at]], low, counts[at]), range(workers), workers > 1)
-    # Where the rows of each part and value go: value by value, and part by part within.
+    # Where the rows of each value and part go: in the order of values, and of parts within a value.
     offsets = np.zeros(span + 1, dtype=np.int32)
     np.cumsum(counts.sum(axis=0, dtype=np.int32), out=offsets[1:])
     places, before = np.empty_like(counts), offsets[:-1]
@@ -241,7 +242,7 @@ def loose_trie(columns: Sequence[Array]) -> Trie | None:
 
 
 def loose_of(relation: Relation, order: tuple[int, ...]) -> Trie | None:
-    """The same of a relation's columns, made once."""
+    """The same for a relation's columns, cached."""
     found = relation.loose.get(order)
     if found is None and order not in relation.loose:
         keys = relation.store.as_they_are()

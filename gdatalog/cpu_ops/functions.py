@@ -1,10 +1,10 @@
 """The functions of the language on NumPy columns, and expressions over rows of keys.
 
-A value column is int64 for int and timestamp, float64 for float, bool for bool, and codes of
-the symbol table for symbol. Columns are as long as the rows at hand, or of length 1 where they
-are the same for all rows. A function gives its column and where it failed, or None.
+A column of values is int64 for int and timestamp, float64 for float, bool for bool, and codes of
+the symbol table for symbol. Columns are as long as the current rows, or have length 1 if all rows
+have the same value. A function returns its column, and a mask of the rows where it failed, or None.
 
-Those of texts are in `texts.py`.
+Functions of texts are in `texts.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EQUALITY = {"=": np.equal, "!=": np.not_equal}
 
 
 def compare(op: str, left: Array, right: Array, kind: TypeName, symbols: SymbolTable) -> Array:
-    """`=` and `!=` on anything; the order of symbols is by code points."""
+    """Compares two columns. Symbols are ordered by code points."""
     if op in EQUALITY:
         equal: Array = EQUALITY[op](left, right)
         return equal
@@ -47,7 +47,7 @@ def call(
     warn: Warn,
     bounded: bool = False,
 ) -> Outcome:
-    """The function `name` of columns whose (first) type is `kind`."""
+    """Calls function `name` on columns; `kind` is the type of the first."""
     with np.errstate(all="ignore"):
         if on_texts(name, kind):
             return tabulate(name, args, kind, symbols, warn, bounded)
@@ -80,7 +80,7 @@ def _remainder(a: Array, b: Array) -> Outcome:
 
 
 def _power(a: Array, b: Array) -> Outcome:
-    """Wraps; a negative power truncates to 0, but of 1 and -1; of 0 it is a division by zero."""
+    """Wraps. A negative power truncates to 0, except of 1 and -1; of 0 it is a division by zero."""
     a, b = np.broadcast_arrays(a, b)
     result = np.ones(a.shape, dtype=np.int64)
     base, rest = a.copy(), np.where(b < 0, 0, b)
@@ -104,7 +104,7 @@ def _where(mask: Array) -> Array | None:
 
 def _date_part(unit: str) -> Callable[[Array], Array]:
     def part(time: Array) -> Array:
-        # by way of days: as nanoseconds the least int is NumPy's "not a time"
+        # through days: in nanoseconds the least int is NumPy's "not a time"
         days = (time // 86_400_000_000_000).astype("datetime64[D]")
         if unit == "year":
             return days.astype("datetime64[Y]").astype(np.int64) + 1970
@@ -160,7 +160,7 @@ _ON_BOOLS: dict[str, Callable[..., Array]] = {
 
 
 def _real(function: Callable[..., Array]) -> Callable[..., Outcome]:
-    """A function of floats: NaN is a failure, -0.0 is 0.0."""
+    """A function of floats: NaN is a failure, -0.0 becomes 0.0."""
 
     def real(*args: Array) -> Outcome:
         values = function(*args) + 0.0
@@ -213,16 +213,16 @@ def _extreme(name: str, args: Sequence[Array], kind: TypeName, symbols: SymbolTa
     return best
 
 
-# Expressions over rows: from keys to values, through the functions, and back to keys.
+# Expressions over rows: keys to values, functions, values to keys.
 
 ColumnOf = Callable[[str], Array]
 
 
 @dataclass(slots=True)
 class Scope:
-    """What expressions need beside their row: symbols, parameters, a place for cautions.
+    """What expressions need beside their row: symbols, parameters, and a place for warnings.
 
-    `bounded`: functions of texts take time and make texts within bounds, whatever they are given.
+    `bounded`: functions of texts have bounds on time and on the texts they make, for any input.
     """
 
     symbols: SymbolTable
@@ -235,7 +235,7 @@ class Scope:
 
 
 def to_values(keys: Array, kind: TypeName) -> Array:
-    """Keys as the values that functions work on."""
+    """Decodes keys to the values that functions work on."""
     if kind == "float":
         return key_to_float(keys)
     if kind == "bool":
@@ -252,7 +252,8 @@ def to_keys(values: Array, kind: TypeName) -> Array:
 
 
 def evaluate(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> tuple[Array, Array | None]:
-    """The keys of an expression, one a row, and where it failed (None: nowhere)."""
+    """The key of an expression for each row, and a mask of the rows where it failed (None:
+    nowhere)."""
     if isinstance(expr, Slot):
         return column(expr.name), None
     values, failed = _values(expr, column, scope)
@@ -265,14 +266,15 @@ def evaluate(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> tuple[Arr
 
 
 def test(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> Array:
-    """Which rows pass a test; tests do not fail, what they are made of has been computed."""
+    """A mask of the rows that pass a test. Tests do not fail: their operands have been computed
+    before."""
     values, _ = _values(expr, column, scope)
     return np.broadcast_to(values, (size,)) if len(values) != size else values
 
 
 def _compared_keys(expr: Apply, column: ColumnOf, scope: Scope) -> Array | None:
-    """A comparison of columns and constants, by their keys: keys are in the order of values, but
-    for those of symbols."""
+    """A comparison of columns and constants by their keys: all but symbols' are in the order of
+    values. None for other expressions."""
     if expr.function not in EQUALITY and (
         expr.function not in ORDER or expr.args[0].type == "symbol"
     ):

@@ -1,4 +1,4 @@
-"""Expands a level on NumPy: lists are written out, and looked up in other lists or in bitmaps."""
+"""Expands a level on NumPy: expands lists, and looks their values up in lists or bitmaps."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def intersect_lists(
     placed: bool,
     tests: Sequence[tuple[str, Array]] = (),
 ) -> Meeting:
-    """The entries of lists in `values` that are in every other list of their row, and pass the
+    """The entries of lists in `values` that occur in every other list of their row, and pass the
     tests: comparisons with a column of the rows.
 
-    The first list is of row `which` and so on, or `which` are the lists' rows; `size` is how
-    many entries there are, where that is known. Where they stand is told if `placed`.
+    `which` is the row of the first list, and others follow, or an array of the lists' rows. `size`
+    is the total length if it is known. If `placed`, the result has the entries' positions.
     """
     rows, positions = expand(starts, lengths)
     tried = len(rows)
@@ -51,7 +51,7 @@ def intersect_lists(
                 places = places[left]
         if wanted:
             kept.append(places)
-    # Last: most pass, and there are fewer by now.
+    # Last, because fewer entries are left, and most of them pass.
     for op, column in tests:
         mask = (ORDER.get(op) or EQUALITY[op])(found, column[rows])
         if not mask.all():
@@ -71,7 +71,7 @@ def count_met(
     others: Sequence[Lookup],
     tests: Sequence[tuple[str, Array]],
 ) -> None:
-    """Adds to `counts`, from row `base` on, how many entries each list would keep."""
+    """Adds to `counts`, from row `base` on, how many entries each list keeps."""
     others = [lookup._replace(wanted=False) for lookup in others]
     rows = intersect_lists(values, starts, lengths, size, base, others, False, tests).rows
     if base:
@@ -80,17 +80,17 @@ def count_met(
 
 
 def find(level: TrieLevel, values: Array) -> Array:
-    """Positions of values in the root's list, -1 where absent."""
+    """Positions of values in the root's list, -1 if absent."""
     return cancellable(len(values), lambda: level.find(values), None)
 
 
 def find_in(level: TrieLevel, parents: Array, values: Array) -> Array:
-    """Positions of values in their parents' lists, -1 where absent."""
+    """Positions of values in their parents' lists, -1 if absent."""
     return cancellable(len(values), lambda: level.find_in(parents, values), None)
 
 
 def bound_in(level: TrieLevel, parents: Array, values: Array, after_equal: bool) -> Array:
-    """Where in its parent's list each value would stand; behind an equal one if asked."""
+    """Where each value would stand in its parent's list; after an equal one if `after_equal`."""
     return level.bound_in(parents, values, after_equal)
 
 
@@ -115,37 +115,38 @@ def _ranges(
 
 
 def level_of(values: Array, offsets: Array) -> TrieLevel:
-    """Lists that are made on the way."""
+    """A level of temporary lists."""
     return TrieLevel(values, offsets)
 
 
 def marked_rows(most: int) -> MarkedRows:
-    """An empty set of rows, of at most so many bytes of marks."""
+    """An empty set of rows, with at most `most` bytes of marks."""
     return MarkedRows(most)
 
 
-# A set of rows as one mark for each row that there could be: no sorting, no search.
+# A set of rows as one mark for each possible row: without sorting or searching.
 #
-# For rows whose columns have few possible values together. The room grows with the values that
-# come, until it would be larger than it may; then `fits` says no, and the set is kept as it is.
+# For rows whose columns together have few possible values. The range of values grows with the rows.
+# When the marks would become too large, `fits` returns False, and the set stays as it is.
 
-STRETCH = 1 << 22  # marks that are looked at together
+STRETCH = 1 << 22  # marks in one batch
 
 
 class MarkedRows:
     def __init__(self, most: int) -> None:
         self.most = most  # bytes
         self._packing: RowPacking | None = None
-        self._spans: list[tuple[int, int]] = []  # of each column: the least and the greatest value
+        self._spans: list[tuple[int, int]] = []  # each column's least and greatest value
         self._marks = np.zeros(0, dtype=np.bool_)
-        self._no_more = False  # more room was asked for than there may be
+        self._no_more = False  # a larger range did not fit into `most` bytes
 
     @property
     def nbytes(self) -> int:
         return self._marks.nbytes
 
     def fits(self, rows: Columns) -> bool:
-        """Makes room for these rows; False, and nothing is changed, if there is not so much."""
+        """Extends the range of possible rows by these. Returns False, and changes nothing, if the
+        marks would take more than `most` bytes."""
         if not len(rows[0]):
             return self._packing is not None or self._widen(tuple(np.zeros((len(rows), 1), int)))
         spans = [(int(column.min()), int(column.max())) for column in rows]
@@ -161,7 +162,7 @@ class MarkedRows:
         return True
 
     def _widen(self, ends: Columns) -> bool:
-        """Makes room for rows between these ends; False if that is too much."""
+        """Extends the marks to rows between these ends. Returns False if they become too large."""
         for spare in (1, 0):
             packing = RowPacking.of(ends, spare)
             if packing is not None and 1 << sum(packing.bits) <= self.most:
@@ -182,8 +183,8 @@ class MarkedRows:
         return True
 
     def _least(self, packing: RowPacking, ends: Columns) -> tuple[int, ...]:
-        """From which values on there is room: what is spare lies below where values have come that
-        are less than all before, so that values which fall leave the room as seldom as others."""
+        """The least value of each column's range. Spare room is below the values if they have
+        fallen, so that falling values outgrow the range as rarely as rising ones."""
         if not self._spans:
             return packing.least
         return tuple(
@@ -194,12 +195,13 @@ class MarkedRows:
         )
 
     def add(self, rows: Columns) -> None:
-        """Marks rows, which fit."""
+        """Marks rows, for which `fits` was true."""
         assert self._packing is not None
         self._marks[self._packing.pack(rows)] = True
 
     def news(self, rows: Columns) -> Array:
-        """Marks rows, which fit; the indices, ascending, of the first of each that was not."""
+        """Marks rows, for which `fits` was true. Returns the ascending indices of those that were
+        not marked, one for each distinct row."""
         assert self._packing is not None
         packed = self._packing.pack(rows)
         fresh = np.flatnonzero(~self._marks[packed])

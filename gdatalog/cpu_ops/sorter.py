@@ -1,4 +1,4 @@
-"""Compiled functions that `storage` is offered: sorting long arrays, and cutting delimited text."""
+"""Compiled functions for `storage`: sorting long arrays, and cutting delimited text."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 from gdatalog.storage.table import Array, TextSetFunctions
 from gdatalog.storage.threads import Sorter, cores, spread
 
-# From how many values on the sort alone is worth a compilation of its functions.
+# With so many values, the sort alone is worth compiling its functions.
 WORTH_STARTING = 1 << 21
 
-_TOP = 10  # bits that choose a bucket
+_TOP = 10  # bits of the bucket's number
 
 
 def sorter_for(count: int, start: bool) -> Sorter | None:
-    """The sorter, for arrays that are long enough to be worth its start."""
+    """The sorter, if the array is long enough to be worth compiling it."""
     if not start or count < WORTH_STARTING:
         return None
     from gdatalog.codegen.language import LoopError
@@ -59,7 +59,8 @@ def sort_by_digits(values: Array, low: int, high: int) -> Array:
 
     counts = np.zeros((workers, 1 << top), dtype=np.int64)
     spread(lambda at: tally(parts[at], least, shift, counts[at]), range(workers), True)
-    # Where each part's values of each digit go: digit by digit, and part by part within.
+    # Where the values of each digit and part go: in the order of digits, and of parts within a
+    # digit.
     in_order = counts.T.ravel()
     places = (np.cumsum(in_order) - in_order).reshape(-1, workers)
     starts = np.append(places[:, 0], count)
@@ -80,11 +81,11 @@ def sort_by_digits(values: Array, low: int, high: int) -> Array:
     return out
 
 
-# The compiled functions that cut delimited text, which `storage` is offered.
+# The compiled functions that cut delimited text.
 
-# From how many bytes on a text alone is worth the start of the compiler.
+# With so many bytes, a text alone is worth starting the compiler.
 WORTH_CUTTING = 1 << 20
-WORTH = 1 << 14  # and where its functions are at hand
+WORTH = 1 << 14  # and if the functions are compiled already
 
 
 class _Kernels(NamedTuple):
@@ -100,7 +101,7 @@ _made: list[TextSetFunctions] = []
 
 
 def text_kernels_for(count: int) -> TextSetFunctions | None:
-    """The functions, for texts of so many bytes if they are worth it."""
+    """The functions, if a text of `count` bytes is worth them."""
     if count < (WORTH if _made else WORTH_CUTTING):
         return None
     if not _made:

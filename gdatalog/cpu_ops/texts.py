@@ -1,4 +1,5 @@
-"""The functions of texts, computed once for each distinct combination; `match` in linear time."""
+"""The functions of texts, computed once for each distinct combination of arguments; `match` in
+linear time."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, timestamp_to_text
 
-AT_ONCE = 1 << 12  # values that are Python's objects at the same time
-READ = 1 << 21  # characters that functions read without a look at who waits
-POLLED = 256  # texts that are matched without one
-LONGEST = 1_000_000  # characters of a text that is made, where that is bounded
-LONG = 1 << 16  # characters of arguments, from which on a text is charged before it is made
+AT_ONCE = 1 << 12  # values that are Python objects at the same time
+READ = 1 << 21  # characters that functions read between two polls
+POLLED = 256  # texts that are matched between two polls
+LONGEST = 1_000_000  # characters of a result, if `bounded`
+LONG = 1 << 16  # characters of arguments: results of more are charged first
 
 Outcome = tuple[Array, Array | None]  # the column, and where it failed
 Warn = Callable[[str], None]
@@ -39,7 +40,7 @@ _POSIX = {
 
 
 def _posix(text: str) -> str:
-    """A pattern with its POSIX classes translated."""
+    """Translates the POSIX classes of a pattern."""
     return re.sub(
         r"\[:(\w+):\]", lambda found: _POSIX.get(found[1], found[0]), text, flags=re.ASCII
     )
@@ -47,7 +48,7 @@ def _posix(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def _pattern(text: str) -> re.Pattern[str] | str:
-    """A pattern of `match`, or what is wrong with it."""
+    """A compiled pattern of `match`, or what is wrong with it."""
     try:
         return re.compile(_posix(text))
     except (re.error, OverflowError, RecursionError) as problem:
@@ -57,7 +58,7 @@ def _pattern(text: str) -> re.Pattern[str] | str:
 def _matches(
     pattern: str, texts: Sequence[str], bounded: bool, warn: Warn
 ) -> Sequence[bool | None]:
-    """Which texts match from end to end; None where the pattern is not valid. `bounded`: in linear
+    """Which texts match completely; None each if the pattern is invalid. `bounded`: in linear
     time."""
     if bounded:
         made = linear(_posix(pattern))
@@ -77,8 +78,8 @@ def _matches(
     return [None] * len(texts)
 
 
-# What the functions make of a match, which is None if the pattern is not valid; the planner makes
-# the others of negated patterns, and of patterns below a negation.
+# The results of match functions, from a match that is None if the pattern is invalid. The planner
+# uses all but `match` for negated patterns, and for patterns below a negation.
 MATCHING: dict[str, Callable[[bool | None], bool]] = {
     "match": lambda found: found is True,
     "!match": lambda found: found is False,
@@ -104,7 +105,7 @@ def _float(text: str) -> float | None:
 
 
 def _split_part(text: str, separator: str, at: int) -> str:
-    """The part numbered from 1; "" where there is none."""
+    """The part numbered from 1; "" if there is none."""
     if at < 1 or not separator:
         return text if at == 1 else ""
     start = 0
@@ -132,7 +133,7 @@ def text_of(value: Any, kind: TypeName) -> str:
     return str(value)
 
 
-# name: (function, what it gives); a result of None is a failure
+# name: (function, type of the result); a result of None is a failure
 TEXTUAL: dict[str, tuple[Callable[..., Any], TypeName]] = {
     "cat": (lambda *texts: "".join(texts), "symbol"),
     "strlen": (len, "int"),
@@ -154,7 +155,7 @@ ON_SYMBOLS: dict[str, tuple[Callable[..., Any], TypeName]] = {
 
 
 def on_texts(name: str, kind: TypeName) -> bool:
-    """Whether a function, whose first argument is of a type, is one of texts."""
+    """Whether a function, with a first argument of this type, is one of texts."""
     return name in TEXTUAL or name in MATCHING or (kind == "symbol" and name in ON_SYMBOLS)
 
 
@@ -207,7 +208,7 @@ def _matching(
     warn: Warn,
     bounded: bool,
 ) -> Array:
-    """A function of matches, of pairs of pattern and text."""
+    """A match function on pairs of pattern and text."""
     found = np.empty(len(patterns), dtype=np.bool_)
     order = np.argsort(patterns, kind="stable")
     ends = np.flatnonzero(np.diff(patterns[order])) + 1
@@ -221,7 +222,7 @@ def _matching(
 
 
 def _parts(column: Array) -> Iterator[Array]:
-    """A column in pieces, few of which are Python's objects at the same time."""
+    """A column in batches, to bound the number of Python objects."""
     for start in range(0, len(column), AT_ONCE):
         yield column[start : start + AT_ONCE]
 
@@ -229,7 +230,7 @@ def _parts(column: Array) -> Iterator[Array]:
 def _arguments(
     columns: Sequence[Array], is_text: Sequence[bool], symbols: SymbolTable
 ) -> Iterator[tuple[Any, ...]]:
-    """The values of a function's arguments, row by row; the call may be stopped between them."""
+    """The values of a function's arguments, row by row. Polls between batches."""
     poll = current_watch().poll
     for parts in zip(*map(_parts, columns), strict=True):
         values = [
@@ -246,14 +247,14 @@ def _arguments(
 
 
 def _length(values: Iterable[Any]) -> int:
-    """How many characters the texts among some values have."""
+    """The number of characters of the texts among some values."""
     return sum(len(value) for value in values if isinstance(value, str))
 
 
 def _made(
     function: Callable[..., str], rows: Iterable[tuple[Any, ...]], bounded: bool
 ) -> Iterator[str]:
-    """The texts that a function gives. It is charged for a long one before it makes it."""
+    """The texts that a function makes. Memory for a long one is charged before it is made."""
     for arguments in rows:
         length = _length(arguments)
         if length < LONG:
@@ -271,17 +272,17 @@ def _made(
         yield text
 
 
-# `match` in linear time, whatever the pattern: for databases that are open to strangers' texts.
+# `match` in linear time for any pattern, for databases that evaluate untrusted texts.
 #
-# Python's `re` backtracks, and may take longer than anybody lives. RE2, which comes with Arrow,
-# does not. Python's own parser reads a pattern here, and what it has read is written in RE2's
-# syntax; classes become the code points that Python has in them, so that both engines agree. As
-# the whole text has to match, it makes no difference whether a repetition is greedy.
+# Python's `re` backtracks, which can take exponential time. RE2, which is part of Arrow, does not.
+# Python's own parser parses the pattern, and the result is written in RE2's syntax. Classes become
+# the code points that Python matches, so that both engines agree. The whole text has to match, so
+# it makes no difference whether a repetition is greedy.
 #
-# What RE2 has not, lookaround and backreferences above all, is refused. So are Python's `$` before
-# other items and its word boundaries, for RE2 means something else by them.
+# Features that RE2 lacks, above all lookaround and backreferences, are refused. So are Python's `$`
+# before other items and its word boundaries, which mean something else in RE2.
 
-# The standard library parses patterns itself, and has no types for that.
+# The parser of the standard library has no types.
 
 
 LONGEST_PATTERN = 1_000  # characters of a pattern
@@ -289,9 +290,9 @@ MOST_REPEATED = 1_000  # RE2's own limit
 # A character of a text takes RE2 up to 20 ns for each state of the pattern, 70 ns for a state that
 # is a class of Unicode.
 MOST_STEPS = 1 << 26
-PIECE = 1 << 23  # steps that are done at once
-CLASS = 3  # states that a class of many ranges counts as
-MANY = 50  # such ranges
+PIECE = 1 << 23  # steps in one batch
+CLASS = 3  # states of a class with many ranges
+MANY = 50  # more ranges than this are many
 ROW = 4  # steps that take as long as a pass over a row
 
 _ASCII, _FOLDS, _LINES, _ALL = re.ASCII, re.IGNORECASE, re.MULTILINE, re.DOTALL
@@ -311,13 +312,13 @@ _ENDS = (sre.AT_END, sre.AT_END_STRING)
 
 @dataclass(frozen=True, slots=True)
 class LinearPattern:
-    """A pattern as RE2 reads it, and how many states it has, at the most."""
+    """A pattern in RE2's syntax, and the greatest number of its states."""
 
     text: str
     states: int
 
     def full_matches(self, texts: Sequence[str]) -> list[bool]:
-        """Which texts match from end to end. The call may be stopped between pieces of them."""
+        """Which texts match completely. The call can be cancelled between batches."""
         found: list[bool] = []
         at = 0
         while at < len(texts):
@@ -345,12 +346,12 @@ class LinearPattern:
 
 
 class _NotLinear(Exception):
-    """What a pattern may not hold."""
+    """A feature that a pattern may not use."""
 
 
 @lru_cache(maxsize=256)
 def linear(pattern: str) -> LinearPattern | str:
-    """A pattern of Python's `re` for RE2, or what is wrong with it."""
+    """Translates a pattern of Python's `re` for RE2, or says what is wrong with it."""
     if len(pattern) > LONGEST_PATTERN:
         return f"an untrusted pattern has at most {LONGEST_PATTERN:,} characters"
     try:
@@ -364,13 +365,13 @@ def linear(pattern: str) -> LinearPattern | str:
         return "it is nested too deep"
     except _NotLinear as refused:
         return f"an untrusted pattern may not use {refused}"
-    except ValueError:  # Arrow's, of RE2
+    except ValueError:  # Arrow's, if RE2 refuses it
         return "it is too large"
     return found
 
 
 def _sequence(items: Any, flags: int, last: bool) -> tuple[str, int]:
-    """Items one after the other. `last`: nothing comes behind them."""
+    """Consecutive items. `last`: nothing follows them."""
     parts, states = [], 0
     for at, (op, value) in enumerate(items):
         ends = last and all(op is sre.AT and value in _ENDS for op, value in items[at + 1 :])
@@ -412,12 +413,12 @@ def _item(op: Any, value: Any, flags: int, last: bool) -> tuple[str, int]:
 
 
 def _place(value: Any, flags: int, last: bool) -> str:
-    """An item that matches a place between characters."""
+    """An item that matches a position between characters."""
     if value in (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING):
         return "(?m:^)" if flags & _LINES and value is sre.AT_BEGINNING else r"\A"
     if value is sre.AT_END and flags & _LINES:
         return "(?m:$)"
-    if value is sre.AT_END and not last:  # there may be a line break behind it
+    if value is sre.AT_END and not last:  # a line break may follow
         raise _NotLinear("`$` but at its end")
     if value in _ENDS:
         return r"\z"
@@ -427,7 +428,7 @@ def _place(value: Any, flags: int, last: bool) -> str:
 
 
 def _class(items: Sequence[tuple[Any, Any]], flags: int) -> tuple[str, int]:
-    """One character of a class, as the code points that it has for Python."""
+    """A class of characters, as the code points that it has in Python."""
     ranges: list[tuple[int, int]] = []
     written = []
     for op, value in items:
@@ -450,7 +451,7 @@ def _class(items: Sequence[tuple[Any, Any]], flags: int) -> tuple[str, int]:
 
 @lru_cache(maxsize=12)
 def _ranges(category: str, ascii_only: bool) -> Sequence[tuple[int, int]]:
-    """The code points of a category of Python's."""
+    """The code points of one of Python's categories."""
     every = np.arange(0x110000, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
     pattern = re.compile(f"{category}+", re.ASCII if ascii_only else 0)
     return [(found.start(), found.end() - 1) for found in pattern.finditer(every)]
@@ -458,5 +459,5 @@ def _ranges(category: str, ascii_only: bool) -> Sequence[tuple[int, int]]:
 
 @lru_cache(maxsize=1)
 def _cased() -> str:
-    """All characters that are the same as others where case makes no difference."""
+    """All characters that equal others if case is ignored."""
     return "".join(c for c in map(chr, range(0x20000)) if c.lower() != c or c.upper() != c)
