@@ -1,9 +1,8 @@
-"""The code cache: object files by name, in the user's cache folder.
+"""The cache of compiled code: object files by name, in the user's cache folder.
 
-What is on disk is never trusted to be whole: a file begins with the hash of its name and the rest.
-Whatever the disk refuses, a query is answered: from a temporary folder, and if there is none,
-without keeping anything. Names are content hashes and are never reused, so processes may write the
-files of a name in any order.
+A file may be damaged, so it starts with a hash of its name and contents. If the folder cannot be
+used, queries use a temporary folder, or none. Names are content hashes and are never reused, so
+processes may write the files of a name in any order.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ DAY = 86_400.0  # seconds
 
 _FOLDERS, _SUFFIX = "code-*", ".code"
 _SUM = 32  # bytes of a hash
-_SELDOM = 64  # files that a process keeps between two looks at how much there is
+_SELDOM = 64  # files that a process writes between two checks of the total size
 
 _lock = RLock()
 
 
 @dataclass(slots=True)
 class _CacheFolder:
-    """Where this process keeps its code. `trouble`: why not in the user's cache folder."""
+    """The folder of this process's code. `trouble`: why it is not the user's cache folder."""
 
     path: Path | None = None
     trouble: str | None = None
@@ -47,19 +46,19 @@ _place = _CacheFolder()
 
 @dataclass(frozen=True, slots=True)
 class CacheSize:
-    """How much is kept, of all versions of gdatalog."""
+    """The size of the cache, of all versions of gdatalog."""
 
     modules: int
     bytes: int
 
 
 def read(name: str) -> bytes | None:
-    """What was kept under a name, if it is whole."""
+    """The code that is cached under a name, if its file is undamaged."""
     try:
         path = folder() / (name + _SUFFIX)
         data = path.read_bytes()
         if time() - path.stat().st_mtime > DAY:
-            os.utime(path)  # its time says when it was used last
+            os.utime(path)  # the time of last use
     except OSError:
         return None
     kept = data[_SUM:]
@@ -67,7 +66,7 @@ def read(name: str) -> bytes | None:
 
 
 def keep(name: str, code: bytes) -> None:
-    """Keeps code under a name, where there is room."""
+    """Caches code under a name, if the disk has room."""
     data = _sum(name, code) + code
     with contextlib.suppress(OSError):
         try:
@@ -90,7 +89,7 @@ def _sum(name: str, code: bytes) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """All of a file or nothing of it, whoever else writes it too."""
+    """Writes a file atomically, also if other processes write it."""
     handle, made = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -106,7 +105,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def folder() -> Path:
-    """The folder of this process's code. It is made if it is not there."""
+    """The folder of this process's code, created on first use."""
     with _lock:
         if _place.path is None:
             try:
@@ -117,12 +116,13 @@ def folder() -> Path:
 
 
 def trouble() -> str | None:
-    """Why code is in a temporary folder, if it is: nothing is kept after this process."""
+    """Why code is in a temporary folder, which is deleted when this process ends; None if it is
+    not."""
     return _place.trouble
 
 
 def home() -> Path:
-    """The folder of all that is generated, for whichever device."""
+    """The folder of all generated code, for any device."""
     setting = os.environ.get("GDATALOG_CACHE")
     if setting:
         return Path(setting).expanduser().absolute()
@@ -136,9 +136,9 @@ def _version() -> str:
 
 
 def own(path: Path) -> Path:
-    """The folder, which nobody else can write to, or put another in the place of: what is in it is
-    executed. So its parent belongs to this user or to root, and others cannot rename what is in
-    that."""
+    """Creates a folder that only this user can write to or replace, because its files are executed.
+    So its parent must belong to this user or to root, and other users must not be able to rename
+    files in the parent."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
@@ -156,7 +156,7 @@ def own(path: Path) -> Path:
 
 
 def _elsewhere(problem: OSError) -> Path:
-    """A folder that goes when this process ends: what is made from now on goes there."""
+    """Moves the cache to a temporary folder, which is deleted when this process ends."""
     _place.trouble = " ".join(str(problem).split())
     root, process = tempfile.mkdtemp(prefix="gdatalog-"), os.getpid()
 
@@ -170,7 +170,7 @@ def _elsewhere(problem: OSError) -> Path:
 
 
 def _files(root: Path) -> Iterator[tuple[float, int, str]]:
-    """All that is kept, left-overs and other versions' too: when used last, size, file."""
+    """All cached files, of other versions and left-overs too: time of last use, size, path."""
     for where in root.glob(_FOLDERS):
         for parent, _, names in os.walk(where):
             for name in names:
@@ -181,7 +181,7 @@ def _files(root: Path) -> Iterator[tuple[float, int, str]]:
 
 
 def _let_go(root: Path) -> None:
-    """What was not used for longest goes, where there is too much."""
+    """Deletes the least recently used files if the cache is too large."""
     found = sorted(_files(root))
     count, total = len(found), sum(size for _, size, _ in found)
     if count <= MOST_FILES and total <= MOST_BYTES:
@@ -195,16 +195,16 @@ def _let_go(root: Path) -> None:
 
 
 def size() -> CacheSize:
-    """How much is kept now."""
+    """The present size of the cache."""
     found = list(_files(folder().parent))
     modules = sum(path.endswith(_SUFFIX) for _, _, path in found)
     return CacheSize(modules, sum(size for _, size, _ in found))
 
 
 def clear() -> CacheSize:
-    """Deletes all that is kept, of all versions; tells how much it was.
+    """Deletes all cached files of all versions; returns how much that was.
 
-    Code in memory stays: queries that run now use it.
+    Code in memory stays, for running queries.
     """
     modules = freed = 0
     for _, size, path in list(_files(folder().parent)):

@@ -1,22 +1,22 @@
 """The loop language of printed loops and helpers, and its functions as syntax trees.
 
-It is a small, typed part of Python. Python itself can run it, which defines what it means; codegen
+It is a small, typed part of Python. Its semantics are those of Python, which can run it; codegen
 translates it to LLVM IR, and `gpu_ops` to CUDA.
 
-Types: `bool`, `i64`, `u64`, `f64`, tuples of these as results, and contiguous arrays of `i8`,
-`u8`, `i32`, `u32`, `i64`, `u64`, `f64` and `bool`, written `i32[]`. A scalar read from an array has
-64 bits. Integers wrap. `i64` and `u64` do not mix, but for literals; ints and floats are not
-compared. `//` and `%` by 0 give 0. Locals have one type each, the widest that is assigned to them.
+Types: `bool`, `i64`, `u64`, `f64`, tuples of these as results, and contiguous arrays of `i8`, `u8`,
+`i32`, `u32`, `i64`, `u64`, `f64` and `bool`, written `i32[]`. A scalar read from an array has 64
+bits. Integers wrap. `i64` and `u64` do not mix, except for literals; ints and floats are not
+compared. `//` and `%` by 0 give 0. Each local has one type, the widest that is assigned to it.
 
-Statements: assignments (to names, elements, tuples of them; with an operator), `if`, `while`,
-`for` over a `range`, `break`, `continue`, `return`, calls. A tuple of ints that gets a name is an
-array, whose elements are only read. Expressions: literals, names, elements,
-arithmetic, comparisons, `and`, `or`, `not`, conditional expressions, calls of helpers and
-intrinsics, and of `len`, `min`, `max`, `abs`, `int`, `bool`, `float`, `np.int64`, `np.uint64`.
+Statements: assignments (to names, elements, tuples of them; with an operator), `if`, `while`, `for`
+over a `range`, `break`, `continue`, `return`, calls. A tuple of ints that is assigned to a name is
+an array, whose elements are only read. Expressions: literals, names, elements, arithmetic,
+comparisons, `and`, `or`, `not`, conditional expressions, calls of helpers and intrinsics, and of
+`len`, `min`, `max`, `abs`, `int`, `bool`, `float`, `np.int64`, `np.uint64`.
 
-Helpers are functions marked `part` (compiled once for all callers, and called) or `inlined` (made
-part of each caller). An `intrinsic` is a few machine instructions: its body here says what it
-does, and `machine.py` and the CUDA headers have the instructions.
+Helpers are functions marked `part` (compiled once for all callers, and called) or `inlined`
+(compiled into each caller). An `intrinsic` is a few machine instructions: its Python body defines
+it, and `machine.py` and the CUDA headers have the instructions.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ def part(function: F) -> F:
 
 
 def seldom(function: F) -> F:
-    """Marks a `part` that is called so seldom that compiling it well would take longer."""
+    """Marks a `part` that is called too rarely to be worth optimising."""
     setattr(function, _KIND, "seldom")
     return function
 
 
 def inlined(function: F) -> F:
-    """Marks a helper of a few instructions, which becomes part of its callers."""
+    """Marks a helper of a few instructions, which is compiled into its callers."""
     setattr(function, _KIND, "inlined")
     return function
 
 
 def intrinsic(function: F) -> F:
-    """Marks a function that each translator knows."""
+    """Marks a function that every translator implements."""
     setattr(function, _KIND, "intrinsic")
     return function
 
 
 def kind_of(function: object) -> str | None:
-    """`part`, `seldom`, `inlined` or `intrinsic`; None if it is no function of the language."""
+    """`part`, `seldom`, `inlined` or `intrinsic`; None if it is not a function of the language."""
     return getattr(function, _KIND, None)
 
 
@@ -77,15 +77,15 @@ class LoopError(Exception):
 
 
 class CompileError(LoopError):
-    """LLVM refuses a module."""
+    """LLVM rejects a module."""
 
 
-# Functions of the loop language as syntax trees, and what the names in them stand for.
+# Functions of the loop language as syntax trees, and what their names refer to.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
-    """`world`: the functions and constants that its names may stand for. `kind`: of a helper."""
+    """`world`: the functions and constants that names may refer to. `kind`: of a helper."""
 
     name: str
     node: ast.FunctionDef
@@ -93,7 +93,7 @@ class Function:
     kind: str | None = None
 
     def named(self, name: str) -> Any:
-        """What a name, perhaps of a module's, stands for."""
+        """What a name, possibly `module.name`, refers to."""
         module, _, name = name.rpartition(".")
         return self.world.get(name) if not module else getattr(self.world.get(module), name, None)
 
@@ -103,7 +103,7 @@ class Function:
 
     @property
     def result(self) -> ast.expr | None:
-        """What it returns, if that is one value and all that it does."""
+        """The expression that it returns, if that is one value and its only statement."""
         match self.node.body:
             case [ast.Expr(value=ast.Constant()), ast.Return(value=value)]:
                 return None if isinstance(value, ast.Tuple) else value
@@ -114,7 +114,7 @@ class Function:
 
 @cache
 def helper(function: Any) -> Function:
-    """A helper, read from the file that it stands in."""
+    """A helper, parsed from its source file."""
     module = sys.modules[function.__module__]
     node = _node_of(str(module.__file__), function.__code__.co_firstlineno)
     name = f"{home(function.__module__)}.{function.__name__}"
@@ -123,7 +123,7 @@ def helper(function: Any) -> Function:
 
 @cache
 def home(module: str) -> str:
-    """A short name for a module; with a hash of its text, if it is none of ours."""
+    """A short name for a module; with a hash of its source, if it is not one of ours."""
     parent, _, name = module.rpartition(".")
     if parent == f"{__package__}.helpers":
         return name
@@ -132,7 +132,7 @@ def home(module: str) -> str:
 
 
 def _node_of(path: str, number: int) -> ast.FunctionDef:
-    """The function that begins at a line, of which alone the text is read: files are long."""
+    """The function that begins at a line. Only its own lines are parsed, because files are long."""
     lines = _lines_of(path)
     begin = end = next(at for at in range(number - 1, len(lines)) if lines[at].startswith("def "))
     while end + 1 < len(lines) and lines[end + 1][:1] in ("", " ", ")"):
@@ -148,7 +148,7 @@ def _lines_of(path: str) -> list[str]:
 
 
 def printed(source: str) -> tuple[Function, dict[str, str]]:
-    """The one function of a printed module, and its parameters' types, which are its annotations.
+    """The one function of a printed module, and the types of its parameters, which are annotations.
 
     Nothing of the module is executed.
     """
@@ -185,7 +185,7 @@ def _annotated(node: ast.FunctionDef) -> dict[str, str]:
 
 
 def literal(node: ast.expr) -> int | None:
-    """The number, if an expression is the literal of an int."""
+    """The value of an expression that is an int literal, else None."""
     match node:
         case ast.Constant(value=bool()):
             return None
@@ -197,7 +197,7 @@ def literal(node: ast.expr) -> int | None:
 
 
 def statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements, those within others too, in the order of the text."""
+    """All statements, including nested ones, in the order of the text."""
     for node in body:
         yield node
         for inner in ("body", "orelse"):

@@ -1,4 +1,4 @@
-"""The instructions of a function's LLVM IR: numbers, elements of arrays, Python's entry."""
+"""Instructions of a function's LLVM IR: numbers, elements of arrays, the entry for Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gdatalog.codegen.language import ELEMENTS, SCALARS, LoopError
 from gdatalog.codegen.types import Type, TypedFunction, element_of, is_array, read_from
 from gdatalog.records import dataclass
 
-# What a value of a type is in a register and in a local's slot.
+# The LLVM type of a value in a register, and in a local's slot.
 SLOT = {"bool": "i1", "i64": "i64", "u64": "i64", "f64": "double", "void": "void"}
 _STORED = {
     "bool": "i8", "i8": "i8", "u8": "i8", "i32": "i32", "u32": "i32", "i64": "i64", "u64": "i64",
@@ -27,7 +27,7 @@ _REAL = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value in a register, or a constant. `length`: of an array."""
+    """A value in a register, or a constant. `length`: an array's."""
 
     text: str
     kind: Type
@@ -35,14 +35,15 @@ class Value:
 
 
 def result_type(kind: Type | None) -> str:
-    """LLVM's name for what a function gives."""
+    """The LLVM type of a function's result."""
     if isinstance(kind, tuple):
         return f"{{ {', '.join(SLOT[each] for each in kind)} }}"
     return SLOT[str(kind)]
 
 
 class Instructions:
-    """The lines of a function. `helpers`: those that it calls, `declared`: what LLVM has."""
+    """The lines of a function. `helpers`: those that it calls, `declared`: LLVM functions that it
+    calls."""
 
     def __init__(self, typed: TypedFunction) -> None:
         self.typed = typed
@@ -50,9 +51,9 @@ class Instructions:
         self.declared: set[str] = set()
         self.lines: list[str] = []
         self.slots: list[str] = []
-        self.ended = False  # whether nothing comes behind the last line
+        self.ended = False  # whether the last line ends a block
         self.here = "start"  # the block of the last line
-        self._used: set[str] = set()  # labels that are gone to
+        self._used: set[str] = set()  # labels that something jumps to
         self._count = 0
 
     # ---------------------------------------------------------------------------------- lines
@@ -62,7 +63,7 @@ class Instructions:
             self.lines.append("  " + text)
 
     def made(self, text: str) -> str:
-        """The register that an instruction gives."""
+        """Appends an instruction; returns the register of its result."""
         register = self.register()
         if not self.ended:
             self.lines.append(f"  {register} = {text}")
@@ -73,7 +74,7 @@ class Instructions:
         return f"%t{self._count}"
 
     def slot(self, kind: str) -> str:
-        """A place on the stack."""
+        """A new stack slot."""
         self._count += 1
         self.slots.append(f"  %s{self._count} = alloca {SLOT[kind]}, align 8")
         return f"%s{self._count}"
@@ -95,7 +96,8 @@ class Instructions:
         self.ended = True
 
     def start(self, label: str) -> None:
-        """Begins a block. Nothing gets to one that nothing goes to, and to what comes behind it."""
+        """Begins a block. A block that nothing jumps to is unreachable, and so is what follows
+        it."""
         self.ended = label not in self._used
         if not self.ended:
             self.lines.append(f"{label}:")
@@ -113,14 +115,14 @@ class Instructions:
                 return self.made(f"icmp ne i64 {value.text}, 0")
 
     def extract(self, several: Value, at: int) -> Value:
-        """One of several results."""
+        """One value of a tuple of results."""
         if not isinstance(several.kind, tuple) or at >= len(several.kind):
             raise LoopError(f"value {at} of {several.kind} in {self.typed.symbol}")
         text = f"extractvalue {result_type(several.kind)} {several.text}, {at}"
         return Value(self.made(text), several.kind[at])
 
     def cast(self, value: Value, kind: str) -> Value:
-        """The same number as another type."""
+        """Converts a value to another type."""
         have, text = value.kind, value.text
         if have == kind:
             return value
@@ -141,7 +143,7 @@ class Instructions:
         raise LoopError(f"{have} is no {kind}")
 
     def given(self, value: Value, kind: str) -> Value:
-        """A value where another type is wanted, which is to be a wider one."""
+        """Converts a value where another type is expected, which must be wider."""
         have = str(value.kind)
         signs = {have, kind} == {"i64", "u64"} and not (kind == "u64" and value.text.isdigit())
         if signs:
@@ -179,7 +181,7 @@ class Instructions:
         return Value(self.made(f"{_INT[type(op)]} i64 {both}"), kind)
 
     def _divide(self, rest: bool, left: Value, right: Value, kind: str) -> Value:
-        """Python's // and %, which round down; of 0 gives 0, and the least int by -1 wraps."""
+        """Python's // and %, which round down; by 0 they give 0, and the least int by -1 wraps."""
         divisor = right.text
         fixed = divisor.isdigit() and int(divisor) > 0
         if not fixed:
@@ -235,7 +237,7 @@ class Instructions:
         return Value(self.made(f"call double @{name}({args})"), "f64")
 
     def extreme(self, name: str, values: Sequence[Value], kind: str) -> Value:
-        """As Python does it: another one takes the place of the first only if it is less."""
+        """As in Python: a later value replaces the first only if it is less (or greater)."""
         op: ast.cmpop = ast.Lt() if name == "min" else ast.Gt()
         best = self.given(values[0], kind)
         for value in values[1:]:
@@ -298,21 +300,21 @@ def _is_literal(*values: Value) -> bool:
     return any(value.text.lstrip("-").isdigit() for value in values)
 
 
-# The function of a module of LLVM IR that Python calls, which calls another of that module.
+# The function of a module of LLVM IR that Python calls; it calls another one of the module.
 
 
 def quoted(name: str) -> str:
-    """A symbol as IR has it."""
+    """A symbol as quoted in IR."""
     return f'"{name}"'
 
 
 def parameters(given: Sequence[str]) -> str:
-    """The types of a function's parameters."""
+    """The LLVM types of a function's parameters."""
     return ", ".join("ptr, i64" if is_array(kind) else SLOT[kind] for kind in given)
 
 
 def entry(typed: TypedFunction) -> str:
-    """The IR of the function `entry`, which calls another."""
+    """The IR of the function `entry`, which calls the given function."""
     lines = ["define i64 @entry(ptr %words) nounwind {"]
     args: list[str] = []
     count = 0
@@ -343,7 +345,7 @@ def entry(typed: TypedFunction) -> str:
             lines += [f"  %found = {call}", "  %result = zext i1 %found to i64"]
             lines.append("  ret i64 %result")
         case _:
-            # A float or several numbers are left where the arguments were.
+            # A float or a tuple is stored where the arguments were.
             lines.append(f"  %result = {call}")
             kinds = typed.result if isinstance(typed.result, tuple) else (str(typed.result),)
             for at, kind in enumerate(kinds):

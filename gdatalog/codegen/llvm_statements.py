@@ -1,9 +1,10 @@
-"""Statements of the loop language as LLVM IR. Expressions are in `llvm_values.py`, instructions in
-`llvm_numbers.py`.
+"""Translates statements of the loop language to LLVM IR.
 
-A local that is assigned once is a register. Others are stack slots, which one of LLVM's first
-passes makes registers of; of an array these are two, its address and its length. Arrays are passed
-so, too. Loops test at their end whether there is another turn, as LLVM would have them.
+Expressions are in `llvm_values.py`, instructions in `llvm_numbers.py`.
+
+A local that is assigned once is a register. Others are stack slots, which an early LLVM pass turns
+into registers. An array has two slots, its address and its length, and is passed as two arguments.
+Loops test at their end whether there is another turn, which is the form that LLVM optimises.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gdatalog.codegen.llvm_numbers import SLOT, Value, quoted, result_type
 from gdatalog.codegen.llvm_values import LLVMValues
 from gdatalog.codegen.types import Type, TypedFunction, element_of, is_array
 
-# Arrays that threads write to at the same time: another pointer may change what they hold.
+# Arrays that several threads write: their contents may change through other pointers.
 SHARED = frozenset({"control", "marks", "slots"})
 
 
@@ -25,7 +26,7 @@ class Body(LLVMValues):
 
     def __init__(self, typed: TypedFunction, slotted: frozenset[str]) -> None:
         super().__init__(typed, slotted)
-        self._loops: list[tuple[str, str]] = []  # where `continue` and `break` go
+        self._loops: list[tuple[str, str]] = []  # the targets of `continue` and `break`
 
     def text(self, head: str, noalias: bool) -> str:
         typed = self.typed
@@ -69,10 +70,10 @@ class Body(LLVMValues):
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
         outside = self.known
-        self.known = dict(outside)  # what is assigned here is known here
+        self.known = dict(outside)  # assignments in a block are known in it
         for node in body:
             if self.ended:
-                break  # nothing gets there
+                break  # unreachable
             self._statement(node)
         self.known = outside
 
@@ -130,7 +131,7 @@ class Body(LLVMValues):
                 raise LoopError(f"not in the language: {ast.unparse(target)}")
 
     def _tuple_of(self, values: Sequence[Value]) -> Value:
-        """An array on the stack of these ints."""
+        """Ints as an array on the stack."""
         self._count += 1
         base = f"%s{self._count}"
         self.slots.append(f"  {base} = alloca [{len(values)} x i64], align 8")

@@ -1,4 +1,4 @@
-"""Expressions of the loop language as LLVM IR."""
+"""Translates expressions of the loop language to LLVM IR."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gdatalog.codegen.types import (
     wider,
 )
 
-# How many values functions take that are no helpers.
+# The number of arguments of functions that are not helpers.
 COUNTS = {
     "len": 1, "int": 1, "bool": 1, "float": 1, "abs": 1, "np.int64": 1, "np.uint64": 1,
     "np.float64": 1, "np.floor": 1, "np.ceil": 1, "np.sqrt": 1, "np.exp": 1, "np.log": 1,
@@ -32,14 +32,14 @@ _WRAPPING = {"plus": ast.Add, "minus": ast.Sub, "times": ast.Mult}
 
 
 class Early(Exception):
-    """A name is read where its one assignment may not have been reached. It needs a slot."""
+    """A name is read where its only assignment may not have been executed. It needs a slot."""
 
 
 class LLVMValues(Instructions):
-    """How expressions become lines of a function.
+    """Appends the lines of expressions to a function.
 
-    `known`: what names stand for here that are assigned once. `slotted`: names that have a slot
-    although they are assigned once.
+    `known`: the values of names that are assigned once. `slotted`: names that have a slot although
+    they are assigned once.
     """
 
     def __init__(self, typed: TypedFunction, slotted: frozenset[str] = frozenset()) -> None:
@@ -48,13 +48,13 @@ class LLVMValues(Instructions):
         self.slotted = slotted
 
     def is_fixed(self, name: str) -> bool:
-        """Whether a local has one value wherever it is read, which then needs no slot."""
+        """Whether a local has one value wherever it is read, so that it needs no slot."""
         return self.typed.assigned.get(name) == 1 and name not in self.slotted
 
     # ---------------------------------------------------------------------------- conditions
 
     def jump(self, node: ast.expr, yes: str, no: str) -> None:
-        """Goes to one of two places, by a condition."""
+        """Jumps to one of two labels, by a condition."""
         match node:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 self.jump(operand, no, yes)
@@ -79,7 +79,7 @@ class LLVMValues(Instructions):
                 self.branch(self.truth(self.value(node)), yes, no)
 
     def _chosen(self, node: ast.expr, one: ast.expr, other: ast.expr, kind: str) -> Value:
-        """One of two values, of which only that is computed that is chosen."""
+        """One of two values; only the chosen one is computed."""
         yes, no, end = self.label("yes"), self.label("no"), self.label("chosen")
         self.jump(node, yes, no)
         came = []
@@ -197,7 +197,7 @@ class LLVMValues(Instructions):
         return Value(self.made(call), typed.result)
 
     def _expanded(self, typed: TypedFunction, result: ast.expr, values: Sequence[Value]) -> Value:
-        """What a helper gives that is no more than an expression."""
+        """Inlines a helper that is a single expression."""
         outside = self.typed, self.known, self.slotted
         self.typed, self.slotted = typed, frozenset()
         self.known = dict(zip(typed.function.parameters, values, strict=True))
@@ -237,7 +237,7 @@ class LLVMValues(Instructions):
         return self._atomic(name, values)
 
     def _atomic(self, name: str, values: Sequence[Value]) -> Value:
-        """Each operation is whole; nothing else is ordered by it."""
+        """Atomic operations with relaxed ordering."""
         where = self.element(values[0], values[1])
         given = [self.given(value, "i64").text for value in values[2:]]
         match name:
@@ -268,7 +268,7 @@ def _constant(value: object) -> Value:
 
 
 def _may_fail(node: ast.expr) -> bool:
-    """Whether an expression must not be computed before it is known to be wanted."""
+    """Whether an expression may only be computed if it is needed."""
     inner = [each for each in ast.walk(node) if isinstance(each, (ast.Call, ast.Subscript))]
     return any(not isinstance(each, ast.Call) or called(each) != "len" for each in inner)
 

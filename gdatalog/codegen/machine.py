@@ -1,6 +1,6 @@
-"""LLVM: functions become IR, IR an object file for a processor, and that a function in memory.
+"""LLVM: translates functions to IR, compiles IR to an object file, and loads it into memory.
 
-The one module that imports llvmlite.
+The only module that imports llvmlite.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gdatalog.records import dataclass, field
 Tier = Literal["light", "full", "long"]
 
 _lock = Lock()
-_kept: list[Any] = []  # libraries live as long as the process: their functions may be running
+_kept: list[Any] = []  # libraries are never freed: their functions may be running
 _count = 0
 
 
@@ -35,7 +35,7 @@ def _ready() -> None:
 
 
 class Processor(NamedTuple):
-    """What machine code depends on: the target, the processor's name and its features."""
+    """What machine code depends on: the target, and the processor's name and features."""
 
     triple: str
     name: str
@@ -44,7 +44,7 @@ class Processor(NamedTuple):
 
 @cache
 def processor() -> Processor:
-    """The one that this process runs on."""
+    """The processor that this process runs on."""
     _ready()
     features = llvm.get_host_cpu_features().flatten()
     return Processor(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
@@ -55,11 +55,11 @@ def version() -> str:
     return ".".join(map(str, llvm.llvm_version_info))
 
 
-@cache  # it keeps what it finds out about the processor, which takes milliseconds
+@cache  # a target machine takes milliseconds to make
 def _target(level: int, of: Processor) -> Any:
     target = llvm.Target.from_triple(of.triple)
-    # On x86, calls of helpers hold all 64 bits of an address: a table of addresses would lie in
-    # another mapping than the code, and calls through it fail where that is 2 GiB away or more.
+    # On x86, calls of helpers contain the full 64-bit address. A table of addresses would be in
+    # another mapping than the code, and calls through it fail if that is 2 GiB away or more.
     x86 = of.triple.startswith("x86_64")
     return target.create_target_machine(
         cpu=of.name, features=of.features, opt=level,
@@ -69,12 +69,12 @@ def _target(level: int, of: Processor) -> Any:
 
 @contextmanager
 def _optimised(ir: str, tier: Tier, of: Processor) -> Iterator[tuple[Any, Any]]:
-    """A module and its target."""
+    """An optimised module and its target machine."""
     module = llvm.parse_assembly(ir)
     try:
         module.verify()
         machine = _target(0 if tier == "light" else 2, of)
-        # Sizes and alignments, and what symbols are called: on macOS they begin with _.
+        # Sets sizes and alignments, and the form of symbols: on macOS they begin with _.
         module.triple, module.data_layout = of.triple, str(machine.target_data)
         optimise(module, machine, tier)
         yield module, machine
@@ -89,7 +89,7 @@ def object_of(ir: str, tier: Tier) -> bytes:
 
 
 def assembly_of(ir: str, tier: Tier, of: Processor | None = None) -> str:
-    """What a module becomes, to be read; also for a processor that is not this one."""
+    """The assembly of a module, for reading; also for another processor than this one."""
     if of is not None:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
@@ -98,12 +98,12 @@ def assembly_of(ir: str, tier: Tier, of: Processor | None = None) -> str:
 
 
 def optimise(module: Any, machine: Any, tier: Tier) -> None:
-    """Runs LLVM's passes: a few of them, or for `long` its own choice, without vectors, which were
-    seen to cost.
+    """Runs LLVM's passes: a few of them, or for `long` LLVM's default, without vectorisation, which
+    made loops slower.
 
-    That takes six times as long, for loops that run 4% sooner at the most. `light` takes a third of
-    the time of `full`, by fewer passes and by the simplest choice of instructions; its loops run
-    at half the speed.
+    `long` takes six times as long, for loops that are at most 4% faster. `light` takes a third of
+    the time of `full`, with fewer passes and the simplest instruction selection; its loops run at
+    half the speed.
     """
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = False
@@ -132,7 +132,8 @@ def _linker() -> Any:
 
 
 def linked(code: bytes, symbols: Sequence[str], helpers: Mapping[str, int]) -> list[int]:
-    """The addresses of symbols of an object file, once it is in memory. `helpers`: addresses."""
+    """Loads an object file into memory; returns the addresses of its symbols. `helpers`:
+    addresses."""
     global _count
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     for symbol in symbols:
@@ -149,18 +150,17 @@ def linked(code: bytes, symbols: Sequence[str], helpers: Mapping[str, int]) -> l
     return [int(tracker[symbol]) for symbol in symbols]
 
 
-ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)  # lets go of the interpreter's lock
+ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)  # releases the GIL
 
 
-# Functions of the loop language as LLVM IR: modules. What a function says is in
-# `llvm_statements.py`.
+# Modules of LLVM IR. Functions are translated in `llvm_statements.py`.
 #
-# A module has the helpers that become part of their callers; others are declared.
+# A module contains the helpers that are inlined; other helpers are declared.
 
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A function's IR, the helpers that it calls, and LLVM's own functions that it calls."""
+    """A function's IR, the helpers that it calls, and the LLVM functions that it calls."""
 
     text: str
     helpers: Sequence[TypedFunction]
@@ -169,7 +169,7 @@ class Translated:
 
 @dataclass(slots=True)
 class Module:
-    """The functions of one module of LLVM IR. `parts`: helpers that are compiled apart."""
+    """The functions of one module of LLVM IR. `parts`: helpers that are compiled separately."""
 
     texts: list[str] = field(default_factory=list)
     parts: dict[str, TypedFunction] = field(default_factory=dict)
@@ -177,7 +177,7 @@ class Module:
     declared: set[str] = field(default_factory=set)
 
     def add(self, typed: TypedFunction, head: str, noalias: bool = False) -> None:
-        """Translates a function, and before it those that become part of it."""
+        """Translates a function, and before it the helpers that it inlines."""
         self._put(_translated(typed, head, noalias))
 
     def _put(self, body: Translated) -> None:
@@ -199,10 +199,10 @@ class Module:
 
 
 def module_of(function: Function, given: Sequence[str]) -> tuple[str, dict[str, TypedFunction]]:
-    """The IR of a function that Python calls, and the helpers that it wants compiled.
+    """The IR of a function that Python calls, and the helpers that it needs compiled.
 
-    Its symbol is `entry`. It takes the address of an array of 64-bit words: for each array its
-    address and its length, for each scalar its value.
+    Its symbol is `entry`. It takes the address of an array of 64-bit words: an address and a length
+    for each array, a value for each scalar.
     """
     typed, module = infer(function, tuple(given)), Module()
     module.add(typed, "define private {} {} nounwind", noalias=function.kind is None)
@@ -213,8 +213,8 @@ def module_of(function: Function, given: Sequence[str]) -> tuple[str, dict[str, 
 def bundle_of(
     helpers: Mapping[str, TypedFunction], there: Callable[[str], int | None]
 ) -> tuple[str, dict[str, TypedFunction], dict[str, int]]:
-    """The IR of helpers that other modules call, with those that these call; which they are, and
-    the addresses of those that they call and that are there by now."""
+    """Compiles helpers and those that they call into one module. Returns its IR, its helpers, and
+    the addresses of other helpers that it calls, which `there` knows."""
     module = Module()
     made: dict[str, TypedFunction] = {}
     addresses: dict[str, int] = {}
@@ -241,7 +241,7 @@ def _translated(typed: TypedFunction, head: str, noalias: bool = False) -> Trans
             slotted |= {str(name)}
 
 
-# Of helpers that become part of their callers.
+# The translations of inlined helpers.
 _texts: dict[tuple[Function, tuple[str, ...]], Translated] = {}
 
 

@@ -1,8 +1,8 @@
-"""Functions of the loop language as machine code that Python can call.
+"""Compiles functions of the loop language to machine code that Python can call.
 
-A module is translated and compiled when it is first asked for, in a few hundredths of a second,
-or its code is read from the cache. The key is what makes the code: the text without comments, the
-helpers, our version, LLVM's, and the processor.
+A module is compiled on first use, in a few hundredths of a second, or read from the cache. The
+cache key has everything that the code depends on: the source without comments, the helpers, the
+versions of gdatalog and LLVM, and the processor.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ _COMMENT = re.compile(r"""^#.*\n|[ ]*#[^"'\n]*$""", re.MULTILINE)
 _CHARS = {"bool[]": "?", "i8[]": "b", "u8[]": "B", "i32[]": "i", "u32[]": "I", "i64[]": "lq",
           "u64[]": "LQ", "f64[]": "d"}  # fmt: skip
 
-_WHOLE = 0x0101  # NumPy's flags of arrays that are contiguous and aligned
-_ROOM = [0] * 8  # for results, which come where the arguments were
+_WHOLE = 0x0101  # NumPy's flags for contiguous and aligned
+_ROOM = [0] * 8  # for results, which replace the arguments
 
 _lock = RLock()  # held while a function is compiled
-_counts = Lock()  # held for a moment: for `_rows`, and while the compiling thread starts
+_counts = Lock()  # held briefly: for `_rows`, and to start the compiling thread
 _native: dict[str, Native] = {}
-_rows: dict[str, float] = {}  # that functions of the light tier have looked at
+_rows: dict[str, float] = {}  # rows that functions of the light tier have processed
 
-# Rows that are worth the tier `full`: at once, which takes some 20 ms more, and on a thread.
+# Rows that are worth the tier `full`: at once, which takes some 20 ms more, and in the background.
 MUCH, OFTEN = 8_000_000.0, 3_000_000.0
 LONG = 1e9  # rows that are worth the tier `long`
 
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A compiled function. `given`: its arguments' types, `result`: its result's.
+    """A compiled function. `given`: the types of its arguments, `result`: the type of its result.
 
-    Arrays are to be contiguous, aligned and of their type; else a call is a TypeError.
+    Arrays must be contiguous, aligned and of their type; otherwise a call raises TypeError.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Native:
         return _unpacked(packed, status, self.result)
 
     def words(self, arg: Any, kind: str) -> tuple[int, ...]:
-        """How an argument is passed: a number, or an array's address and length."""
+        """The words that pass an argument: a number, or an array's address and length."""
         chars = _CHARS.get(kind)
         if chars is None:
             return (_word(arg, kind),)
@@ -88,9 +88,9 @@ class Native:
 
 
 class Bound:
-    """A function whose arguments, all of them arrays, are kept from call to call.
+    """A function whose arguments, all arrays, are kept from call to call.
 
-    `function`: a `Native`, or any other that takes the arrays as they are.
+    `function`: a `Native`, or any function that takes the arrays.
     """
 
     __slots__ = ("_address", "_places", "_set", "_words", "arrays", "function")
@@ -116,7 +116,7 @@ class Bound:
             words[at], words[at + 1] = function.words(value, function.given[at >> 1])
 
     def let_go(self, name: str) -> None:
-        """Holds an argument no longer, which is to be set before the next call."""
+        """Drops an argument, which must be set before the next call."""
         self.arrays[name] = None
 
     def __call__(self) -> int:
@@ -149,7 +149,7 @@ def _unpacked(words: Any, status: int, result: Any) -> Any:
 
 @lru_cache(512)
 def named(shape: str, source: str) -> str:
-    """The name of a printed text: something to read, and a hash of what it says.
+    """The name of a printed text: readable words, and a hash of its code.
 
     >>> named("count E(x,y), E(y,z)", "...")[:18]
     'count_e_x_y_e_y_z_'
@@ -162,7 +162,7 @@ def named(shape: str, source: str) -> str:
 
 
 def _code(source: str) -> str:
-    """A text without its docstring and comments, which are of one rule only."""
+    """A text without its docstring and comments, which differ between rules with the same code."""
     code = _DOCSTRING.sub("", source)
     return code if '"""' in code or "'''" in code else _COMMENT.sub("", code)
 
@@ -171,11 +171,10 @@ def _code(source: str) -> str:
 
 
 def load(name: str, source: str, rows: float = 0.0) -> Native:
-    """The function of a printed text, which is about to look at so many rows.
+    """The function of a printed text, which is about to process `rows` rows.
 
-    The name is what `named` gives. The tier `light` comes first. A function with much to do is
-    compiled in the tier `full`, at once or, where it comes again, on a thread of its own; who asks
-    next has that code.
+    The name is from `named`. The tier `light` comes first. A function with much work is compiled in
+    the tier `full`: at once, or, if it is called often, in the background, for later calls.
     """
     found = _native.get(name)
     tier: Tier = "long" if rows >= LONG else "full" if rows >= MUCH else "light"
@@ -195,8 +194,8 @@ def loaded(name: str) -> bool:
 
 
 def load_soon(name: str, source: str, rows: float) -> Native | None:
-    """The function if it is in memory. Else it is read or compiled on the compiling thread, the
-    one with the most `rows` first, and None is the answer until that has ended."""
+    """The function if it is in memory. Otherwise it is read or compiled in the background, the one
+    with the most `rows` first, and the result is None until that has ended."""
     found = _native.get(name)
     if found is None and name not in _asked:
         _asked.add(name)
@@ -212,7 +211,7 @@ def _printed(source: str) -> tuple[Function, Sequence[str]]:
 
 
 def of(helper: Callable[..., Any], *given: str) -> Native:
-    """A helper for arguments of some types, as a function that Python can call."""
+    """A helper for arguments of these types, as a function that Python can call."""
     from gdatalog.codegen import language
 
     name = ".".join(("entry", language.home(helper.__module__), helper.__name__, *given))
@@ -242,7 +241,7 @@ def _loaded(
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Whatever fails within is a `LoopError`: no query depends on compiled code."""
+    """Raises any error as a `LoopError`: queries also run without compiled code."""
     try:
         yield
     except LoopError:
@@ -266,11 +265,11 @@ def _compiled(name: str, found: Function, given: Sequence[str], tier: Tier) -> N
 
 
 def _kept(name: str) -> Native | None:
-    """What the cache has of a function; None if anything of it is missing."""
+    """A function from the cache; None if any part of it is missing."""
     found = objects.read(name)
     if found is None:
         return None
-    with suppress(LoopError, KeyError):  # what is there may be whole, and not what it should be
+    with suppress(LoopError, KeyError):  # an undamaged file may have other contents
         return _linked(name, *found)
     return None
 
@@ -287,18 +286,18 @@ def _linked(
 
 # --------------------------------------------------------------------------------- once more
 
-# What the compiling thread has to do: those with much to do first, else in the order of asking.
+# The tasks of the compiling thread: those with the most rows first, then in the order of requests.
 _waiting: PriorityQueue[tuple[float, int, str, str, Tier]] = PriorityQueue()
 _numbers = count()
-_asked: set[str] = set()  # functions that were asked for by `load_soon`
+_asked: set[str] = set()  # functions requested by `load_soon`
 _worker: Thread | None = None
 _busy = Lock()  # held while the compiling thread compiles
 _ending = Event()
 
 
 def _put(name: str, source: str, tier: Tier, rows: float) -> None:
-    """Has the compiling thread compile a function. Where no thread can start nothing is lost: who
-    must have the function compiles it."""
+    """Queues a function for the compiling thread. If no thread can start, the caller that needs the
+    function compiles it."""
     global _worker
     _waiting.put((-rows, next(_numbers), name, source, tier))
     with _counts:
@@ -327,7 +326,7 @@ def _work() -> None:
 
 
 def _end() -> None:
-    """LLVM must not be taken down while it works; it is done in tenths of a second."""
+    """LLVM must not be shut down while it compiles, which takes at most tenths of a second."""
     _ending.set()
     _waiting.put((-inf, 0, "", "", "light"))
     if _worker is not None:
@@ -338,7 +337,7 @@ _held: list[Any] = []  # locks, by the thread that forks
 
 
 def _before_fork() -> None:
-    """A child has none of the locks' holders: nothing is compiled at that moment."""
+    """Waits for compilations: the threads that hold these locks do not exist in a child."""
     for lock in (_busy, _lock):
         lock.acquire()
         _held.append(lock)
@@ -350,7 +349,7 @@ def _forked_here() -> None:
 
 
 def _forked() -> None:
-    """A child of this process has none of its threads."""
+    """Resets a forked child, which has no other threads."""
     global _worker, _lock, _busy, _counts, _waiting
     _worker, _lock, _busy, _counts = None, RLock(), Lock(), Lock()
     _waiting = PriorityQueue()

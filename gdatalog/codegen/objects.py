@@ -1,4 +1,4 @@
-"""Object files of functions and helpers: made, kept, found again.
+"""Object files of functions and helpers: compiling, caching, loading.
 
 Helpers that other code calls are compiled once and linked by address.
 """
@@ -30,7 +30,7 @@ _parts: dict[str, int] = {}  # addresses of helpers, by symbol
 
 @cache
 def surroundings() -> str:
-    """A hash of what makes code beside its text."""
+    """A hash of everything that code depends on beside its source."""
     from gdatalog.codegen import machine
 
     digest = hashlib.sha256()
@@ -43,8 +43,8 @@ def surroundings() -> str:
 
 
 def read(name: str) -> tuple[bytes, Mapping[str, Any], Mapping[str, int]] | None:
-    """The code of a function, what is told of it, and the addresses of the helpers that it calls;
-    None if anything of it is missing."""
+    """The code of a function, its metadata, and the addresses of the helpers that it calls; None if
+    any of it is missing."""
     data = code_cache.read(file_name(name))
     if data is None:
         return None
@@ -61,8 +61,8 @@ def read(name: str) -> tuple[bytes, Mapping[str, Any], Mapping[str, int]] | None
 
 
 def parts(helpers: Mapping[str, TypedFunction]) -> dict[str, int]:
-    """The addresses of helpers that other code calls. Those that are not there are compiled
-    together: each file of one has all of them."""
+    """Loads helpers that other code calls; returns their addresses. Missing ones are compiled
+    together, and the file of each contains all of them."""
     from gdatalog.codegen import machine
 
     ir, made, addresses = machine.bundle_of(helpers, _kept_part)
@@ -93,7 +93,7 @@ def _kept_part(symbol: str) -> int | None:
 
 
 def object_file(name: str, ir: str, tier: Tier) -> bytes:
-    """A module's object file. If LLVM refuses it, the error says where its IR is."""
+    """A module's object file. If LLVM rejects it, the error names a file with its IR."""
     from gdatalog.codegen import machine
 
     try:
@@ -112,7 +112,7 @@ def file_name(name: str) -> str:
 
 
 def kept_ir(name: str, ir: str) -> str:
-    """Keeps the IR of a module that does not compile in a file, and says where."""
+    """Writes the IR of a module that does not compile to a file; returns where."""
     try:
         handle, path = tempfile.mkstemp(prefix=f"gdatalog-{name[:40]}-", suffix=".ll")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -123,7 +123,7 @@ def kept_ir(name: str, ir: str) -> str:
 
 
 def dump(name: str, ir: str, tier: Tier) -> None:
-    """Writes a module's IR and assembly into the folder that GDATALOG_DUMP names, if it does."""
+    """Writes a module's IR and assembly to the folder GDATALOG_DUMP, if it is set."""
     folder = os.environ.get("GDATALOG_DUMP")
     if folder:
         from gdatalog.codegen import machine

@@ -1,6 +1,6 @@
-"""The types of a function's names and expressions, by what they are computed from.
+"""Infers the types of a function's names and expressions.
 
-What is not in the language is found here: `infer` raises `LoopError`.
+Also finds what is not in the language: `infer` raises `LoopError`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from gdatalog.codegen.language import (
 )
 from gdatalog.records import dataclass, field
 
-# A scalar, an array like `i32[]`, or, of a result, a tuple; `void` where nothing is returned.
+# A scalar, an array like `i32[]`, a tuple (of a result), or `void` if nothing is returned.
 Type = str | tuple[str, ...]
 
-# What the elements of an array are once they are read.
+# The type of array elements once they are read.
 _READ = {"bool": "bool", "u64": "u64", "f64": "f64"}
 
-# The results of intrinsics, where it is not an i64.
+# The results of intrinsics that are not i64.
 _RESULTS = {
     "put": "void", "put_word": "void", "prefetch": "void", "store": "void", "word": "u64"
 }  # fmt: skip
@@ -50,7 +50,7 @@ def read_from(array: str) -> str:
 
 
 def wider(one: Type | None, other: Type | None) -> Type | None:
-    """The type of what may be either; None: not known yet."""
+    """The type of a value that may have either type; None: unknown so far."""
     if one is None or one == other:
         return other
     if other is None:
@@ -64,7 +64,7 @@ def wider(one: Type | None, other: Type | None) -> Type | None:
 
 
 def constant_type(value: Any) -> str | None:
-    """The type of a constant of a module; None if it is none."""
+    """The type of a module's constant; None if it is not a constant."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, np.uint64):
@@ -76,14 +76,14 @@ def constant_type(value: Any) -> str | None:
 
 @dataclass(slots=True)
 class TypedFunction:
-    """A function for arguments of some types: what its names are, and what it gives."""
+    """A function for arguments of some types: the types of its names, and of its result."""
 
     function: Function
     given: tuple[str, ...]
     names: dict[str, Type] = field(default_factory=dict)
     result: Type | None = None
-    assigned: dict[str, int] = field(default_factory=dict)  # how often a name is, in the text
-    _early: bool = False  # whether a name was read whose type was not the last
+    assigned: dict[str, int] = field(default_factory=dict)  # how often each name is, in the text
+    _early: bool = False  # whether a name was read before its final type
 
     @property
     def symbol(self) -> str:
@@ -93,7 +93,7 @@ class TypedFunction:
     # ---------------------------------------------------------------------------- expressions
 
     def of(self, node: ast.expr) -> Type | None:
-        """An expression's type; None: not known yet."""
+        """An expression's type; None: unknown so far."""
         match node:
             case ast.Name(id=name):
                 return self.names.get(name) or self._name(name)
@@ -161,7 +161,7 @@ class TypedFunction:
     # ----------------------------------------------------------------------------- statements
 
     def learn(self) -> None:
-        """Gives all names their types, and finds that of the result."""
+        """Infers the types of all names, and of the result."""
         more = True
         while more:
             before, self._early = dict(self.names), False
@@ -234,7 +234,7 @@ _inferred: dict[tuple[Function, tuple[str, ...]], TypedFunction] = {}
 
 
 def infer(function: Function, given: tuple[str, ...]) -> TypedFunction:
-    """A function's types, for arguments of these."""
+    """The types of a function for arguments of these types."""
     found = _inferred.get((function, given))
     if found is None:
         names = function.parameters
@@ -242,7 +242,7 @@ def infer(function: Function, given: tuple[str, ...]) -> TypedFunction:
             raise LoopError(f"{function.name} takes {len(names)} arguments, not {len(given)}")
         found = TypedFunction(function, given, dict(zip(names, given, strict=True)))
         found.learn()
-        if function.kind is not None:  # printed functions come and go
+        if function.kind is not None:  # printed functions are short-lived
             _inferred[function, given] = found
     return found
 
@@ -260,7 +260,7 @@ def _of_constant(value: object) -> Type:
 
 
 def builtin_type(name: str, kinds: Sequence[Type | None]) -> Type | None:
-    """The type of what a function gives that is no helper; None if it is one."""
+    """The result type of a function that is not a helper; None for others."""
     if name in ("len", "int", "np.int64"):
         return "i64"
     if name == "bool":
@@ -282,7 +282,7 @@ def builtin_type(name: str, kinds: Sequence[Type | None]) -> Type | None:
 def arithmetic_type(
     left: ast.expr, op: ast.operator, right: ast.expr, one: Type | None, other: Type | None
 ) -> Type | None:
-    """The type of what two operands give, whose types are `one` and `other`."""
+    """The result type of an operator with operands of types `one` and `other`."""
     if one is None or other is None:
         return one if other is None else other
     if "f64" in (one, other):

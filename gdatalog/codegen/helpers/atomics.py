@@ -1,11 +1,11 @@
-"""Atomic operations on an element of an int64 array, and the counter that threads share.
+"""Atomic operations on elements of int64 arrays, and the work counter that threads share.
 
-A plain load of a flag is moved out of the loop that polls it, for the compiler may assume that
-nobody else writes; an atomic one stays where it is, and costs the same. Each operation is whole;
-nothing else is ordered by it. Python's own definitions take a lock.
+The compiler may assume that nobody else writes, so it moves a plain load of a flag out of the loop
+that polls it. An atomic load stays where it is, and costs the same. The operations are relaxed:
+they order nothing else. Python's definitions take a lock.
 
-What the threads of one run share is an int64 array, `control`: [0] counts the units of work that
-are taken, [1] is set to end the run early, [2] is how many units there are.
+The threads of a run share an int64 array, `control`: [0] counts the units of work that are taken,
+[1] is set to end the run early, [2] is the number of units.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def store(array: Array, i: int, value: int) -> None:
 
 @intrinsic
 def add(array: Array, i: int, value: int) -> int:
-    """array[i] += value, which wraps; gives what was there before."""
+    """array[i] += value, which wraps; returns the old value."""
     with _lock:
         old = int(array[i])
         array[i] = np.add(np.int64(old), np.int64(value))
@@ -43,7 +43,7 @@ def add(array: Array, i: int, value: int) -> int:
 
 @intrinsic
 def compare_swap(array: Array, i: int, expected: int, new: int) -> int:
-    """array[i] = new if expected is there; gives what was there before."""
+    """array[i] = new if it is `expected`; returns the old value."""
     with _lock:
         old = int(array[i])
         if old == expected:
@@ -53,7 +53,7 @@ def compare_swap(array: Array, i: int, expected: int, new: int) -> int:
 
 @intrinsic
 def set_bits(array: Array, i: int, bits: int) -> int:
-    """array[i] |= bits; gives what was there before."""
+    """array[i] |= bits; returns the old value."""
     with _lock:
         old = int(array[i])
         new = old | bits  # the highest bit is the sign
@@ -63,9 +63,9 @@ def set_bits(array: Array, i: int, bits: int) -> int:
 
 @inlined
 def mark_first(marks: Array, place: int) -> bool:
-    """Sets the bit at a place; whether no thread had set it before.
+    """Sets the bit at a place; whether this thread was the first to set it.
 
-    Most that are set already are seen to be without an atomic write.
+    A plain read finds most bits that are set already, without an atomic write.
     """
     word, bit = place >> 6, 1 << (place & 63)
     if load(marks, word) & bit:
@@ -75,13 +75,13 @@ def mark_first(marks: Array, place: int) -> bool:
 
 @seldom
 def take(control: Array, threads: int, total: int, grain: int) -> tuple[int, int]:
-    """The next interval of `total` units of work: [start, stop), empty when none is left.
+    """Takes the next interval of `total` units of work: [start, stop), empty if none is left.
 
-    Intervals shrink to `grain`, so that the threads end at about the same time. None is more than
-    a 64th of what would be a thread's even share: where the first units are the work of many, as
-    in graphs whose hubs have the least ids, an even share of units is far more than that of work.
-    One thread waits for no other, and what it prepares of a list it has to again in each interval:
-    it takes an eighth at a time, so that it can be told how far it is.
+    Intervals shrink to `grain`, so that the threads end at about the same time. None is larger than
+    a 64th of a thread's even share: if the first units are the most work, as in graphs whose hubs
+    have the least ids, an even share of units is far more than an even share of work. A single
+    thread takes an eighth at a time, for progress reports; smaller intervals would make it prepare
+    lists more often.
     """
     store(control, 2, total)
     start = load(control, 0)
@@ -106,5 +106,5 @@ def take(control: Array, threads: int, total: int, grain: int) -> tuple[int, int
 
 @inlined
 def stopped(control: Array) -> bool:
-    """Whether somebody asked for an end."""
+    """Whether the run is to end early."""
     return load(control, 1) != 0

@@ -1,8 +1,8 @@
-"""Local recoding: a list's values become positions, and what is joined on below it, rows of bits.
+"""Local recoding: the values of a list become positions, and the lists below them rows of bits.
 
-Row j stands for the list's j-th value. It has a bit for each of the list's values, in words of 64
-bits, `words = (n + 63) // 64` of them; rows lie one behind the other in one array. Intersections
-within the list are then a few words' `and`, and counts a few instructions.
+Row j belongs to the list's j-th value. It has one bit for each value of the list, in words of 64
+bits: `words = (n + 63) // 64` words. Rows are stored one after the other in one array.
+Intersections within the list are then an `and` of a few words, and counts a few instructions.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def popcount(word: Any) -> int:
 
 @intrinsic
 def trailing_zeros(word: Any) -> int:
-    """The place of the lowest bit that is set; 64 if there is none."""
+    """The position of the lowest bit that is set; 64 if there is none."""
     return (int(word) & -int(word)).bit_length() - 1 if word else 64
 
 
 @intrinsic
 def bit_length(number: int) -> int:
-    """The place behind the highest bit of an int64 that is set; of a negative one that is 64."""
+    """The position after the highest bit of an int64 that is set; 64 for negative numbers."""
     return 64 if number < 0 else int(number).bit_length()
 
 
@@ -46,7 +46,7 @@ def bit_length(number: int) -> int:
 
 @part
 def count_bits(words: Array, lo: int, hi: int) -> int:
-    """How many bits some words of a bitmap have."""
+    """How many bits are set in some words of a bitmap."""
     count = 0
     for w in range(lo, hi):
         count += popcount(at(words, w))
@@ -57,12 +57,12 @@ def count_bits(words: Array, lo: int, hi: int) -> int:
 def column_of_bits(
     words: Array, lo: int, hi: int, column: Array, place: int, divisor: int, span: int, least: int
 ) -> None:
-    """Fills a column from `place` on with `least + number / divisor % span` for each bit of some
-    words, whose place in the bitmap is its number."""
+    """Fills a column from `place` on with `least + number / divisor % span` for each bit that is
+    set in some words. A bit's number is its position in the bitmap."""
     for w in range(lo, hi):
         left = at(words, w)
         value = w * 64 // divisor % span
-        # How many bits the value lasts, and whether each bit has a value of its own.
+        # How many more bits have this value, and whether each bit has a value of its own.
         lasts = divisor - w * 64 % divisor
         step = min(1, divisor - 1) ^ 1
         begin = value + least
@@ -88,10 +88,10 @@ def column_of_bits(
 
 @part
 def place(values: Array, lo: int, hi: int, places: Array, base: int) -> None:
-    """Notes where in the list each value stands, for `recode_rows`.
+    """Notes the position of each value of a list, for `recode_rows`.
 
-    In a byte: 64, for it is in the list, and which bit of its word it is. The word follows from
-    the order in which a sorted list is read. An array of bytes stays in the cache.
+    The note is a byte: 64 (the value is in the list) and the number of its bit in a word. The word
+    follows from the order in which a sorted list is read. An array of bytes stays in the cache.
     """
     for k in range(lo, hi):
         put(places, at(values, k) - base, 64 | ((k - lo) & 63))
@@ -99,7 +99,7 @@ def place(values: Array, lo: int, hi: int, places: Array, base: int) -> None:
 
 @part
 def unplace(values: Array, lo: int, hi: int, places: Array, base: int) -> None:
-    """Takes the notes away."""
+    """Clears the notes."""
     for k in range(lo, hi):
         put(places, at(values, k) - base, 0)
 
@@ -119,16 +119,17 @@ def recode_rows(
     rows: Array,
     side: int,
 ) -> None:
-    """Fills the rows of a list: which of its values are children of each of them in a trie.
+    """Fills the rows of a list: row j has a bit for each value that is a child of value j in a
+    trie.
 
-    Only of those behind it in the list (side 1), before it (-1), or of all (0). All of the list
-    has its place.
+    Only values after j in the list (side 1), before j (-1), or all (0). All values of the list must
+    have been placed.
     """
     n = hi - lo
     words = (n + 63) >> 6
-    # First of all, where the values are in the trie's root, from 1 on (0: nowhere), into the first
-    # words of their rows: what is found decides where to read next, so many of these are best under
-    # way at once.
+    # First finds the values in the trie's root, and stores their positions plus 1 (0: absent) in
+    # the first words of their rows. The address of the next load depends on what is found, so as
+    # many searches as possible run at once.
     for j in range(n):
         value = np.int64(at(list_values, lo + j))
         if len(root_index) > 0:
@@ -146,7 +147,7 @@ def recode_rows(
             value = np.int64(at(list_values, lo + j))
             first = value + 1 if side > 0 else base
             last = value - 1 if side < 0 else base + (len(places) - 1)
-            # A look at the ends spares most of the searches: little is cut off, as a rule.
+            # Comparing the ends saves most searches: usually little is cut off.
             if c < stop and at(child_values, c) < first:
                 c = lower(child_values, c, stop, first)
             if c < stop and at(child_values, stop - 1) > last:
@@ -162,7 +163,7 @@ def recode_rows(
                     put(rows, row + (k >> 6), word)
                     word = _NONE
             continue
-        # Read from end to end, a word at a time; no branch asks who is in the list.
+        # Reads all children, a word at a time, without branching on whether they are in the list.
         for w in range(words - 1):
             bound = at(list_values, lo + 64 * w + 63)
             word = _NONE
@@ -182,13 +183,13 @@ def recode_rows(
 # -------------------------------------------------------------------------------------- rows
 
 
-# Rows are short, as a rule: a loop that first asks for the width of its vectors, and ends with
-# what they leave over, costs more than the work. So the first two words stand alone.
+# Rows are usually short: a loop that computes the width of its vectors and handles the remainder
+# costs more than the work. So the first two words are separate.
 
 
 @inlined
 def and_rows(dst: Array, d: int, a: Array, i: int, b: Array, j: int, words: int) -> None:
-    """A row becomes what two rows have in common. It may be one of them."""
+    """Intersects two rows. The result may overwrite one of them."""
     if words > 0:
         put(dst, d, at(a, i) & at(b, j))
     if words > 1:
@@ -199,7 +200,7 @@ def and_rows(dst: Array, d: int, a: Array, i: int, b: Array, j: int, words: int)
 
 @part
 def copy_row(dst: Array, d: int, a: Array, i: int, words: int) -> None:
-    """A row becomes another."""
+    """Copies a row."""
     for w in range(words):
         put(dst, d + w, at(a, i + w))
 
@@ -237,7 +238,7 @@ def fill_ones(dst: Array, d: int, n: int) -> None:
 
 @part
 def above(dst: Array, d: int, k: int, words: int) -> None:
-    """Clears the bits up to k, and k. There may be no such bit: k may be -1, or behind the row."""
+    """Clears the bits up to and including k. k may be -1, or beyond the row."""
     if k < 0:
         return
     word = k >> 6
@@ -245,13 +246,13 @@ def above(dst: Array, d: int, k: int, words: int) -> None:
         if w < word:
             put(dst, d + w, _NONE)
         elif w == word:
-            # shifted twice, for there is no shift by 64
+            # two shifts, because a shift by 64 is undefined
             put(dst, d + w, at(dst, d + w) & ((_ALL << np.uint64(k & 63)) << _ONE))
 
 
 @part
 def below(dst: Array, d: int, k: int, words: int) -> None:
-    """Clears the bits from k on. There may be no such bit."""
+    """Clears the bits from k on. k may be beyond the row."""
     word = k >> 6
     for w in range(words):
         if w > word:

@@ -1,4 +1,4 @@
-"""Elements of arrays, read and written as C does it: an index is not compared with anything."""
+"""Reads and writes elements of arrays as in C, without bounds checks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def put(array: Array, i: Any, value: Any) -> None:
 
 @intrinsic
 def word(array: Array, i: Any) -> Any:
-    """The eight bytes from i on, of an array of bytes, the first of them the lowest."""
+    """The eight bytes of a byte array from i on, as a little-endian number."""
     assert 0 <= i <= len(array) - 8, f"{i} of {len(array)}"
     return np.uint64(array[i : i + 8].view(_BYTES)[0])
 
@@ -46,5 +46,5 @@ def put_word(array: Array, i: Any, value: Any) -> None:
 
 @intrinsic
 def prefetch(array: Array, i: Any) -> None:
-    """Says that array[i] will soon be read, and has it brought into the cache."""
+    """Starts loading array[i] into the cache."""
     assert 0 <= i < len(array), f"{i} of {len(array)}"

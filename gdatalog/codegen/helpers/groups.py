@@ -1,8 +1,8 @@
-"""The set of the keys of one group of rows, which stays in the cache, and is emptied after it.
+"""The set of the keys of one group of rows. It stays in the cache, and is emptied after the group.
 
-Either a bit for each key that there could be, `words`, with a bit in `filled` for each word that
-holds one: so that few keys among many are found, in order, without a look at all words. Or a hash
-set, `slots`, of which a group uses as many as it needs; `taken` has its keys one by one.
+It is a bitmap of all possible keys, `words`, with a bit in `filled` for each word that is not zero:
+so few keys among many are found, in order, without reading all words. Or it is a hash set, `slots`,
+of which a group uses as many as it needs; `taken` lists its keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gdatalog.storage.table import Array
 
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)
-LEAST_SLOTS, LEAST_SHIFT = 16, 60  # what a group begins with: 2^(64 - shift)
+LEAST_SLOTS, LEAST_SHIFT = 16, 60  # slots of a new group: 2^(64 - shift)
 
 
 @inlined
@@ -30,7 +30,7 @@ def add_bit(words: Array, filled: Array, key: int) -> None:
 
 @inlined
 def add_new_bit(words: Array, filled: Array, key: int) -> bool:
-    """Adds a key; whether it was not there."""
+    """Adds a key; whether it was new."""
     word = key >> 6
     before = at(words, word)
     after = before | (_ONE << np.uint64(key & 63))
@@ -43,7 +43,7 @@ def add_new_bit(words: Array, filled: Array, key: int) -> bool:
 
 @part
 def empty_bits(words: Array, filled: Array) -> None:
-    """Takes all keys out."""
+    """Removes all keys."""
     for block in range(len(filled)):
         left = at(filled, block)
         if left != _NONE:
@@ -55,8 +55,8 @@ def empty_bits(words: Array, filled: Array) -> None:
 
 @inlined
 def add_own(slots: Array, shift: int, key: int) -> bool:
-    """Adds a key to a hash set of 2^(64 - shift) slots, which nobody else has; whether it was not
-    there."""
+    """Adds a key to a hash set of 2^(64 - shift) slots, which no other thread uses; whether it was
+    new."""
     mask = (1 << (64 - shift)) - 1
     sought = key + 1
     place = slot_of(key, shift)
@@ -72,15 +72,15 @@ def add_own(slots: Array, shift: int, key: int) -> bool:
 
 @part
 def empty_slots(slots: Array, many: int) -> None:
-    """Frees the first slots."""
+    """Clears the first slots."""
     for place in range(many):
         put(slots, place, 0)
 
 
 @part
 def widen_slots(slots: Array, taken: Array, count: int, shift: int) -> int:
-    """Four times as many slots for a group's keys, of which there are so many: gives their shift,
-    or 0 if there are not so many slots."""
+    """Uses four times as many slots for the `count` keys of a group. Returns their shift, or 0 if
+    there are not so many slots."""
     wider = shift - 2
     if 1 << (64 - wider) > len(slots):
         return 0

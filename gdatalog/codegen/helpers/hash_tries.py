@@ -1,15 +1,16 @@
-"""Hash tries (`storage/hash_trie.py`): a child found by its parent and its value, and added.
+"""Hash tries (`storage/hash_trie.py`): finds a child by its parent and its value, and adds
+children.
 
-The children of a node are a list in an array that all nodes of a level share: `spans` has where
-each node's list starts and how long it is. A list has room for a power of two; when it is full it
-moves to a place of twice the room, and the place that it leaves is given to the next list of that
-length. `keys` is a hash table of (parent, value) pairs, each plus 1; 0 is an empty slot. `ids` has
-the child that a pair leads to.
+The children of a node are a list in an array that all nodes of a level share: `spans` has the start
+and the length of each node's list. The capacity of a list is a power of two. A full list moves to a
+place of twice the capacity, and its old place is reused for another list. `keys` is a hash table of
+(parent, value) pairs, each plus 1; 0 is an empty slot. `ids` has the child of each pair.
 
-`counts` has how many children there are, how much of the array is taken, and for each length the
-first free place plus 1; a free place holds the next one.
+`counts` has the number of children, how much of the array is used, and for each capacity the first
+free place plus 1; a free place holds the next one.
 
-What adds returns the number of rows that it has done: all, or less where an array has no room.
+Functions that add return the number of rows that they have added: all, or fewer if an array is
+full.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 
 @inlined
 def slot_of_pair(keys: Array, pair: int) -> Any:
-    """Where a pair is in the table, or the empty slot where it belongs."""
+    """The slot of a pair in the table, or the empty slot where it belongs."""
     mask = len(keys) - 1
     place = np.int64((np.uint64(pair) * _GOLDEN) >> np.uint64(32)) & mask
     found = at(keys, place)
@@ -47,7 +48,7 @@ def pair_of(node: int, value: int) -> int:
 
 @inlined
 def find_child(keys: Array, ids: Array, node: int, value: Any) -> int:
-    """The child that a value leads to; -1 if there is none."""
+    """The child of a node with this value; -1 if there is none."""
     if value < _LEAST or value > _MOST:
         return -1
     place = slot_of_pair(keys, pair_of(node, value))
@@ -64,10 +65,10 @@ def has_child(keys: Array, node: int, value: Any) -> int:
 
 @part
 def list_moved(spans: Array, node: int, values: Array, below: Array, counts: Array) -> Any:
-    """Where a full list starts after it has moved to a place of twice the room; -1: there is no
-    room for that. Lists of children that lead on have these in `below`, at the same places."""
+    """Moves a full list to a place of twice the capacity; returns where it starts, or -1 if there
+    is no room. `below` has the children at the same places, unless it is the last level."""
     count = at(spans, 2 * node + 1)
-    room, length = 1, 0  # of the new place, and its place among the lengths
+    room, length = 1, 0  # of the new place: its capacity, and the logarithm
     while room <= count:
         room <<= 1
         length += 1
@@ -122,8 +123,8 @@ def add_indexed(
     counts: Array,
     out: Array,
 ) -> int:
-    """Adds a column's values to the root, whose children are in `index` by value from `low` on;
-    notes the child of each row in `out`."""
+    """Adds a column's values to the root, whose `index` has the children by value, from `low` on.
+    Stores the child of each row in `out`."""
     for i in range(lo, hi):
         value = at(column, i)
         place = value - low
@@ -154,8 +155,8 @@ def add_children(
     counts: Array,
     out: Array,
 ) -> int:
-    """Adds a column's values to the nodes of `parents`, each once; notes the child of each row in
-    `out`, if the children lead on: those of the last level have no `ids`."""
+    """Adds a column's values to the nodes of `parents`, each once. Stores the child of each row in
+    `out`, except on the last level, which has no `ids`."""
     for i in range(lo, hi):
         node, value = at(parents, i), at(column, i)
         pair = pair_of(node, value)
@@ -186,8 +187,8 @@ def add_different(
     below: Array,
     counts: Array,
 ) -> int:
-    """Adds a column's values to nodes of the last level, where nobody looks for one: no row comes
-    twice."""
+    """Adds a column's values to nodes of the last level, without looking them up: the rows must be
+    distinct."""
     for i in range(lo, hi):
         if not add_to_list(spans, at(parents, i), values, below, counts, at(column, i), 0):
             return i
@@ -196,7 +197,7 @@ def add_different(
 
 @part
 def fill_table(spans: Array, nodes: int, values: Array, keys: Array) -> None:
-    """Makes the table of the last level, of all its lists."""
+    """Builds the table of the last level from all its lists."""
     for node in range(nodes):
         start = at(spans, 2 * node)
         for i in range(start, start + at(spans, 2 * node + 1)):
@@ -206,7 +207,7 @@ def fill_table(spans: Array, nodes: int, values: Array, keys: Array) -> None:
 
 @part
 def move_pairs(old: Array, old_ids: Array, keys: Array, ids: Array) -> None:
-    """Adds what is in a smaller table."""
+    """Copies the pairs of a smaller table."""
     for place in range(len(old)):
         found = at(old, place)
         if found != 0:

@@ -1,8 +1,8 @@
-"""A set of keys that threads fill together: open addressing, and one compare-and-swap for a key.
+"""A hash set of keys that threads fill together: open addressing, with one compare-and-swap a key.
 
-Keys are from 0 to 2^63 - 2. A slot holds a key more 1, or 0 while it is empty. A key goes to the
-first free slot from its own on, which the top bits of a product name: what differs in any bit of
-two keys tells there. Nothing is ever taken out. Whoever adds sees to it that slots stay free.
+Keys are from 0 to 2^63 - 2. A slot holds a key plus 1, or 0 if it is empty. A key goes to the first
+free slot from its own on, which is given by the top bits of a product, so that all bits of the key
+matter. Keys are never removed. The caller ensures that slots stay free.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 @inlined
 def slot_of(key: int, shift: int) -> int:
-    """The first slot that a key may have, of 2^(64 - shift)."""
+    """The first slot that a key may have, among 2^(64 - shift)."""
     return np.int64((np.uint64(key) * _GOLDEN) >> np.uint64(shift))  # type: ignore[return-value]  # compiled code has 64 bits
 
 
 @inlined
 def add_key(slots: Array, shift: int, key: int) -> bool:
-    """Adds a key; whether it was not there. Of threads that add the same, one hears yes."""
+    """Adds a key; whether it was new. If threads add the same key, it is new for one of them."""
     sought = key + 1
     mask = len(slots) - 1
     place = slot_of(key, shift)
@@ -41,7 +41,7 @@ def add_key(slots: Array, shift: int, key: int) -> bool:
 
 @part
 def add_keys(slots: Array, shift: int, keys: Array, lo: int, hi: int, fresh: Array) -> int:
-    """Adds some of an array's keys; notes at which of them a key came that was not there."""
+    """Adds some of an array's keys, and stores in `fresh` which were new. Returns how many were."""
     count = 0
     for i in range(lo, hi):
         new = add_key(slots, shift, keys[i])
@@ -52,7 +52,7 @@ def add_keys(slots: Array, shift: int, keys: Array, lo: int, hi: int, fresh: Arr
 
 @part
 def move_keys(old: Array, lo: int, hi: int, slots: Array, shift: int) -> None:
-    """Adds the keys of some slots of a smaller set."""
+    """Adds the keys in some slots of a smaller set."""
     for place in range(lo, hi):
         found = old[place]
         if found != 0:

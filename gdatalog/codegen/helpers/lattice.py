@@ -1,19 +1,19 @@
-"""Groups of which only the best value is kept, and which of them are to be followed next.
+"""Groups with their best values, and a queue of the groups to follow next.
 
-A group is a number. Its value is a `cost`, of which less is better. What belongs to the groups are
-arrays: `best` costs, `where` each group waits (ABSENT: it has no value yet; IDLE: its value has
-been followed), `origin` the group that its value was derived from. `touched` lists the groups that
-have a value.
+A group is a number. Its value is a `cost`; less is better. The arrays of groups are `best` (costs),
+`where` (where each group waits; ABSENT: it has no value yet; IDLE: its value has been followed),
+and `origin` (the group that its value was derived from). `touched` lists the groups that have a
+value.
 
-Groups wait in one of two ways. In a ring, first come first served: any rules. Or by their costs,
+There are two kinds of queue. A ring, first in first out, works for any rules. An order by cost is
 for rules that never derive a better cost than the one that they start from: then each group is
-followed once. That is a radix heap: bucket b holds the costs that differ from the last one
-followed in bit b - 1, and in no higher one; bucket 0 what is as good as that. When bucket 0 is
-empty the first bucket that is not is spread over those before it. A bucket is a list of entries
-(`link`, `item`); an entry is worth nothing if its group is not in that bucket any more.
+followed once. It is a radix heap: bucket b has the costs whose highest bit that differs from the
+last cost followed is bit b - 1; bucket 0 has the costs equal to it. When bucket 0 is empty, the
+first bucket that is not is spread over those before it. A bucket is a list of entries (`link`,
+`item`). An entry is stale if its group is no longer in that bucket.
 
-`queue` says how all this stands. Seeds (`seeds`, `costs`, ascending where costs have an order) are
-groups with the costs that they have without any recursive rule.
+`queue` has the state of all this. Seeds (`seeds`, `costs`, ascending if costs are ordered) are
+groups with the costs that they have without recursive rules.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ LAST, FREE, USED, ORDERED, RING, WAITING, TOUCHED, WATCHED = range(8)
 NEWS, CHECK, SEED, SEEDS, FOUND, KNOWN, REHASH, BEGUN, DONE, UNIT = range(8, 18)
 
 NONE, UNNUMBERED = -1, -1
-OFTEN = 1024  # improvements, at the least, between two looks for a cycle
+OFTEN = 1024  # least improvements between two searches for a cycle
 
 
 @inlined
 def improves(best: Array, where: Array, group: Any, cost: Any) -> Any:
-    """Whether a cost is better than what a group has."""
+    """Whether a cost is better than a group's cost."""
     had = at(best, group)
     return cost < had or (cost == WORST and had == WORST and at(where, group) == ABSENT)
 
@@ -52,7 +52,7 @@ def improve(
     best: Array, where: Array, touched: Array, origin: Array, heads: Array, link: Array,
     item: Array, queue: Array, group: Any, cost: Any, source: Any,
 ) -> None:  # fmt: skip
-    """Gives a group a better cost, and has it wait."""
+    """Gives a group a better cost, and queues it."""
     if at(where, group) == ABSENT:
         put(touched, at(queue, TOUCHED), group)
         put(queue, TOUCHED, at(queue, TOUCHED) + 1)
@@ -76,7 +76,7 @@ def improve(
     if cost > last:
         bucket = bit_length(cost ^ last)
     if at(where, group) == bucket:
-        return  # its entry is in the right bucket
+        return  # its entry is in this bucket already
     if at(queue, FREE) == NONE and at(queue, USED) == len(item):
         _compact(where, touched, heads, link, item, queue)
     put(where, group, bucket)
@@ -85,7 +85,7 @@ def improve(
 
 @inlined
 def _enter(heads: Array, link: Array, item: Array, queue: Array, group: Any, bucket: Any) -> None:
-    """An entry in a bucket."""
+    """Adds an entry to a bucket."""
     entry = at(queue, FREE)
     if entry != NONE:
         put(queue, FREE, at(link, entry))
@@ -101,7 +101,7 @@ def _enter(heads: Array, link: Array, item: Array, queue: Array, group: Any, buc
 def _compact(
     where: Array, touched: Array, heads: Array, link: Array, item: Array, queue: Array
 ) -> None:
-    """One entry for each group that waits: there are more entries than groups."""
+    """Drops stale entries: there were more entries than groups."""
     for bucket in range(BUCKETS):
         put(heads, bucket, NONE)
     put(queue, FREE, NONE)
@@ -118,7 +118,7 @@ def begin(
     best: Array, where: Array, touched: Array, origin: Array, heads: Array, link: Array,
     item: Array, queue: Array, seeds: Array, costs: Array,
 ) -> None:  # fmt: skip
-    """The seeds wait; where costs have an order, each is taken when its turn comes."""
+    """Queues the seeds; if costs are ordered, `next_group` takes each seed in its turn."""
     for bucket in range(BUCKETS):
         put(heads, bucket, NONE)
     put(queue, FREE, NONE)
@@ -139,7 +139,7 @@ def next_group(
     best: Array, where: Array, touched: Array, origin: Array, heads: Array, link: Array,
     item: Array, queue: Array, seeds: Array, costs: Array,
 ) -> Any:  # fmt: skip
-    """A group whose value has improved since it was followed; -1 if there is none."""
+    """A group whose value has improved since it was followed last; -1 if there is none."""
     if at(queue, ORDERED) == 0:
         waiting, place = at(queue, WAITING), at(queue, RING)
         if waiting == 0:
@@ -170,7 +170,7 @@ def next_group(
         seed, last = at(queue, SEED), at(queue, LAST)
         if seed < at(queue, SEEDS):
             group, cost = np.int64(at(seeds, seed)), np.int64(at(costs, seed))
-            floor = 0  # the least cost that the bucket may hold
+            floor = 0  # the least cost that can be in the bucket
             if bucket < BUCKETS - 1:
                 floor = ((last >> (bucket - 1)) | 1) << (bucket - 1)
             if bucket == BUCKETS or cost < floor:
@@ -192,7 +192,7 @@ def _spread(
     best: Array, where: Array, heads: Array, link: Array, item: Array, queue: Array,
     costs: Array, bucket: Any,
 ) -> None:  # fmt: skip
-    """Spreads a bucket over those before it: its least cost is the next to be followed."""
+    """Spreads a bucket over those before it; its least cost is followed next."""
     least, live = np.int64(WORST), False
     entry = at(heads, bucket)
     while entry != NONE:
@@ -228,7 +228,7 @@ def follow_again(
     best: Array, where: Array, touched: Array, origin: Array, heads: Array, link: Array,
     item: Array, queue: Array, group: Any,
 ) -> None:  # fmt: skip
-    """A group that was not followed to the end waits once more."""
+    """Queues a group again that was not followed to the end."""
     source = np.int64(NONE)
     if at(queue, WATCHED) != 0:
         source = np.int64(at(origin, group))
@@ -238,7 +238,7 @@ def follow_again(
 
 @part
 def clear(best: Array, where: Array, touched: Array, origin: Array, queue: Array) -> None:
-    """No group has a value any more."""
+    """Removes the values of all groups."""
     for i in range(at(queue, TOUCHED)):
         group = at(touched, i)
         put(best, group, WORST)
@@ -254,9 +254,9 @@ def clear(best: Array, where: Array, touched: Array, origin: Array, queue: Array
 
 @part
 def goes_round(touched: Array, origin: Array, stamps: Array, queue: Array) -> bool:
-    """Whether a group's value is derived from a worse one of its own; looked for now and then.
+    """Whether a group's value is derived from a worse value of its own; searched now and then.
 
-    Groups and their origins are a forest else. `queue[FOUND]` is such a group.
+    Without such a cycle, groups and their origins are a forest. `queue[FOUND]` is such a group.
     """
     if at(queue, NEWS) < at(queue, CHECK):
         return False
@@ -280,14 +280,14 @@ def goes_round(touched: Array, origin: Array, stamps: Array, queue: Array) -> bo
 
 @inlined
 def _place_of(table: Array, code: Any) -> Any:
-    """Where the search for a code begins."""
+    """The first slot that a code may have."""
     mixed = times(code, 0x1E37_79B9_7F4A_7C15)
     return (mixed ^ (mixed >> 29)) & (len(table) - 1)
 
 
 @inlined
 def numbered(table: Array, codes: Array, queue: Array, code: Any) -> Any:
-    """The number of the group with a code, a new one if need be; -1 if there is no room."""
+    """The number of the group with a code, a new one if necessary; -1 if there is no room."""
     place = _place_of(table, code)
     while True:
         number = np.int64(at(table, place))
@@ -307,7 +307,7 @@ def numbered(table: Array, codes: Array, queue: Array, code: Any) -> Any:
 
 @part
 def enter_codes(table: Array, codes: Array, queue: Array) -> None:
-    """The codes into an empty table, if there is a new one."""
+    """Enters all codes into a new, empty table."""
     if at(queue, REHASH) == 0:
         return
     put(queue, REHASH, 0)
@@ -320,6 +320,6 @@ def enter_codes(table: Array, codes: Array, queue: Array) -> None:
 
 @part
 def number_all(table: Array, codes: Array, queue: Array, wanted: Array, numbers: Array) -> None:
-    """The numbers of many codes, for which there is room."""
+    """The numbers of many codes, for which there must be room."""
     for i in range(len(wanted)):
         put(numbers, i, numbered(table, codes, queue, at(wanted, i)))

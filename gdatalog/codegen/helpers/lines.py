@@ -1,6 +1,6 @@
-"""Lines of delimited text, cut into cells and made of cells; and sets of texts as bytes.
+"""Delimited text: cutting lines into cells, writing cells as lines; and sets of texts as bytes.
 
-Arrays of bytes are read by words of eight, as those of `lines.py` are.
+Arrays of bytes are read by words of eight.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from gdatalog.codegen.helpers.elements import at, prefetch, put, put_word, word
 from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
 
-# What the state of `scan` holds: where it goes on, how many rows it has cut, and all bytes, or-ed.
+# The state of `scan`: the position, the number of rows cut, and the bitwise or of all bytes.
 PLACE, ROW, SEEN = 0, 1, 2
 
-# What `scan` gives: rows are cut, or a line is not as expected.
+# The results of `scan`: rows are cut, or a line is not as expected.
 DONE, ODD = 0, 1
 
-# What the state of `join` holds: how many bytes are written, and all bytes, or-ed.
+# The state of `join`: the number of bytes written, and the bitwise or of all bytes.
 WRITTEN, ALL = 0, 1
 
-# What is wanted of a column.
+# How to read a column.
 TEXT, INT, NOTHING = 0, 1, 2
 
 _NEWLINES = np.uint64(0x0A0A_0A0A_0A0A_0A0A)
@@ -29,13 +29,13 @@ _TABS = np.uint64(0x0909_0909_0909_0909)
 _RETURNS = np.uint64(0x0D0D_0D0D_0D0D_0D0D)
 _TEN = np.uint64(10)
 _NEWLINE, _PLUS, _MINUS, _ZERO, _NINE = 10, 43, 45, 48, 57
-_DIGITS = 18  # that fit 64 bits in any case
+_DIGITS = 18  # as many always fit 64 bits
 
 
 @inlined
 def _number(data: Array, begin: int, end: int) -> tuple[int, bool]:
-    """A decimal number with or without a sign; and whether it is one."""
-    sign = at(data, begin)  # of an empty cell, what ends it
+    """A decimal number with an optional sign, and whether the text is one."""
+    sign = at(data, begin)  # in an empty cell, the delimiter
     i = begin
     if sign == _MINUS or sign == _PLUS:  # noqa: SIM109, a tuple is an array here
         i += 1
@@ -57,11 +57,11 @@ def scan(
     data: Array, stop: int, delimiter: int, blank: bool, wanted: Array, rows: int,
     begins: Array, sizes: Array, numbers: Array, state: Array,
 ) -> int:  # fmt: skip
-    """Cuts `data[:stop]`, whole lines, into as many cells a line as columns are `wanted`; at most
-    so many rows.
+    """Cuts `data[:stop]`, whole lines, into as many cells a line as `wanted` has columns; at most
+    `rows` rows.
 
-    Of texts, row by row, it notes where each begins and its hash and length; numbers are written
-    column by column. `blank`: an empty line is a row. Goes on where `state` says.
+    For texts, it stores the start, and the hash and length, row by row; for numbers, the values,
+    column by column. `blank`: an empty line is a row. Continues where `state` says.
     """
     delimiters = ONES * np.uint64(delimiter)
     width = len(wanted)
@@ -114,7 +114,7 @@ def scan(
 
 @inlined
 def _put_number(value: int, out: Array, place: int) -> int:
-    """Writes a number in decimal; gives the place behind it."""
+    """Writes a number in decimal; returns the position after it."""
     left = np.uint64(value)
     if value < 0:
         put(out, place, _MINUS)
@@ -135,8 +135,8 @@ def _put_number(value: int, out: Array, place: int) -> int:
 def join(
     cells: Array, wanted: Array, delimiter: int, text: Array, ends: Array, out: Array, state: Array
 ) -> bool:
-    """Writes rows of numbers, and of texts by their numbers, as delimited lines; there is room for
-    all. Gives whether no text holds a delimiter, a tab or a line break."""
+    """Writes rows of numbers, and of texts by their numbers, as delimited lines. There must be room
+    for all. Returns whether no text contains a delimiter, a tab or a line break."""
     delimiters = ONES * np.uint64(delimiter)
     width = len(wanted)
     rows = len(cells) // width
@@ -173,15 +173,14 @@ def join(
 
 # Sets of texts as bytes: hashing, looking up, growing.
 #
-# A set numbers its texts from 0 on. The bytes of text c are `text[ends[c]:ends[c + 1]]`. `slots`
-# is a hash table with open addressing: a slot holds 31 bits of a text's hash above its number plus
-# one, or 0 while it is free. Half of the slots stay free. `state[COUNT]` is how many texts there
-# are.
+# A set numbers its texts from 0 on. The bytes of text c are `text[ends[c]:ends[c + 1]]`. `slots` is
+# a hash table with open addressing: a slot holds 31 bits of a text's hash above its number plus
+# one, or 0 if it is free. Half of the slots stay free. `state[COUNT]` is the number of texts.
 #
-# All arrays of bytes are read and written by words of eight bytes: they end with eight bytes that
-# mean nothing.
+# All arrays of bytes are read and written by words of eight bytes, so they end with eight bytes of
+# padding.
 
-# What the `state` of a set holds: the number of texts.
+# The state of a set: the number of texts.
 COUNT = 0
 
 _FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
@@ -193,7 +192,7 @@ _HALF = np.uint64(32)
 _TAG = np.uint64(33)
 NONE = np.uint64(0)
 _LOW = 0xFFFF_FFFF
-_AHEAD = 6  # texts, from one step of looking them up to the next
+_AHEAD = 6  # texts between two steps of a look-up
 
 
 @inlined
@@ -204,19 +203,20 @@ def mixed(h: np.uint64, more: np.uint64) -> np.uint64:
 
 @inlined
 def tagged(h: np.uint64, length: int) -> int:
-    """31 bits of a hash whose words have been mixed."""
+    """31 bits of a hash into which all words have been mixed."""
     return np.int64(((h ^ np.uint64(length)) * _FACTOR) >> _TAG)  # type: ignore[return-value]  # compiled code has 64 bits
 
 
 @inlined
 def low_bytes(count: int) -> np.uint64:
-    """A mask of fewer than eight bytes."""
+    """A mask of the lowest `count` bytes, fewer than eight."""
     return (_ONE << np.uint64(8 * count)) - _ONE
 
 
 @inlined
 def zeros(w: np.uint64) -> np.uint64:
-    """The high bit of each byte that is zero, and perhaps of some above the lowest of these."""
+    """The high bit of each byte that is zero, and perhaps of some bytes above the lowest of
+    these."""
     return (w - ONES) & ~w & _HIGH
 
 
@@ -244,7 +244,7 @@ def _code_of(
     data: Array, begin: int, length: int, tag: int,
     text: Array, ends: Array, slots: Array, shift: int, state: Array,
 ) -> int:  # fmt: skip
-    """The number of a text, which is added if it is not there; -1 if there is no room for it."""
+    """The number of a text, which is added if it is new; -1 if there is no room."""
     mask = len(slots) - 1
     place = tag >> shift
     found = int(at(slots, place))
@@ -270,7 +270,7 @@ def _code_of(
 
 @part
 def measure(data: Array, bounds: Array, sizes: Array) -> None:
-    """Hash and length of the texts `data[bounds[i]:bounds[i + 1]]`, for `look_up`."""
+    """The hash and length of the texts `data[bounds[i]:bounds[i + 1]]`, for `look_up`."""
     for i in range(len(bounds) - 1):
         begin = at(bounds, i)
         length = at(bounds, i + 1) - begin
@@ -282,10 +282,11 @@ def look_up(
     data: Array, begins: Array, sizes: Array, lo: int, hi: int,
     text: Array, ends: Array, slots: Array, shift: int, state: Array, codes: Array,
 ) -> int:  # fmt: skip
-    """The numbers of texts, by where each begins and its hash and length. Those that are new are
-    added; gives the first that there is no room for."""
+    """The numbers of texts, from the start of each and its hash and length. Adds new texts; returns
+    the first for which there is no room."""
     for i in range(lo, hi):
-        # What is read of the set lies anywhere: it is asked for some texts ahead, step by step.
+        # The set is read at random addresses, so these are prefetched for later texts, step by
+        # step.
         if i + 3 * _AHEAD < hi:
             prefetch(slots, (at(sizes, i + 3 * _AHEAD) >> 32) >> shift)
         if i + 2 * _AHEAD < hi:
@@ -309,7 +310,7 @@ def look_up(
 def index_texts(
     text: Array, ends: Array, used: Array, count: int, slots: Array, shift: int
 ) -> None:
-    """Fills the free slots of a set whose texts are there; those not `used` are not to be found."""
+    """Enters a set's texts into its free slots, except those that are not `used`."""
     mask = len(slots) - 1
     for code in range(count):
         if at(used, code):
@@ -323,7 +324,7 @@ def index_texts(
 
 @part
 def move_slots(old: Array, slots: Array, shift: int) -> None:
-    """Fills the free slots of a larger table."""
+    """Copies the slots of a smaller table."""
     mask = len(slots) - 1
     for i in range(len(old)):
         found = at(old, i)

@@ -1,12 +1,12 @@
 """Sorted lists: searches, intersections, marks.
 
-A list is a range [lo, hi) of an array of ascending, distinct keys of 32 or 64 bits. Arrays that
-are compared may differ in width. Where two lists meet, `out` may be the array of the first one
-if that list starts at 0: what is written never overtakes what is read.
+A list is a range [lo, hi) of an array of ascending, distinct keys of 32 or 64 bits. Arrays that are
+compared may differ in width. In intersections, `out` may be the array of the first list if that
+list starts at 0: writes never overtake reads.
 
 A `part` costs some 10 ms to compile, for each combination of types that it is called with, however
-small it is. So there are few, and what chooses between them is `inlined`. Keys are widened to 64
-bits on their way.
+small it is. So there are few, and the functions that choose between them are `inlined`. Keys are
+widened to 64 bits when they are read.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gdatalog.codegen.helpers.elements import at, prefetch, put
 from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
 
-# From how many times the length on, a list is sought in instead of read. Short lists are read:
-# the choice between two ways would be guessed wrong as often as it helps.
+# From this ratio of lengths on, the shorter list seeks in the longer one instead of reading it.
+# Short lists are read: the choice would be mispredicted as often as it helps.
 GALLOP = 8
 SHORT = 64
 GALLOP_MARKED = 32
-FEW = 8  # values, of which each is compared with one that is looked for
-AHEAD = 16  # places of a list from one that is at hand to those whose root is brought
+FEW = 8  # values: so few are compared one by one
+AHEAD = 16  # values of a list from the current one to those that are prefetched
 
 
 @inlined
@@ -44,7 +44,7 @@ def lower(values: Array, lo: int, hi: int, key: Any) -> int:
 
 @inlined
 def upper(values: Array, lo: int, hi: int, key: Any) -> int:
-    """The first position whose value is more than the key."""
+    """The first position whose value is greater than the key."""
     length = hi - lo
     while length > 0:
         half = length >> 1
@@ -58,7 +58,7 @@ def upper(values: Array, lo: int, hi: int, key: Any) -> int:
 
 @inlined
 def seek(values: Array, lo: int, hi: int, key: Any) -> int:
-    """As `lower`, for keys that are expected near the start: probes at 1, 8, 64, ..."""
+    """As `lower`, for keys that are expected near the start: probes at distances 1, 8, 64, ..."""
     if lo >= hi or at(values, lo) >= key:
         return lo
     step = 1
@@ -73,15 +73,15 @@ def seek(values: Array, lo: int, hi: int, key: Any) -> int:
 
 @inlined
 def find(values: Array, lo: int, hi: int, key: Any) -> int:
-    """The key's position, -1 if it is not there."""
+    """The key's position, -1 if absent."""
     found = lower(values, lo, hi, key)
     return found if found < hi and at(values, found) == key else -1
 
 
 @inlined
 def has(values: Array, lo: int, hi: int, key: Any) -> bool:
-    """Whether the key is there."""
-    if hi - lo <= FEW:  # without branches that would be guessed wrong
+    """Whether a list has the key."""
+    if hi - lo <= FEW:  # without branches, which would be mispredicted
         met = 0
         for k in range(lo, hi):
             met += int(at(values, k) == key)
@@ -92,17 +92,17 @@ def has(values: Array, lo: int, hi: int, key: Any) -> bool:
 
 @inlined
 def find_indexed(low: int, index: Array, key: Any) -> int:
-    """The key's position, from an index of all keys from `low` on; -1 where it is not there."""
-    # Unsigned, so that one comparison serves both ends, and that it may wrap around: the sum of
-    # signed numbers is compiled as if it could not.
+    """The key's position, from an index of all keys from `low` on; -1 if absent."""
+    # Unsigned, so that one comparison checks both ends, and that it may wrap: the compiler assumes
+    # that sums of signed numbers do not.
     place = np.uint64(key) - np.uint64(low)
     return int(at(index, place)) if place < np.uint64(len(index)) else -1
 
 
 @inlined
 def children(low: int, starts: Array, key: Any) -> tuple[int, int]:
-    """Where a root's key's children begin and end, from where those of all keys from `low` on
-    begin; an empty range where the key is not there."""
+    """Where the children of a root's key begin and end; an empty range if the key is absent.
+    `starts`: where the children of all keys from `low` on begin."""
     place = np.uint64(key) - np.uint64(low)
     if place < np.uint64(len(starts) - 1):
         return int(at(starts, place)), int(at(starts, place + np.uint64(1)))
@@ -111,8 +111,8 @@ def children(low: int, starts: Array, key: Any) -> tuple[int, int]:
 
 @inlined
 def fetch_sought(values: Array, i: int, low: int, array: Array) -> None:
-    """Brings the entry of a root's array, by value from `low` on, for a value of a list some places
-    behind the one at i."""
+    """Prefetches the entry of a root's array (by value, from `low` on) for a value some places
+    after the one at i."""
     if i + 2 * AHEAD < len(values):
         place = np.uint64(np.int64(at(values, i + 2 * AHEAD))) - np.uint64(low)
         if place < np.uint64(len(array)):
@@ -121,7 +121,7 @@ def fetch_sought(values: Array, i: int, low: int, array: Array) -> None:
 
 @inlined
 def fetch_children(values: Array, i: int, low: int, starts: Array, below: Array) -> None:
-    """Brings the first child of such a value, once `starts` have come."""
+    """Prefetches the first child of such a value, once `starts` has arrived."""
     if i + AHEAD < len(values):
         place = np.uint64(np.int64(at(values, i + AHEAD))) - np.uint64(low)
         if place < np.uint64(len(starts)):
@@ -132,10 +132,10 @@ def fetch_children(values: Array, i: int, low: int, starts: Array, below: Array)
 
 @inlined
 def find_root(values: Array, low: int, index: Array, key: Any) -> int:
-    """The key's position in a root's list: by index (from `low` on) if there is one.
+    """The key's position in a root's list; by its index (of keys from `low` on) if it has one.
 
-    A hot loop that knows whether there is one had better call what is called here: the other way,
-    never taken, still takes the registers.
+    A hot loop that knows whether there is an index should call the function for that case: the
+    other branch, though never taken, needs registers.
     """
     if len(index) > 0:
         return find_indexed(low, index, key)
@@ -144,20 +144,21 @@ def find_root(values: Array, low: int, index: Array, key: Any) -> int:
 
 @inlined
 def parent_of(offsets: Array, position: int) -> int:
-    """The parent whose list holds a position."""
+    """The parent whose list contains a position."""
     return upper(offsets, 0, len(offsets), position) - 1
 
 
 # ---------------------------------------------------------------------- where two lists meet
 
 
-# A merge branches on which value is less, and keeps both in registers. Without branches it waits
-# at each step for what it loads: on real graphs that wins a fifth at most, and loses up to 5x.
+# A merge branches on which value is less, and keeps both values in registers. Without branches it
+# would wait for a load at each step, which gains at most a fifth on real graphs, and loses up to
+# 5x.
 
 
 @part
 def merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
-    """Writes the common values, ascending; gives how many. Reads both lists."""
+    """Writes the common values, ascending; returns how many. Reads both lists."""
     n = 0
     if alo >= ahi or blo >= bhi:
         return n
@@ -212,7 +213,7 @@ def count_merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) ->
 
 @part
 def leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
-    """Writes the common values, ascending; gives how many. Each list seeks in the other."""
+    """Writes the common values, ascending; returns how many. Each list seeks in the other one."""
     n = 0
     while alo < ahi and blo < bhi:
         a = np.int64(at(va, alo))
@@ -232,7 +233,7 @@ def leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: 
 
 @part
 def count_leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
-    """How many values are common. Each list seeks in the other."""
+    """How many values are common. Each list seeks in the other one."""
     n = 0
     while alo < ahi and blo < bhi:
         a = np.int64(at(va, alo))
@@ -251,7 +252,7 @@ def count_leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int)
 
 @inlined
 def intersect(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
-    """Writes the common values, ascending; gives how many."""
+    """Writes the common values, ascending; returns how many."""
     a, b = ahi - alo, bhi - blo
     if a > GALLOP * b + SHORT or b > GALLOP * a + SHORT:
         return leapfrog(va, alo, ahi, vb, blo, bhi, out)
@@ -272,7 +273,7 @@ def count_common(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -
 
 @part
 def write_marks(values: Array, lo: int, hi: int, marks: Array, base: int, mark: int) -> None:
-    """Gives a list's values a mark, or takes it away, in bytes for base, base + 1, ..."""
+    """Sets or clears the marks of a list's values, in bytes for base, base + 1, ..."""
     for k in range(lo, hi):
         put(marks, at(values, k) - base, mark)
 
@@ -285,20 +286,21 @@ def mark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
 
 @inlined
 def unmark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
-    """Takes the marks away."""
+    """Clears the marks of a list's values."""
     write_marks(values, lo, hi, marks, base, 0)
 
 
 @part
 def keep_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, out: Array) -> int:
-    """Writes the values that are marked, ascending; gives how many. `out` has room for one more."""
+    """Writes the values that are marked, ascending; returns how many. `out` has room for one
+    more."""
     if blo < bhi and at(vb, blo) < base:
         blo = lower(vb, blo, bhi, base)
     last = base + (len(marks) - 1)  # in this order: what is behind the last may be no number
     if blo < bhi and at(vb, bhi - 1) > last:
         bhi = upper(vb, blo, bhi, last)
     n = 0
-    for k in range(blo, bhi):  # without a branch, which the processor would often guess wrong
+    for k in range(blo, bhi):  # without a branch, which would often be mispredicted
         b = at(vb, k)
         put(out, n, b)
         n += at(marks, b - base)
@@ -331,7 +333,7 @@ def intersect_marked(
     base: int,
     out: Array,
 ) -> int:
-    """Writes the common values of two lists of which the first is marked; gives how many."""
+    """Writes the common values of two lists, the first of which is marked; returns how many."""
     if bhi - blo > GALLOP_MARKED * (ahi - alo):
         return leapfrog(va, alo, ahi, vb, blo, bhi, out)
     return keep_marked(vb, blo, bhi, marks, base, out)
@@ -341,7 +343,7 @@ def intersect_marked(
 def count_intersect_marked(
     va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, marks: Array, base: int
 ) -> int:
-    """How many values two lists have in common of which the first is marked."""
+    """How many values two lists have in common, the first of which is marked."""
     if bhi - blo > GALLOP_MARKED * (ahi - alo):
         return count_leapfrog(va, alo, ahi, vb, blo, bhi)
     return count_marked(vb, blo, bhi, marks, base)
@@ -349,7 +351,7 @@ def count_intersect_marked(
 
 @inlined
 def weigh_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, weights: Array) -> int:
-    """The sum of the weights of a list's values that are marked."""
+    """The sum of the weights of a list's marked values."""
     n = 0
     for k in range(blo, bhi):
         place = np.uint64(np.int64(at(vb, k))) - np.uint64(base)
@@ -362,8 +364,8 @@ def weigh_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, weights
 def weigh_common(
     va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, weights: Array
 ) -> int:
-    """The sum of the weights of the second list's values that the first has. Each list seeks in the
-    other."""
+    """The sum of the weights of the second list's values that the first list has. Each list seeks
+    in the other one."""
     n = 0
     while alo < ahi and blo < bhi:
         a = np.int64(at(va, alo))
@@ -382,6 +384,6 @@ def weigh_common(
 
 @part
 def is_marked(marks: Array, base: int, key: int) -> bool:
-    """Whether a value is marked; what lies outside of the marks is not."""
+    """Whether a value is marked. Values outside the marks are not."""
     k = key - base
     return 0 <= k < len(marks) and at(marks, k) != 0

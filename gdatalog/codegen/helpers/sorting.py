@@ -1,8 +1,8 @@
-"""Sorting 64-bit integers by their digits: first spread over buckets, then each within the cache.
+"""Sorts 64-bit integers by digits: first into buckets, then each bucket within the cache.
 
-Values are compared as what they are above the least one, so negative ones need no care. The
-first digit is the top bits: every thread counts and spreads a part of the values; after that the
-buckets are sorted by their lower digits, the least first, apart from each other.
+Digits are those of the difference to the least value, so negative values need no special case. The
+first digit is the top bits: every thread counts and distributes a part of the values. Then the
+buckets are sorted independently by their lower digits, the least significant first.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from gdatalog.codegen.helpers.elements import at, put
 from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
 
-WIDEST = 10  # bits of a digit: more buckets at once would miss the cache
-FEW = 48  # values that are inserted one by one
+WIDEST = 10  # bits of a digit: more buckets would not fit in the cache
+FEW = 48  # values: fewer are sorted by insertion
 
 
 @part
 def count_keys(keys: Array, low: int, counts: Array) -> None:
-    """How often each key comes, from `low` on."""
+    """Counts how often each key occurs; counts start at key `low`."""
     for i in range(len(keys)):
         key = at(keys, i) - low
         put(counts, key, at(counts, key) + 1)
@@ -27,7 +27,7 @@ def count_keys(keys: Array, low: int, counts: Array) -> None:
 
 @part
 def tally(values: Array, low: np.uint64, shift: np.uint64, counts: Array) -> None:
-    """How many values have each top digit."""
+    """Counts the values of each top digit."""
     for i in range(len(values)):
         digit = (np.uint64(at(values, i)) - low) >> shift
         put(counts, digit, at(counts, digit) + 1)
@@ -35,7 +35,7 @@ def tally(values: Array, low: np.uint64, shift: np.uint64, counts: Array) -> Non
 
 @part
 def scatter(values: Array, low: np.uint64, shift: np.uint64, places: Array, out: Array) -> None:
-    """Each value to the next place of its top digit."""
+    """Moves each value to the next place of its top digit."""
     for i in range(len(values)):
         value = at(values, i)
         digit = (np.uint64(value) - low) >> shift

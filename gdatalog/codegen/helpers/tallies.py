@@ -1,5 +1,4 @@
-"""What loops keep: tables of counts, as an array of these and a list of the keys that have one; and
-lists by the number of an entry."""
+"""Tables of counts, with a list of the keys that have one; and lists that loops keep for reuse."""
 
 from __future__ import annotations
 
@@ -12,13 +11,14 @@ from gdatalog.codegen.helpers.lists import lower, seek, upper
 from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
 
-FETCHED = 256  # lists that are fetched ahead: a line of the nearest cache for each
+FETCHED = 256  # lists that are prefetched: each takes a line of the L1 cache
 
 
 @inlined
 def find_tally(counts: Array, low: int, key: Any) -> int:
-    """Where a key's count is, in an array of the counts of all keys from `low` on; -1 without."""
-    # Unsigned, so that one comparison serves both ends.
+    """The position of a key's count, in an array of the counts of all keys from `low` on; -1 if it
+    has none."""
+    # Unsigned, so that one comparison checks both ends.
     place = np.uint64(key) - np.uint64(low)
     inside = place < np.uint64(len(counts))
     return int(place) if inside and at(counts, place) != 0 else -1
@@ -26,7 +26,7 @@ def find_tally(counts: Array, low: int, key: Any) -> int:
 
 @inlined
 def clear_tally(counts: Array, values: Array, length: int, low: int) -> int:
-    """Forgets what was counted; gives 0, how many keys have a count now."""
+    """Clears the table; returns 0, the number of keys with a count."""
     for i in range(length):
         put(counts, at(values, i) - low, 0)
     return 0
@@ -34,8 +34,8 @@ def clear_tally(counts: Array, values: Array, length: int, low: int) -> int:
 
 @part
 def keep_list(values: Array, length: int, starts: Array, place: int, lists: Array, top: int) -> int:
-    """Keeps a list for a place, behind its length; gives where the next one goes. Forgets all that
-    was kept where there is no room."""
+    """Keeps a list, after its length, under a place; returns where the next one goes. If there is
+    no room, it drops everything kept so far."""
     if top + length + 1 > len(lists):
         for i in range(len(starts)):
             put(starts, i, 0)
@@ -51,8 +51,8 @@ def keep_list(values: Array, length: int, starts: Array, place: int, lists: Arra
 def fetch_kept(
     keys: Array, first: int, end: int, values: Array, lo: int, hi: int, starts: Array, lists: Array
 ) -> None:
-    """Brings the beginnings of the lists that are kept for some ascending keys, each at its place
-    in a stretch of values: no load waits for another one."""
+    """Prefetches the beginnings of the lists that are kept for some ascending keys, each at its
+    place in a range of values: no load waits for another."""
     place = lo
     for i in range(first, min(end, first + FETCHED)):
         place = seek(values, place, hi, at(keys, i))
@@ -61,7 +61,7 @@ def fetch_kept(
 
 @inlined
 def sum_tally(counts: Array, low: int, values: Array, lo: int, hi: int) -> int:
-    """The sum of the counts of ascending keys; -1 where it may leave 62 bits."""
+    """The sum of the counts of ascending keys; -1 if it may leave 62 bits."""
     if lo >= hi:
         return 0
     if at(values, lo) < low:

@@ -1,7 +1,7 @@
-"""Values inside compiled loops: floats and their keys, arithmetic as NumPy does it, dates.
+"""Values inside compiled loops: floats and their keys, arithmetic as in NumPy, dates.
 
-Each function is what `cpu_ops.functions` does to columns, for one value. Whether a computation
-fails is asked by the code that calls: here a result is only never undefined.
+Each function does for one value what `cpu_ops.functions` does for columns. The calling code tests
+whether a computation fails; here a result is only never undefined.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def times(a: int, b: int) -> Any:
 
 @inlined
 def divide(a: int, b: int) -> int:
-    """Truncates; by -1 it wraps, where the machine would trap."""
+    """Truncates. Division by -1 wraps, instead of trapping."""
     if b == -1:
         return -a
     quotient = a // b
@@ -69,7 +69,7 @@ def remainder(a: int, b: int) -> int:
 
 @part
 def power(a: int, b: int) -> int:
-    """Wraps; a negative power truncates to 0, but of 1 and -1."""
+    """Wraps. A negative power truncates to 0, except of 1 and -1."""
     if b < 0:
         if a == 1:
             return 1
@@ -92,7 +92,7 @@ def shift_right_unsigned(a: int, b: int) -> Any:
 
 @inlined
 def truncate(value: float) -> Any:
-    """A float as an int; 0 where there is none that it could be."""
+    """A float as an int; 0 if it is out of range."""
     if -9223372036854775808.0 <= value < 9223372036854775808.0:
         return np.int64(value)
     return np.int64(0)
@@ -168,12 +168,13 @@ def day_of(time: int) -> int:
     return _civil(time)[2]
 
 
-LONGEST = 1 << 50  # of a range: nobody would see its end
+LONGEST = 1 << 50  # of a range: practically endless
 
 
 @part
 def length_of(start: int, stop: int, step: int) -> int:
-    """How many values a range has; without signs, for the distance of two ints may not fit."""
+    """How many values a range has. Unsigned, because the distance of two ints may not fit into
+    one."""
     if step == 0 or (start >= stop if step > 0 else start <= stop):
         return 0
     distance = (
