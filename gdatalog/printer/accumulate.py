@@ -1,8 +1,8 @@
-"""Aggregates kept in local variables while a loop runs.
+"""Aggregates accumulated in local variables while the loops run.
 
-What comes out are the partial columns that `executors.gather` merges: a count; a best key; high
-half, low half and count for a sum of ints; total and count for a sum of floats. A sum that may
-leave 62 bits ends the function: the executor that counts exactly does it again.
+They become the partial columns that `executors.gather` merges: a count; a best key; high half, low
+half and count for a sum of ints; total and count for a sum of floats. A sum that may leave 62 bits
+ends the function, and the executor with exact arithmetic runs again.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ GREATEST, LEAST = (1 << 63) - 1, -(1 << 63)
 
 
 class Accumulators:
-    """`shared`: of a tile's lanes each gathers its own part; `combine` puts them together."""
+    """`shared`: each lane of a tile accumulates its own part, and `combine` merges the parts."""
 
     def __init__(self, nest: NestPrinter, specs: Sequence[Spec], shared: bool = False) -> None:
         self.nest = nest
         self.specs = specs
         self.shared = shared
-        self.weighted = False  # whether rows have been added that stand for several
+        self.weighted = False  # whether rows with a weight were added
         self.count = nest.text.name("came")
         self.names = [nest.text.name("acc") for _ in specs]
 
@@ -56,9 +56,9 @@ class Accumulators:
                     line(f"{name}r = np.int64(0)")
 
     def add(self, known: KnownPositions, amount: str | None = None, share: bool = False) -> None:
-        """The row at hand; or, if all is counted, so many rows at once.
+        """Adds the current row or, if all aggregates are counts, `amount` rows at once.
 
-        `share`: of them, each lane has its own.
+        `share`: `amount` is each lane's own count.
         """
         nest = self.nest
         weight = nest.weight(known)
@@ -66,7 +66,7 @@ class Accumulators:
             amount, share = nest.whole(amount, True), False
         keys = ["" if s.kind == "count" else nest.key(s.targets[0], known) for s in self.specs]
         if self.shared and nest.together(known) and not share:
-            with nest.text.block("if leads()"):  # what all lanes know, one of them adds
+            with nest.text.block("if leads()"):  # all lanes have this row: only one adds it
                 self._add(keys, weight, amount)
         else:
             self._add(keys, weight, amount)
@@ -122,7 +122,7 @@ class Accumulators:
                 text.line(f"{name} = {value}")
 
     def combine(self) -> None:
-        """What the lanes have gathered, together."""
+        """Reduces the accumulators of all lanes."""
         if not self.shared:
             return
         nest, line = self.nest, self.nest.text.line
@@ -172,7 +172,7 @@ class Accumulators:
             return self.count
         if spec.kind == "mean":
             text = self.nest.text
-            if not _floats(spec):  # beyond this, a quotient of floats is not the exact one
+            if not _floats(spec):  # a larger sum is not exact as a float
                 with text.block(f"if {name}f > 9e15"):
                     text.line("return 4")
             result = text.name("s")
@@ -185,7 +185,7 @@ class Accumulators:
         return name
 
     def _number(self, name: str) -> None:
-        """inf and -inf summed are no number: an error that the other executor tells."""
+        """The sum of inf and -inf is NaN: an error, which the other executor raises."""
         with self.nest.text.block(f"if {name} != {name}"):
             self.nest.text.line("return 4")
 

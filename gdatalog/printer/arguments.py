@@ -1,6 +1,6 @@
-"""What a printed function is given: arrays of tries, scratch of its own, scalars.
+"""The arguments of a printed function: arrays of tries, scratch space, scalars.
 
-An argument says what it is, not where it is: `executors` bind it to the arrays of one run.
+An argument names the array that it needs, and `executors` bind it to the arrays of a run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TYPES = {"int32": "i32[]", "int64": "i64[]", "uint8": "u8[]", "uint32": "u32[]"
           "uint64": "u64[]", "float64": "f64[]", "bool": "bool[]"}  # fmt: skip
 
 
-# The types of scratch that holds no values.
+# Element types of scratch arrays that hold no values.
 SCRATCH = {
     "marks": "uint8", "places": "uint8", "rows": "uint64", "words": "uint64", "bitmap": "uint64",
     "filled": "uint64", "slots": "int64", "waiting": "int64", "tally": "int64",
@@ -30,7 +30,7 @@ def type_of(dtype: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LevelArgument:
-    """A level of a trie, by the trie's number among those that differ."""
+    """A level of a trie. `trie` numbers the plan's distinct tries."""
 
     trie: int
     depth: int
@@ -38,35 +38,36 @@ class LevelArgument:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """`kind` says what is bound to `name`.
+    """An array argument, `name`, whose contents `kind` says.
 
-    Of a level: values, offsets, index (the dense index of a root), starts (of its values'
-    children), weighed (its values' weights, by value), marks and places (scratch over the values'
-    range), rows and words (bits: one for each pair of a list's positions, or one for each). Of
-    several levels: bitmap (a bit for each combination of values) and filled (one for each word of
-    that). Of none: slots (of a hash set), waiting (room for a few numbers). Of a trie: weights,
-    sums (of weights), labels. Of a level of a hash trie: spans, below, keys, ids. buffer: room for
-    the shortest of the longest lists of `levels`. tally and tallied: a table of counts by a level's
-    values, and which have one. local: a count for each entry of a level; of a root, for each rank.
-    kept and lists: where the lists that are kept for a level's entries begin, and these. given:
-    what the run brings along. own: what it makes for each worker. result: what it brings
-    along to be written. output: a column of a block. counts: a worker's counters.
+    Of a level: values, offsets, index (the dense index of a root), starts (where each value's
+    children start), weighed (weights, indexed by value), marks and places (scratch, one byte for
+    each value in the level's range), rows and words (bits: one for each pair of a list's positions,
+    or one for each position). Of several levels: bitmap (a bit for each combination of values) and
+    filled (a bit for each word of the bitmap). Of no level: slots (of a hash set), waiting (a short
+    queue). Of a trie: weights, sums (prefix sums of the weights), labels. Of a level of a hash
+    trie: spans, below, keys, ids. buffer: room for the shortest of the longest lists of `levels`.
+    tally and tallied: counts indexed by a level's values, and the values whose count is not 0.
+    local: a count for each entry of a level; for a root, for each rank. kept and lists: where
+    the cached list of each entry starts, and these lists. given: an input of the run. own: an array
+    that the run allocates for each worker. result: an array of the run that the function writes.
+    output: a column of a block. counts: a worker's counters.
     """
 
     name: str
     type: str
     kind: str
     levels: tuple[LevelArgument, ...] = ()
-    length: int = 0  # of scratch that has always the same
+    length: int = 0  # for scratch of a fixed length
 
 
 class Arguments:
-    """The arguments of one function, each there once."""
+    """The arguments of one function, without duplicates."""
 
     def __init__(self, tries: Sequence[TrieLayout]) -> None:
         self.tries = tries
         self.found: dict[str, Argument] = {}
-        self.scalars: list[tuple[str, LevelArgument]] = []  # entry by entry of the array `sizes`
+        self.scalars: list[tuple[str, LevelArgument]] = []  # in the order of the array `sizes`
 
     def _add(self, argument: Argument) -> str:
         self.found.setdefault(argument.name, argument)
@@ -81,7 +82,7 @@ class Arguments:
         return self._add(Argument(f"o{level.trie}_{level.depth}", kind, "offsets", (level,)))
 
     def of_hash(self, level: LevelArgument, kind: str) -> str:
-        """spans, below, keys or ids"""
+        """An array of a hash trie's level; `kind` is spans, below, keys or ids."""
         dtype = "int64" if kind == "keys" else "int32"
         name = f"{kind}{level.trie}_{level.depth}"
         return self._add(Argument(name, type_of(dtype), kind, (level,)))
@@ -90,15 +91,15 @@ class Arguments:
         return self._add(Argument(f"index{level.trie}", "i32[]", "index", (level,)))
 
     def starts(self, level: LevelArgument) -> str:
-        """Of a root whose values are dense: where each value's children begin."""
+        """For a root with dense values: where each value's children start."""
         return self._add(Argument(f"starts{level.trie}", "i32[]", "starts", (level,)))
 
     def weighed(self, level: LevelArgument) -> str:
-        """Of a root whose values are dense, and the last: the weight of each value, or 0."""
+        """For a root with dense values that is the only level: the weight of each value, or 0."""
         return self._add(Argument(f"weighed{level.trie}", "i64[]", "weighed", (level,)))
 
     def of_trie(self, trie: int, kind: str) -> str:
-        """weights, sums or labels"""
+        """An array of a trie; `kind` is weights, sums or labels."""
         dtype = "int64"
         if kind == "labels":
             labels = self.tries[trie].labels
@@ -118,32 +119,32 @@ class Arguments:
         return self._add(Argument(name, kind_of, kind, levels, length))
 
     def width(self, levels: tuple[LevelArgument, ...]) -> str:
-        """The dtype that holds the values that all these levels have."""
+        """The dtype that holds the values common to all these levels."""
         dtypes = [self.tries[at.trie].levels[at.depth].values for at in levels]
         return "int32" if np.dtype(np.int32) in dtypes else "int64"
 
     def given(self, name: str, dtype: str) -> str:
-        """A column of the rows that the plan is run for."""
+        """A column of the rows that the plan runs for."""
         return self._add(Argument(name, type_of(dtype), "given"))
 
     def own(self, name: str, dtype: str) -> str:
-        """An array that each worker has for itself, of no level's size."""
+        """An array of each worker, whose size does not depend on a level."""
         return self._add(Argument(name, type_of(dtype), "own"))
 
     def result(self, name: str, dtype: str) -> str:
-        """An array that the run brings along and that is written."""
+        """An array that the run passes in and the function writes."""
         return self._add(Argument(name, type_of(dtype), "result"))
 
     def output(self, name: str, dtype: str) -> str:
         return self._add(Argument(name, type_of(dtype), "output"))
 
     def counts(self, name: str) -> str:
-        """Where a worker counts what it binds, for a profile."""
+        """The array of a worker's profile counters."""
         return self._add(Argument(name, type_of("int64"), "counts"))
 
     def scalar(self, kind: str, level: LevelArgument) -> str:
-        """low (of the dense index), base (the least value of a level), bits (of the values less
-        the least), total (rows of a trie)"""
+        """A number of a level; `kind` is low (of the dense index), base (the least value), bits
+        (the width of values minus the least) or total (rows of the trie)."""
         entry = (kind, level)
         if entry not in self.scalars:
             self.scalars.append(entry)

@@ -1,7 +1,7 @@
-"""Sets of the positions of a recoded list, as words of bits: made of rows, cut, counted.
+"""Bitsets over the positions of a recoded list: built from rows, cut, counted.
 
-All lanes of a tile make a set together, in a scratch of the tile's. A lane on its own has no room
-for one: it reads several rows at once, and counts between the bounds of cuts.
+All lanes of a tile build a set together, in the tile's scratch. A lane on its own has no room for a
+set: it ANDs several rows while reading them, and counts between the bounds of cuts.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def cuts_of(nest: NestPrinter, step: Join) -> list[RangeBound]:
-    """The cuts that no participant is within anyway."""
+    """The cuts that no participant's trie implies."""
     implied = {at for _, at in step.implied}
     return [cut for at, cut in enumerate(step.cuts) if at not in implied]
 
 
 def constraints_of(nest: NestPrinter, step: Join, group: RecodedList) -> frozenset[Constraint]:
-    """Which rows and cuts a level's bits must pass."""
+    """The rows and cuts that a level's bits must satisfy."""
     found: set[Constraint] = set()
     for part in step.participants:
         node = nest.paths.node(part)
@@ -40,7 +40,7 @@ def constraints_of(nest: NestPrinter, step: Join, group: RecodedList) -> frozens
 
 
 def ascends(node: TrieNode) -> bool:
-    """Whether the children of each value are greater than it."""
+    """Whether the children of each value are greater than the value."""
     columns = node.trie.columns
     return any(
         (test.left, test.op, test.right)
@@ -50,7 +50,7 @@ def ascends(node: TrieNode) -> bool:
 
 
 def word_of(nest: NestPrinter, bits: BitsetWords, turn: str) -> str:
-    """A word of a set."""
+    """The source of one word of a set."""
     words = (nest.call("at", part.array, f"{part.start} + {turn}") for part in bits.all)
     return " & ".join(words)
 
@@ -66,7 +66,7 @@ def _row(nest: NestPrinter, constraint: Constraint, known: KnownPositions) -> Bi
 
 @dataclass(slots=True)
 class _Start:
-    """What a set begins as, and what it must pass yet."""
+    """The set that a level starts from, and the constraints that are still to apply."""
 
     bits: BitsetWords | None
     rows: list[Constraint]
@@ -91,7 +91,7 @@ def _begin(nest: NestPrinter, wanted: frozenset[Constraint], known: KnownPositio
 def set_of(
     nest: NestPrinter, step: Join, wanted: frozenset[Constraint], known: KnownPositions
 ) -> BitsetWords:
-    """The set of positions that pass all constraints, made where it is not there yet."""
+    """The set of positions that satisfy all constraints; built unless it exists already."""
     start = _begin(nest, wanted, known)
     group, text = known.group, nest.text
     assert group is not None
@@ -119,7 +119,7 @@ def set_of(
 def _several(
     nest: NestPrinter, bits: BitsetWords, more: Sequence[Constraint], known: KnownPositions
 ) -> BitsetWords:
-    """A set as what several rows have in common, which are read at once."""
+    """The intersection of several rows, computed while the rows are read."""
     rows = [_row(nest, constraint, known) for constraint in more]
     after = [each.after for each in (bits, *rows) if each.after is not None]
     return replace(bits, others=(*bits.others, *rows), after=after[-1] if after else None)
@@ -142,20 +142,20 @@ def _cut(
     assert group is not None
     position, places = _bound(nest, constraint, known)
     over = constraint.kind in (">", ">=")
-    places -= over  # what is above is so without the position itself
+    places -= over  # `above` excludes the position itself
     edge = position if not places else f"{position} {'+' if places > 0 else '-'} 1"
     side = "above" if over else "below"
     nest.text.line(nest.call(side, bits.array, bits.start, edge, group.words))
 
 
 def _bound(nest: NestPrinter, constraint: Constraint, known: KnownPositions) -> tuple[str, int]:
-    """Where a cut begins (`>`, `>=`) or ends: so many places behind a position."""
+    """The position at which a cut starts (`>`, `>=`) or ends, and an offset to add to it."""
     group, text = known.group, nest.text
     assert group is not None
     op, position = constraint.kind, group.positions.get(constraint.variable)
     if position is not None:
         return position, int(op in (">", "<="))
-    # A bound from outside of the group: where it would stand in the list.
+    # A variable from outside the group: search for its insertion position in the list.
     search = "upper" if op in (">", "<=") else "lower"
     position = text.name("j")
     bound = known.names[constraint.variable]
@@ -171,7 +171,7 @@ def measure_bits(
     wanted: frozenset[Constraint],
     known: KnownPositions,
 ) -> tuple[str, bool]:
-    """How many positions the last level has, and whether each lane has its share of them."""
+    """The number of positions of the last level, and whether it is each lane's own share."""
     step, text, group = steps[at], nest.text, known.group
     assert isinstance(step, Join) and group is not None
     start = _begin(nest, wanted, known)
@@ -211,7 +211,7 @@ def measure_bits(
 
 
 def _count_alone(nest: NestPrinter, bits: BitsetWords, words: str) -> str:
-    """How many positions a set has, counted by one lane."""
+    """The number of positions of a set, counted by one lane."""
     text, first = nest.text, bits.first_word
     if len(bits.all) < 3:
         function = "count_row" if len(bits.all) == 1 else "count_and"
@@ -227,7 +227,8 @@ def _count_alone(nest: NestPrinter, bits: BitsetWords, words: str) -> str:
 def _count_between(
     nest: NestPrinter, start: _Start, count: str, known: KnownPositions
 ) -> tuple[list[BitsetWords], list[str]]:
-    """The same within cuts; gives the rows, and comparisons that a position there passes."""
+    """The same within cuts; also returns the rows, and the comparisons that the cuts impose on a
+    position."""
     group, text = known.group, nest.text
     assert group is not None
     ends = {">": ["0"], "<": [f"{group.high} - {group.low}"]}
@@ -258,8 +259,8 @@ def _leave_out(
     known: KnownPositions,
     share: bool,
 ) -> None:
-    """One less, if the value of another variable is among those counted. `ends`: comparisons of
-    its position, but for the position itself."""
+    """Subtracts one if the value of another variable was counted. `ends`: comparisons for its
+    position, each without its left operand."""
     group, text = known.group, nest.text
     assert group is not None
     value = known.names[other]

@@ -1,4 +1,4 @@
-"""Branches: a witness, a count or an aggregate for the row at hand, by loops of their own."""
+"""Branches: nested loops that compute an existence test, a count or an aggregate for each row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def print_branch(nest: NestPrinter, step: Branch, known: KnownPositions) -> None:
-    split, nest.split = nest.split, True  # the work is not cut into tasks in here
+    split, nest.split = nest.split, True  # loops in a branch are not split into tasks
     if step.mode == "aggregate":
         _aggregate(nest, step, known)
     elif step.mode == "count":
@@ -28,7 +28,7 @@ def print_branch(nest: NestPrinter, step: Branch, known: KnownPositions) -> None
 
 
 def _inside(known: KnownPositions) -> KnownPositions:
-    """What a branch starts with: its rows have weights of their own."""
+    """The state at the start of a branch: weights of outer rows do not apply to its rows."""
     inner = known.inner()
     inner.weights = []
     inner.clip = inner.unit = None
@@ -44,7 +44,7 @@ def _exists(nest: NestPrinter, step: Branch, known: KnownPositions) -> None:
         inner = _inside(known)
         inner.found = found
         once = text.name("once")
-        # a second alternative is looked at only if the first has no match
+        # later alternatives run only if no earlier one has a match
         turns = "1" if number == 0 else f"0 if {found} else 1"
         with text.block(f"for {once} in range({turns})"):
             nest.run(inside, 0, inner, WitnessLeaf(found))
@@ -74,7 +74,7 @@ def _count(nest: NestPrinter, step: Branch, known: KnownPositions) -> None:
 
 
 def _signed_sum(nest: NestPrinter, step: Branch, counts: Sequence[str]) -> str:
-    """The terms, added up. None is greater than the first, so only that may leave 64 bits."""
+    """The signed sum of the terms. Only the first term, the largest, may leave 64 bits."""
     text, total = nest.text, nest.text.name("count")
     for number, (coefficient, (first, *others)) in enumerate(step.terms):
         product = counts[first]

@@ -1,14 +1,14 @@
-"""A counted form of the loops, for a profile: how many values were bound at each step.
+"""Profile counters: how many values each step binds.
 
-Counters are local variables. Where the work can go on from, at units, what they have come to is
-added to the worker's array `bindings`: what is done behind that is done again if the function ends
-early, and must not count twice. Of a value whose children are shared out to several tasks only the
-first of these counts. What comes before the work is cut into tasks is done by each call of the
-function: of that the most counts, not the sum.
+Counters are local variables. At units, where the work can resume, they are added to the worker's
+array `bindings`. If the function ends early, work after the last unit runs again and must not count
+twice. If several tasks share the children of a value, only the first task counts the value. Each
+call of the function repeats the steps before the work is split into tasks; for those the maximum
+counts, not the sum.
 
-On a tile each lane has counters of its own; what all lanes do together the first of them counts.
-Beside each counter is what it had come to at the last such place: there it is set back to where
-work is undone. What the lanes have in the end is added up (kernels/counting.cuh).
+On a tile each lane has its own counters, and the first lane counts what all lanes do together. Each
+counter has a copy from the last unit, to which it is reset when work is undone. At the end the
+lanes' counters are summed (kernels/counting.cuh).
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ if TYPE_CHECKING:
     from gdatalog.printer.nest import NestPrinter
 
 ARRAY = "bindings"
-_COMMIT = "commit_counts()"  # stands where counters are added to the array
+_COMMIT = "commit_counts()"  # placeholder line: add the counters to the array
 
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """`step`: which of all steps of the join, those in branches too. `tried`: it counts values that
-    were looked at, else those that were bound, or rows that went on. `again`: each call of the
-    function counts all of them."""
+    """A counter of one step.
+
+    `step`: the step's number among all steps of the join, branches included. `tried`: it counts
+    values that were tried; else values that were bound, or rows that passed. `again`: each call of
+    the function repeats these counts.
+    """
 
     step: int
     tried: bool
@@ -39,12 +42,12 @@ class Counter:
 
     @property
     def name(self) -> str:
-        """Names that are not made by `Text.name` have a `_` before their number."""
+        """Names that `Text.name` does not make have a `_` before their number."""
         return f"{'tried' if self.tried else 'bound'}_{self.step}"
 
     @property
     def kept(self) -> str:
-        """On a tile: what holds of it."""
+        """On a tile: the copy of the counter at the last unit."""
         return f"kept_{self.name}"
 
 
@@ -68,7 +71,7 @@ class Counting:
         tried: bool,
         share: bool = False,
     ) -> None:
-        """Prints that so many more were bound, or tried, at a step; `share`: by each lane."""
+        """Prints that a step bound, or tried, `amount` values; `share`: each lane has its own."""
         key = self._places[id(step)], tried
         self._found.setdefault(key, Counter(*key, not nest.tasks))
         if known.first_task is not None:
@@ -81,7 +84,7 @@ class Counting:
             nest.text.line(line)
 
     def commit(self, nest: NestPrinter, unless: str | None = None) -> None:
-        """Prints that what has been counted holds; `unless`: where it does not yet."""
+        """Prints a commit of the counters; `unless`: a condition under which to skip it."""
         if unless is None:
             nest.text.line(_COMMIT)
             return
@@ -89,14 +92,14 @@ class Counting:
             nest.text.line(_COMMIT)
 
     def finish(self, nest: NestPrinter, rows: bool = True) -> list[str]:
-        """Writes out what was printed, now that all counters are known; gives the lines that come
-        before all others. `rows`: a tile gives rows on its way, for which there may be no room."""
+        """Replaces the placeholders, now that all counters are known, and returns the lines that
+        initialise the counters. `rows`: the tile writes rows to a block, which may be full."""
         if self.counters:
             nest.arguments.counts(ARRAY)
         kept = rows and nest.tile > 0
         if kept or not nest.tile:
             nest.text.lines = list(self._written(nest.text.lines, kept))
-        else:  # nothing is undone
+        else:  # without rows, work is never undone
             nest.text.lines = [line for line in nest.text.lines if line.lstrip() != _COMMIT]
         names = [counter.name for counter in self.counters]
         names += [counter.kept for counter in self.counters if kept]

@@ -1,16 +1,15 @@
-"""Expressions of a plan as source of loops: what `cpu_ops.evaluate` does to columns, for a row.
+"""Expressions of a plan as source text: `cpu_ops.evaluate` computes columns, this one row.
 
-The source tells an expression's shape and nothing of its constants, parameters or symbols, which
-come as arguments: equal shapes share compiled code. What reads no variable at all is computed
-beforehand, and is a constant too. Functions of one string read a table by its code.
+The source depends on an expression's shape only. Constants, parameters and symbols are arguments,
+so that expressions of one shape share compiled code. Subexpressions without variables are computed
+beforehand and passed as constants. Functions of one string read a table, indexed by the string's
+code.
 
-Local names that are written here: `constN`, `floatN`, `valueN`; arguments: `consts`, `ranks`,
-`tableN`, `failedN`; and the names of `imports`.
+Local names written here: `constN`, `floatN`, `valueN`; arguments: `consts`, `ranks`, `tableN`,
+`failedN`; and the names of `imports`.
 
-exp, log and ^ of floats may differ from NumPy's in their last bit, as NumPy's own do from one
-processor to the next; all else is the same to the bit.
-
-One branch for each kind of function: hence the length.
+exp, log and ^ of floats may differ from NumPy's in the last bit, as NumPy's own results do between
+processors; all other results are identical.
 """
 
 from __future__ import annotations
@@ -30,16 +29,15 @@ from gdatalog.storage.table import Array
 
 
 class Unprintable(Exception):
-    """Why an expression is left to the breadth-first executor, in words for a user."""
+    """The reason, worded for users, why an expression runs breadth-first only."""
 
 
-# Operands of the operations of one function: more take long to compile, and are done sooner a
-# column at a time.
+# A function with more operands takes long to compile, and column-wise evaluation is done sooner.
 MOST_OPERANDS = 200
 
 
 def printable(*exprs: Expr) -> str | None:
-    """None, or why expressions cannot be printed into one function."""
+    """None, or the reason why these expressions cannot be printed into one function."""
     together = ExpressionPrinter()
     try:
         for expr in exprs:
@@ -54,9 +52,9 @@ Form = Literal["key", "float", "bool"]
 
 @dataclass(frozen=True, slots=True)
 class _ValueText:
-    """Source of a value: of its int64 key, of a float64, or of a bool.
+    """Source text of a value: its int64 key, a float64, or a bool.
 
-    `atom`: can be an operand as it stands. `constant`: its number, if it is one.
+    `atom`: it needs no parentheses as an operand. `constant`: its number, if it is a constant.
     """
 
     text: str
@@ -71,7 +69,8 @@ class _ValueText:
 
 @dataclass(frozen=True, slots=True)
 class _PrintContext:
-    """Where an expression is printed: with which variables, after what, and how it fails."""
+    """The context of an expression: names of variables, preceding lines, and the statement for
+    failures."""
 
     names: Mapping[str, str]
     out: list[str]
@@ -118,18 +117,18 @@ _REAL = {
     "exp": "exp_of",
     "log": "log_of",
 }
-_NEVER_NAN = {"abs", "floor", "ceil", "exp"}  # of what is no NaN
+_NEVER_NAN = {"abs", "floor", "ceil", "exp"}  # if the argument is no NaN
 _PYTHON = {"=": "==", "!=": "!="} | {op: op for op in ORDER}
 
 
 class ExpressionPrinter:
-    """The expressions of one generated function: their source, and what they need as arguments."""
+    """The expressions of one generated function, and the arguments that they need."""
 
     def __init__(self) -> None:
         self.imports: set[str] = set()  # of `codegen.helpers.values`
         self.constants: list[tuple[Expr, Literal["key", "failed"]]] = []
         self.tables: list[Apply] = []
-        self._failing: set[int] = set()  # tables that tell failures
+        self._failing: set[int] = set()  # tables with a column of failures
         self._floats: set[int] = set()  # constants that are read as floats
         self._ranked = False
         self._values = 0
@@ -138,16 +137,16 @@ class ExpressionPrinter:
     # ------------------------------------------------------------------------------ what is asked
 
     def key(self, expr: Expr, names: Mapping[str, str], out: list[str], fail: str) -> str:
-        """Source of an expression's key, int64, that can be an operand of anything.
+        """Source of an expression's int64 key, usable as an operand.
 
-        `names` tells the local names of the variables' keys. What has to run before is appended
-        to `out`; there `fail` is the statement for a computation that fails.
+        `names` maps variables to the local names of their keys. Statements that must run before are
+        appended to `out`; `fail` is the statement for a failed computation.
         """
         place = _PrintContext(names, out, fail)
         return self._key(self._print(expr, place)).operand
 
     def test(self, expr: Expr, names: Mapping[str, str], out: list[str]) -> str:
-        """Source of a test, a bool that can be an operand of `not`, `and`, `or`."""
+        """Source of a test: a bool, usable as an operand of `not`, `and` and `or`."""
         return self._bool(self._print(expr, _PrintContext(names, out, None))).text
 
     def decoded(self, key: str) -> str:
@@ -170,7 +169,7 @@ class ExpressionPrinter:
         return lines
 
     def types(self) -> dict[str, str]:
-        """The arguments, in order, with their types."""
+        """The arguments, in order, and their types."""
         types = {"consts": "i64[]"} if self.constants else {}
         if self._ranked:
             types["ranks"] = "i64[]"
@@ -182,12 +181,12 @@ class ExpressionPrinter:
 
     @property
     def of_symbols(self) -> bool:
-        """Whether the arguments depend on how many symbols there are."""
+        """Whether the arguments depend on the size of the symbol table."""
         return self._ranked or bool(self.tables)
 
     def arguments(self, scope: Scope) -> dict[str, Array]:
         """The arguments for one run."""
-        # constants may be new symbols, which need a rank and a place in the tables
+        # first: constants may add symbols, which ranks and tables must include
         keys = [_constant_key(expr, what, scope) for expr, what in self.constants]
         filled = [fill(expr, scope) for expr in self.tables]
         arrays: dict[str, Array] = {"consts": np.array(keys, np.int64)} if keys else {}
@@ -359,7 +358,7 @@ class ExpressionPrinter:
         return text
 
     def _float(self, text: _ValueText) -> _ValueText:
-        """Of the key of a float, or of a float."""
+        """Converts to the form "float"."""
         if text.form == "float":
             return text
         self.imports.add("float_of_key")
@@ -385,7 +384,7 @@ class ExpressionPrinter:
         )
 
     def _named(self, text: _ValueText, place: _PrintContext) -> str:
-        """A name for a value that is read more than once."""
+        """The name of a local variable that holds the value, so that it is computed once."""
         if text.text.isidentifier():
             return text.text
         name = f"value{self._values}"
@@ -406,9 +405,9 @@ def _no_column(name: str) -> Array:
 
 
 def _is_fixed(expr: Expr) -> bool:
-    """Whether an expression can be computed beforehand.
+    """Whether an expression can be computed before the run.
 
-    The rank of a symbol cannot: later constants may be symbols that go before it.
+    The rank of a symbol cannot: later constants may be symbols that sort before it.
     """
     if not isinstance(expr, Apply):
         return not isinstance(expr, Slot)
@@ -417,14 +416,14 @@ def _is_fixed(expr: Expr) -> bool:
 
 
 def _fails(expr: Apply) -> bool:
-    """Whether the function may fail on some arguments of these types."""
+    """Whether the function can fail on some arguments of these types."""
     if expr.args[0].type == "float":
         return any(sign.may_fail_float for sign in FUNCTIONS.get(expr.function, ()))
     return any(sign.may_fail for sign in FUNCTIONS.get(expr.function, ()))
 
 
 def _may_fail(expr: Expr) -> bool:
-    """Whether an expression may fail, whatever its constants are."""
+    """Whether an expression can fail, whatever its constants are."""
     return isinstance(expr, Apply) and (_fails(expr) or any(map(_may_fail, expr.args)))
 
 

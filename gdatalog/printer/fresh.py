@@ -1,20 +1,19 @@
-"""Rows that have not been there before, of a space whose rows are numbered.
+"""Leaves that emit only new rows, for relations whose possible rows are numbered.
 
-What has been there is in `marks`, a bit for the place of each row that there could be, or in
-`slots`, a hash set of places; all threads share it. Who sets the bit, or takes the slot, gives the
-row; whoever comes later gives none. So the rows that come out of a round are what is new, in no
-order, none twice.
+`marks` has one bit for each possible row; `slots` is a hash set of row numbers. All threads share
+them. The thread that sets the bit, or takes the slot, emits the row, so that a round emits each new
+row once, in no order.
 
-`space` tells for each column the least value and how many there may be, and behind these by how
-much the hash set's products are shifted. A row outside of it ends the function with a status of
-its own, and is left in `state`.
+`space` has the least value and the number of values of each column; then the shift of the hash
+set's multiplicative hash. A row outside the space ends the function with a status of its own, and
+is stored in `state`.
 
-Rows wait, some 30 of them, from the moment when the mark or slot of each is fetched into the cache
-to that when it is looked at: so many fetches are under way at once. Whatever ends the function, the
-rows given so far are the block's: room is asked for before a row is marked, the function goes on
-from the unit of the first row that waited, and what is done again is found to be marked.
+Up to 32 rows wait in a queue while their marks or slots are prefetched, so that many fetches
+overlap. However the function ends, rows emitted so far belong to the block: it checks for room
+before it marks a row, resumes from the unit of the first queued row, and finds repeated rows
+marked.
 
-A GPU's tiles may also mark rows and give none: then the bitmap alone says what is new.
+A GPU's tiles can also mark rows without emitting them; then the new rows are read off the bitmap.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from gdatalog.printer.scope import KnownPositions
 if TYPE_CHECKING:
     from gdatalog.printer.nest import NestPrinter
 
-OUTSIDE = 6  # what a function returns
-WAITING = 32  # rows that wait at the most
-TRIED, MET = 7, 8  # where in `state` is how many rows came, and the row that lies outside
+OUTSIDE = 6  # status: a row outside the space
+WAITING = 32  # length of the queue
+TRIED, MET = 7, 8  # entries of `state`: rows tried; the row outside
 
 
 class NewRows(RowLeaf):
-    """Rows of expressions that come for the first time; `hashed`: by a hash set, not by marks;
-    `unwritten`: they are only marked."""
+    """Emits rows that were not marked before. `hashed`: by a hash set, not by marks; `unwritten`:
+    rows are only marked."""
 
     def __init__(
         self, outputs: Sequence[Expr], hashed: bool = False, unwritten: bool = False
@@ -67,12 +66,12 @@ class NewRows(RowLeaf):
             nest.text.line(f"state[{TRIED}] += tried")
 
     def waits(self, nest: NestPrinter) -> bool:
-        """Whether rows wait for others, so that where each is marked is fetched meanwhile. Those
-        of a profile's form do not: a unit that is done again would be counted again."""
+        """Whether rows are queued while their marks are fetched. Profiles use no queue: a unit that
+        runs again would be counted again."""
         return not nest.tile and nest.counting is None
 
     def settle(self, nest: NestPrinter) -> None:
-        """Prints how the rows that wait are told apart."""
+        """Prints the loop that empties the queue."""
         if not self.waits(nest):
             return
         text = nest.text
@@ -98,7 +97,7 @@ class NewRows(RowLeaf):
             nest.text.line("return 1")
 
     def _first(self, nest: NestPrinter, place: str) -> str:
-        """Whether a row comes for the first time."""
+        """The source of the test whether a row is new."""
         if self.hashed:
             slots = nest.arguments.given("slots", "int64")
             return nest.call("add_key", slots, "shift", place)
@@ -161,7 +160,8 @@ class NewRows(RowLeaf):
             self.settle(nest)
 
     def _give(self, nest: NestPrinter, code: str, keys: Sequence[str]) -> None:
-        """By lanes, which look for room when they have met again (kernels/fresh.cuh)."""
+        """Rows of a tile's lanes, which allocate room together once they converge
+        (kernels/fresh.cuh)."""
         marks = nest.arguments.result("marks", "int64")
         if self.unwritten:
             nest.text.line(f"mark({marks}, {code})")

@@ -1,11 +1,11 @@
-"""Rows of which equal ones are told apart group by group (`plan/dedup.py`).
+"""Rows deduplicated group by group (`plan/dedup.py`).
 
-A group's keys are packed into one number, some bits for each variable. Few bits: they are marked in
-a bitmap, which is read in order and emptied when the group is over; so its rows come out sorted.
-More: they are kept in a hash set, which gives each row when it comes first.
+A group's keys are packed into one number, some bits for each variable. If these are few, the keys
+set bits of a bitmap, which is read in order and cleared at the end of the group, so that its rows
+come out sorted. If they are many, a hash set emits each row when it is first seen.
 
-Where a variable is not needed any more, rows of the group that are equal in what is go on once: by
-another bitmap.
+Where a variable is dead, another bitmap drops rows of the group that are equal in the live
+variables.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gdatalog.printer.scope import KnownPositions
 if TYPE_CHECKING:
     from gdatalog.printer.nest import NestPrinter
 
-LACKS_SLOTS = 10  # what a function returns
+LACKS_SLOTS = 10  # status: the hash set is full
 
 
 class GroupedRows(RowLeaf):
-    """`hashed`: by a hash set; else by a bitmap. `compacts`: the variables of the bitmaps by which
-    rows become one on the way, by the number of the step."""
+    """Rows deduplicated by a hash set (`hashed`) or by a bitmap. `compacts`: by the number of a
+    Compact step, the live variables, whose bitmap drops duplicates there."""
 
     by_lanes = False
 
@@ -47,7 +47,7 @@ class GroupedRows(RowLeaf):
             self._shifts(nest, f"{number}_", names)
 
     def _shifts(self, nest: NestPrinter, which: str, names: Sequence[str]) -> None:
-        """Prints by how much each variable's value is shifted in a key."""
+        """Prints the shift of each variable in a key."""
         shift = "0"
         for at in range(len(names) - 1, -1, -1):
             nest.text.line(f"shift_{which}{at} = {shift}")
@@ -129,7 +129,7 @@ class GroupedRows(RowLeaf):
                     text.line(f"return {LACKS_SLOTS}")
 
     def _read(self, nest: NestPrinter, known: KnownPositions) -> None:
-        """Prints how a group's rows are read off its bitmap, in order, which is empty then."""
+        """Prints the loop that emits a group's rows from its bitmap, in order, and clears it."""
         text, names = nest.text, self.groups.keys
         words, filled = self._bitmap(nest, "", names)
         block, left, at, word, key = map(text.name, ("f", "left", "w", "word", "k"))

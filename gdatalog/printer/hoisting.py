@@ -1,8 +1,8 @@
-"""What deeper levels will need and is known already, made before the loop that leads to them.
+"""Loop-invariant work of deeper levels, printed before the loop.
 
-Ranges of lists are read; an intersection that does not depend on the loop is made once; a list
-that the loop's lists will meet in every turn is marked, if there are turns enough to pay for it.
-What later turns look up at large roots is fetched.
+Ranges of lists are read; intersections that do not depend on the loop are computed once; a list
+that every turn intersects is marked, if there are enough turns to pay for that. Lookups of later
+turns in large roots are prefetched.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from gdatalog.records import replace
 if TYPE_CHECKING:
     from gdatalog.printer.nest import NestPrinter
 
-# A list is marked if this many times the loop's turns are as long as it: where a turn meets it, and
-# where a turn leads to a loop whose turns do.
+# A list is marked if it is shorter than this factor times the number of turns: WORTH if each turn
+# intersects it, WORTH_DEEP if a loop inside each turn does.
 WORTH, WORTH_DEEP = 16, 128
-FAR = 1 << 18  # values of a root, rounded up to a power of four, that no near cache holds
+FAR = 1 << 18  # size (rounded to a power of four) of a root that exceeds the near caches
 
 
 def look_ahead(
@@ -35,7 +35,7 @@ def look_ahead(
     walk: Walk,
     counts: bool,
 ) -> list[TrieNode | frozenset[TrieNode]]:
-    """Prepares the loop of the level at `at`; gives the lists that it has marked."""
+    """Prepares the loop of the level at `at`, and returns the lists that it marked."""
     own = steps[at]
     assert isinstance(own, Join)
     mine = LevelLists.of(nest, own).nodes
@@ -54,7 +54,7 @@ def look_ahead(
         if kept is not None:
             here = [node for node in sorted(kept.nodes, key=repr) if known.has(node)]
             if len(here) == 1 and here[0] not in known.marks and _markable(nest, here[0]):
-                marked.append(here[0])  # once it has to be met
+                marked.append(here[0])  # marked when it is first intersected
                 known.marks[here[0]] = nest.text.name("marked")
                 nest.text.line(f"{known.marks[here[0]]} = False")
             continue
@@ -67,12 +67,12 @@ def look_ahead(
         pair = last_pair(nest, steps, place) if counts else None
         if pair is not None:
             met = both(nest, pair)
-            recoded.update(range(place, len(steps)))  # there is no level behind it
+            recoded.update(range(place, len(steps)))  # a pair is always last
         here = [node for node in met.lists if known.has(node)]
         if len(met.lists) < 2:
             continue
         if nest.tile and not nest.together(known):
-            continue  # nowhere to write
+            continue  # single lanes have no buffers
         if len(here) == len(met.lists) and pair is None:
             if not met.nodes <= mine and met.nodes not in known.buffers:
                 fill(nest, met, (), known, "")
@@ -112,7 +112,7 @@ def _mark(nest: NestPrinter, node: TrieNode, known: KnownPositions, walk: Walk, 
 
 
 def _mark_buffer(nest: NestPrinter, met: LevelLists, known: KnownPositions) -> frozenset[TrieNode]:
-    """Marks an intersection that single values will be looked up in."""
+    """Marks the values of an intersection that single values are looked up in."""
     buffer = known.buffers[met.nodes]
     marks = marks_of(nest, min(met.lists, key=repr), buffer.array)
     nest.text.line(nest.call("mark", buffer.array, buffer.low, buffer.end, *marks))
@@ -123,7 +123,7 @@ def _mark_buffer(nest: NestPrinter, met: LevelLists, known: KnownPositions) -> f
 def close_marks(
     nest: NestPrinter, marked: Sequence[TrieNode | frozenset[TrieNode]], known: KnownPositions
 ) -> None:
-    """Takes the marks away again, behind the loop."""
+    """Clears the marks, after the loop."""
     for node in marked:
         if isinstance(node, frozenset):
             buffer = known.buffers[node]
@@ -137,8 +137,8 @@ def close_marks(
 
 
 def fetch_ahead(nest: NestPrinter, steps: Sequence[Step], at: int, walk: Walk, turn: str) -> None:
-    """Brings what values further on in a list lead to at large roots: in no order that a processor
-    would foresee. The list behind this one is likely to be the next."""
+    """Prefetches lookups of later values in large roots, whose addresses a processor cannot
+    predict. The loop is likely to continue with the list that follows in memory."""
     step = steps[at]
     assert isinstance(step, Join)
     term = Slot(step.variable, step.type)

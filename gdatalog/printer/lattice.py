@@ -1,15 +1,16 @@
-"""Prints the recursive rules of a min or max as one function that improves the values in place.
+"""Prints the recursive rules of a min or max as one function that improves values in place.
 
-A group whose value has improved is taken from those that wait, its rules' bodies are walked with
-its columns and its value bound, and each value that comes out is compared with the best one of
-its own group, there and then: there are no rounds. Any order of improvements ends at the same
-values (`planner/check/lattice.py` sees to that); `codegen/helpers/lattice.py` chooses one.
+The function takes a group whose value improved, runs the rules' bodies with the group's columns and
+value bound, and compares each derived value with the best of its group at once, without rounds. Any
+order of improvements ends at the same values (`planner/check/lattice.py` makes sure of that);
+`codegen/helpers/lattice.py` chooses one.
 
-Of a relation, a group is known by a code: `base + (k0 - least0) * stride0 + (k1 - least1) * ...` of
-its columns' keys. Less is better of what is kept, so of a max it is the complement of the key.
+A group's code is `base + (k0 - least0) * stride0 + (k1 - least1) * ...` over its columns' keys;
+each relation has its own base. A lower cost is better; for a max the cost is the complement of the
+key.
 
-Where every rule passes a column on, it is no part of a group: each of its values, a unit, is worked
-on by itself, and a unit's groups are given as rows when nothing waits any more.
+If every rule passes a column on, that column splits the fixpoint: each of its values, a unit, is
+evaluated by itself, and the groups of a unit are emitted as rows when its worklist is empty.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from gdatalog.printer.nest import FULL, STOPPED, NestPrinter
 from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import dataclass
 
-# What the function returns where a group improves itself, and where there is no room for another.
+# Statuses: a group improves itself; there is no room for another group.
 ROUND, GROW = 7, 8
 
-GIVEN = ("int32", "int32", "int64")  # of a row: its unit, its group's code, its cost
+GIVEN = ("int32", "int32", "int64")  # an output row: unit, group code, cost
 
-# What all functions of `codegen/helpers/lattice.py` are given first.
+# The first arguments of all functions of `codegen/helpers/lattice.py`.
 KEPT = "best, where, touched, origin, heads, link, item, queue"
 
 _TYPES = {
@@ -57,8 +58,8 @@ _NUMBERED = {"table": "i32[]", "codes": "i64[]", "wanted": "i64[]"}
 
 @dataclass(frozen=True, slots=True)
 class BestRelation:
-    """A relation of which the best values are kept. The aggregate, of the `optimum`'s column, is
-    `kind`; the other columns are a group, but for the one that it is `split` by."""
+    """A relation with a lattice aggregate. `kind` is the aggregate, of column `optimum`; the other
+    columns, without the `split` column, are the group."""
 
     name: str
     arity: int
@@ -75,9 +76,9 @@ class BestRelation:
 class Follow:
     """One body of a recursive rule, and the `head` that it derives.
 
-    `join` is given rows of a kept relation. `onwards`: it derives a value that is better by as much
-    as the one that it starts from is, so that a cycle of such rules that improves a value does so
-    for ever.
+    The given rows of `join` are those of a lattice relation. `onwards`: if the starting value
+    improves, the derived value improves by as much. So a cycle of such rules that improves a value
+    improves it for ever.
     """
 
     join: JoinPlan
@@ -93,9 +94,9 @@ def print_lattice(
     numbered: bool,
     counted: bool = False,
 ) -> PrintedPlan:
-    """The function of these rules; `tries`: those of all plans, one's behind the other's.
+    """Prints the function of these rules; `tries`: those of all plans, concatenated.
 
-    `counted`: it counts what its loops bind, for a profile: the steps of all rules likewise.
+    `counted`: it counts bindings for a profile; so the steps of all rules are numbered in a row.
     """
     whole, joins = merged([follow.join for follow in follows])
     nest = _Nest(whole, tries)
@@ -135,14 +136,14 @@ class _Nest(NestPrinter):
 
     def __init__(self, join: JoinPlan, tries: Sequence[TrieLayout]) -> None:
         super().__init__(join, tries, "plain")
-        self.split = self.tasks = True  # the work is shared by groups, or not at all
-        self.direct = False  # columns of loose tries stand where their keys do
+        self.split = self.tasks = True  # loops are not split into tasks
+        self.direct = False  # positions in loose tries are those of their keys
 
     def may_stop(self, known: KnownPositions) -> None:
-        """What follows from one group is followed to the end."""
+        """Does nothing: a group's rules always run to the end."""
 
     def run(self, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf) -> None:
-        """In a loose trie the columns behind the second stand where that does."""
+        """In a loose trie the third and later columns have the position of the second."""
         while at < len(steps):
             step = steps[at]
             if not isinstance(step, Join) or not self._stands_beside(step):
@@ -175,7 +176,7 @@ def _print_whole(
     joins: Sequence[tuple[Step, ...]],
     numbered: bool,
 ) -> None:
-    """All groups as one unit, whose best values are left in the arrays."""
+    """All groups as one unit, whose best values stay in the arrays."""
     text = nest.text
     if numbered:
         text.line(nest.call("enter_codes", "table", "codes", "queue"))
@@ -193,7 +194,7 @@ def _print_units(
     follows: Sequence[Follow],
     joins: Sequence[tuple[Step, ...]],
 ) -> None:
-    """One unit after the other; where its rows have no room, they are given in the next block."""
+    """One unit after the other; a unit without room in this block is emitted into the next."""
     text = nest.text
     out = [nest.arguments.output(f"out{at}", dtype) for at, dtype in enumerate(GIVEN)]
     with text.block("while True"):
@@ -229,7 +230,7 @@ def _print_loop(
     joins: Sequence[tuple[Step, ...]],
     numbered: bool,
 ) -> None:
-    """Groups that wait are followed until there is none."""
+    """Runs the rules of waiting groups until the worklist is empty."""
     text = nest.text
     with text.block("while True"):
         with text.block(f"if {nest.call('stopped', 'control')}"):
@@ -237,7 +238,7 @@ def _print_loop(
         goes_round = nest.call("goes_round", "touched, origin, stamps, queue")
         with text.block(f"if queue[{WATCHED}] != 0 and {goes_round}"):
             text.line(f"return {ROUND}")
-        nest.commit()  # a group that is not followed to the end is followed again
+        nest.commit()  # an interrupted group runs again
         text.line(f"group = {nest.call('next_group', KEPT, 'seeds', 'costs')}")
         with text.block("if group < 0"):
             text.line("break")
@@ -261,7 +262,7 @@ def _print_source(
     follows: Sequence[tuple[Follow, tuple[Step, ...]]],
     numbered: bool,
 ) -> None:
-    """What follows from a group of one relation."""
+    """The rules of one relation, for one of its groups."""
     text, source = nest.text, kept[at]
     names = {source.optimum: "key"}
     if source.split is not None:
@@ -286,7 +287,7 @@ def _print_source(
 
 
 class ImproveLeaf(Leaf):
-    """A derived value: if its group has no better one it is kept, and the group waits."""
+    """Keeps a derived value, and queues its group, if the group has no better value."""
 
     def __init__(self, kept: Sequence[BestRelation], follow: Follow, numbered: bool) -> None:
         self.at = next(at for at, each in enumerate(kept) if each.name == follow.target)
@@ -318,7 +319,8 @@ class ImproveLeaf(Leaf):
 
 
 def _prologue(kept: Sequence[BestRelation]) -> list[str]:
-    """`places`: for each relation where its codes begin, and a column's least key and stride."""
+    """Names for the entries of `places`: each relation's base, and each column's least key and
+    stride."""
     names = []
     for number, each in enumerate(kept):
         names.append(f"base{number}")

@@ -1,7 +1,7 @@
-"""What a text depends on of the indexes that it is printed for.
+"""The properties of indexes that printed text depends on.
 
-Lengths are in it by their order of magnitude only: they are arguments of the compiled code. An
-index that grows in each round has none: the text serves all rounds.
+Text depends on lengths only by their order of magnitude; the lengths are arguments of the compiled
+code. For an index that grows each round, sizes are unknown, so that the text serves all rounds.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from gdatalog.storage.hash_trie import HashLevel, HashTrie
 from gdatalog.storage.tallied import Tallied
 from gdatalog.storage.trie import Trie, TrieLevel
 
-MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # bytes of a worker's scratch
-UNKNOWN = 1 << 16  # values, where there are others in each round
-FEW = 1 << 11  # values, whose rows of bits fit anywhere
-MOST_TILE_ROWS = 1 << 22  # bytes of a tile's, of which there are thousands
+MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # most bytes of a worker's scratch
+UNKNOWN = 1 << 16  # the size of an index that changes each round
+FEW = 1 << 11  # values of a list whose rows of bits always fit
+MOST_TILE_ROWS = 1 << 22  # most bytes of a tile's scratch; there are thousands of tiles
 
 
 @dataclass(frozen=True, slots=True)
 class LevelLayout:
-    """`size`, `longest`: how many values there are, and in the longest list, rounded up to a power
-    of four. `dense`: whether a root's values have an index by value.
+    """`size`, `longest`: the number of values, in all and in the longest list, rounded up to a
+    power of four. `dense`: whether a root's values have an index by value.
 
-    `marks_fit`: whether a byte for each value between the least and the greatest has room;
-    `rows_fit`, `tile_rows_fit`: a bit for each pair of the longest list's values.
+    `marks_fit`: whether scratch has room for a byte for each value between the least and the
+    greatest; `rows_fit`, `tile_rows_fit`: for a bit for each pair of the longest list's values.
     """
 
     values: np.dtype[np.generic]
@@ -42,11 +42,11 @@ class LevelLayout:
 
 @dataclass(frozen=True, slots=True)
 class TrieLayout:
-    """`number`: which of a plan's tries it is; two atoms may read one. `labels`: their type, where
-    ranks stand for values. `loose`: made as `cpu_ops/best_values.py` makes them. `hashed`: a hash
-    trie, whose lists are in no order. `tallied`: a table of counts that loops keep, unordered.
+    """`number`: the trie's number in the plan; atoms may share a trie. `labels`: the dtype of
+    labels, if ranks replace values. `loose`: made as `cpu_ops/best_values.py` makes them. `hashed`:
+    a hash trie, whose lists are unsorted. `tallied`: a table of counts that loops fill, unsorted.
 
-    Equal layouts are one object, for ever: there are few, and `id` is their key.
+    Equal layouts are one object, never freed: there are few, and `id` is their key.
     """
 
     number: int
@@ -63,7 +63,7 @@ _layouts: dict[TrieLayout, TrieLayout] = {}
 def layouts_of(
     tries: Sequence[Trie | HashTrie | Tallied], growing: bool = False
 ) -> tuple[TrieLayout, ...]:
-    """`growing`: whether there are others of them in each round."""
+    """Layouts of a plan's tries; `growing`: the tries change each round."""
     first: dict[int, int] = {}
     numbered = [(trie, first.setdefault(id(trie), at)) for at, trie in enumerate(tries)]
     return tuple(_layout_of(trie, number, growing) for trie, number in numbered)
@@ -92,7 +92,7 @@ def _layout(trie: Trie, number: int, grows: bool) -> TrieLayout:
 
 
 def _of_slices(trie: Trie, whole: Trie, number: int) -> TrieLayout:
-    """By the sizes of the whole: all slices share one text."""
+    """A layout with the sizes of the whole trie: all slices share one text."""
     found: TrieLayout | None = whole.layouts.get((number, "sliced"))
     if found is None:
         made = _layout(whole, number, False)
@@ -121,7 +121,7 @@ def _hash_level(level: HashLevel) -> LevelLayout:
 
 def _level(level: TrieLevel, root: bool, grows: bool) -> LevelLayout:
     low, high = level.span
-    # What grows is not measured closer than need be.
+    # Small growing levels need no exact maximum.
     longest = len(level) if grows and len(level) < FEW else level.longest
     bits = longest**2 // 8
     return LevelLayout(

@@ -1,4 +1,4 @@
-"""What a printed function does with a row once all its levels are bound."""
+"""Leaves: what a printed function does with a complete row."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
 
 class Leaf(ABC):
-    """`counts`: whether `count` may be told how many rows there are instead of each one.
+    """`counts`: whether `count` accepts a number of rows in place of the rows.
 
-    `share`: how many of them are each lane's. `by_lanes`: whether a tile's lanes may come with rows
-    of their own.
+    `share`: the number is each lane's own. `by_lanes`: whether each lane of a tile may emit rows of
+    its own.
     """
 
     counts = False
     by_lanes = False
 
     def start(self, nest: NestPrinter) -> None:
-        """Prints what comes before all loops, if anything."""
+        """Prints code before all loops."""
         return
 
     def finish(self, nest: NestPrinter) -> None:
-        """Prints what comes behind all loops, if anything."""
+        """Prints code after all loops."""
         return
 
     @abstractmethod
     def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        """Prints what happens to the row at hand."""
+        """Prints the code for the current row."""
 
     def count(
         self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
@@ -50,39 +50,40 @@ class Leaf(ABC):
         met: LevelLists,
         known: KnownPositions,
     ) -> bool:
-        """Whether the leaf has printed the last level itself, of what lists have in common."""
+        """Whether the leaf has printed the last level, the intersection of `met`, itself."""
         return False
 
     def marks_tasks(self) -> bool:
-        """Whether the row at hand can be a place to go on from, when the block is full."""
+        """Whether the work can resume from the current row after a full block."""
         return False
 
     def begins(
         self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
     ) -> bool:
-        """Whether the leaf takes over here, before the step at `at`; it then goes on itself."""
+        """Whether the leaf takes over before the step at `at`; it then prints the remaining steps
+        itself."""
         return False
 
     def passes(self, nest: NestPrinter, step: Step, known: KnownPositions) -> None:
-        """Prints what the leaf has to ask of a row that comes to a step, if anything."""
+        """Prints a test of the leaf for rows that reach a step."""
         return
 
     def waits(self, nest: NestPrinter) -> bool:
-        """Whether rows wait, which are lost where the function ends: it goes on from the unit of
-        the first of them."""
+        """Whether the leaf queues rows. They are lost when the function ends, which resumes from
+        the unit of the first queued row."""
         return False
 
     def settle(self, nest: NestPrinter) -> None:
-        """Prints what becomes of rows that wait, before another task is taken."""
+        """Prints code that empties the queue before another task is taken."""
         return
 
     def whole_turns(self, steps: Sequence[Step], at: int) -> bool:
-        """Whether one worker has to do all that a turn of the first level leads to."""
+        """Whether one worker must do the whole of each turn of the first level."""
         return False
 
 
 class WitnessLeaf(Leaf):
-    """A witness: the branch ends."""
+    """Sets a flag and ends the branch at the first match."""
 
     counts = True
 
@@ -101,7 +102,7 @@ class WitnessLeaf(Leaf):
 
 
 class BranchCount(Leaf):
-    """How many matches a branch has."""
+    """Counts the matches of a branch."""
 
     counts = True
 
@@ -128,7 +129,7 @@ class BranchCount(Leaf):
 
 
 class Gathered(Leaf):
-    """Aggregates of a branch, in local variables."""
+    """Accumulates the aggregates of a branch in local variables."""
 
     def __init__(self, accumulators: Accumulators) -> None:
         self.accumulators = accumulators
@@ -144,7 +145,7 @@ class Gathered(Leaf):
 
 
 def print_row(nest: NestPrinter, columns: Sequence[tuple[str, str]]) -> None:
-    """Writes one row into the block; a block that is full ends the function."""
+    """Writes one row into the block; a full block ends the function."""
     text = nest.text
     if nest.tile:
         for at, (_, dtype) in enumerate(columns):
@@ -160,7 +161,7 @@ def print_row(nest: NestPrinter, columns: Sequence[tuple[str, str]]) -> None:
 
 
 class RowLeaf(Leaf):
-    """Rows of expressions; with a weight behind them if bindings are to be counted."""
+    """Rows of expressions; `weighted`: with the row's number of bindings as last column."""
 
     by_lanes = True
 
@@ -177,7 +178,7 @@ class RowLeaf(Leaf):
             columns.append((nest.weight(known), "int64"))
         print_row(nest, columns)
         if nest.tile:
-            return  # whoever writes rows sees to what is wanted
+            return  # `emit` checks the limit
         with nest.text.block("if n >= wanted"):
             nest.commit()
             nest.text.line("state[4] = n")
@@ -189,9 +190,9 @@ class RowLeaf(Leaf):
 
 
 class GroupLeaf(Leaf):
-    """Aggregates by keys that are bound before the rest: one partial row for each binding.
+    """Aggregates whose keys are bound in outer loops: one partial row for each binding of the keys.
 
-    Without keys there is one row for each run of the function.
+    Without keys, one row for each run of the function.
     """
 
     by_lanes = True
@@ -221,7 +222,7 @@ class GroupLeaf(Leaf):
         return True
 
     def marks_tasks(self) -> bool:
-        return self.accumulators is None  # else a part of a group would be lost
+        return self.accumulators is None  # inside a group, its partial result would be lost
 
     def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         assert self.accumulators is not None

@@ -1,7 +1,8 @@
-"""Levels: the loops over what the lists of a level have in common.
+"""Levels: loops over the intersection of a level's lists.
 
-One list is walked where it lies. Several are intersected into a buffer (`lists.py`), which deeper
-levels that meet the same lists start from. The last level of a count is measured (`measure.py`).
+One list is walked in place. Several lists are intersected into a buffer (`lists.py`), which deeper
+levels with the same lists reuse. The last level of a count is measured without a loop
+(`measure.py`).
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def print_join(
     below = [nest.paths.node(p) for p in following.participants] if following else []
     walk = walk_of(nest, step, met, known, below)
     if walk.node is not None and nest.tallied(walk.node):
-        known.unit = None  # whose keys another tile, that fills it too, lists in another order
+        known.unit = (
+            None  # tiles cannot share turns over a table: each lists its keys in its own order
+        )
     flags = look_ahead(nest, steps, at, known, walk, leaf.counts)
     if not nest.split:
         nest.split = True
@@ -97,8 +100,8 @@ def _tasks(
     known: KnownPositions,
     leaf: Leaf,
 ) -> None:
-    """The first level: its bindings, or those of the next where that goes on in the same trie,
-    are the work, of which tasks are taken until none is left."""
+    """Splits the first level into tasks. Units of work are its bindings or, if the next level
+    descends in the same trie, the bindings of both; workers take tasks until none is left."""
     text, step = nest.text, steps[at]
     assert isinstance(step, Join)
     nest.tasks = True
@@ -129,7 +132,7 @@ def _tasks(
         if nest.tile:
             nest.commit()
         if aligned:
-            # Rows of bits are made anew by each task of a list: better that it has one.
+            # Each task builds the rows of bits of its list: so a list should be one task.
             assert child is not None
             offsets = nest.arguments.offsets(nest.level(child))
             with text.block(f"if not whole_lists({offsets}, base)"):
@@ -146,7 +149,7 @@ def _tasks(
             _loop(nest, steps, at, task, met, known, leaf, "base", last_first=tallies)
         else:
             first = nest.call("parent_of", offsets, "s")
-            if nest.tile:  # the loop sees for itself where it ends
+            if nest.tile:  # the loop checks its own end
                 text.line(f"first, last = {first}, {walk.high}")
             else:
                 last = nest.call("parent_of", offsets, "e - 1")
@@ -170,11 +173,11 @@ def _loop(
     child: TrieNode | None = None,
     last_first: bool = False,
 ) -> None:
-    """The loop of a level and all that is inside of it.
+    """The loop of a level, and everything inside.
 
-    `task` is where its turns are counted from, if each is a place that the work can go on from;
-    with a `child`, they are counted by the positions of that list. `last_first`: a tile, which
-    fills a table for each, begins with the last ranks, of the highest degrees.
+    `task`: the position from which units are counted, if the work can resume at each turn; with a
+    `child`, units are positions in that list. `last_first`: a tile that fills a table for each turn
+    starts with the last ranks, which have the highest degrees.
     """
     step = steps[at]
     assert isinstance(step, Join)
@@ -201,7 +204,7 @@ def _loop(
         place = turn
         if child is not None:
             offsets = nest.arguments.offsets(nest.level(child))
-            if nest.tile:  # units have been given to others since the task began, perhaps
+            if nest.tile:  # other tiles may have taken units since the task began
                 text.line("e = base + stop")
             text.line(f"c0, c1 = max(np.int64({offsets}[{turn}]), s), "
                       f"min(np.int64({offsets}[{turn} + 1]), e)")  # fmt: skip
@@ -213,12 +216,12 @@ def _loop(
         if child is not None and nest.tile:
             with text.block("if c0 >= e"):
                 text.line("break")
-        if task is not None and not lanes:  # lanes' turns are too short to be shared
+        if task is not None and not lanes:  # turns of single lanes are too short to share
             last = None if child is None else f"c1 - 1 - {task}"
             again = None if known.clip is None else f"{turn} == {known.clip.low}"
             begin_unit(nest, f"{place} - {task}", last, leaf, inner, again)
         loops = sum(isinstance(later, (Join, Generate)) for later in steps[at + 1 :])
-        # A tile's task is late, and hears of it, at its units and at the turns that it may share.
+        # A tile checks for stop and sharing requests at its units, and at turns that it may share.
         if loops > (1 if nest.tile > 1 else 0) and (nest.tile < 2 or not shares):
             nest.may_stop(inner)
         if walk.node is not None and not walk.others and len(met.lists) + len(met.roots) > 1:
@@ -249,16 +252,16 @@ def _loop(
         for part in step.participants:
             node = nest.paths.node(part)
             if node in met.lists and node not in among:
-                continue  # it only had to have the value
+                continue  # membership was all that mattered
             nest.seek(Slot(step.variable, step.type), name, (part,), inner, among)
         nest.bound(step, inner)
         nest.run(steps, at + 1, inner, leaf)
 
 
 def last_loop(nest: NestPrinter, steps: Sequence[Step], at: int, leaf: Leaf) -> bool:
-    """Whether lanes may take the turns of a level's loop: nothing below is worth a tile's while.
+    """Whether each lane may take turns of a level's loop on its own, because little work is below.
 
-    Each turn gives one row at most, or counts what can be read off the ends of a list.
+    Each turn emits one row at most, or counts by the ends of one list.
     """
     left = [
         place for place in range(at + 1, len(steps)) if isinstance(steps[place], (Join, Generate))
@@ -273,8 +276,8 @@ def last_loop(nest: NestPrinter, steps: Sequence[Step], at: int, leaf: Leaf) -> 
 
 
 def spreads(nest: NestPrinter, steps: Sequence[Step], leaf: Leaf) -> bool:
-    """Whether lanes do best to begin a row each, and to share what these lead into: no level has
-    lists to intersect, which all of them would do together."""
+    """Whether each lane should start a row of its own, and share the lists that these lead to: no
+    level has lists to intersect, which would take all lanes."""
     if nest.tile < 2 or not leaf.by_lanes or leaf.counts:
         return False
     return _meets_none(nest, steps)
@@ -290,7 +293,7 @@ def _meets_none(nest: NestPrinter, steps: Sequence[Step]) -> bool:
 def spreads_behind(
     nest: NestPrinter, steps: Sequence[Step], known: KnownPositions, leaf: Leaf
 ) -> bool:
-    """The same behind a table of counts, where lanes add up what they count."""
+    """The same after a table of counts, where lanes sum their counts."""
     plain = all(isinstance(step, Join | Seek | Filter) for step in steps)
     return (
         plain
@@ -309,10 +312,10 @@ def print_generate(
     known: KnownPositions,
     leaf: Leaf,
 ) -> None:
-    """A variable takes given values, each once, or those of a range."""
-    nest.split = True  # what comes before any list is not worth sharing
+    """A variable takes each of the given values, without duplicates, or those of a range."""
+    nest.split = True  # loops outside all lists are not split into tasks
     known.spread = False
-    known.unit = None  # the turns of a loop below come again for each value
+    known.unit = None  # inner loops repeat for each value
     text = nest.text
     turn = text.name("i")
     if step.span is not None:

@@ -1,7 +1,7 @@
-"""The lists of a level: trimmed to its cuts, walked where they lie, or intersected in a buffer.
+"""The lists of a level: cut to ranges, walked in place, or intersected into a buffer.
 
-A buffer is remembered with the lists it was made of and the cuts it went through. A level may
-start from it if it meets all those lists and demands all those cuts.
+A buffer is stored with the lists it intersects and the cuts it applies. A level can start from it
+if the level has all these lists and all these cuts.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from gdatalog.records import dataclass, field
 if TYPE_CHECKING:
     from gdatalog.printer.nest import NestPrinter
 
-# What a cut does to a range: the search that moves its start or its end.
+# The search with which a cut moves the start, or the end, of a range.
 STARTS = {">": "upper", ">=": "lower"}
 ENDS = {"<": "lower", "<=": "upper"}
 
-# A root that leads on to the next level is walked although it has this many times the values of
-# another: its lists are what the work is cut into.
+# Prefer to walk a root that the next level descends from, unless another root is smaller by more
+# than this factor: its lists are what the work is split into.
 LEADING = 4
 
 
 @dataclass(slots=True)
 class LevelLists:
-    """The lists that a level meets, each once, with the cuts (by place) each is within anyway.
+    """The lists of a level, without duplicates, each with the cuts (by number) that it implies.
 
-    `roots` are those that values are looked up in, where there is a list: the roots of tries, and
-    all lists of hash tries.
+    `roots` are nodes for lookups, if there is a list to walk: roots of tries, and all nodes of hash
+    tries.
     """
 
     lists: dict[TrieNode, set[int]]
@@ -47,8 +47,8 @@ class LevelLists:
             kind = met.lists if node.terms and not nest.hashed(node) else met.roots
             kind.setdefault(node, set()).update(at for p, at in step.implied if p == place)
         if nest.tile:
-            # What one list is within all have in common is within; a search for where the others
-            # begin is a chain of loads.
+            # A cut that one list implies holds for the intersection. Applying it to the other lists
+            # would cost a search, a chain of dependent loads.
             within = set().union(*met.lists.values())
             met.lists = {node: set(within) for node in met.lists}
         return met
@@ -60,7 +60,7 @@ class LevelLists:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """A range of an array in which the values of a loop are sought, by a cursor that ascends."""
+    """A range of an array, searched for the loop's values by an ascending cursor."""
 
     array: str
     low: str
@@ -70,10 +70,10 @@ class Sought:
 
 @dataclass(slots=True)
 class Walk:
-    """What a level's loop runs over: a range of an array. `node`: of the trie it belongs to.
+    """The range of an array that a level's loop runs over. `node`: the trie node of that range.
 
-    `others`: lists that must have a value too, where there is no buffer of what all have: the loop
-    leaps from one to the next. `cuts`: those that each value has to be tested for.
+    `others`: lists that must contain the value too, if there is no buffer of the intersection: the
+    loop leapfrogs. `cuts`: tests of each value, for lists that are not sorted.
     """
 
     array: str
@@ -91,16 +91,16 @@ def walk_of(
     known: KnownPositions,
     below: Collection[TrieNode] = (),
 ) -> Walk:
-    """Where the values that all lists of a level have can be walked.
+    """The walk over the intersection of a level's lists.
 
-    `below` are the nodes that the next level meets: the walk had better lead to one of them.
+    `below`: the nodes of the next level; the walk should lead to one of them.
     """
     if len(met.lists) < 2:
-        # The smallest of the roots, where there is no list: the others are looked up.
+        # Without lists, walk the smallest root, and look values up in the others.
         term = Slot(step.variable, step.type)
 
         def length(node: TrieNode) -> int:
-            if node.terms:  # of a hash trie
+            if node.terms:  # a list of a hash trie
                 return 0
             values = nest.tries[node.trie].levels[0].size
             return values if node.child(term) in below else LEADING * values
@@ -126,7 +126,7 @@ def walk_of(
 def ranges_of(
     nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions
 ) -> list[Sought]:
-    """The ranges whose common values a level has: a buffer that is there, and the lists left."""
+    """The ranges to intersect: an existing buffer, and the remaining lists."""
     found = start_of(nest, step, met, known)
     ranges: list[Sought] = []
     left = met.nodes
@@ -146,7 +146,7 @@ def ranges_of(
 
 
 def leaps(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions) -> Walk:
-    """A walk over one list, that leaps over what another does not have."""
+    """A walk over one list that skips values missing in the others."""
     first, *others = ranges_of(nest, step, met, known)
     return Walk(first.array, first.low, first.high, first.node, others)
 
@@ -172,7 +172,7 @@ def trimmed(
     implied: set[int],
     known: KnownPositions,
 ) -> Range:
-    """A node's list within the cuts."""
+    """The range of a node's list that satisfies the cuts."""
     left = [cut for at, cut in enumerate(cuts) if at not in implied]
     return cut_range(nest, nest.values(node), nest.range_of(node, known), left, known, node)
 
@@ -185,12 +185,12 @@ def cut_range(
     known: KnownPositions,
     node: TrieNode | None = None,
 ) -> Range:
-    """The part of a sorted range that is within the cuts."""
+    """The part of a sorted range that satisfies the cuts."""
     low, high = whole
     for cut in cuts:
         turn = known.turns.get(cut.bound.name) if isinstance(cut.bound, Slot) else None
         if turn is not None and (turn.array, turn.node) == (array, node):
-            # The bound is where the loop over this very list is.
+            # The bound is the current position of a loop over this very list.
             if cut.op in STARTS:
                 name = nest.text.name("l")
                 nest.text.line(f"{name} = max({low}, {turn.at}{' + 1' if cut.op == '>' else ''})")
@@ -215,10 +215,10 @@ def cut_range(
 def start_of(
     nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions
 ) -> tuple[frozenset[TrieNode], Buffer, Range] | None:
-    """The intersection already made that covers most of a level's lists, within its cuts."""
+    """The existing intersection that covers the most lists of a level, cut to the level's cuts."""
 
     def serves(nodes: frozenset[TrieNode], buffer: Buffer) -> bool:
-        # The planner says of whose list a level may start: then that level's cuts are implied.
+        # If the plan says to reuse that level's list, its cuts are implied.
         covered = step.reuse is not None and step.reuse.variable == buffer.variable
         return nodes <= met.nodes and (covered or all(cut in step.cuts for cut in buffer.cuts))
 
@@ -232,7 +232,7 @@ def start_of(
 
 
 def intersection(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions) -> Walk:
-    """What several lists have in common, in a buffer."""
+    """The intersection of several lists, in a buffer."""
     found = start_of(nest, step, met, known)
     if found is None:
         buffer = fill(nest, met, step.cuts, known, step.variable)
@@ -260,7 +260,7 @@ def fill(
     known: KnownPositions,
     variable: str,
 ) -> Buffer:
-    """Intersects lists into a new buffer, which deeper levels may start from."""
+    """Intersects lists into a new buffer, which deeper levels may reuse."""
     text = nest.text
     nodes = in_order(nest, met.nodes, known)
     into, length = room(nest, nodes[:2]), text.name("k")
@@ -288,8 +288,8 @@ def fill(
 def in_order(
     nest: NestPrinter, nodes: Collection[TrieNode], known: KnownPositions
 ) -> list[TrieNode]:
-    """In which order lists meet. What marked ones are met with is walked once, each value a look;
-    short ones leave little for those behind them."""
+    """The order in which lists are intersected: marked lists first, since the other list is then
+    scanned once with one lookup for each value; then the shortest, which leave few values."""
 
     def place(node: TrieNode) -> tuple[bool, int, str]:
         longest = nest.tries[node.trie].levels[node.depth].longest
@@ -299,14 +299,15 @@ def in_order(
 
 
 def room(nest: NestPrinter, nodes: Collection[TrieNode]) -> str:
-    """A buffer for what lists have in common: the first two that meet, which have the most."""
+    """A buffer for an intersection; its size is that of the first two lists, which leave the
+    most."""
     levels = tuple(nest.level(node) for node in sorted(nodes, key=repr))
     return nest.arguments.scratch(nest.text.name("buffer"), "buffer", levels)
 
 
 def marks_of(nest: NestPrinter, node: TrieNode, buffer: str = "") -> tuple[str, str]:
-    """The marks of a list, an array of its own, and the value that they start from; or those of a
-    buffer, which holds values of the list."""
+    """The array of marks of a list, and the value that it starts from; or those of a `buffer`,
+    whose values are a subset of the list."""
     level = nest.level(node)
     number = nest.marked.setdefault((node, buffer), len(nest.marked))
     name = nest.arguments.scratch(f"marks{number}", "marks", (level,))
@@ -314,7 +315,9 @@ def marks_of(nest: NestPrinter, node: TrieNode, buffer: str = "") -> tuple[str, 
 
 
 def meeting(nest: NestPrinter, few: bool = False) -> str:
-    """The function that intersects two lists; `few`: only where a loop is too short for marks."""
+    """The function that intersects two lists; `few`: for loops that are too short for marks."""
     if nest.intersect in ("leapfrog", "merge"):
         return nest.intersect
-    return "leapfrog" if few else "intersect"  # which has the other two in it: more to compile
+    return (
+        "leapfrog" if few else "intersect"
+    )  # `intersect` contains both others, and takes longer to compile

@@ -1,4 +1,4 @@
-"""The last level of a count: how many values it has, none of which is made."""
+"""Counts the values of a count's last level without enumerating them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def measurable_here(nest: NestPrinter, steps: Sequence[Step], at: int, met: LevelLists) -> bool:
-    """Whether the level's values can be counted by the ends of ranges."""
+    """Whether the ends of ranges tell the number of the level's values."""
     if not measurable(steps, at) or (met.roots and len(met.roots) + len(met.lists) > 1):
         return False
     if any(map(nest.hashed, met.roots)):
@@ -37,7 +37,7 @@ def measurable_here(nest: NestPrinter, steps: Sequence[Step], at: int, met: Leve
     goes_on = any(not node.last for node in (*met.lists, *met.roots))
     step = steps[at]
     assert isinstance(step, Join)
-    # Each atom weighs, though two of them may stand at the same list.
+    # Each atom multiplies its weight, even if atoms share a list.
     alone = len(step.participants) == 1 and at + 1 == len(steps)
     return not goes_on and (not weighted or alone)
 
@@ -45,7 +45,7 @@ def measurable_here(nest: NestPrinter, steps: Sequence[Step], at: int, met: Leve
 def weighable(
     nest: NestPrinter, steps: Sequence[Step], at: int, met: LevelLists, known: KnownPositions
 ) -> bool:
-    """Whether the level's values can be counted by the weights that one of two lists has."""
+    """Whether the level is an intersection of two lists, one with weights, to be summed."""
     step = steps[at]
     assert isinstance(step, Join)
     nodes = [*met.lists]
@@ -60,7 +60,7 @@ def weighable(
 
 
 def weigh(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions) -> str:
-    """The sum of the weights of what two lists have in common, of which the second has them."""
+    """The sum of the weights of an intersection; the second list has the weights."""
     text, total = nest.text, nest.text.name("m")
     first, second = sorted(met.lists, key=lambda node: node.trie.weighted)
     ends = {node: trimmed(nest, node, step.cuts, met.lists[node], known) for node in met.lists}
@@ -82,14 +82,14 @@ def weigh(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions)
 def summable(
     nest: NestPrinter, steps: Sequence[Step], at: int, met: LevelLists, known: KnownPositions
 ) -> bool:
-    """Whether the level's values are those of lists, and each counts as a table says."""
+    """Whether the level intersects lists, and a table of counts has the weights."""
     step = steps[at]
     assert isinstance(step, Join)
     return (
         at + 1 == len(steps)
         and known.clip is None
         and nest.counting is None
-        and not nest.tile  # its lanes walk the lists
+        and not nest.tile  # a tile's lanes walk the lists
         and bool(met.lists)
         and len(met.roots) == 1
         and all(map(nest.tallied, met.roots))
@@ -99,7 +99,7 @@ def summable(
 
 
 def summed(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions) -> str:
-    """The sum of what a table says of the values that lists have."""
+    """The sum of a table's counts over an intersection of lists."""
     text, total = nest.text, nest.text.name("m")
     (root,) = met.roots
     walk = walk_of(nest, step, LevelLists(met.lists, {}), known)
@@ -114,8 +114,8 @@ def summed(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions
 def sums_common(
     nest: NestPrinter, steps: Sequence[Step], at: int, met: LevelLists, known: KnownPositions
 ) -> bool:
-    """Whether a tile adds up what a table says of the values that two lists have in common. No sum
-    of counts of 32 bits leaves 64."""
+    """Whether a tile sums a table's counts over an intersection of two lists. Counts of 32 bits
+    cannot overflow a sum of 64."""
     step = steps[at]
     assert isinstance(step, Join)
     return (
@@ -150,11 +150,11 @@ def sum_common(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPosit
 def measure(
     nest: NestPrinter, steps: Sequence[Step], at: int, met: LevelLists, known: KnownPositions
 ) -> tuple[str, bool]:
-    """The name of how many values the level has, those of `!=` tests left out; and whether each
-    lane has its share of it only."""
+    """The name of the level's number of values, without those that `!=` tests exclude; and whether
+    it is each lane's own share."""
     step = steps[at]
     assert isinstance(step, Join)
-    within = known.inner()  # of a list that is shared out, each task measures a part of its own
+    within = known.inner()  # tasks that share a list measure disjoint parts
     if known.clip is not None:
         within.first_task = None
 
@@ -164,17 +164,17 @@ def measure(
     return measured(nest, step, _others(steps, at), met, known, tell)
 
 
-# Told of how many values there are, at first and after each that is left out; and whether that is
-# each lane's share of them.
+# A callback for profiles: the number of values, at first and after each exclusion; the excluded
+# variable; whether the number is each lane's own share.
 Tell = Callable[[str, Slot | None, bool], None]
 
 
 def unmeasured(count: str, other: Slot | None, share: bool) -> None:
-    """What is no number of bindings."""
+    """The callback for numbers that are no bindings."""
 
 
 def first_of(steps: Sequence[Step], step: Join, other: Slot | None) -> Step:
-    """The step itself, or the first that leaves out the value of another variable."""
+    """The step itself, or the first test that excludes the value of `other`."""
     if other is None:
         return step
     return next(later for later in steps if unequal(later, step.variable) == other)
@@ -188,7 +188,7 @@ def measured(
     known: KnownPositions,
     tell: Tell = unmeasured,
 ) -> tuple[str, bool]:
-    """How many values a level has that differ from others."""
+    """The number of a level's values that differ from the values of `others`."""
     text = nest.text
     share = False
     count = text.name("m")
@@ -218,7 +218,7 @@ def measured(
 def _leapt(
     nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions, count: str
 ) -> list[tuple[str, Range]]:
-    """The same by one lane alone, which has no buffer to write to."""
+    """The same for a single lane, which has no buffer to write to."""
     text = nest.text
     ranges = ranges_of(nest, step, met, known)
     first, *others = ranges
@@ -238,7 +238,7 @@ def _leapt(
 
 
 def _others(steps: Sequence[Step], at: int) -> list[Slot]:
-    """What the level's values must differ from."""
+    """The variables whose values the level's values must differ from."""
     step = steps[at]
     assert isinstance(step, Join)
     found = [unequal(later, step.variable) for later in steps[at + 1 :]]
@@ -248,7 +248,7 @@ def _others(steps: Sequence[Step], at: int) -> list[Slot]:
 def _common(
     nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions, count: str
 ) -> tuple[list[tuple[str, Range]], bool]:
-    """Counts what lists have in common; gives the ranges that a member must be found in."""
+    """Counts an intersection; returns the ranges that contain its members."""
     text = nest.text
     found = start_of(nest, step, met, known)
     if found is None:
@@ -300,9 +300,9 @@ def _leave_out(
     before: Sequence[Slot],
     share: bool,
 ) -> None:
-    """One less, if the value of another variable is among those counted."""
+    """Subtracts one if the value of another variable was counted."""
     text, name = nest.text, known.names[other.name]
-    # Each value is left out once, however many variables have it.
+    # Variables may be equal: subtract each value once.
     tests = [f"{name} != {known.names[earlier.name]}" for earlier in before]
     in_lists = bool(met.lists) and met.nodes <= known.members.get(other.name, frozenset())
     if step.cuts or known.clip is not None or not in_lists:

@@ -1,4 +1,4 @@
-"""A plan as the text of a module with one function, and what to give that function."""
+"""A plan as the source of a module with one function, and the function's arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gdatalog.printer.scope import KnownPositions
 from gdatalog.printer.turns import begin_unit
 from gdatalog.records import dataclass
 
-# Where the functions are that a printed text may call: codegen/helpers.
+# The helpers that printed source may call, by their module in codegen/helpers.
 HOMES = {
     "atomics": ("add", "mark_first", "stopped", "take"),
     "elements": ("at", "prefetch", "put"),
@@ -49,15 +49,18 @@ HOMES = {
 }  # fmt: skip
 
 
-# What a function that gives rows reads from its worker's `state`: how many a block holds (2) and
-# how many are wanted (6). It writes how many stay if the block is full (4).
+# A function that emits rows reads its worker's `state`: the size of a block (2), the number of rows
+# wanted (6). It writes the number of rows to keep if the block is full (4).
 ROWS = ("room, wanted = state[2], state[6]", "n = 0")
 
 
 @dataclass(frozen=True, slots=True)
 class PrintedPlan:
-    """`single`: each worker gives one row at most. `which`: of the plan's tries those that differ,
-    as arguments and scalars number them."""
+    """The source of a plan's function, and its arguments.
+
+    `single`: each worker emits one row at most. `which`: the positions of the distinct tries among
+    the plan's, in the order in which arguments and scalars number them.
+    """
 
     shape: str
     source: str
@@ -84,11 +87,10 @@ def print_plan(
     modular: bool = False,
     keeps: bool = False,
 ) -> PrintedPlan:
-    """The function of a plan: for a CPU's thread, or for a `tile` of so many lanes of a GPU.
+    """Prints the function of a plan, for a CPU thread or for a GPU's tile of `tile` lanes.
 
-    `given`: the dtypes of the columns of the rows that it is run for. `counted`: it counts what it
-    binds, for a profile. `modular`: it counts modulo a number that the run brings along. `keeps`:
-    it may keep lists that it comes to again.
+    `given`: the dtypes of the given rows' columns. `counted`: it counts bindings for a profile.
+    `modular`: it counts modulo an argument. `keeps`: it may cache intersections.
     """
     nest = NestPrinter(join, tries, intersect, tile, modular)
     counting = Counting(list(all_steps(nest.join.steps))) if counted else None
@@ -133,13 +135,13 @@ def print_plan(
 
 
 def loops_alone(nest: NestPrinter, comments: Sequence[str], prologue: Sequence[str]) -> str:
-    """The loops of a tile, which `gpu_ops` makes a kernel of."""
+    """The loops of a tile, which `gpu_ops` wraps in a kernel."""
     lines = [*(f"# {line}" for line in comments), "def walk():"]
     return "\n".join([*lines, *(f"    {line}" for line in prologue), *nest.text.lines, ""])
 
 
 def _shape(join: JoinPlan, leaf: Leaf) -> str:
-    """A few words on a plan, without the names of one rule: the code may be another's too."""
+    """A short description without names: plans of other rules may share the code."""
     levels = sum(isinstance(step, (Join, Generate)) for step in all_steps(join.steps))
     what = "aggregate" if isinstance(leaf, GroupLeaf) else "rows"
     return f"{what} of {levels} levels of {len(join.tries)} atoms"
@@ -151,8 +153,8 @@ def module_of(
     comments: Sequence[str],
     prologue: Sequence[str],
 ) -> str:
-    """The module of a nest that is printed; `comments` is what it does, for people who read it, and
-    `prologue` what its function reads from its state."""
+    """The source of the module; `comments` describe the plan to readers, and `prologue` reads the
+    function's state."""
     expressions = nest.expressions
     types = {"control": "i64[]", "state": "i64[]", "sizes": "i64[]"}
     types |= expressions.types()
@@ -167,8 +169,8 @@ def module_of(
     values = sorted(expressions.imports | (nest.imports - {n for ns in HOMES.values() for n in ns}))
     if values:
         lines.append(f"from gdatalog.codegen.helpers.values import {', '.join(values)}")
-    # The entries of `state`, a worker's own: the interval at hand (0, 1), workers (3), the least
-    # task (5).
+    # The entries of `state`, one array for each worker: the current interval (0, 1), the number of
+    # workers (3), the least task (5).
     lines += [
         "",
         "",
@@ -191,18 +193,16 @@ def _plan(nest: NestPrinter) -> list[str]:
     return format_join(nest.join)
 
 
-# The root of a plan that follows given rows: each of them is a unit of the work.
-
-
 def print_given(
     nest: NestPrinter, given: GivenRows, dtypes: Sequence[Any], known: KnownPositions, leaf: Leaf
 ) -> None:
-    """Tasks of rows are taken until none is left; the steps are printed for each row.
+    """The outermost loop of a plan with given rows, each a unit of work: takes tasks of rows until
+    none is left, and runs the steps for each row.
 
-    `dtypes` are those of the rows' columns, which are the arguments `new0`, `new1`, ...
+    `dtypes` are those of the rows' columns, the arguments `new0`, `new1`, ...
     """
     text = nest.text
-    if not given.slots:  # a proposition that has become true: that is one row
+    if not given.slots:  # a proposition: one row without columns
         nest.run(nest.join.steps, 0, known, leaf)
         return
     columns = [

@@ -1,9 +1,9 @@
 """Prints a join plan as one function: a nest of loops over the lists of its tries.
 
-Steps are printed one inside the other. A step that does not hold says `continue`, so each scope is
-a loop, if only of one turn. What a level needs and is known further out is made further out: ranges
-of lists, intersections, marks. The steps that widen rows are printed by `levels.py` and
-`recode.py`, what happens to a whole row by `leaves.py`.
+Each step is printed inside the one before. A step whose test fails prints `continue`, so each scope
+is a loop, if only of one turn. Work that does not depend on a loop is hoisted out of it: ranges of
+lists, intersections, marks. `levels.py` and `recode.py` print the steps that extend rows,
+`leaves.py` prints what happens to a complete row.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from gdatalog.printer.remember import KeptIntersection
     from gdatalog.printer.tallies import CountTable
 
-FULL, STOPPED, FAILED, OVERFLOW = 1, 2, 3, 4  # what a function returns; 0: done
-MOST = "4e18"  # a weight or sum beyond this is left to the executor that counts exactly
+FULL, STOPPED, FAILED, OVERFLOW = 1, 2, 3, 4  # statuses of a function; 0: done
+MOST = "4e18"  # larger weights and sums are left to the executor with exact arithmetic
 
 
 class NestPrinter:
-    """One plan on its way to a function."""
+    """The state of printing one plan."""
 
     def __init__(
         self,
@@ -61,10 +61,10 @@ class NestPrinter:
         tile: int = 0,
         modular: bool = False,
     ) -> None:
-        """`tile`: how many lanes walk one subtree together; 0 on a CPU, where there are none.
-        `modular`: counts are taken modulo an argument."""
-        # Atoms whose tries are one and the same (both orders of a symmetric relation) are told
-        # as one, so that they share nodes and lists.
+        """`tile`: the number of lanes that walk one subtree together; 0 on a CPU. `modular`: counts
+        are taken modulo an argument."""
+        # Atoms with the same trie (both orders of a symmetric relation) are treated as one, so that
+        # they share nodes and lists.
         first: dict[int, TrieRef] = {}
         refs = tuple(
             first.setdefault(trie.number, ref) for ref, trie in zip(join.tries, tries, strict=True)
@@ -72,7 +72,7 @@ class NestPrinter:
         self.join = replace(join, tries=refs)
         self.paths = Paths.of(self.join)
         self.number = {ref: at for at, ref in enumerate(dict.fromkeys(refs))}
-        self.which = [refs.index(ref) for ref in self.number]  # of the plan's tries
+        self.which = [refs.index(ref) for ref in self.number]  # positions among the plan's tries
         distinct = [tries[at] for at in self.which]
         self.tries = {ref: distinct[at] for ref, at in self.number.items()}
         self.arguments = Arguments(distinct)
@@ -81,35 +81,35 @@ class NestPrinter:
         self.intersect = intersect
         self.tile = tile
         self.imports: set[str] = set()
-        # Whether values found at a root lead to their children, or weights, by one array.
+        # Whether a root's array maps values directly to ranges of children, or to weights.
         self.direct = tile == 0
-        self.by_value: set[str] = set()  # positions in arrays of weights by value
-        self.split = False  # whether the work has been cut into tasks
-        self.tasks = False  # whether several workers can share it
-        self.grain = 1  # how many bindings a task has at the least
+        self.by_value: set[str] = set()  # names of positions that index weights by value
+        self.split = False  # whether the work has been split into tasks
+        self.tasks = False  # whether several workers can share the work
+        self.grain = 1  # least number of bindings of a task
         self.marked: dict[tuple[TrieNode, str], int] = {}  # lists with marks of their own
         self.widths: dict[str, str] = {}  # the dtype of a variable's keys, where known
-        self.counting: Counting | None = None  # in the form for profiles
-        self.tables: dict[str, CountTable] = {}  # of counts, by name
+        self.counting: Counting | None = None  # for profiles
+        self.tables: dict[str, CountTable] = {}  # tables of counts by name
         self.depths = {
             step.table: len(step.reads) for step in all_steps(join.steps) if isinstance(step, Tally)
         }
-        self.placed: set[TrieNode] = set()  # nodes of whose children the positions are asked for
+        self.placed: set[TrieNode] = set()  # nodes whose children's positions are needed
         self.kept: dict[
             int, KeptIntersection
-        ] = {}  # what levels find of lists that are kept, by id of a step
+        ] = {}  # cached intersections of levels, by id of the step
         self.prologue: list[str] = []
         self.modular = modular
         if modular:
             self.prologue.append(f"modulus = {self.arguments.given('moduli', 'int64')}[0]")
-        self.at_stop = ""  # what is noted before the function ends for somebody's wish
+        self.at_stop = ""  # a line to print before a requested stop
 
     # ------------------------------------------------------------------------------- words
 
     def call(self, function: str, *args: str) -> str:
         """A call of a helper (codegen/helpers)."""
         self.imports.add(function)
-        # A literal is an int to CUDA's templates, which want all numbers alike.
+        # CUDA's templates need arguments of one type, and a literal would be an int.
         numbers = (f"np.int64({arg})" if arg.isdecimal() else arg for arg in args)
         return f"{function}({', '.join(numbers)})"
 
@@ -117,15 +117,16 @@ class NestPrinter:
         return LevelArgument(self.number[node.trie], node.depth)
 
     def hashed(self, node: TrieNode) -> bool:
-        """Whether its children are in a hash trie, in no order."""
+        """Whether the node is in a hash trie, whose lists are unsorted."""
         return self.tries[node.trie].hashed
 
     def tallied(self, node: TrieNode) -> bool:
-        """Whether its trie is a table of counts that these loops keep."""
+        """Whether the node's trie is a table of counts that these loops fill."""
         return self.tries[node.trie].tallied
 
     def above_tally(self, node: TrieNode) -> bool:
-        """Whether a node is above the keys of a table: the table is of the values bound here."""
+        """Whether the node is above the keys of a table of counts. The table is filled for the
+        values bound there, so that there is nothing to look up."""
         return self.tallied(node) and node.depth < self.depths[node.trie.relation]
 
     def values(self, node: TrieNode) -> str:
@@ -134,7 +135,7 @@ class NestPrinter:
         return self.arguments.values(self.level(node))
 
     def range_of(self, node: TrieNode, known: KnownPositions) -> Range:
-        """Where a known node's list stands in its level."""
+        """The range of a known node's list in its level."""
         if node not in known.ranges:
             if self.tallied(node):
                 known.ranges[node] = ("0", self.tables[node.trie.relation].length)
@@ -157,41 +158,41 @@ class NestPrinter:
         return known.ranges[node]
 
     def place_of(self, node: TrieNode, known: KnownPositions) -> str:
-        """The number of a node of a hash trie among those of its level."""
+        """The number of a hash trie's node within its level."""
         return known.positions[node] if node.terms else "0"
 
     def together(self, known: KnownPositions) -> bool:
-        """Whether the lanes of a tile are all here: then they intersect and count together."""
+        """Whether all lanes of a tile are converged here, to intersect and count together."""
         return self.tile > 1 and not known.alone
 
     @contextmanager
     def one_lane(self, known: KnownPositions) -> Iterator[None]:
-        """What is printed within is done once, though all lanes of a tile may be here."""
+        """Prints code that runs once, even if all lanes of a tile are here."""
         with self.text.block("if leads()") if self.together(known) else nullcontext():
             yield
 
     def recodes(self, known: KnownPositions) -> bool:
-        """Whether lists may be recoded here: the rows are made by all lanes."""
+        """Whether lists may be recoded here; all lanes together build the rows."""
         wanted = self.intersect in ("auto", "recode") and not self.placed
         if any(trie.hashed for trie in self.tries.values()):
-            return False  # their lists are in no order
+            return False  # their lists are unsorted
         return wanted and (self.together(known) if self.tile else True)
 
     def recodable(self, group: Recoding) -> bool:
-        """Whether the rows of the longest list have room."""
+        """Whether scratch has room for the rows of the longest list."""
         level = self.tries[group.within.trie].levels[group.within.depth]
         return level.tile_rows_fit if self.tile else level.rows_fit and level.marks_fit
 
     def spoil(self, status: int) -> str:
-        """The statement that makes all of the function's work void.
+        """The statement that discards all of the function's work.
 
-        Lanes that go different ways cannot leave at once: the tile looks at `trouble` later.
+        Diverged lanes cannot return at once: the tile checks `trouble` later.
         """
         return f"trouble = {status}" if self.tile else f"return {status}"
 
     @contextmanager
     def unless(self, bad: str, status: int) -> Iterator[None]:
-        """What is printed within runs if nothing is bad."""
+        """Prints a block that runs unless `bad` is true."""
         with self.text.block(f"if {bad}"):
             self.text.line(self.spoil(status))
         if self.tile:
@@ -201,9 +202,9 @@ class NestPrinter:
             yield
 
     def may_stop(self, known: KnownPositions) -> None:
-        """A place where somebody's wish for an end is heard: a turn of a loop that has loops in it.
+        """Prints a check for a requested stop, in loops that contain loops.
 
-        Of a tile's lanes that are on their own each is soon done.
+        Lanes on their own are soon done, and do not check.
         """
         if self.tile > 1 and known.alone:
             return
@@ -214,7 +215,7 @@ class NestPrinter:
             self.text.line(f"return {STOPPED}")
 
     def whole(self, amount: str, share: bool) -> str:
-        """A count that all lanes know, of what may be each lane's share of it."""
+        """A count in all lanes; `share`: `amount` is each lane's own share, to be summed."""
         if share:
             self.text.line(f"{amount} = {self.call('sum_of_lanes', amount)}")
         return amount
@@ -222,27 +223,27 @@ class NestPrinter:
     def bound(
         self, step: Step, known: KnownPositions, amount: str = "1", share: bool = False
     ) -> None:
-        """So many values were bound at a step, or rows have passed it; none pass a Compact, which
-        is not done here. `share`: each lane has its share of them."""
+        """Counts `amount` values bound at a step, or rows that passed it; `share`: each lane its
+        own amount. A Compact has no effect here, and is not counted."""
         if self.counting is not None and not isinstance(step, Compact):
             self.counting.add(self, step, known, amount, False, share)
 
     def tried(self, step: Step, known: KnownPositions) -> None:
-        """A value is looked at."""
+        """Counts a value that is tried."""
         if self.counting is not None:
             self.counting.add(self, step, known, "1", True)
 
     def commit(self, unless: str | None = None) -> None:
-        """What has been counted holds from here on."""
+        """Commits the profile counters."""
         if self.counting is not None:
             self.counting.commit(self, unless)
 
     def marks_fit(self, node: TrieNode) -> bool:
-        """Whether a byte for each value between the least and the greatest has room."""
+        """Whether scratch has room for a byte for each value between the least and the greatest."""
         return self.tries[node.trie].levels[node.depth].marks_fit
 
     def key(self, expr: Expr, known: KnownPositions) -> str:
-        """The key of an expression, computed here."""
+        """The source of an expression's key; statements that it needs are printed here."""
         out: list[str] = []
         source = self.expressions.key(expr, known.names, out, f"return {FAILED}")
         for line in out:
@@ -257,7 +258,7 @@ class NestPrinter:
         return source
 
     def weight(self, known: KnownPositions) -> str:
-        """How many bindings the row at hand stands for."""
+        """The number of bindings that the current row stands for."""
         if not known.weights:
             return "1"
         product = known.weights[0]
@@ -267,7 +268,7 @@ class NestPrinter:
         return product
 
     def product(self, one: str, other: str) -> str:
-        """Two counts multiplied; the function ends where that leaves 62 bits."""
+        """The product of two counts; the function ends if it leaves 62 bits."""
         if "1" in (one, other):
             return other if one == "1" else one
         name = self.text.name("w")
@@ -287,7 +288,7 @@ class NestPrinter:
     # ------------------------------------------------------------------------------- steps
 
     def run(self, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf) -> None:
-        """The steps from `at` on, then the leaf."""
+        """Prints the steps from `at` on, then the leaf."""
         from gdatalog.printer.levels import print_generate, print_join, spreads_behind
 
         while at < len(steps):
@@ -312,7 +313,7 @@ class NestPrinter:
             leaf.emit(self, known)
 
     def narrow(self, step: Step, known: KnownPositions) -> None:
-        """A step that keeps the row at hand or goes on with the next."""
+        """Prints a step that keeps the current row or continues with the next."""
         from gdatalog.printer.branches import print_branch
         from gdatalog.printer.recode import looked_up
 
@@ -338,7 +339,7 @@ class NestPrinter:
                 with text.block(f"if not ({self.test(step.test, known)})"):
                     text.line("continue")
             case Compact():
-                pass  # rows that are equal become one where they are gathered
+                pass  # duplicates are dropped where rows are gathered
             case Restore():
                 self.restore(step, known)
             case Branch():
@@ -357,7 +358,7 @@ class NestPrinter:
         return name
 
     def restore(self, step: Restore, known: KnownPositions) -> None:
-        """Ranks become values, sorted by a network of exchanges."""
+        """Maps ranks back to values, sorted by a sorting network."""
         labels = self.arguments.of_trie(self.number[self.join.tries[step.trie]], "labels")
         names = []
         for rank, variable in zip(step.ranks, step.variables, strict=True):
@@ -376,9 +377,9 @@ class NestPrinter:
         known: KnownPositions,
         among: Mapping[TrieNode, str] | None = None,
     ) -> None:
-        """Looks a key up in participants' lists; the row ends where one does not have it.
+        """Looks a key up in participants' lists; the row ends if a list lacks it.
 
-        `among` are nodes of which the key's position is known.
+        `among`: nodes in which the key's position is known.
         """
         text = self.text
         for part in participants:
@@ -411,21 +412,21 @@ class NestPrinter:
                 known.weights.append(weight)
 
     def leads_on(self, node: TrieNode) -> bool:
-        """Whether a root's values lead straight to their children."""
+        """Whether a root's values map directly to the ranges of their children."""
         if node.terms or node.last or self.hashed(node):
             return False
         first, second, *_ = self.tries[node.trie].levels
         return first.dense and second.size <= 1 << 30
 
     def weighs(self, node: TrieNode) -> bool:
-        """Whether a root's values are looked up for their weights alone."""
+        """Whether a root's values are looked up only for their weights."""
         known = node.terms or self.tallied(node) or self.hashed(node)
         return (
             not known and node.last and node.trie.weighted and self.tries[node.trie].levels[0].dense
         )
 
     def lead_on(self, node: TrieNode, child: TrieNode, key: str, known: KnownPositions) -> None:
-        """Where the children of a root's value are, looked up by the value."""
+        """Looks up the range of the children of a root's value."""
         level, text = self.level(node), self.text
         low, high = text.name("l"), text.name("h")
         at = self.arguments.scalar("low", level), self.arguments.starts(level)
@@ -433,7 +434,7 @@ class NestPrinter:
         with text.block(f"if {low} == {high}"):
             text.line("continue")
         known.ranges[child] = low, high
-        known.positions[child] = ""  # its range is all that anybody asks for
+        known.positions[child] = ""  # only its range is ever read
 
     def find(self, node: TrieNode, key: str, known: KnownPositions) -> str:
         if self.tallied(node):
@@ -466,5 +467,5 @@ class NestPrinter:
 
 
 def plain(variable: str) -> str:
-    """A variable's name for a comment."""
+    """A variable's name, for a comment."""
     return variable.replace("~", "'").replace("\n", " ")

@@ -1,4 +1,4 @@
-"""The last two levels of a count, measured together where neither's lists depend on the other."""
+"""Measures the last two levels of a count together if neither's lists depend on the other."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The last two levels of a count, of which neither's lists depend on the other: only their
-    values must differ."""
+    """The last two levels of a count, whose lists do not depend on each other: only their values
+    must differ."""
 
     first: Join
     last: Join
-    others: tuple[tuple[Slot, ...], tuple[Slot, ...]]  # what else each must differ from
+    others: tuple[tuple[Slot, ...], tuple[Slot, ...]]  # other variables that each must differ from
 
 
 def last_pair(nest: NestPrinter, steps: Sequence[Step], at: int) -> Pair | None:
-    """The pair that begins at a level."""
+    """The pair that starts at a level, if there is one."""
     joins = [step for step in steps[at:] if isinstance(step, Join)]
     if len(joins) != 2 or joins[0] is not steps[at]:
         return None
@@ -69,9 +69,9 @@ def both(nest: NestPrinter, pair: Pair) -> LevelLists:
 def measure_pair(
     nest: NestPrinter, pair: Pair, steps: Sequence[Step], known: KnownPositions
 ) -> str:
-    """How many pairs of different values there are: all pairs less those of a common value.
+    """The number of pairs of different values: all pairs minus those with a common value.
 
-    `steps`: those from the first of the two on.
+    `steps`: the steps from the first level on.
     """
     either = tuple(dict.fromkeys((*pair.others[0], *pair.others[1])))
     both_levels = _Pairs(nest, pair, steps, known)
@@ -91,13 +91,13 @@ def measure_pair(
 
 @dataclass(slots=True)
 class _Pairs:
-    """Counts the bindings of a pair, as if they were made one by one: where that can be told."""
+    """Profile counts of a pair as if its bindings were enumerated, where these can be computed."""
 
     nest: NestPrinter
     pair: Pair
     steps: Sequence[Step]
     known: KnownPositions
-    one: str = ""  # how many the first level has
+    one: str = ""  # the number of values of the first level
 
     def first(self, count: str, other: Slot | None, share: bool) -> None:
         self.one = count

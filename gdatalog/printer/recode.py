@@ -1,7 +1,7 @@
-"""Levels whose candidates all lie in one list: its positions become bits.
+"""Local recoding: levels whose candidates all lie in one list, as bits of its positions.
 
-The list's values get rows of bits, a row for each: which others of the list stand under it in a
-trie. What a deeper level may be is then an AND of rows; the last level of a count a popcount.
+Each value of the list gets a row of bits: the positions of the values under it in a trie. The
+candidates of a deeper level are an AND of rows, and the last level of a count is a popcount.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
     from gdatalog.printer.nest import NestPrinter
 
-GRAIN = 64  # positions of the list that a task has at the least: each task makes the rows anew
+GRAIN = 64  # least number of positions of a task: each task builds the rows again
 
 
 def print_recoded(
     nest: NestPrinter, steps: Sequence[Step], group: Recoding, known: KnownPositions, leaf: Leaf
 ) -> None:
-    """Makes the rows, then the loop of the group's first level."""
+    """Builds the rows, then prints the loop of the group's first level."""
     text, within = nest.text, group.within
     low, high = nest.range_of(within, known)
     values = nest.values(within)
@@ -77,11 +77,12 @@ def print_recoded(
 def _make_rows(
     nest: NestPrinter, steps: Sequence[Step], group: Recoding, ends: Range
 ) -> dict[int, str]:
-    """Rows of bits for each trie that the group's levels meet: their arrays, by its number."""
+    """Prints the code that builds rows of bits for each trie of the group's levels; returns their
+    arrays by the trie's number."""
     text, level, values = nest.text, nest.level(group.within), nest.values(group.within)
     rows: dict[int, str] = {}
     places: tuple[str, ...] = ()
-    if not nest.tile:  # a tile searches
+    if not nest.tile:  # tiles use binary search instead
         array = nest.arguments.scratch(text.name("places"), "places", (level,))
         places = array, nest.arguments.scalar("base", level)
         text.line(nest.call("place", values, *ends, *places))
@@ -101,7 +102,7 @@ def _make_rows(
 def print_bits(
     nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf
 ) -> None:
-    """A level of a group but the first: the bits of a set, or how many there are."""
+    """A level of a group after its first: a loop over a set of bits, or their number."""
     text, step, group = nest.text, steps[at], known.group
     assert isinstance(step, Join) and group is not None
     wanted = constraints_of(nest, step, group)
@@ -139,8 +140,8 @@ def print_bits(
 def _by_lanes(
     nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf
 ) -> bool:
-    """Whether lanes may take the turns of a level: each gives one row at most, or has one more
-    loop to do on its own before it counts."""
+    """Whether each lane may take turns of a level on its own: each turn emits one row at most, or
+    has one more loop before it counts."""
     group = known.group
     assert group is not None
     left = [
@@ -168,7 +169,7 @@ def _lanes(
     known: KnownPositions,
     leaf: Leaf,
 ) -> None:
-    """The positions of a set, each lane's its own."""
+    """A loop over the positions of a set, divided among the lanes."""
     text, group = nest.text, known.group
     assert group is not None
     position = text.name("j")
@@ -189,7 +190,7 @@ def _shared(
     known: KnownPositions,
     leaf: Leaf,
 ) -> None:
-    """The positions of a set, one after the other, which other tiles may be given."""
+    """A loop over the positions of a set, whose turns other tiles may take."""
     group = known.group
     assert group is not None and known.unit is not None
     with shared_turns(nest, "0", f"{group.high} - {group.low}", known.unit) as position:
@@ -208,7 +209,8 @@ def _bind(
     known: KnownPositions,
     leaf: Leaf,
 ) -> None:
-    """A level's variable takes the value at a position of the list; then what is inside."""
+    """Binds a level's variable to the value at a position of the list; then prints what is
+    inside."""
     step, group = steps[at], known.group
     assert isinstance(step, Join) and group is not None
     value = nest.call("at", group.values, f"{group.low} + {position}")
@@ -226,7 +228,7 @@ def _bind(
 
 
 def count_bits(nest: NestPrinter, steps: Sequence[Step], leaf: Leaf, known: KnownPositions) -> bool:
-    """Counts a branch whose only level is bits of the group at hand; False if it is not."""
+    """Counts a branch whose only level is in the current group; False if it is not."""
     group = known.group
     assert group is not None
     within = group.recoding.within
@@ -247,7 +249,7 @@ def count_bits(nest: NestPrinter, steps: Sequence[Step], leaf: Leaf, known: Know
 
 
 def _adjacencies(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> list[TrieNode]:
-    """A node for each trie that rows are made of."""
+    """One node for each trie that rows are built from."""
     found: dict[object, TrieNode] = {}
     for step in group.joins(steps, nest.paths):
         for part in step.participants:
@@ -258,7 +260,7 @@ def _adjacencies(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> l
 
 
 def looked_up(nest: NestPrinter, group: RecodedList, part: Participant) -> bool:
-    """Whether a participant must be sought at the root: no row of the group sees to it."""
+    """Whether a participant needs a lookup at the root, because no row of the group covers it."""
     node = nest.paths.node(part)
     if node.terms:
         return False
@@ -266,7 +268,7 @@ def looked_up(nest: NestPrinter, group: RecodedList, part: Participant) -> bool:
 
 
 def _rowed(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> frozenset[TrieNode]:
-    """The nodes whose lists only levels of the group meet, as rows."""
+    """The nodes whose lists are read as rows only, by levels of the group."""
     inside: set[TrieNode] = set()
     outside: set[TrieNode] = set()
     levels = {id(step) for step in group.joins(steps, nest.paths)}
@@ -277,7 +279,8 @@ def _rowed(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> frozens
 
 
 def _least(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> int:
-    """How many values the list must have for there to be a match: levels that must ascend."""
+    """The least length of a list that can contain a match: the longest chain of ascending
+    levels."""
     longest: dict[str, int] = {}
     for step in group.joins(steps, nest.paths):
         below = [1]

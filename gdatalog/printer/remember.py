@@ -1,9 +1,9 @@
-"""Lists that are kept: what the lists of an edge's two ends have in common, by edge.
+"""Caches of intersections: the common values of the lists of an edge's two ends, by edge.
 
-Where loops come to the same edge from many outer bindings, they would intersect the same two lists
-each time. The first time, what these have in common is kept, with no cut: in one array of a worker,
-behind its length; where it begins stands in another, by the position of the edge in its trie. If
-the array is full it is begun anew.
+Loops that reach the same edge from many outer bindings would intersect the same two lists each
+time. The first time, the intersection is cached, without cuts. A worker has one array of
+intersections, each preceded by its length, and one array of their starts, by the edge's position in
+its trie. When the first is full, the cache starts again empty.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from gdatalog.records import dataclass
 if TYPE_CHECKING:
     from gdatalog.printer.nest import NestPrinter
 
-FAR = 8  # how many times as long another list is that is leapt through
-AGAIN = 2  # how many times an edge is come to, at the least
+FAR = 8  # a list this many times as long is searched, not marked
+AGAIN = 2  # least expected visits of an edge
 
 
 @dataclass(frozen=True, slots=True)
 class KeptIntersection:
-    """The lists of a level that are met, and the entry for the edge between their ends."""
+    """The lists of a level whose intersection is cached, and the edge between their ends."""
 
     nodes: frozenset[TrieNode]
     edge: TrieNode
@@ -35,8 +35,8 @@ class KeptIntersection:
 
 
 def find_kept(nest: NestPrinter) -> dict[int, KeptIntersection]:
-    """By the id of a step, the lists that it may find there; only in loops that keep tables, whose
-    room is charged."""
+    """Intersections to cache, by the id of a step; only in loops with tables of counts, whose
+    memory is charged."""
     steps, found = nest.join.steps, dict[int, KeptIntersection]()
     tallied = any(isinstance(step, Tally) for step in steps)
     recoded = any(recoding(steps, nest.paths, at) is not None for at in range(len(steps)))
@@ -61,7 +61,7 @@ def find_kept(nest: NestPrinter) -> dict[int, KeptIntersection]:
 
 
 def _is_list(nest: NestPrinter, node: TrieNode) -> bool:
-    """Whether it is the list of one variable's value."""
+    """Whether the node is the list of one variable's value."""
     other = nest.tallied(node) or nest.hashed(node) or node.trie.weighted
     return node.depth == 1 and node.last and not other and isinstance(node.terms[0], Slot)
 
@@ -73,8 +73,8 @@ def fetch(
     cursors: Mapping[TrieNode, str],
     known: KnownPositions,
 ) -> None:
-    """Prints, before the loop of the first step, that the lists which the second will find in its
-    turns are fetched: where they lie is not foreseen."""
+    """Prints, before the loop of the first step, a prefetch of the cached lists that the second
+    step will read: a processor cannot predict their addresses."""
     own, kept = steps[0], nest.kept.get(id(steps[1])) if len(steps) > 1 else None
     if kept is None or not isinstance(own, Join):
         return
@@ -89,7 +89,7 @@ def fetch(
 
 
 def _arrays(nest: NestPrinter, kept: KeptIntersection) -> tuple[str, str]:
-    """Where the lists begin, and these."""
+    """The array of starts, and the array of lists."""
     level = (nest.level(TrieNode(kept.edge.trie, kept.edge.terms[:-1])),)
     lists = tuple(nest.level(node) for node in sorted(kept.nodes, key=repr))
     starts = nest.arguments.scratch(f"kept{kept.number}", "kept", level)
@@ -97,7 +97,7 @@ def _arrays(nest: NestPrinter, kept: KeptIntersection) -> tuple[str, str]:
 
 
 def recall(nest: NestPrinter, step: Step, known: KnownPositions) -> None:
-    """Prints where the lists that a level meets are found, if they are kept."""
+    """Prints the lookup of a level's cached intersection, if it has one."""
     kept = nest.kept.get(id(step))
     if kept is None or not known.positions.get(kept.edge):
         return
@@ -108,7 +108,7 @@ def recall(nest: NestPrinter, step: Step, known: KnownPositions) -> None:
     place = known.positions[kept.edge]
     text.line(f"{low} = {nest.call('at', starts, place)}")
     with text.block(f"if {low} == 0"):
-        inner = known.inner()  # ranges that are printed here are not known behind it
+        inner = known.inner()  # ranges printed here are out of scope after the block
         _mark(nest, kept, inner)
         met = LevelLists({node: set() for node in kept.nodes}, {})
         buffer = fill(nest, met, (), inner, "")
@@ -120,7 +120,7 @@ def recall(nest: NestPrinter, step: Step, known: KnownPositions) -> None:
 
 
 def _mark(nest: NestPrinter, kept: KeptIntersection, known: KnownPositions) -> None:
-    """Marks the list that stays the same in the loop, unless it is far shorter than the other."""
+    """Marks the list that is invariant in the loop, unless it is far shorter than the other."""
     for node in kept.nodes & known.marks.keys():
         (other,) = kept.nodes - {node}
         low, high = nest.range_of(node, known)

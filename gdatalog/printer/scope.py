@@ -1,4 +1,4 @@
-"""What is known at a place of a printed function: names of values, nodes, lists and weights."""
+"""What is known at a point of a printed function: names of values, nodes, lists and weights."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Range = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """An intersection of lists that has been made: its array, from where to where, what was cut."""
+    """An intersection that has been computed: its array and range, and the cuts applied."""
 
     array: str
     end: str
     cuts: tuple[RangeBound, ...]
-    variable: str  # whose level made it
-    marks: tuple[str, str] | None = None  # with the value that they start from, if it is marked
+    variable: str  # the variable whose level computed it
+    marks: tuple[str, str] | None = None  # its marks, and the value that they start from
     low: str = "0"
 
 
 @dataclass(frozen=True, slots=True)
 class LoopPosition:
-    """Where the loop of a variable is: in an array, in the list of a node or in a buffer."""
+    """The current position of a variable's loop, in the list of a node or in a buffer."""
 
     array: str
     node: TrieNode | None
@@ -32,7 +32,7 @@ class LoopPosition:
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """The part of a list that the task at hand is about; `base` is where tasks count from."""
+    """The part of a list that belongs to the current task; units are counted from `base`."""
 
     node: TrieNode
     low: str
@@ -42,7 +42,7 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What a bit of a recoded level must pass: a `row` of a trie, or a cut by an operator."""
+    """A constraint on the bits of a recoded level: a `row` of a trie, or a cut (its operator)."""
 
     kind: str
     trie: int
@@ -51,10 +51,10 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class BitsetWords:
-    """A set of positions: where its words start in an array.
+    """A set of positions: an array, and where its words start.
 
-    `others`: sets that a position must be in as well, where a lane has no room for what all have in
-    common. `after`: a position behind which all of the set lies, if one is known.
+    `others`: sets to intersect with it, where a lane has no room for the intersection. `after`: a
+    position that precedes the whole set, if one is known.
     """
 
     array: str
@@ -64,7 +64,7 @@ class BitsetWords:
 
     @property
     def first_word(self) -> str:
-        """The first word that may hold a position."""
+        """The first word that may contain a position."""
         return "0" if self.after is None else f"({self.after} >> 6)"
 
     @property
@@ -74,7 +74,7 @@ class BitsetWords:
 
 @dataclass(slots=True)
 class RecodedList:
-    """A recoded list at hand: its range, how many words a row has, rows by trie."""
+    """A recoded list in scope: its range, the number of words of a row, and rows by trie."""
 
     recoding: Recoding
     values: str
@@ -82,8 +82,8 @@ class RecodedList:
     high: str
     words: str
     rows: dict[int, str]
-    rowed: frozenset[TrieNode]  # nodes that rows stand for
-    positions: dict[str, str] = field(default_factory=dict)  # of the levels' variables
+    rowed: frozenset[TrieNode]  # nodes that rows replace
+    positions: dict[str, str] = field(default_factory=dict)  # positions of variables
     sets: dict[frozenset[Constraint], BitsetWords] = field(default_factory=dict)
 
     def inner(self) -> RecodedList:
@@ -92,29 +92,32 @@ class RecodedList:
 
 @dataclass(slots=True)
 class KnownPositions:
-    """`positions`: where a node's entry stands in the level above its children.
+    """What is known at a point of the function.
 
-    `ranges` are those of known nodes' lists. `found` is the flag of the branch that a match ends.
+    `positions`: a node's index in the level above its children. `ranges`: ranges of nodes' lists.
+    `found`: the flag of the branch that a match ends.
     """
 
     names: dict[str, str] = field(default_factory=dict)
     positions: dict[TrieNode, str] = field(default_factory=dict)
     ranges: dict[TrieNode, Range] = field(default_factory=dict)
     buffers: dict[frozenset[TrieNode], Buffer] = field(default_factory=dict)
-    marks: dict[TrieNode, str] = field(default_factory=dict)  # the flag whether it has been marked
-    members: dict[str, frozenset[TrieNode]] = field(default_factory=dict)  # lists a variable is in
+    marks: dict[TrieNode, str] = field(default_factory=dict)  # flag: the list is marked
+    members: dict[str, frozenset[TrieNode]] = field(
+        default_factory=dict
+    )  # lists that contain a variable's value
     turns: dict[str, LoopPosition] = field(default_factory=dict)
     weights: list[str] = field(default_factory=list)
     clip: Clip | None = None
     group: RecodedList | None = None
     found: str | None = None
-    alone: bool = False  # of a tile's lanes, each goes its own way here
-    unit: str | None = None  # the unit of work at hand, if the next loop may share its turns
-    spread: bool = False  # lanes that are on their own here share the turns of the next loop
-    first_task: str | None = None  # is 0 in tasks that are not the first of the value at hand
+    alone: bool = False  # the lanes of a tile have diverged
+    unit: str | None = None  # the current unit of work, if the next loop may share its turns
+    spread: bool = False  # diverged lanes share the turns of the next loop
+    first_task: str | None = None  # 0 in tasks that are not the first of the current value
 
     def inner(self) -> KnownPositions:
-        """A copy for a scope inside: what it learns is forgotten behind it."""
+        """A copy for an inner scope."""
         return KnownPositions(
             dict(self.names),
             dict(self.positions),

@@ -1,7 +1,6 @@
 """Functions of one string, computed once for each code of the symbol table.
 
-Codes never change, so what has been computed for a table of symbols is kept, and added to when
-the table has grown.
+Codes never change, so results are cached for a symbol table, and extended when it grows.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from gdatalog.records import dataclass
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 
-_KEPT = 32  # tables of one symbol table, of which the oldest goes
+_KEPT = 32  # cached tables of a symbol table; the least recently used is evicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +32,9 @@ _lock = Lock()
 
 
 def fill(expr: Apply, scope: Scope) -> tuple[Array, Array]:
-    """What `expr` is of each code that its varying argument may be, and where it failed.
+    """The values of `expr` for each code of its varying argument, and where it failed.
 
-    The function's other arguments have no variables. What it is are keys, or bytes of 0 and 1.
+    The other arguments have no variables. Values are keys, or bytes of 0 and 1 for bools.
     """
     fixed = tuple(None if slots(arg) else _value(arg, scope) for arg in expr.args)
     what = (expr.function, fixed)
@@ -47,7 +46,7 @@ def fill(expr: Apply, scope: Scope) -> tuple[Array, Array]:
     with _lock:
         kept = _filled[scope.symbols]
         kept.pop(what, None)
-        kept[what] = done  # now the youngest
+        kept[what] = done  # now the most recently used
         if len(kept) > _KEPT:
             del kept[next(iter(kept))]
     for warning in done.warnings:
@@ -67,7 +66,7 @@ def _no_column(name: str) -> Array:
 def _extended(
     done: _Filled | None, size: int, expr: Apply, fixed: tuple[int | None, ...], scope: Scope
 ) -> _Filled:
-    """The table with the outcomes of all codes below `size`."""
+    """The table with results for all codes below `size`."""
     warnings: list[str] = []
     codes = np.arange(0 if done is None else len(done.values), size)
     args = [

@@ -1,12 +1,12 @@
-"""Tables of counts that loops keep: filled for each row that comes to them, then read as tries.
+"""Tables of counts: filled by inner loops for each row, then read as tries.
 
-A table is an array of counts, one for each value that its key may have, and a list of the values
-whose count is not 0. It is a worker's own, a thread's or a tile's. Filling it anew clears what was
-counted before. Of a tile each lane begins a row, and all share what these lead into, where no lists
-are intersected; they add by atomics.
+A table is an array of counts, one for each possible value of its key, and a list of the values
+whose count is not 0. Each worker, a thread or a tile, has its own; filling it again clears it
+first. If no lists are intersected, each lane of a tile starts a row and all lanes share the lists
+that these lead to; they add by atomics.
 
-Local counts are such an array that the whole function fills: an entry for each rank of a vertex, or
-for each edge by its position in a trie. Each match counts at several entries.
+Local counts are such an array for the whole function: an entry for each rank of a vertex, or for
+each edge by its position in a trie. Each match adds to several entries.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from gdatalog.printer.nest import NestPrinter
 
 
-SHORT = 1 << 31  # of counts in 32 bits
+SHORT = 1 << 31  # limit of counts in 32 bits
 
 
 @dataclass(frozen=True, slots=True)
 class CountTable:
-    """Its names in a text: counts, values, how many values, and the least key there may be."""
+    """The local names of a table: counts, values, number of values, and the least possible key."""
 
     counts: str
     values: str
@@ -48,11 +48,11 @@ def table_of(nest: NestPrinter, name: str) -> CountTable:
 
 
 def print_tally(nest: NestPrinter, step: Tally, known: KnownPositions) -> None:
-    """Fills a table; a row for which it stays empty goes no further."""
+    """Fills a table; a row whose table stays empty ends here."""
     text, level, leaf = nest.text, _level(nest, step), Counts(step.key)
     number = len(nest.tables)
     counts, values = None, None
-    if nest.tile:  # which reads and writes less
+    if nest.tile:  # narrow types: less memory traffic
         counts = "int32" if _most_matches(nest, step) < SHORT else None
         values = nest.arguments.width((level,))
     table = leaf.table = CountTable(
@@ -80,7 +80,7 @@ def print_tally(nest: NestPrinter, step: Tally, known: KnownPositions) -> None:
 
 
 def _level(nest: NestPrinter, step: Tally) -> LevelArgument:
-    """A level of a trie that holds all values of the key."""
+    """A level of a trie that contains all values of the key."""
     for inner in step.steps:
         if isinstance(inner, Join) and inner.variable == step.key:
             nodes = [nest.paths.node(part) for part in inner.participants]
@@ -91,7 +91,7 @@ def _level(nest: NestPrinter, step: Tally) -> LevelArgument:
 
 
 def _most_matches(nest: NestPrinter, step: Tally) -> float:
-    """How many matches a key may have at the most, below one row."""
+    """The greatest number of matches that a key can have for one row."""
     most = 1.0
     for inner in step.steps:
         weighted = any(nest.paths.tries[part.trie].weighted for part in participants(inner))
@@ -105,7 +105,7 @@ def _most_matches(nest: NestPrinter, step: Tally) -> float:
 
 
 def find_tallied(nest: NestPrinter, node: TrieNode, key: str) -> str:
-    """Where a key's count is, or -1."""
+    """The position of a key's count, or -1."""
     table = nest.tables[node.trie.relation]
     return nest.call("find_tally", table.counts, table.low, key)
 
@@ -122,7 +122,7 @@ class Counts(Leaf):
     def begins(
         self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
     ) -> bool:
-        self.counts = self.key in known.names  # what comes behind the key need not be walked
+        self.counts = self.key in known.names  # deeper levels are counted, not walked
         return False
 
     def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
@@ -143,14 +143,14 @@ class Counts(Leaf):
         place = text.name("p")
         text.line(f"{place} = {known.names[self.key]} - {table.low}")
         before = _add(nest, table.counts, place, added)
-        # Without a branch: whether a key is new is hard to foresee.
+        # Without a branch, which would be hard to predict.
         text.line(nest.call("put", table.values, table.length, known.names[self.key]))
         text.line(f"{table.length} += np.int64({before} == 0)")
 
 
 class LocalCountLeaf(Leaf):
-    """Adds each row to the counts of all images of a key: variables, or pairs of variables that an
-    entry of one trie stands for."""
+    """Adds each row to the counts of all images of a key: variables, or pairs of variables that are
+    an entry of a trie."""
 
     by_lanes = True
 
@@ -187,7 +187,7 @@ class LocalCountLeaf(Leaf):
         met: LevelLists,
         known: KnownPositions,
     ) -> bool:
-        """Of two lists a tile counts each common value where it finds it."""
+        """With two lists, a tile adds each common value at the position where it finds it."""
         step = steps[at]
         assert isinstance(step, Join)
         plain = at + 1 == len(steps) and len(met.lists) == len(step.participants) == 2
@@ -243,7 +243,7 @@ class LocalCountLeaf(Leaf):
 
 
 def _add(nest: NestPrinter, counts: str, place: str, added: str) -> str:
-    """Adds to an entry of an array; gives what was there before."""
+    """Adds to an entry of an array; returns the name of the value before."""
     before = nest.text.name("c")
     nest.text.line(f"{before} = {nest.call('at', counts, place)}")
     if added != "1" and not nest.modular:

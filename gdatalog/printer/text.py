@@ -1,4 +1,4 @@
-"""The text of a function as it is printed: lines at a depth, names that are taken once."""
+"""The text of a function: indented lines, and unique names."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from gdatalog.printer.expressions import Unprintable
 
-MOST_LOOPS = 20  # inside each other, as Python allows
-TYPES = frozenset({"i32", "i64"})  # what kernels call types, and no variable
+MOST_LOOPS = 20  # Python's limit on nested blocks
+TYPES = frozenset({"i32", "i64"})  # names of types in kernels
 
 
 class LoopText:
@@ -37,8 +37,7 @@ class LoopText:
         self.loops -= loop
 
     def name(self, stem: str) -> str:
-        """A local name that nothing else has: names that are not made here have a `_` before
-        their number."""
+        """A unique local name. Names that are not made here have a `_` before their number."""
         assert not stem.endswith("_"), stem
         number = self._taken.get(stem, 0)
         number += f"{stem}{number}" in TYPES

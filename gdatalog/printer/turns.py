@@ -1,8 +1,8 @@
-"""The turns of a level's loop, in the form that its worker needs.
+"""The loop of a level, in the form that suits its worker.
 
-A thread takes one after the other. Of a tile's lanes each takes its own where little is below;
-where more is, all take each turn together. The turns that are left can be given to other tiles.
-Where there is no buffer of what lists have in common, the loop leaps from one list to the next.
+A thread takes one turn after the other. The lanes of a tile divide the turns if there is little
+work in each, and otherwise take each turn together. Other tiles can take over remaining turns. If
+there is no buffer of an intersection, the loop leapfrogs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def turns(
     nest: NestPrinter, walk: Walk, known: KnownPositions, lanes: bool, sought: dict[TrieNode, str]
 ) -> Iterator[str]:
-    """The loop of a walk, in the form that its worker needs; gives where it is."""
+    """The loop of a walk, in the form that suits its worker; yields the position."""
     text = nest.text
     if walk.others:
         with leaping(nest, walk, sought, known.unit) as turn:
@@ -40,7 +40,7 @@ def turns(
 
 
 def _ends(nest: NestPrinter, low: str, high: str, unit: str | None) -> tuple[str, str]:
-    """Where a loop is, at its start, and its end; of a unit's turns a task may be only some."""
+    """The start and the end of a loop; a task may have only some of a unit's turns."""
     text = nest.text
     place = text.name("i")
     if unit is None:
@@ -53,7 +53,7 @@ def _ends(nest: NestPrinter, low: str, high: str, unit: str | None) -> tuple[str
 
 
 def _share(nest: NestPrinter, unit: str, low: str, turn: str, end: str) -> None:
-    """Gives the turns behind this one to others, if some wait."""
+    """Offers the turns after this one to waiting tiles."""
     with nest.text.block(f"if {end} - {turn} > 1 and late()"):
         rest = f"share_turns({unit}, {turn} + 1 - {low}, {end} - {low})"
         nest.text.line(f"{end} = {low} + {rest}")
@@ -63,8 +63,7 @@ def _share(nest: NestPrinter, unit: str, low: str, turn: str, end: str) -> None:
 def shared_turns(
     nest: NestPrinter, low: str, high: str, unit: str, lanes: bool = False
 ) -> Iterator[str]:
-    """A loop whose turns can be given to others that wait. `lanes`: each
-    lane takes its own."""
+    """A loop whose turns waiting tiles can take over. `lanes`: the lanes divide the turns."""
     text = nest.text
     place, end = _ends(nest, low, high, unit)
     turn = text.name("i")
@@ -81,8 +80,8 @@ def shared_turns(
 def leaping(
     nest: NestPrinter, walk: Walk, cursors: dict[TrieNode, str], unit: str | None = None
 ) -> Iterator[str]:
-    """The loop of a walk that leaps; gives where it is. `cursors` come to know where in the others
-    the value stands."""
+    """A loop that leapfrogs; yields the position. Adds the positions in the other lists to
+    `cursors`."""
     text = nest.text
     found = {other: text.name("p") for other in walk.others}
     for other, cursor in found.items():
@@ -118,11 +117,10 @@ def begin_unit(
     known: KnownPositions,
     first: str | None = None,
 ) -> None:
-    """The turn of a loop is a place that the work can go on from.
+    """Prints the start of a turn at which the work can resume.
 
-    `last`: the last of the units that the turn is about, if it is about several. On a tile, what is
-    below a single one can be shared with others. `first`: whether it is the first of a value that
-    is bound again if the work goes on from here.
+    `last`: the last unit of a turn with several. A tile can share the work below a single unit.
+    `first`: whether it is the first unit of a value that is bound again when the work resumes here.
     """
     text = nest.text
     if not nest.tile:
@@ -136,7 +134,7 @@ def begin_unit(
             text.line("state[1] = stop")
             text.line("state[4] = n")
         return
-    # What has been given to others in the meantime is not this task's any more
+    # Other tiles may have taken the unit in the meantime
     with text.block(f"if not begin_unit({unit}, {unit if last is None else last})"):
         text.line("break")
     if leaf.marks_tasks():
@@ -146,8 +144,8 @@ def begin_unit(
         known.unit = text.name("unit")
         text.line(f"{known.unit} = {unit}")
     if nest.counting is not None:
-        # Of what leads to turns that were given to another task, only that which begins with the
-        # first of them counts.
+        # If another task took some of the turns, the outer steps count only for the task with the
+        # first turn.
         whole = f"first_turn({unit}) == 0"
         if known.first_task is not None:
             whole += f" and {known.first_task} == 1"

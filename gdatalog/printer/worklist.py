@@ -1,14 +1,13 @@
-"""Prints a fixpoint that splits: for each value of the column it is split by, a local worklist.
+"""Prints a partitioned fixpoint: a local worklist for each value of the split column.
 
-A worker takes values. For each it stamps and pushes the rows that are there without recursion,
-the seeds, then pops row by row and prints what each rule derives of it: a nest of loops, whose
-leaf tests the stamp of the new row, sets it and pushes the row. The worklist is the block that
-the rows are given out in, so nothing is copied: what has been popped stays where it is, and at
-the end the split column is filled in. A row's stamp lies in an array over all rows that there
-could be, where these are few; else its place in the worklist is looked up in a hash table.
+A worker takes values. For each it stamps and pushes the seeds, the rows of the rules without
+recursion. Then it pops row by row and runs each rule on the row: a nest of loops whose leaf pushes
+a derived row unless it is stamped. The worklist is the output block, so nothing is copied: popped
+rows stay in place, and at the end the split column is filled in. Stamps lie in an array over all
+possible rows if these are few; otherwise a hash table maps a row to its place in the worklist.
 
-A block that is full ends the function; with another block it begins the value at hand anew.
-Where only counts are asked for, the worklist starts from its beginning for each value.
+A full block ends the function, which starts the current value again with another block. If only
+counts are needed, the worklist starts from its beginning for each value.
 """
 
 from __future__ import annotations
@@ -30,22 +29,24 @@ from gdatalog.printer.nest import FULL, NestPrinter
 from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import dataclass
 
-WIDER = 7  # what the function returns if a hash table is to be larger
-# The entries of a worker's state: behind the interval at hand (0, 1), how many workers (3) and
-# the least task (5) come the stamp (6), the relation whose block or table is full (7), and from
-# HEAD on for each relation how many rows stay, how many its block holds, and from where on the
-# entries of its hash table count.
+WIDER = 7  # status: a hash table is full
+# The entries of a worker's state: the current interval (0, 1), the number of workers (3), the least
+# task (5), the stamp (6), the relation whose block or table is full (7); from HEAD on, for each
+# relation, the number of rows to keep, the size of its block, and the epoch of its hash table.
 STAMP, WHICH, HEAD, EACH = 6, 7, 8, 3
 MOST_STAMPS = {"uint8": 255, "int32": (1 << 31) - 1}
-_SPREAD = "np.int64(-7046029254386353131)"  # odd, its bits in no order: 2^64 by the golden ratio
+_SPREAD = (
+    "np.int64(-7046029254386353131)"  # 2^64 divided by the golden ratio, for a multiplicative hash
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A relation as the function sees it: `split` is the column that it is split by.
+    """A relation of the fixpoint; `split` is the column that it is partitioned by.
 
-    `rows` are the dtypes of its columns, `seeds` of those of the seeds but the split one, `known`
-    of rows that are there already, if any are. `stamps`: the dtype of stamps; None: hashed.
+    `rows`: the dtypes of its columns. `seeds`: those of the seeds, without the split column.
+    `known`: those of rows that exist already, if there are any. `stamps`: the dtype of stamps;
+    None: a hash table.
     """
 
     relation: str
@@ -62,7 +63,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Recursive:
-    """A rule's plan for new rows of a relation, and the relation it gives rows of."""
+    """A rule's plan for new rows of a relation, and the relation of its head."""
 
     join: JoinPlan
     head: str
@@ -77,12 +78,12 @@ def print_partitioned(
     intersect: str,
     counted: bool = False,
 ) -> PrintedPlan:
-    """The function of a stratum that splits. `tries` are those of all plans, one plan's behind the
-    other's; `splits` is the dtype of the values; `counts`: only how many rows each has. `counted`:
-    it counts what its loops bind, for a profile: the steps of all rules, one behind the other."""
+    """Prints the function of a partitioned stratum. `tries` are those of all plans, concatenated;
+    `splits` is the dtype of the split values; `counts`: only the number of rows of each value.
+    `counted`: it counts bindings for a profile; the steps of all rules are numbered in a row."""
     plan, parts = merged([rule.join for rule in rules])
     nest = NestPrinter(plan, tries, intersect)
-    nest.split = nest.tasks = True  # the work is shared by values
+    nest.split = nest.tasks = True  # tasks are intervals of values
     if counted:
         nest.counting = Counting([step for part in parts for step in all_steps(part)])
     printer = _WorklistPrinter(nest, lists, counts)
@@ -108,10 +109,10 @@ def print_partitioned(
 
 
 class Into(Leaf):
-    """Rows go to a list, by the keys of their columns but the one that the fixpoint is split by."""
+    """Adds rows to a worklist, by the keys of their columns without the split column."""
 
     def __init__(self, outputs: Sequence[Expr], add: Callable[[Sequence[str]], None]) -> None:
-        """`outputs` of those columns; `add` prints what becomes of a row's keys."""
+        """`outputs`: those columns; `add` prints the code for a row's keys."""
         self.outputs = outputs
         self.add = add
 
@@ -122,7 +123,7 @@ class Into(Leaf):
 def into(
     lists: Sequence[Listed], at: int, rule: Recursive, add: Callable[[int, Sequence[str]], None]
 ) -> Into:
-    """What becomes of a rule's rows, of which `add` prints how they come to a list."""
+    """A leaf for a rule's rows; `add` prints the code that adds keys to a list."""
     return Into([rule.join.outputs[column] for column in lists[at].others], partial(add, at))
 
 
@@ -155,7 +156,7 @@ class _WorklistPrinter:
         self.nest.text.line(f"return {status}")
 
     def prologue(self) -> list[str]:
-        """What the function reads from its state before it begins."""
+        """Reads the function's state."""
         lines = [f"gen = state[{STAMP}]"]
         for at, listed in enumerate(self.lists):
             entry = HEAD + EACH * at
@@ -202,7 +203,7 @@ class _WorklistPrinter:
             text.line(f"state[{HEAD + EACH * at}] = n_{at}")
 
     def _declare(self) -> None:
-        """Arguments that some lines need before a first use would have told of them."""
+        """Declares arguments whose first use comes after lines that need them."""
         for at, listed in enumerate(self.lists):
             if listed.stamps is not None:
                 self.given(f"spans_{at}", "int64")
@@ -214,7 +215,7 @@ class _WorklistPrinter:
                     self.own(f"rows_{at}_{column}", dtype)
 
     def _begin(self) -> None:
-        """The state is such that the function can be called again, to begin with this value."""
+        """Saves a state from which the function can start this value again."""
         text = self.nest.text
         text.line("state[0], state[1] = turn, stop")
         stamped = [at for at, listed in enumerate(self.lists) if listed.stamps is not None]
@@ -233,7 +234,7 @@ class _WorklistPrinter:
             else:
                 text.line(f"state[{HEAD + EACH * at}] = n_{at}")
             if listed.stamps is None:
-                # More than what is written by the time the function may be called again
+                # An epoch above all entries written before the function is called again
                 text.line(f"state[{HEAD + EACH * at + 2}] = epoch_{at} + len(table_{at})")
             text.line(f"began_{at} = n_{at}")
 
@@ -245,7 +246,7 @@ class _WorklistPrinter:
                     self.push(at, keys)
                 else:
                     self.put(f"stamps_{at}", self._place(at, keys), "gen")
-        # What is known is not followed.
+        # Known rows are not popped.
         text.line(f"read_{at} = n_{at}")
         if listed.known is not None:
             text.line(f"first_{at} = n_{at}")
@@ -254,7 +255,7 @@ class _WorklistPrinter:
 
     @contextmanager
     def _rows_of(self, name: str, dtypes: Sequence[str], listed: Listed) -> Iterator[list[str]]:
-        """A loop over the rows that are given of the value at hand; gives their other columns."""
+        """A loop over the given rows of the current value; yields their other columns."""
         text, starts = self.nest.text, self.given(f"{name}_starts", "int64")
         row = text.name("i")
         ends = f"{self.at(starts, 'turn')}, {self.at(starts, 'turn + 1')}"
@@ -298,7 +299,7 @@ class _WorklistPrinter:
         if listed.stamps is None:
             text.line(f"epoch_{at} += n_{at} - began_{at}")
         if listed.known is not None and listed.stamps is None:
-            # Rows that were known stand before those that are new.
+            # Drop known rows, which precede the new ones.
             with text.block(f"if first_{at} > began_{at}"):
                 for column in listed.others:
                     with text.block(f"for i in range(first_{at}, n_{at})"):
@@ -314,7 +315,7 @@ class _WorklistPrinter:
     # ------------------------------------------------------------------------------- a row
 
     def _place(self, at: int, keys: Sequence[str]) -> str:
-        """Where a row's stamp is."""
+        """The position of a row's stamp."""
         listed = self.lists[at]
         place = "0"
         for column, key in zip(listed.others, keys, strict=True):
@@ -323,7 +324,7 @@ class _WorklistPrinter:
         return place
 
     def push(self, at: int, keys: Sequence[str]) -> None:
-        """Pushes a row that is not there yet."""
+        """Pushes a row unless it is there already."""
         text = self.nest.text
         if self.lists[at].stamps is None:
             self._push_hashed(at, keys)
@@ -334,7 +335,7 @@ class _WorklistPrinter:
             self._append(at, keys, lambda: self.put(stamps, place, "gen"))
 
     def _append(self, at: int, keys: Sequence[str], note: Callable[[], None]) -> None:
-        """Writes a row behind the others, and a note of it."""
+        """Appends a row to the worklist, and prints `note`, which records it."""
         text = self.nest.text
         with text.block(f"if n_{at} == room_{at}"):
             self.full(at, FULL)

@@ -1,16 +1,15 @@
-"""Prints a fixpoint that splits for tiles of a GPU, each of which takes one value after the other.
+"""Prints a partitioned fixpoint for tiles of a GPU; each takes one split value at a time.
 
     path(x, y) <- E(x, y).
     path(x, z) <- path(x, y), E(y, z).
 
-Column x is passed on as it is, so each of its values is a fixpoint of its own. A tile has a list of
-the rows that it has found for its value (kernels/worklist.cuh), without that column: a row is a
-number, its other columns as digits. As many rows of the list as the tile has lanes are followed at
-once, each by a lane; where that leads into lists, the lanes share what is in all of them. Where
-every step goes to smaller values, the greatest values lead furthest: tiles begin with them, so that
-the last ones are soon done.
+The rule passes column x on, so each of its values is a fixpoint of its own. A tile lists the rows
+found for its value (kernels/worklist.cuh), without that column: a row is one number, whose digits
+are the other columns. Each lane starts from one row of the list, and the lanes share the lists that
+these rows lead to. If every rule goes to smaller values, the greatest values have the most work:
+tiles start with them, so that the last tasks are short.
 
-What is handed over has the names that `worklist.py` gives it.
+Arguments have the names of `worklist.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def print_tiles(
     tile: int,
     counted: bool = False,
 ) -> PrintedPlan:
-    """The loops of a tile; the rest as for `worklist.print_split`."""
+    """The loops of a tile; arguments as for `worklist.print_partitioned`."""
     if any(listed.stamps is None for listed in lists):
         raise Unprintable("there are too many possible rows for a bit each")
     plan, parts = merged([rule.join for rule in rules])
@@ -78,7 +77,7 @@ class _TilePrinter:
         self.lists = lists
         self.counts = counts
         self.number = {listed.relation: at for at, listed in enumerate(lists)}
-        self.place = "u"  # of the value at hand
+        self.place = "u"  # of the current value
 
     def _argument(self, name: str, dtype: str, kind: str = "given") -> str:
         argument = Argument(name, type_of(dtype), kind)
@@ -115,7 +114,7 @@ class _TilePrinter:
                 self._end(at)
 
     def _begin(self, at: int) -> None:
-        """What is known is in the list, but not followed."""
+        """Adds known rows to the list, marked as followed."""
         listed, text = self.lists[at], self.nest.text
         text.line(f"open_list({at})")
         if listed.known is not None:
@@ -137,7 +136,7 @@ class _TilePrinter:
             self.offer(at, [self.at(column, row) for column in columns])
 
     def offer(self, at: int, keys: Sequence[str]) -> None:
-        """A row that may be new, by its columns beside the one that is split by."""
+        """Adds a row, given without the split column, unless it is marked."""
         number = ""
         for column, key in zip(self.lists[at].others, keys, strict=True):
             digit = f"{key} - low_{at}_{column}"
@@ -162,7 +161,7 @@ class _TilePrinter:
         return names
 
     def _follow(self, rules: Sequence[Recursive], parts: Sequence[Steps]) -> None:
-        """Follows the rows of the lists, those that are put behind them meanwhile included."""
+        """Runs the rules on the rows of the lists, including those added meanwhile."""
         nest, text = self.nest, self.nest.text
         every = range(len(self.lists))
         with text.block("while " + " or ".join(f"done_{at} < n_{at}" for at in every)):
@@ -184,7 +183,7 @@ class _TilePrinter:
                 text.line(f"n_{at} = listed({at})")
 
     def _end(self, at: int) -> None:
-        """Gives the rows that are new, and leaves the marks clear."""
+        """Emits the new rows, and clears the marks."""
         text, listed = self.nest.text, self.lists[at]
         if self.counts:
             counts = self.nest.arguments.result(f"counts_{at}", "int64")
@@ -198,7 +197,8 @@ class _TilePrinter:
         text.line(f"wipe(list_{at}, seen_{at}, n_{at})")
 
     def _emit(self, at: int, columns: Sequence[str]) -> None:
-        """A row; of several relations the number comes first, and their columns are made alike."""
+        """Emits a row. With several relations, the relation's number comes first, and rows are
+        padded to one width."""
         dtypes: Sequence[str] = self.lists[at].rows
         if len(self.lists) > 1:
             width = max(len(listed.rows) for listed in self.lists)
