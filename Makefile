@@ -51,12 +51,13 @@ demo-cluster: $(VENV)/cluster
 test: $(VENV)/dev
 	GDATALOG_PROGRAMS=50 GDATALOG_FUZZ=50 $(PYTEST)
 
-# What `make test` leaves out.
+# What `make test` leaves out. The types are checked while the tests run.
 check-rest: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(PYTEST) -m '(slow or host) and not gpu'
+	@$(BIN)/mypy & types=$$!; \
+	  $(PYTEST) -m '(slow or host) and not gpu'; tests=$$?; \
+	  wait $$types && exit $$tests
 
 check:
 	@$(MAKE) --no-print-directory test

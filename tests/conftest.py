@@ -50,8 +50,11 @@ EVERY = {
     "test_gpu_levelwise.py::test_example": 2,
     "test_gpu_rounds.py::test_shapes": 3,
     "test_gpu_partitioned.py::test_shapes": 4,
+    "test_gpu_tallies.py::test_as_enumerated": 5,
+    "test_gpu_tallies.py::test_shapes": 5,
     "test_gpu_walks.py::test_example": 4,
     "test_gpu_walks.py::test_patterns": 4,
+    "test_second_run.py::test_another_process_compiles_nothing": 3,
 }
 
 

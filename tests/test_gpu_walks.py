@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 # Every drawn program is several kernels, each compiled for it alone.
-FEW = settings(oracle.share(1), max_examples=12)
+FEW = settings(oracle.share(1), max_examples=6)
 LIMITS = (0, -1, 300)  # at every chance, never, after a few atomics
 INTERSECT = ("auto", "auto", "plain")
 
