@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from gdatalog.cancellation import current_watch
-from gdatalog.storage.table import Column, Table, TextColumn
-from gdatalog.values import TypeName, timestamp_to_text
+from gdatalog.storage.as_text import cell_texts
+from gdatalog.storage.table import Table
 from gdatalog.widths import cut, visible, visible_html, width
 
 WIDEST = 48  # a column's cells are cut behind this many characters
@@ -34,21 +34,9 @@ class ShownRows(Protocol):
     def _picked(self, n: int) -> tuple[Self, Self]: ...
 
 
-def cells(kind: TypeName, column: Column) -> list[str]:
-    """A column as texts, as a person would write its values."""
-    if isinstance(column, TextColumn):
-        return [str(text) for text in column.decode().tolist()]
-    values: list[Any] = column.tolist()
-    if kind == "bool":
-        return ["true" if value else "false" for value in values]
-    if kind == "timestamp":
-        return [timestamp_to_text(value) for value in values]
-    return [repr(value) for value in values]
-
-
 def _rows(result: ShownRows) -> list[list[str]]:
     table = result.table()
-    columns = [cells(kind, col) for kind, col in zip(table.types, table.columns, strict=True)]
+    columns = [cell_texts(kind, col) for kind, col in zip(table.types, table.columns, strict=True)]
     return [list(row) for row in zip(*columns, strict=True)]
 
 

@@ -134,7 +134,7 @@ def test_long_texts_come_in_chunks() -> None:
     from gdatalog.storage.export import _taken
 
     texts = pa.array(["x" * (1 << 20), "y"])
-    taken = _taken(texts, np.array([1] * 3000))
+    taken = _taken(texts, np.array([1] * 3000), np.array([0, 1 << 20, (1 << 20) + 1]))
     assert isinstance(taken, pa.ChunkedArray)
     assert [len(chunk) for chunk in taken.chunks] == [2047, 953]
     assert taken.to_pylist() == ["y"] * 3000

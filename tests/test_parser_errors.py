@@ -16,7 +16,6 @@ from gdatalog.parser import (
     format_program,
     is_complete,
     parse,
-    parse_all,
     parse_with_cautions,
     split_statements,
 )
@@ -61,14 +60,6 @@ def test_all_errors_are_reported_together_and_the_rest_is_read() -> None:
         (5, 5),
         (7, 2),
     ]
-
-
-def test_errors_of_several_texts() -> None:
-    with pytest.raises(ParseError) as caught:
-        parse_all([("a.dl", "p(1"), ("b.dl", "p(1)."), ("c.dl", "?- .")])
-    assert [e.span.source.name for e in caught.value.all if e.span] == ["a.dl", "c.dl"]
-    both = parse_all([("a.dl", "p(1)."), ("b.dl", "q(2)")])
-    assert format_program(both) == "p(1).\nq(2).\n"
 
 
 def test_a_comment_inside_a_statement_warns() -> None:

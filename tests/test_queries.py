@@ -14,7 +14,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
-from gdatalog.present import cells
+from gdatalog.storage.as_text import cell_texts
 
 ROOT = Path(__file__).parent.parent
 QUERIES = ROOT / "queries"
@@ -52,7 +52,7 @@ def _asked(path: Path) -> list[str]:
 
 def _text(result: gd.Result) -> str:
     table = result.table()
-    columns = [cells(kind, col) for kind, col in zip(table.types, table.columns, strict=True)]
+    columns = [cell_texts(kind, col) for kind, col in zip(table.types, table.columns, strict=True)]
     lines = [result.columns, *zip(*columns, strict=True)]
     return "".join("\t".join(line) + "\n" for line in lines)
 

@@ -29,11 +29,10 @@ _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""")
 class MagicOptions(argparse.ArgumentParser):
     """The options of one magic; what is wrong with them is an error of ours."""
 
-    def __init__(self, magic: str, summary: str, more: str = "") -> None:
+    def __init__(self, magic: str, summary: str) -> None:
         super().__init__(
             magic,
             description=summary,
-            epilog=more,
             add_help=False,
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,

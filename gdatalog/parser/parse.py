@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gdatalog.cancellation import LONG_TEXT, apart
@@ -40,21 +40,6 @@ def parse_with_cautions(
     program, cautions, errors = read_source(SourceText(name, text), bare)
     raise_together(errors)
     return program, cautions
-
-
-def parse_all(sources: Iterable[tuple[str, str]], *, bare: bool = False) -> Program:
-    """One program from several texts, given as (name, text); raises the errors of all texts
-    together."""
-    statements: list[Statement] = []
-    errors: list[ParseError] = []
-    for name, text in sources:
-        program, _, wrong = read_source(SourceText(name, text), bare)
-        statements += program.statements
-        errors += wrong
-    if errors:
-        errors[0].others = tuple(errors[1:])
-        raise errors[0]
-    return Program(tuple(statements))
 
 
 def read_source(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol
 
 from gdatalog.engine.choose import ExecutorChoice, planned_choice, unprintable
 from gdatalog.engine.device import Device
@@ -45,11 +46,6 @@ class PlannedRule:
     spread: Spread | None = None
     in_cells: InCells | None = None
     in_pages: InPages | None = None
-
-    @property
-    def beyond(self) -> tuple[InCells | InPages, ...]:
-        """How the rule reads indexes that do not fit the device."""
-        return tuple(one for one in (self.in_cells, self.in_pages) if one is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +147,11 @@ class PlanReport:
         plan = planned.plan
         executors = [self._executor(plan, number, by_parts) for number in range(len(plan.joins))]
         executor, children = plan_nodes(plan, executors)
-        left = () if planned.left is None else (f"run on the CPU: {planned.left}",)
-        spread = () if planned.spread is None else (str(planned.spread),)
-        device = self.device if planned.left is None else "cpu"
+        placed = placement(planned, self.device)
+        facts = (("order", ", ".join(order_of(plan))), (WORK, expected_work(plan)))
         return (
             Executor(
-                (*left, *spread, *map(str, planned.beyond), *executor.details),
-                (
-                    ("device", device),
-                    ("order", ", ".join(order_of(plan))),
-                    (WORK, expected_work(plan)),
-                    *(() if planned.spread is None else planned.spread.facts()),
-                    *(fact for one in planned.beyond for fact in one.facts()),
-                    *executor.facts,
-                ),
+                (*placed.details, *executor.details), (*placed.facts, *facts, *executor.facts)
             ),
             children,
         )
@@ -182,6 +169,29 @@ class PlanReport:
         if reason is None or ("reason", reason) in executor.facts:
             return executor
         return replace(executor, details=(*executor.details, f"never depth-first: {reason}"))
+
+
+class PlacedRun(Protocol):
+    """Where a rule runs, or ran."""
+
+    @property
+    def left(self) -> str | None: ...
+    @property
+    def spread(self) -> Spread | None: ...
+    @property
+    def in_cells(self) -> InCells | None: ...
+    @property
+    def in_pages(self) -> InPages | None: ...
+
+
+def placement(placed: PlacedRun, device: str) -> Executor:
+    """Where a rule runs, as text, and as facts for programs."""
+    parts = [p for p in (placed.spread, placed.in_cells, placed.in_pages) if p is not None]
+    left = () if placed.left is None else (f"run on the CPU: {placed.left}",)
+    where = ("device", device if placed.left is None else "cpu")
+    return Executor(
+        (*left, *map(str, parts)), (where, *(fact for part in parts for fact in part.facts()))
+    )
 
 
 def expected_work(plan: RulePlan) -> float:

@@ -12,6 +12,7 @@ from gdatalog.report.hints import costliest
 from gdatalog.report.plan_tree import (
     chosen,
     index_label,
+    placement,
     plan_label,
     rule_text,
     stratum_facts,
@@ -196,17 +197,13 @@ class Evaluated:
         rate = [per_second(run.rows, work)] if run.rows and work > 0 else []
         held = [f"{format_bytes(run.bytes)} held"] if run.bytes else []
         costs = Costs(0.0, run.compiling, run.indexing, run.moving, run.moved)
-        left = () if run.left is None else (f"run on the CPU: {run.left}",)
-        spread = () if run.spread is None else (str(run.spread),)
-        beyond = [one for one in (run.in_cells, run.in_pages) if one is not None]
+        placed = placement(run, self.device)
         matches = Matches.of(run)
         return ReportNode(
             kind,
             label,
             (
-                *left,
-                *spread,
-                *map(str, beyond),
+                *placed.details,
                 *executor.details,
                 ", ".join([many(run.rows, "row"), *rate, *held, *_apart(costs)]),
                 *((str(matches),) if matches.rows >= MANY_WORDS else ()),
@@ -220,10 +217,8 @@ class Evaluated:
                 ("words_as_rows", matches.rows or None),
                 ("words_as_tree", matches.tree or None),
                 *_cost_facts(costs),
-                ("device", self.device if run.left is None else "cpu"),
+                *placed.facts,
                 ("order", ", ".join(order_of(plan))),
-                *(() if run.spread is None else run.spread.facts()),
-                *(fact for one in beyond for fact in one.facts()),
                 *executor.facts,
             ),
             children=children,

@@ -77,10 +77,7 @@ def facts_file(
             pieces = facts_text([table], relation, delimiter=delimiter, header=headed)
         for piece in pieces:
             # Readers drop one byte order mark: a text that begins with one gets another.
-            head = piece[:3]
-            if first and (head.encode() if isinstance(head, str) else bytes(head)).startswith(
-                _MARK
-            ):
+            if first and _begins_with_mark(piece):
                 yield _MARK
             first = False
             yield piece

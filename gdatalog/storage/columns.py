@@ -49,7 +49,7 @@ def column_from(raw: Any, declared: TypeName | None, place: DataPlace, there: An
     if type(raw).__module__.split(".")[0] == "pandas":
         return pandas_column(raw, declared, place)
     if hasattr(raw, "__arrow_c_array__") or hasattr(raw, "__arrow_c_stream__"):
-        return arrow_column(_arrow_array(raw), declared, place)
+        return arrow_column(arrow_array(raw), declared, place)
     if isinstance(raw, list | tuple):
         return object_column(raw, declared, place)
     if hasattr(raw, "__array__"):
@@ -57,7 +57,8 @@ def column_from(raw: Any, declared: TypeName | None, place: DataPlace, there: An
     return object_column(list(raw), declared, place)
 
 
-def _arrow_array(raw: Any) -> Any:
+def arrow_array(raw: Any) -> Any:
+    """An Array or ChunkedArray of whatever speaks Arrow."""
     import pyarrow as pa
 
     if isinstance(raw, pa.Array | pa.ChunkedArray):
@@ -92,9 +93,7 @@ def numpy_column(values: Array, declared: TypeName | None, place: DataPlace) -> 
             raise place.missing(int(mask.argmax()), np.ma.masked)
         values = values.data
     kind = values.dtype.kind
-    if kind in "OT":
-        return object_column(values.astype(object), declared, place)
-    if kind == "U":
+    if kind in "OTU":
         return object_column(values.astype(object), declared, place)
     names: dict[str, TypeName] = {"i": "int", "u": "int", "f": "float", "b": "bool"}
     found: TypeName | None = "timestamp" if kind == "M" else names.get(kind)
@@ -196,15 +195,12 @@ def arrow_column(values: Any, declared: TypeName | None, place: DataPlace) -> Ty
         values = values.cast(pa.timestamp("ms"))
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    if agreed == "int":
-        return agreed, integers(arrow_numbers(values), place)
-    if agreed == "float":
-        return agreed, floats(arrow_numbers(values), place)
-    if agreed == "timestamp":
-        unit = values.type.unit
-        plain = arrow_numbers(values.cast(pa.int64()))
-        return agreed, instants(plain.view(f"datetime64[{unit}]"), place)
-    return agreed, values.to_numpy(zero_copy_only=False)
+    if agreed == "bool":
+        return agreed, values.to_numpy(zero_copy_only=False)
+    if agreed != "timestamp":
+        return numpy_column(arrow_numbers(values), agreed, place)
+    instants = arrow_numbers(values.cast(pa.int64())).view(f"datetime64[{values.type.unit}]")
+    return numpy_column(instants, agreed, place)
 
 
 def _whole(values: Any, place: DataPlace) -> Any:

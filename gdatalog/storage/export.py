@@ -55,7 +55,7 @@ def _arrow_column(kind: TypeName, column: Column) -> Any:
         if isinstance(texts, pa.ChunkedArray):
             # An array of strings holds 2 GiB of text; there are more.
             return pa.array(column.decode(), pa.string())
-        return _taken(texts, column.codes)
+        return _taken(texts, column.codes, _offsets(texts))
     if kind == "timestamp":
         return pa.array(column).cast(pa.timestamp("ns", tz="UTC"))
     return pa.array(column.astype(DTYPES[kind], copy=False))
@@ -66,25 +66,19 @@ def _spelled(texts: TextSet, codes: Array) -> Any:
     import pyarrow as pa
 
     whole = texts.arrow(pa.large_string())
-    longest = max(1, int(np.max(np.diff(texts.ends[: len(whole) + 1]))))
-    step = ((1 << 31) - 1) // longest  # no chunk may have more than 2 GiB
-    parts = [
-        whole.take(pa.array(codes[at : at + step])).cast(pa.string())
-        for at in range(0, len(codes), step)
-    ]
-    return parts[0] if len(parts) == 1 else pa.chunked_array(parts)
+    return _taken(whole, codes, texts.ends[: len(whole) + 1])
 
 
-def _taken(texts: Any, codes: Array) -> Any:
+def _taken(texts: Any, codes: Array, offsets: Array) -> Any:
     """The text of each code; in chunks, so that no chunk passes 2 GiB."""
     import pyarrow as pa
 
-    longest = max(1, int(np.max(np.diff(_offsets(texts)), initial=1)))
-    step = max(1, ((1 << 31) - 1) // longest)
-    if step >= len(codes):
-        return texts.take(pa.array(codes))
-    parts = [texts.take(pa.array(codes[at : at + step])) for at in range(0, len(codes), step)]
-    return pa.chunked_array(parts)
+    step = ((1 << 31) - 1) // max(1, int(np.max(np.diff(offsets), initial=1)))
+    parts = [
+        texts.take(pa.array(codes[at : at + step])).cast(pa.string())
+        for at in range(0, len(codes), step)
+    ]
+    return parts[0] if len(parts) == 1 else pa.chunked_array(parts)
 
 
 def _offsets(texts: Any) -> Array:

@@ -44,6 +44,7 @@ from gdatalog.storage.text_files import (
     bytes_of,
     lines_before,
     raw_of_text,
+    report_size,
 )
 
 # Gives the set that the texts of a file are added to.
@@ -163,8 +164,7 @@ class _FactsText:
             yield self._table(blocks[0])
             return
         work, size = current_watch().innermost, blocks[-1][1]
-        if work.stage == "loading" and not work.several:
-            work.total, work.unit = size, "bytes"
+        report_size(size)
         for block in blocks:
             current_watch().poll()
             with work.within(block[0] / size, block[1] / size):
@@ -246,9 +246,8 @@ class _FactsText:
                     start = found
                 end = block[1] if several else os.fstat(file.fileno()).st_size
                 length = end - file.seek(start)
-                work = current_watch().innermost
-                if work.stage == "loading" and not work.several and not several:
-                    work.total, work.unit = length, "bytes"
+                if not several:
+                    report_size(length)
                 blank = declared.types == ("symbol",) and not self.quoted
                 # Other values are looked at all the same: one that is none of its type is an error.
                 wanted = [

@@ -107,6 +107,16 @@ def encode_value(value: Value, kind: TypeName, symbols: SymbolTable) -> int:
     return symbols.intern(str(value)) if kind == "symbol" else key_of(value, kind)
 
 
+def encode_values(values: Sequence[Any], kind: TypeName, symbols: SymbolTable) -> Array:
+    """The keys of values of one type."""
+    if kind == "float":
+        return float_to_key(np.array(values, dtype=np.float64))
+    if kind == "symbol":
+        texts = map(str, values)
+        return np.fromiter(map(symbols.intern, texts), np.int32, len(values))
+    return np.array(values, dtype=np.int64)
+
+
 def key_of(value: Value, kind: TypeName) -> int:
     """The key of one value that is no symbol."""
     if kind == "float":

@@ -30,6 +30,7 @@ from gdatalog.storage.text_files import (
     blocks_of,
     bytes_of,
     check_width,
+    report_size,
     sniffed,
     texts_among,
 )
@@ -178,8 +179,7 @@ def _breaks(text: Delimited) -> bool:
 
 def _tables(large: _Large, declared: Declared | None, options: LoadOptions) -> Iterator[Table]:
     work, first = current_watch().innermost, large.head[0]
-    if work.stage == "loading" and not work.several:
-        work.total, work.unit = large.blocks[-1][1], "bytes"
+    report_size(large.blocks[-1][1])
     # With a declaration the first lines tell whether there is a header.
     twice = declared is None or (large.declared is None and options.header is None)
     seen: Any = None

@@ -16,7 +16,7 @@ from gdatalog.errors import DataError, Note, UsageError, meant
 from gdatalog.records import dataclass
 from gdatalog.storage.arrays import fetched, lies_on_device
 from gdatalog.storage.cells import MISSING, as_arrow, cells_column, kind_of
-from gdatalog.storage.columns import column_from
+from gdatalog.storage.columns import arrow_array, column_from
 from gdatalog.storage.load_options import DataPlace, LoadOptions, rows
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.table import Array, Column, TextColumn
@@ -74,14 +74,9 @@ def _missing_cells(cells: Any, declared: TypeName | None, filled: bool) -> Array
 
 
 def _missing_in_arrow(column: Any) -> Array:
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not isinstance(column, pa.Array | pa.ChunkedArray):
-        column = pa.chunked_array(column) if hasattr(column, "__arrow_c_stream__") else (
-            pa.array(column)
-        )  # fmt: skip
-    return np.asarray(pc.is_null(column, nan_is_null=True), dtype=np.bool_)
+    return np.asarray(pc.is_null(arrow_array(column), nan_is_null=True), dtype=np.bool_)
 
 
 def taken(column: Any, keep: Array) -> Any:

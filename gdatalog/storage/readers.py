@@ -37,7 +37,13 @@ from gdatalog.storage.load_options import (
 from gdatalog.storage.parquet import damaged, raws_of_parquet, with_keys
 from gdatalog.storage.raw import raw_of_arrow
 from gdatalog.storage.table import Table
-from gdatalog.storage.text_files import PIECE, raw_of_json, raw_of_json_lines, raw_of_text
+from gdatalog.storage.text_files import (
+    PIECE,
+    raw_of_json,
+    raw_of_json_lines,
+    raw_of_text,
+    report_size,
+)
 
 FORMATS = {
     ".csv": "csv",
@@ -162,7 +168,7 @@ def _source_of(name: str) -> Callable[[], Any]:
         return partial(pa.BufferReader, read_bytes(name))
     with _reading(name), open(name, "rb") as file:  # whether it can be read at all
         size = os.fstat(file.fileno()).st_size
-        _has_bytes(size)
+        report_size(size)
     # Arrow would keep what it reads of a file until its end; what is mapped takes no memory.
     return partial(pa.memory_map if size else pa.OSFile, name)
 
@@ -189,7 +195,7 @@ def format_of(name: str, default: str | None = None) -> str:
 def read_bytes(name: str) -> bytes:
     """The whole content of a file, unpacked."""
     with _reading(name):
-        _has_bytes(os.stat(name).st_size)  # 0 of a pipe, whose end nobody knows
+        report_size(os.stat(name).st_size)  # 0 of a pipe, whose end nobody knows
         with current_watch().innermost.within(*READING):
             data = _read(name)
     try:
@@ -200,13 +206,6 @@ def read_bytes(name: str) -> bytes:
     except (OSError, EOFError, zlib.error, MemoryError, ValueError) as error:
         raise damaged(name, error) from error
     return data
-
-
-def _has_bytes(size: int) -> None:
-    """Reports the size of the file that is read, for progress."""
-    work = current_watch().innermost
-    if work.stage == "loading" and size and not work.several:
-        work.total, work.unit = size, "bytes"
 
 
 @contextmanager

@@ -206,6 +206,13 @@ def blocks_of(path: str) -> list[Block]:
         return list(pairwise(ends))
 
 
+def report_size(size: int) -> None:
+    """Tells progress of the bytes of the file that is loaded. Of several, all bytes are told of."""
+    work = current_watch().innermost
+    if work.stage == "loading" and size and not work.several:
+        work.total, work.unit = size, "bytes"
+
+
 def line_end(file: BinaryIO, place: int, size: int) -> int:
     """The end of the line that contains a position."""
     file.seek(place)

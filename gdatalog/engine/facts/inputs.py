@@ -21,7 +21,7 @@ from gdatalog.parser.syntax import Atom, Const, Decl, Directive, Statement
 from gdatalog.planner.check.checked import Schema
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.key_columns import relation_of_tables
-from gdatalog.storage.keys import encode_value, float_to_key
+from gdatalog.storage.keys import encode_values
 from gdatalog.storage.load_options import Findings
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.parts import Version
@@ -29,7 +29,6 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array
 from gdatalog.threads import begun
 from gdatalog.timers import spending
 from gdatalog.values import TypeName, Value
@@ -278,20 +277,10 @@ def fact_rows(
     """The rows of facts, in their order."""
     columns = []
     for at, kind in enumerate(types):
-        args = [atom.args[at] for atom in facts]
-        columns.append(_column(args, kind, params, symbols))
+        args: list[Any] = [atom.args[at] for atom in facts]
+        values = [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
+        columns.append(encode_values(values, kind, symbols))
     return tuple(columns), len(facts)
-
-
-def _column(
-    args: list[Any], kind: TypeName, params: Mapping[str, Value], symbols: SymbolTable
-) -> Array:
-    values = [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
-    if kind == "float":
-        return float_to_key(np.array(values, dtype=np.float64))
-    if kind == "symbol":
-        return np.array([symbols.intern(str(value)) for value in values], dtype=np.int32)
-    return np.array([encode_value(value, kind, symbols) for value in values], dtype=np.int64)
 
 
 def in_rows(seeds: Sequence[Derived]) -> list[Derived]:

@@ -12,7 +12,7 @@ from gdatalog.errors import DataError
 from gdatalog.parser.syntax import Const, ListParam, Param, Values
 from gdatalog.planner.check.checked import ValueList
 from gdatalog.records import dataclass, field
-from gdatalog.storage.keys import encode_column, float_to_key
+from gdatalog.storage.keys import encode_column, encode_values, float_to_key
 from gdatalog.storage.load_options import DataPlace, MissingValue, shown
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
@@ -78,12 +78,7 @@ class ProgramLists(Mapping[str, Relation]):
             found: tuple[Any, ...] = (self._params[part.name],)
         else:
             found = part.values if isinstance(part, Values) else (part.value,)
-        if kind == "float":
-            return float_to_key(np.array(found, dtype=np.float64))
-        if kind == "symbol":
-            intern = self._symbols.intern
-            return np.fromiter((intern(str(v)) for v in found), np.int32, len(found))
-        return np.array(found, dtype=np.int64)
+        return encode_values(found, kind, self._symbols)
 
 
 # A list that is given as a parameter: a column of values, read once and never changed.
