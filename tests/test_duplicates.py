@@ -207,10 +207,10 @@ def test_tries_of_few_rows_are_those_of_many(found: list[tuple[int, ...]], few: 
 def test_what_is_learnt_stays_with_the_relation() -> None:
     rows = tuple(ints(0, 2**20) for _ in range(3))
     relation = Relation.of_blocks(("a", "b", "c"), ("int",) * 3, [rows], COUNT)
-    assert not relation.all_distinct
+    assert relation.store.known < KnownRows.DISTINCT
     assert len(relation) == COUNT
-    assert relation.all_distinct and not relation.sorted
-    assert relation.renamed(("x", "y", "z")).all_distinct
+    assert relation.store.known >= KnownRows.DISTINCT and not relation.sorted
+    assert relation.renamed(("x", "y", "z")).store.known >= KnownRows.DISTINCT
     assert (relation.column(0) == rows[0]).all()  # as they lie
     assert relation.spans == spans_of([rows])
 

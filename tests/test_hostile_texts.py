@@ -20,7 +20,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.cancellation import Watch
 from gdatalog.errors import Caution, SourceText, Span
-from gdatalog.notebook.shown import Line, Listing, bundle, list_relations
+from gdatalog.notebook.shown import Listing, bundle, list_relations
 from gdatalog.progress import Progress
 from gdatalog.shell import cli, repl
 from gdatalog.shell.editor.completion import files_at
@@ -165,7 +165,7 @@ def profile(text, folder):
 
 def listing(text, folder):
     found = list_relations(loaded(text))
-    line = Line(text, text, "1", text)
+    line = (text, text, "1", text)
     return "".join(repr(each) + each._repr_html_() for each in (found, Listing((line,))))
 
 

@@ -381,7 +381,7 @@ def test_a_sorter_that_was_offered_is_used(as_if_long: None) -> None:
         assert sort_values(np.array([9, 8]), 8, 9).tolist() == [8, 9]
         assert sort_values(np.array([8, 9]), 8, 9).tolist() == [8, 9] and asked == [3, 2]
     finally:
-        threads.withdraw(offered)
+        threads._offers.remove(offered)
     assert sorter_for(1 << 40, True) is sort_by_digits
 
 

@@ -15,7 +15,7 @@ from gdatalog.engine.facts.files import Folders
 from gdatalog.shell import conversation
 from gdatalog.shell.conversation import parameter_text
 from gdatalog.shell.output import Output
-from gdatalog.shell.parameters import read_parameters
+from gdatalog.shell.program import read_parameters
 from gdatalog.shell.repl import Repl
 from tests.draw import PROFILES, drawn
 from tests.test_engine_oracle import frame

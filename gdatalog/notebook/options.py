@@ -19,7 +19,7 @@ from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.records import dataclass, replace
 from gdatalog.shell.editor.completion import complete, files_at
 from gdatalog.shell.editor.known import look
-from gdatalog.shell.parameters import read_parameters
+from gdatalog.shell.program import read_parameters
 
 # An option at the beginning of a line, and a word after it, which may be quoted.
 _OPTION = re.compile(r"\s*(--[a-z]+)(?:=|\s+|$)")

@@ -16,9 +16,9 @@ from gdatalog.present import html_table
 from gdatalog.progress import duration
 from gdatalog.records import dataclass
 from gdatalog.relations import catalog
-from gdatalog.shell.messages import ProgressLine, say
+from gdatalog.shell.messages import ProgressLine, aligned, say
 from gdatalog.shell.statements import known_size
-from gdatalog.widths import visible, visible_html, visible_lines, width
+from gdatalog.widths import visible_html, visible_lines
 
 
 @contextmanager
@@ -58,45 +58,30 @@ INVALID = "invalid"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """`rows`: how many, that this is not known yet, or that the relation is invalid; then `origin`
-    says why."""
-
-    name: str
-    columns: str
-    rows: str
-    origin: str
-
-
-@dataclass(frozen=True, slots=True)
 class Listing:
-    lines: tuple[Line, ...]
+    """Of each relation its name, its columns, how many rows it has as far as that is known, and
+    its origin; of one that is invalid why that is."""
+
+    lines: tuple[tuple[str, str, str, str], ...]
 
     def __repr__(self) -> str:
         if not self.lines:
             return (
                 "no relations yet: %datalog_load E edges.csv, or a cell that begins with %%datalog"
             )
-        schemas = [
-            visible(line.name if line.rows == INVALID else f"{line.name}({line.columns})")
-            for line in self.lines
-        ]
-        wide = max(map(width, schemas))
-        deep = max(len(line.rows) for line in self.lines)
-        return "\n".join(
-            f"{schema}{' ' * (wide - width(schema))}  {line.rows:>{deep}}  {visible(line.origin)}"
-            for schema, line in zip(schemas, self.lines, strict=True)
+        return aligned(
+            (name if rows == INVALID else f"{name}({columns})", rows, origin)
+            for name, columns, rows, origin in self.lines
         )
 
     def _repr_html_(self) -> str:
         if not self.lines:
             return f"<p>{visible_html(repr(self))}</p>"
-        rows = [(line.name, line.columns, line.rows, line.origin) for line in self.lines]
         names, kinds = (
             ("relation", "columns", "rows", "from"),
             ("symbol", "symbol", "int", "symbol"),
         )
-        return html_table(names, kinds, rows, types=False)
+        return html_table(names, kinds, self.lines, types=False)
 
 
 def list_relations(db: Database) -> Listing:
@@ -104,7 +89,7 @@ def list_relations(db: Database) -> Listing:
     with db.call():
         return Listing(
             tuple(
-                Line(entry.name, entry.columns, known_size(entry), entry.origin)
+                (entry.name, entry.columns, known_size(entry), entry.origin)
                 for entry in catalog(db.workspace)
             )
         )

@@ -95,7 +95,7 @@ class Shown:
 
     def to_text(self, width: int = 100) -> str:
         """The tree as lines for a terminal of this width; plans with many rules are folded."""
-        from gdatalog.report.text import text
+        from gdatalog.report.tree import text
 
         return text(folded(self.tree) if self._folded else self.tree, width)
 

@@ -28,8 +28,7 @@ from gdatalog.shell.editor.terminal import give_back, heeding
 from gdatalog.shell.messages import ProgressLine, say, say_error, say_unexpected
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.output import Output
-from gdatalog.shell.parameters import read_parameters
-from gdatalog.shell.program import Job, ProgramText, run_job
+from gdatalog.shell.program import Job, ProgramText, read_parameters, run_job
 
 if TYPE_CHECKING:
     from gdatalog.shell.editor.prompt import Prompt

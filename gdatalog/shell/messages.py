@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Iterable
 from threading import Event, Thread
 from time import perf_counter
 from types import TracebackType
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from gdatalog import __version__
 from gdatalog.errors import Error
 from gdatalog.progress import Progress, duration, format_bytes
-from gdatalog.widths import cut, visible_lines, width
+from gdatalog.widths import cut, visible, visible_lines, width
 
 if TYPE_CHECKING:
     from gdatalog.cancellation import Watch
@@ -95,6 +96,15 @@ def size_of(relation: Relation) -> str:
 def short_size_of(relation: Relation) -> str:
     """The same, as a number."""
     return f"{relation.length:,}" if relation.counted else f"≤ {relation.at_most:,}"
+
+
+def aligned(rows: Iterable[tuple[str, str, str]]) -> str:
+    """Lines of three columns, of which the second stands on the right."""
+    shown = [(visible(first), second, visible(third)) for first, second, third in rows]
+    wide, deep = (max((width(row[at]) for row in shown), default=0) for at in (0, 1))
+    return "\n".join(
+        f"{a}{' ' * (wide - width(a))}  {b:>{deep}}  {c}".rstrip() for a, b, c in shown
+    )
 
 
 def banner(device: str = "") -> str:

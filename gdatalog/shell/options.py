@@ -26,24 +26,11 @@ def plain_options(args: Sequence[str]) -> Mapping[str, str] | None:
     >>> plain_options(["--device", "gpu"]), plain_options(["rules.dl"])
     (None, None)
     """
-    said: dict[str, str] = {}
-    named: set[str] = set()
-    left = list(args)
-    while left:
-        option, equals, value = left.pop(0).partition("=")
-        if option in _FLAGS and not equals:
-            continue
-        if not equals and left:
-            value = left.pop(0)
-        elif not option.startswith("--"):
-            return None
-        if option not in _RIGHT or value.startswith("-") or not _RIGHT[option](value):
-            return None
-        said[option] = value
-        if option == "-M":
-            named.add(value.partition("=")[0])
-    given = sum(arg == "-M" for arg in args)
-    return said if len(named) == given else None  # no parameter is given twice
+    pairs = _pairs(args)
+    if pairs is None or not all(_is_right(*pair) for pair in pairs):
+        return None
+    named = [value.partition("=")[0] for option, value in pairs if option == "-M"]
+    return dict(pairs) if len({*named}) == len(named) else None  # no parameter is given twice
 
 
 def asks_for_prompt(args: Sequence[str]) -> bool:
@@ -54,18 +41,29 @@ def asks_for_prompt(args: Sequence[str]) -> bool:
     >>> asks_for_prompt(["--doctor"]), asks_for_prompt(["-c", "p(1)."]), asks_for_prompt(["a.dl"])
     (False, False, False)
     """
+    return _pairs(args) is not None
+
+
+def _pairs(args: Sequence[str]) -> list[tuple[str, str]] | None:
+    """Options and their values, without flags; None if a prompt has no such option."""
+    found: list[tuple[str, str]] = []
     left = list(args)
     while left:
-        option, equals, _ = left.pop(0).partition("=")
-        if option in _FLAGS:
+        option, equals, value = left.pop(0).partition("=")
+        if option in _FLAGS and not equals:
             continue
-        if option not in (*_RIGHT, "--cluster"):
-            return False
+        if option not in (*_RIGHT, "--cluster") or not (equals or left):
+            return None
         if not equals:
-            if not left:
-                return False
-            left.pop(0)
-    return True
+            value = left.pop(0)
+        elif not option.startswith("--"):
+            value = f"={value}"  # which is right for none
+        found.append((option, value))
+    return found
+
+
+def _is_right(option: str, value: str) -> bool:
+    return option in _RIGHT and not value.startswith(("-", "=")) and bool(_RIGHT[option](value))
 
 
 def _is_size(text: str) -> bool:

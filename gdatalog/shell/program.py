@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from shutil import get_terminal_size
 from time import perf_counter
@@ -15,14 +16,16 @@ from gdatalog.database import Database
 from gdatalog.engine.facts.files import Folders, read_text, to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.session.text_session import Ask, Session
-from gdatalog.errors import DataError, Error, TimeLimitError, UsageError
-from gdatalog.parser import Program
-from gdatalog.parser.syntax import Rule, Statement
+from gdatalog.errors import DataError, Error, ParseError, SourceText, TimeLimitError, UsageError
+from gdatalog.parser import Program, parse
+from gdatalog.parser.syntax import Const, Member, Query, Rule, Statement, Values
+from gdatalog.parser.tokens import string_token
 from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.shell.messages import ProgressLine, say, say_error, took
 from gdatalog.shell.output import Output
 from gdatalog.timers import spending, time_spent
+from gdatalog.values import timestamp_from_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,3 +216,80 @@ def _read_file(db: Database, name: str) -> tuple[str, str]:
     if not os.path.exists(name) and ("?-" in name or "(" in name):
         raise UsageError(f"there is no file {name!r}", hint="a program text follows -c")
     return name, read_text(name, db.workspace.policy)
+
+
+# `-M name=value`, and `--param name=value` in notebooks: values for a program's parameters.
+
+
+_NAME = re.compile(r"\$?([^\W\d]\w*)")
+_INT = re.compile(r"[+-]?[0-9]+")
+_FLOAT = re.compile(r"[+-]?([0-9]+\.[0-9]+([eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|inf)")
+
+
+def read_parameters(given: Iterable[str], option: str = "-M") -> dict[str, Any]:
+    """The values that an option gives.
+
+    >>> read_parameters(["start=1", "name=alice", 'code="007"', "$deep=true"])
+    {'start': 1, 'name': 'alice', 'code': '007', 'deep': True}
+    """
+    params: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        found = _NAME.fullmatch(name)
+        if not equals or found is None:
+            raise UsageError(f"{option} {text}: a parameter is given as {option} name=value")
+        if found[1] in params:
+            raise UsageError(f"{option} {text}: the parameter ${found[1]} is given twice")
+        params[found[1]] = read_value(value, option)
+    return params
+
+
+def read_value(text: str, option: str = "-M") -> Any:
+    """An int, a float, true or false, a timestamp if it reads as one, else text.
+
+    Constants in braces are a list of these, as in a program.
+    """
+    if _INT.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    if text in ("true", "false"):
+        return text == "true"
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        token = string_token(SourceText(option, text), 0, len(text))
+        if token.type == "ERROR":
+            raise UsageError(f"{option}: {token.value.message}", hint=token.value.hint)
+        return token.value
+    if text[:1] == "{" and text[-1:] == "}":
+        return _list(text, option)
+    nanoseconds = timestamp_from_text(text.removeprefix("@"))
+    if nanoseconds is not None:
+        import numpy as np
+
+        return np.datetime64(nanoseconds, "ns")
+    return text
+
+
+def _list(text: str, option: str) -> list[Any]:
+    """
+    >>> _list('{"a", "b"}', "-M"), _list("{}", "-M")
+    (['a', 'b'], [])
+    """
+    import numpy as np
+
+    if not text[1:-1].strip():
+        return []
+    hint = 'constants in braces, as in {1, 2, 3} and {"a", "b"}'
+    try:
+        (query,) = parse(f"?- x in {text}.", option).statements
+    except (ParseError, ValueError):
+        raise UsageError(f"{option}: {text} is not a list of values", hint=hint) from None
+    found: list[Any] = []
+    if isinstance(query, Query) and isinstance(query.body, Member):
+        for part in query.body.values:
+            if not isinstance(part, Const | Values):
+                raise UsageError(f"{option}: {text} is not a list of values", hint=hint)
+            values = (part.value,) if isinstance(part, Const) else part.values
+            when = part.type == "timestamp"
+            found += [np.datetime64(int(v), "ns") for v in values] if when else values
+    return found

@@ -13,7 +13,7 @@ import numpy as np
 
 from gdatalog.cancellation import cancellable
 from gdatalog.storage.keys import CodedColumn, Dictionary
-from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows
+from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
@@ -35,9 +35,6 @@ class Coded(RowStore):
         self.statistics = statistics
         self.dictionaries = tuple(dictionaries)
         self._ordered = not any(d is not None and d.more for d in dictionaries)
-
-    def __reduce__(self) -> Any:
-        return RowStore, self.__getstate__()
 
     @property
     def known(self) -> KnownRows:
@@ -92,10 +89,6 @@ class Coded(RowStore):
         if codes is not None and self.dictionaries[0] is self.dictionaries[1]:
             return codes.mirrored()
         return super().mirrored()
-
-    def lay(self, ops: DeviceOps) -> DeviceStore:
-        self._bring()
-        return super().lay(ops)
 
     def where_they_lie(self) -> tuple[list[Any], DeviceStore | None]:
         codes = self.codes

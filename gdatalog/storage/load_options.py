@@ -195,8 +195,12 @@ class DataPlace:
         return MissingValue.of(self.error(row, f"a value is missing ({shown(found)})"))
 
     def mismatch(self, row: int, declared: TypeName, found: object, kind: str) -> DataError:
-        hint = f"{_CURES[declared]}, or declare the column {kind}"
+        hint = f"{self.cure(declared)}, or declare the column {kind}"
         return self.error(row, f"expected {declared}, found the {kind} {shown(found)}", hint)
+
+    def cure(self, declared: TypeName) -> str:
+        """What makes values of a declared type of others."""
+        return _CURES[declared]
 
     def too_big(self, row: int, found: object) -> DataError:
         hint = "convert the column to text if it is an identifier, to float if it is a quantity"
@@ -211,9 +215,8 @@ class DataPlace:
 class FilePlace(DataPlace):
     """A column of a file: errors advise to mend the file."""
 
-    def mismatch(self, row: int, declared: TypeName, found: object, kind: str) -> DataError:
-        hint = f"mend the file, or declare the column {kind}"
-        return self.error(row, f"expected {declared}, found the {kind} {shown(found)}", hint)
+    def cure(self, declared: TypeName) -> str:
+        return "mend the file"
 
 
 def shown(value: object, width: int = 60) -> str:

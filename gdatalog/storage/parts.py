@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 from weakref import ref
 
 import numpy as np
 
 from gdatalog.storage.degrees import AdjacencyLists, Degrees, Quantiles
 from gdatalog.storage.membership import places_in
-from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows
+from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Span
 from gdatalog.storage.statistics import Statistics
@@ -52,16 +52,9 @@ class DisjointParts(RowStore, Generic[Part]):
         super().__init__([], 0, KnownRows.NOTHING)
         self.parts = tuple(parts)  # none when they have been put together
 
-    def __reduce__(self) -> Any:
-        return RowStore, self.__getstate__()
-
-    def __getstate__(self) -> tuple[list[Columns], int, KnownRows]:
+    def __reduce__(self) -> tuple[type[RowStore], tuple[list[Columns], int, KnownRows]]:
         self.as_they_are()
-        return super().__getstate__()
-
-    def lay(self, ops: DeviceOps) -> DeviceStore:
-        self.as_they_are()
-        return super().lay(ops)
+        return super().__reduce__()
 
     @property
     def known(self) -> KnownRows:

@@ -285,12 +285,6 @@ class Relation:
         return remote is None or not remote.unfetched or remote.known >= KnownRows.DISTINCT
 
     @property
-    def all_distinct(self) -> bool:
-        """Whether the rows are known to be distinct: then `rows`, `column` and `blocks` give each
-        row once. It costs nothing to ask; `length` finds it out, and loading does."""
-        return self._store.known >= KnownRows.DISTINCT
-
-    @property
     def keys(self) -> Columns:
         """The rows, sorted."""
         return self._store.sorted()

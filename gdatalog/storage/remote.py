@@ -15,7 +15,7 @@ import numpy as np
 from gdatalog.records import dataclass
 from gdatalog.storage.degrees import COMPARE, AdjacencyLists, Degrees, Quantiles
 from gdatalog.storage.graph import Ranking
-from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows
+from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Span
 from gdatalog.storage.statistics import Statistics, estimated, runs_of
@@ -139,9 +139,6 @@ class RemoteRows(RowStore):
         self._survey: Survey | None = None
         self._ranking: Ranking | None = None
 
-    def __reduce__(self) -> Any:
-        return RowStore, self.__getstate__()
-
     @property
     def unfetched(self) -> bool:
         """Whether nothing is here."""
@@ -209,10 +206,6 @@ class RemoteRows(RowStore):
     def nbytes(self) -> int:
         """What is held here."""
         return super().nbytes if self._on_host else 0
-
-    def lay(self, ops: DeviceOps) -> DeviceStore:
-        self._bring()
-        return super().lay(ops)
 
     def distinct(self) -> list[Columns]:
         if not self._on_host:  # the fewer rows are fetched

@@ -62,13 +62,10 @@ class RowStore:
         self._lock = RLock()
         self.tries_there: Mapping[Any, Any] = {}  # those that a device keeps, by their names
 
-    def __getstate__(self) -> tuple[list[Columns], int, KnownRows]:
+    def __reduce__(self) -> tuple[type[RowStore], tuple[list[Columns], int, KnownRows]]:
         with self._lock:
             self._bring()
-            return self._blocks, self._count, self._known
-
-    def __setstate__(self, state: tuple[list[Columns], int, KnownRows]) -> None:
-        self.__init__(*state)  # type: ignore[misc]  # a copy starts as a new object does
+            return RowStore, (self._blocks, self._count, self._known)
 
     # ------------------------------------------------------------------------------ on a device
 

@@ -144,11 +144,6 @@ def offer(sorter_for: Offer) -> None:
     _offers.insert(0, sorter_for)
 
 
-def withdraw(sorter_for: Offer) -> None:
-    """Takes back what was offered."""
-    _offers.remove(sorter_for)
-
-
 def ascends(values: Array) -> bool:
     """Whether the values are sorted; equal ones may stand beside each other."""
     few = values[:1000]  # tell most of the time

@@ -24,11 +24,10 @@ from gdatalog.shell.commands.registry import (
     words_of,
 )
 from gdatalog.shell.conversation import Conversation, Loaded
-from gdatalog.shell.messages import memory_used, say, size_of, tuples
+from gdatalog.shell.messages import aligned, memory_used, say, size_of, tuples
 from gdatalog.shell.statements import known_size, schema_text
 from gdatalog.storage.load_options import TEXT_OPTIONS, options_of_text
 from gdatalog.storage.relation import Relation
-from gdatalog.widths import visible, width
 
 _OPTION = re.compile(rf"(?:{'|'.join(TEXT_OPTIONS)})=")
 
@@ -38,15 +37,11 @@ def _relations(repl: Conversation, rest: str) -> None:
     words_of(rest, "relations", 0, 0)
     with repl.db.call():
         rows = [
-            (visible(str(entry)), known_size(entry), "" if entry.origin == "data" else entry.origin)
+            (str(entry), known_size(entry), "" if entry.origin == "data" else entry.origin)
             for entry in catalog(repl.db.workspace)
         ]
-    if not rows:
-        repl.output.text("no relations yet: type a fact, e(1, 2). or read a file, .load E e.csv")
-        return
-    wide, deep = (max(width(row[at]) for row in rows) for at in (0, 1))
-    lines = (f"{a}{' ' * (wide - width(a))}  {b:>{deep}}  {c}".rstrip() for a, b, c in rows)
-    repl.output.text("\n".join(lines))
+    nothing = "no relations yet: type a fact, e(1, 2). or read a file, .load E e.csv"
+    repl.output.text(aligned(rows) or nothing)
 
 
 def _rows(relation: Relation) -> int:

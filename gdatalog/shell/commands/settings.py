@@ -14,7 +14,7 @@ from gdatalog.shell.commands.registry import check_trusted, command, words_of
 from gdatalog.shell.conversation import Conversation, Loaded
 from gdatalog.shell.messages import say
 from gdatalog.shell.options import FORMATS, chosen
-from gdatalog.shell.parameters import read_parameters
+from gdatalog.shell.program import read_parameters
 from gdatalog.storage.load_options import options_of_text
 from gdatalog.storage.remote import RemoteRows
 
