@@ -14,6 +14,7 @@ from test_code_cache import ANSWER, GIVEN, NAME, SOURCE, folder, made, start
 import gdatalog as gd
 from gdatalog.codegen import native
 from gdatalog.codegen.language import LoopError
+from gdatalog.engine.session import evaluation
 
 __all__ = ["folder", "made"]  # fixtures
 
@@ -71,6 +72,36 @@ def test_what_does_not_compile_is_told_to_who_must_have_it(folder: Path) -> None
     assert native.load_soon("wrong", wrong, 1.0) is None
     with pytest.raises(LoopError, match="nobody"):
         native.load("wrong", wrong)
+
+
+def test_rules_over_the_same_data_are_planned_before_one_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def noted(name: str, what: str) -> None:
+        function = getattr(evaluation, name)
+
+        def noting(given: Any, *rest: Any) -> Any:
+            stratum = getattr(given, "stratum", given)
+            done.append(f"{what} {', '.join(stratum.relations)}")
+            return function(given, *rest)
+
+        monkeypatch.setattr(evaluation, name, noting)
+
+    noted("plan_stratum", "plan")
+    noted("run", "run")
+    noted("run_stratum", "plan and run")
+    with gd.connect(device="cpu") as db:
+        db._workspace.force(algebra="quotients", strategy="lftj")
+        db["E"] = [(at % 7, at % 5) for at in range(35)]
+        found = db.query("""
+            a(count()) <- E(x, y), E(y, z), x != z.
+            b(count()) <- E(x, y), E(z, y), x != z.
+            c(x + y) <- a(x), b(y).
+        """)
+        assert found.fetchall() == [(150 + 210,)]
+    assert done == ["plan a", "plan b", "run a", "run b", "plan and run c"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

@@ -177,15 +177,18 @@ def load(name: str, source: str, rows: float = 0.0) -> Native:
     the tier `full`: at once, or, if it is called often, in the background, for later calls.
     """
     found = _native.get(name)
-    tier: Tier = "long" if rows >= LONG else "full" if rows >= MUCH else "light"
     if found is None:
-        found = _loaded(name, lambda: _printed(source), tier)
+        found = _loaded(name, lambda: _printed(source), _tier_for(rows))
     if found.tier == "light":
         with _counts:
             total = _rows[name] = _rows.get(name, 0.0) + rows
         if total >= OFTEN > total - rows:
             _put(name, source, "full", 0.0)
     return found
+
+
+def _tier_for(rows: float) -> Tier:
+    return "long" if rows >= LONG else "full" if rows >= MUCH else "light"
 
 
 def loaded(name: str) -> bool:
@@ -199,7 +202,7 @@ def load_soon(name: str, source: str, rows: float) -> Native | None:
     found = _native.get(name)
     if found is None and name not in _asked:
         _asked.add(name)
-        _put(name, source, "light", rows)
+        _put(name, source, _tier_for(rows), rows)
     return found
 
 
@@ -228,7 +231,7 @@ def of(helper: Callable[..., Any], *given: str) -> Native:
 def _loaded(
     name: str, function: Callable[[], tuple[Function, Sequence[str]]], tier: Tier
 ) -> Native:
-    with _lock, spending("compiling"):
+    with spending("compiling"), _lock:
         found = _native.get(name)
         if found is None:
             found = _kept(name)
@@ -317,9 +320,9 @@ def _work() -> None:
             if _ending.is_set():
                 return
             with _busy, suppress(LoopError), _explained(name):
-                if tier == "light":
+                if name not in _native:
                     _loaded(name, partial(_printed, source), tier)
-                else:
+                elif _native[name].tier == "light" != tier:
                     _native[name] = _compiled(name, *_printed(source), tier)
         finally:
             waiting.task_done()

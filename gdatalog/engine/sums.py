@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.calls import LOCAL, GiveUp, NotOnDevice, scratch_length
+from gdatalog.engine.choose import choose
 from gdatalog.engine.count_columns import EXACT, TABLES, ascends, exact_sum, once_each, times_each
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.derived import Derived, Rows, rows_of_groups
-from gdatalog.engine.device import CPU, row_tests
+from gdatalog.engine.device import CPU, function_soon, row_tests
 from gdatalog.engine.remainders import combined, primes_below
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.engine.sources import Sources
@@ -282,11 +283,7 @@ class Sum:
         join, run = self.plan.joins[number], self._reading(number, keys, own)
         if any(own.tables.get(ref.relation, self) is None for ref in join.tries):
             return None
-        modular = own.modulus is not None
-        tallies = any(isinstance(step, Tally) for step in join.steps)
-        form = replace(form_of_bag(keys, gathers), modular=modular, keeps=tallies)
-        moduli = {"moduli": np.array([own.modulus], dtype=np.int64)} if modular else {}
-        nest = JoinNest(join, form, run.sources, run.context, moduli, run.report is not None)
+        nest, tallies = self._nest(number, keys, gathers, own), _keeps_tables(join)
         found: tuple[list[Columns], int] | None = None
 
         def breadth_first(allowed: int | None, shared: Shared | None) -> None:
@@ -310,7 +307,7 @@ class Sum:
                     raise
 
         with run.limits.account.working("tables of counts", self._room(nest) if tallies else 0):
-            if modular:
+            if own.modulus is not None:
                 depth_first()
             else:
                 run._run(number, nest, breadth_first, depth_first)
@@ -322,10 +319,7 @@ class Sum:
         join, run = self.plan.joins[number], self._reading(number, term.keys, own)
         if any(own.tables.get(ref.relation, self) is None for ref in join.tries):
             return None
-        modular = own.modulus is not None
-        moduli = {"moduli": np.array([own.modulus], dtype=np.int64)} if modular else {}
-        form = Form(images=term.images, modular=modular)
-        nest = JoinNest(join, form, run.sources, run.context, moduli, run.report is not None)
+        nest, modular = self._nest(number, term.keys, COUNT, own), own.modulus is not None
         counts: Array | None = None
 
         def depth_first() -> None:
@@ -333,7 +327,7 @@ class Sum:
             (argument,) = (each for each in nest.plain.arguments if each.kind == LOCAL)
             length = scratch_length(argument, [nest.tries[at] for at in nest.plain.which])
             made = run.ops.xp.zeros(length, dtype=np.int64)
-            nest.marks = {**moduli, LOCAL: made}
+            nest.marks = {**nest.marks, LOCAL: made}
             try:
                 nest.run(self.plan.relation)
             except GiveUp as reason:
@@ -359,6 +353,28 @@ class Sum:
             counts = brought(counts)
             keys = np.flatnonzero(counts)
             return keys, counts[keys]
+
+    def _nest(
+        self, number: int, keys: tuple[Slot, ...], gathers: tuple[Gather, ...], own: _Pass
+    ) -> JoinNest:
+        """The loops of a join, which gather what there is of each key or count by `images`."""
+        join, run = self.plan.joins[number], self._reading(number, keys, own)
+        modular, images = own.modulus is not None, self.plan.terms[number].images
+        form = Form(images=images) if images else form_of_bag(keys, gathers)
+        form = replace(form, modular=modular, keeps=not images and _keeps_tables(join))
+        moduli = {"moduli": np.array([own.modulus], dtype=np.int64)} if modular else {}
+        return JoinNest(join, form, run.sources, run.context, moduli, run.report is not None)
+
+    def compile_ahead(self) -> None:
+        """Has the loops that read no table of this sum compiled on another thread."""
+        plan, own = self.plan, _Pass(None)
+        tables = {term.table for term in plan.terms}
+        for number, (join, term) in enumerate(zip(plan.joins, plan.terms, strict=True)):
+            if tables.isdisjoint(ref.relation for ref in join.tries):
+                by = (term.keys, COUNT) if term.table else (plan.keys, plan.gathers)
+                nest = self._nest(number, *by, own)
+                if not choose(nest).breadth_first:
+                    function_soon(nest.printed, join.cost)
 
     def _room(self, nest: JoinNest) -> int:
         """The bytes of the tables that loops keep; of lists only where there is room for these."""
@@ -450,6 +466,10 @@ def over_tables(run: PlanRun, limit: int | None) -> Derived:
         return rest.rows(limit)
     finally:
         run.limits.charge(TABLES, 0)
+
+
+def _keeps_tables(join: JoinPlan) -> bool:
+    return any(isinstance(step, Tally) for step in join.steps)
 
 
 def _kept_bytes(nest: JoinNest) -> int:

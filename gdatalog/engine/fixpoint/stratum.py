@@ -28,13 +28,13 @@ from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
 from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.metrics import RuleRound, RuleRun, StratumMetrics
-from gdatalog.engine.run import run_rule
+from gdatalog.engine.run import PlanRun, run_rule
 from gdatalog.engine.scanning import indexed, least_scanned, scanned
 from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.engine.session.budget import chunk_rows
 from gdatalog.engine.session.knobs import Strategy
 from gdatalog.engine.sources import Sources, TrieOf
-from gdatalog.engine.sums import algebra_of
+from gdatalog.engine.sums import Sum, algebra_of
 from gdatalog.errors import NOWHERE, MemoryLimitError
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef, Version
@@ -333,6 +333,14 @@ class StratumRun:
         if report is not None:
             report.bytes = max(report.bytes, stats.bytes)
         return found
+
+    def compile_ahead(self) -> None:
+        """Has loops of the planned rules compiled on another thread while this one goes on. The
+        indexes that they read are built now."""
+        sources = Sources(self.trie_of, self.rows_of, self._once)
+        for _, plan in self.planned:
+            if plan.terms:
+                Sum(PlanRun(plan, sources, self.context)).compile_ahead()
 
     def _resident(self, plan: RulePlan, parts: Parts) -> tuple[Sources | None, bool]:
         """The host's tries for a rule that may run in cells on a device, and whether it is expected

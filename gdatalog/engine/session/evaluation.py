@@ -78,6 +78,7 @@ class Evaluation:
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
     _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
+    _ready: dict[tuple[str, ...], Ready] = field(default_factory=dict)  # strata planned ahead
     _last_use: LastUse | None = None
     _gone: set[str] = field(default_factory=set)  # relations that were freed
 
@@ -180,6 +181,8 @@ class Evaluation:
                 continue
             found = self._recall(stratum) or self._follow(stratum)
             found = found or self._counted(stratum, strata, wanted, counting)
+            if not found:
+                self._plan_ahead(strata)
             self._known.update(found or self._run(stratum, None))
             if self.let_go is not None:
                 self._let_go(stratum, self.let_go)
@@ -190,6 +193,28 @@ class Evaluation:
         for name in names:
             if name not in self._known and name not in self._home:
                 self._known[name] = self._given(name)
+
+    def _plan_ahead(self, strata: Sequence[Stratum]) -> None:
+        """Plans all strata of one rule that read only what is known by now, if there are several:
+        their loops are compiled while the others are planned."""
+        context = self.context
+        alone = len(strata) == 1 or context.device is not CPU or context.cluster is not None
+        if alone or self.let_go is not None or context.metrics.lasting:
+            return
+        waiting = [
+            stratum
+            for stratum in strata
+            if len(stratum.rules) == 1
+            and not stratum.recursive
+            and stratum.relations[0] not in self._known
+            and stratum.relations not in self._ready
+            and stratum.relations not in self.remembered
+            and self._known.keys() >= {*self._reads(stratum)}
+        ]
+        for stratum in waiting if len(waiting) > 1 else ():
+            ready = self._ready[stratum.relations] = self.planned(stratum)
+            if ready.run is not None:
+                ready.run.compile_ahead()
 
     def _let_go(self, stratum: Stratum, let_go: Callable[[str], None]) -> None:
         """Frees the relations that are not read again after a stratum."""
@@ -363,7 +388,11 @@ class Evaluation:
         return plan_stratum(stratum, self.inputs(stratum))
 
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
-        relations = run_stratum(stratum, self.inputs(stratum), limit)
+        ready = None if limit is not None else self._ready.pop(stratum.relations, None)
+        if ready is None:
+            relations = run_stratum(stratum, self.inputs(stratum), limit)
+        else:
+            relations = run(ready)
         if limit is None:
             found = self.remembered.get(stratum.relations)
             if found is not None:
