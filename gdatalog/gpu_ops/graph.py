@@ -87,7 +87,7 @@ class DeviceGraph(RankedEdges):
 
     @property
     def mirrored(self) -> bool:
-        """As `symmetric`, which a device finds out as soon."""
+        """The same as `symmetric`, which costs no more on a device."""
         return self.symmetric
 
     @property

@@ -14,7 +14,7 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
 
-# Of arrays, wherever they lie.
+# For arrays on any device.
 COMPARE = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -24,16 +24,16 @@ COMPARE = {
     ">=": operator.ge,
 }
 
-STRETCH = 1 << 18  # values that are compared at a time
+STRETCH = 1 << 18  # values in one batch of comparisons
 MOMENTS = 8  # powers of degrees that are summed
 
 
 @dataclass(frozen=True, slots=True)
 class Degrees:
-    """In how many rows each value of a column stands.
+    """The distribution of degrees: a value's degree is the number of rows with it in a column.
 
-    `powers[k]` is the sum of the degrees' k-th powers over all values: 0 for how many values
-    there are, 1 for the rows; what a row of the column sees is `powers[2] / powers[1]`.
+    `powers[k]` is the sum of the degrees' k-th powers over all values: `powers[0]` is the number of
+    values, `powers[1]` the number of rows. `powers[2] / powers[1]` is the mean degree over rows.
     """
 
     most: int
@@ -41,7 +41,7 @@ class Degrees:
 
     @staticmethod
     def of(counts: Array) -> Degrees:
-        """From how often each value stands; zeros do not matter."""
+        """From the degree of each value; zeros are ignored."""
         if len(counts) == 0:
             return Degrees(0, (0.0,) * (MOMENTS + 1))
         often = np.bincount(counts)
@@ -51,7 +51,7 @@ class Degrees:
 
     @staticmethod
     def of_often(degrees: Array, often: Array) -> Degrees:
-        """From the degrees that there are, ascending, and how many values have each."""
+        """From the distinct degrees, ascending, and how many values have each."""
         terms = often.astype(np.float64)
         sizes = degrees.astype(np.float64)
         powers = []
@@ -62,12 +62,12 @@ class Degrees:
 
     @staticmethod
     def of_sample(counts: Array, step: int, length: int, values: int) -> Degrees:
-        """From how often each value stands among every `step`-th row, one of `length`."""
+        """From how often each value occurs in every `step`-th of `length` rows."""
         many = counts[counts > 1].astype(np.float64)
         falling = [float(values), float(length)]
         terms = many
         for at in range(1, MOMENTS):
-            # Of d rows, c are in the sample: c(c-1)... stands for d(d-1)... / step^k.
+            # If c of d rows are in the sample, c(c-1)... estimates d(d-1)... / step^k.
             terms = terms * np.maximum(many - at, 0.0)
             falling.append(float(terms.sum()) * float(step) ** (at + 1))
         powers = [falling[0]]
@@ -77,7 +77,7 @@ class Degrees:
 
 
 def _stirling(size: int) -> list[list[int]]:
-    """Powers as sums of falling powers: row k has the factors of x^k."""
+    """Powers as sums of falling factorials: row k has the coefficients of x^k."""
     rows = [[1] + [0] * size]
     for _ in range(size):
         last = rows[-1]
@@ -90,23 +90,23 @@ _STIRLING = _stirling(MOMENTS)
 
 @dataclass(frozen=True, slots=True)
 class AdjacencyLists:
-    """A binary relation as a list for each value of one column: what walks go along."""
+    """A binary relation as a list for each value of one column, for random walks."""
 
     values: Array  # of the first column, ascending
-    starts: Array  # of their lists among the children
+    starts: Array  # of their lists in `children`
     ends: Array
     children: Array
     picked: dict[Any, Any] = field(default_factory=dict)  # by samplers, of the values
 
     def cut(self, op: str, parents: Array | None = None) -> AdjacencyLists:
-        """Only the children that a value is `op` to. `parents`: the value of each child, if these
-        are at hand and the lists are all of the children."""
-        # Lists ascend: what is kept is at one of their ends.
+        """Keeps the children for which `value op child` holds. `parents`: the value of each child,
+        if it is available and the lists cover all children."""
+        # Lists ascend, so the kept children are at one of their ends.
         kept = np.empty(len(self.values), dtype=np.int64)
         lengths = self.ends - self.starts
         before = np.append(0, np.cumsum(lengths))
         low = 0
-        while low < len(kept):  # children of some values at a time: few stay in the cache
+        while low < len(kept):  # in batches of children that fit in the cache
             high = max(low + 1, int(np.searchsorted(before, before[low] + STRETCH, "right")) - 1)
             first, last = before[low], before[high]
             if parents is None:
@@ -121,13 +121,13 @@ class AdjacencyLists:
         return AdjacencyLists(self.values, self.starts, self.starts + kept, self.children)
 
 
-# Statistics of rows on a device, counted there: only numbers are copied to the host.
+# Statistics of rows on a device, computed there: only numbers are copied to the host.
 #
-# A device sorts so fast that nothing is estimated from a sample.
+# A device sorts so fast that nothing is estimated from samples.
 
 
 def mask(columns: Columns, tests: Sequence[RowTest]) -> Array:
-    """Which rows pass the tests, of which there is at least one."""
+    """A mask of the rows that pass the tests; there must be a test."""
     left, op, right = tests[0]
     found: Array = COMPARE[op](columns[left], columns[right])
     for left, op, right in tests[1:]:
@@ -136,7 +136,7 @@ def mask(columns: Columns, tests: Sequence[RowTest]) -> Array:
 
 
 def distinct(rows: DeviceStore, columns: Sequence[int]) -> int:
-    """How many combinations of values some columns have."""
+    """The number of distinct combinations of values in some columns."""
     whole = rows.as_they_are()
     with rows.use():
         picked = [whole[column] for column in columns]
@@ -146,14 +146,14 @@ def distinct(rows: DeviceStore, columns: Sequence[int]) -> int:
 
 
 def sample(rows: DeviceStore, column: int, wanted: int) -> Array:
-    """At most so many keys of a column, from rows that lie evenly, on the host."""
+    """At most `wanted` keys of a column, from evenly spaced rows, copied to the host."""
     whole = rows.as_they_are()
     with rows.use():
         return brought(whole[column][:: max(1, -(-rows.count // wanted))])
 
 
 def degrees(rows: DeviceStore, column: int, tests: Sequence[RowTest]) -> Degrees:
-    """In how many rows that pass some tests each value of a column stands."""
+    """The degrees of a column, among the rows that pass some tests."""
     ops = rows.ops
     whole = rows.as_they_are()
     with rows.use():
@@ -170,7 +170,7 @@ def degrees(rows: DeviceStore, column: int, tests: Sequence[RowTest]) -> Degrees
 
 
 def degrees_of(ops: DeviceOps, counts: Array) -> Degrees:
-    """From how often each value stands; zeros do not matter."""
+    """From the degree of each value; zeros are ignored."""
     degrees, often = ops.xp.unique(counts[ops.survivors(counts)], return_counts=True)
     return Degrees.of_often(brought(degrees), brought(often))
 
@@ -182,20 +182,20 @@ def ascends(rows: DeviceStore, left: int, right: int) -> bool:
         return bool((whole[left] < whole[right]).all())
 
 
-# Which share of a column's values, and of its rows, lies between two keys: by a sample of them.
+# The share of a column's values, and of its rows, between two keys: from a sample of them.
 
-# Rows that are looked at where a column is not sorted: more than these are sampled.
+# The number of rows in a sample of an unsorted column.
 SAMPLE = 4096
-SAMPLED_STRETCH = 1 << 16  # rows that are hashed at a time
-SPREAD = 0x9E3779B97F4A7C15  # an odd number, by which keys are multiplied
+SAMPLED_STRETCH = 1 << 16  # rows in one batch of hashing
+SPREAD = 0x9E3779B97F4A7C15  # an odd number: keys are multiplied by it
 
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """A column's keys, ascending: all, or every so many-th.
+    """A column's keys, ascending: all of them, or a systematic sample.
 
-    `rows` and `values` are how many rows the column has, and how many distinct values. `ends`: the
-    least and the greatest of all are among the keys.
+    `rows` and `values`: the column's number of rows, and of distinct values. `ends`: the sample has
+    the least and the greatest key.
     """
 
     keys: Array
@@ -205,15 +205,15 @@ class Quantiles:
 
     @staticmethod
     def of(column: Array, values: int, in_order: bool = False) -> Quantiles:
-        """Those of a column that has so many values, of which a copy is made only if it is short;
-        one that is in order is looked at where it lies."""
+        """The quantiles of a column with `values` distinct values. A sorted column is used as it
+        is; otherwise a sample is sorted."""
         if in_order:
             return Quantiles(column, len(column), values)
         step = -(-len(column) // SAMPLE) if len(column) else 1
         return Quantiles(np.sort(column[::step]), len(column), values)
 
     def within(self, low: int | None, high: int | None) -> tuple[float, float]:
-        """Which share of the values, and which of the rows, lies from `low` to `high`."""
+        """The share of the values, and of the rows, from `low` to `high`."""
         if not len(self.keys):
             return 1.0, 1.0
         room = self._room
@@ -221,7 +221,7 @@ class Quantiles:
         low = first if low is None else low
         high = last if high is None else high
         before = self._up_to(low - 1)
-        # What nobody has seen may be there.
+        # Never estimate zero: the sample may have missed rows.
         rows = max(self._up_to(high) - before, 0.5 / self.rows)
         within, sure = self._values(low, high, rows)
         if not sure:
@@ -233,7 +233,7 @@ class Quantiles:
         return values / self.values, min(1.0, rows)
 
     def _up_to(self, key: int) -> float:
-        """The share of rows up to a key; between two keys of a sample they are taken as even."""
+        """The share of rows up to a key, interpolated between the keys of a sample."""
         count = len(self.keys)
         at = _place(self.keys, key, "right")
         if count == self.rows:
@@ -249,8 +249,8 @@ class Quantiles:
 
     @property
     def _room(self) -> tuple[int, int]:
-        """How far there may be keys before those of a sample, and behind: as far as from one to
-        the next among the first few, and the last few."""
+        """How far keys may extend below and above a sample: the mean distance of its first few
+        keys, and of its last few."""
         few = min(8, len(self.keys) - 1)
         if not few or self.ends or len(self.keys) == self.rows:
             return 0, 0
@@ -258,8 +258,8 @@ class Quantiles:
         return (keys[1] - keys[0]) // few, (keys[3] - keys[2]) // few
 
     def _values(self, low: int, high: int, rows: float) -> tuple[float, bool]:
-        """How many distinct values lie from a key to another, where so many rows do; and whether
-        that is no estimate."""
+        """The number of distinct values from `low` to `high`, where a share `rows` of the rows is;
+        and whether it is exact."""
         if low > high:
             return 0.0, True
         wide = float(high - low + 1)
@@ -278,18 +278,18 @@ class Quantiles:
 
 
 def how_many(counts: Array, rows: int, step: float) -> float:
-    """How many distinct values there are, by how often each stands in a sample of so many rows,
-    one of every `step`."""
+    """Estimates the number of distinct values from their counts in a sample of `rows` rows, one of
+    every `step`."""
     once, twice = (int(np.count_nonzero(counts == often)) for often in (1, 2))
-    # If most of a spread-out sample are new values, so are most of the rest; but where
-    # values meet again in it there are about so many in all (Chao's estimate).
+    # If most values of a spread-out sample are new, so are most of the rest. If values recur in it,
+    # Chao's estimate applies.
     most = len(counts) * (1 + once / max(1, rows) * (step - 1))
     return min(most, len(counts) + once**2 / (2 * twice)) if twice else most
 
 
 def values_by_hash(column: Array, share: int) -> int:
-    """How many distinct values a column has, by those of about one in `share` values: of all rows
-    those are looked at whose hash is small."""
+    """Estimates the number of distinct values by counting those with a small hash, about one in
+    `share`."""
     bits = max(share, 1).bit_length()
     wide = column.dtype.itemsize * 8
     kind = np.dtype(f"uint{wide}")

@@ -1,11 +1,11 @@
-"""A binary relation over one type, seen as a graph: its vertices ranked by degree.
+"""A binary relation over one type as a graph, with its vertices ranked by degree.
 
-A pattern that is found once in each order of its vertices need only be looked for in one, and
-the order of degrees is the best: a vertex then has few neighbours of higher rank, however many
-it has in all. So ranks stand for vertices, and tries are made of ranks.
+A pattern that occurs once in each order of its vertices need only be searched in one order. The
+order by degree is the best: each vertex then has few neighbours of higher rank, whatever its
+degree. So ranks stand for vertices, and tries are built of ranks.
 
-Degrees count by powers of two: vertices of about the same degree stay in the order of their keys,
-for neighbours often have keys close to each other, and what is close in memory is read sooner.
+Degrees are compared by their powers of two: vertices of similar degree stay in the order of their
+keys, because neighbours often have close keys, and data that is close in memory is read faster.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from gdatalog.storage.threads import ahead, cores, sort_values
 
 Made = TypeVar("Made")
 
-STRETCH = 1 << 20  # edges that are looked at together
-PIECE = 64  # bytes that looking at one of them takes
-TURNED = 32  # bytes that turning an edge round and sorting it takes
-SAMPLE = 64  # rows that tell most of the time whether a graph is symmetric
+STRETCH = 1 << 20  # edges in one batch
+PIECE = 64  # bytes of memory for an edge of a batch
+TURNED = 32  # bytes of memory to reverse and sort an edge
+SAMPLE = 64  # rows: usually enough to find that a graph is not symmetric
 
 
 class Ranking:
-    """The vertices of a graph in ascending order of their degrees' powers of two, then of keys."""
+    """The vertices of a graph, ordered by the powers of two of their degrees, then by keys."""
 
     __slots__ = (
         "__weakref__", "_least", "_ranks", "_vertices",
@@ -42,10 +42,10 @@ class Ranking:
     )  # fmt: skip
 
     def __init__(self, left: Array, right: Array) -> None:
-        """`left` and `right` are the edges, each once, in one direction or the other.
+        """`left` and `right`: the edges, each once, in either direction.
 
-        `degrees`, `loops`: of each rank, and the ranks that have one. `pairs_by_key`: the pairs of
-        two edges with one left end.
+        `degrees`: of each rank; `loops`: the ranks with a loop; `pairs_by_key`: the number of pairs
+        of edges with the same left end.
         """
         low, high = _range(left, right)
         size = high - low + 1
@@ -67,7 +67,7 @@ class Ranking:
             down += seconds
             looped.append(same)
         loops = np.concatenate(looped)
-        up[loops] -= 1  # a loop makes one neighbour
+        up[loops] -= 1  # a loop counts as one neighbour
         self.pairs_by_key = _pairs(up)
         up += down
         self._order(up, np.promote_types(left.dtype, right.dtype))
@@ -75,7 +75,7 @@ class Ranking:
 
     @staticmethod
     def of_degrees(vertices: Array, degrees: Array) -> Ranking:
-        """Of vertices in ascending order, each of which has so many neighbours."""
+        """Ranks vertices, which ascend, by their numbers of neighbours."""
         ranking = Ranking.__new__(Ranking)
         ranking._least, ranking._vertices = 0, vertices
         ranking.loops, ranking.pairs_by_key = np.empty(0, dtype=np.int32), 0.0
@@ -83,7 +83,7 @@ class Ranking:
         return ranking
 
     def _order(self, degrees: Array, dtype: np.dtype[np.generic]) -> None:
-        """Gives ranks by the degree of each place."""
+        """Assigns ranks by the degree of each place."""
         size = len(degrees)
         present = np.flatnonzero(degrees)
         bits = size.bit_length()
@@ -113,7 +113,7 @@ class Ranking:
 
 
 class RankedEdges:
-    """Edges between ranks, on any device."""
+    """The edges between ranks, on any device."""
 
     __slots__ = ("_paths",)
 
@@ -121,11 +121,12 @@ class RankedEdges:
         self._paths: dict[Any, float] = {}
 
     def degrees(self, column: int, tests: tuple[tuple[int, str, int], ...], /) -> Array:
-        """How many rows of `ranked` each rank has in a column."""
+        """How many rows of `ranked` have each rank in a column."""
         raise NotImplementedError
 
     def paths(self, ways: tuple[tuple[int, tuple[tuple[int, str, int], ...]], ...]) -> float:
-        """In how many ways rows of `ranked` meet in a rank, one for each column and its tests."""
+        """In how many ways rows of `ranked` meet in one rank: one row for each column and its
+        tests."""
         found = self._paths.get(ways)
         if found is None:
             product: Any = 1.0
@@ -136,7 +137,7 @@ class RankedEdges:
 
 
 class EdgeStatistics(RankedEdges):
-    """What is known of a relation's rows as edges; each found out when it is first asked for."""
+    """Properties of a relation's rows as edges, each computed on first use."""
 
     __slots__ = (
         "_higher",
@@ -150,10 +151,10 @@ class EdgeStatistics(RankedEdges):
     )
 
     def __init__(self, store: RowStore) -> None:
-        """`store` has a relation's rows, which are sorted when the edges are first looked at."""
+        """`store` has the relation's rows, which are sorted on first use."""
         super().__init__()
         self._store = store
-        self._in_files: Columns | None = None  # the edges, each once
+        self._in_files: Columns | None = None  # each edge once
         self._mirrored: bool | None = None
         self._symmetric: bool | None = None
         self._loops: bool | None = None
@@ -171,22 +172,22 @@ class EdgeStatistics(RankedEdges):
 
     @property
     def mirrored(self) -> bool:
-        """Whether the columns look alike, as those of a symmetric relation do; no sort tells it
-        where they do not."""
+        """Whether each column may have the values of the other, as in a symmetric relation. Tested
+        without a sort."""
         if self._mirrored is None:
             self._mirrored = self._store.mirrored()
         return self._mirrored
 
     @property
     def symmetric(self) -> bool:
-        """Whether there is an edge (y, x) wherever there is one (x, y)."""
+        """Whether every edge (x, y) has its reverse (y, x)."""
         if self._symmetric is None:
             self._symmetric = self.mirrored and self._seems_symmetric() and self._turned()
         return self._symmetric
 
     @property
     def known_symmetric(self) -> bool:
-        """Whether somebody has asked for that, and it is."""
+        """Whether the relation is known to be symmetric; computes nothing."""
         return self._symmetric is True
 
     def _seems_symmetric(self) -> bool:
@@ -199,7 +200,8 @@ class EdgeStatistics(RankedEdges):
         return True
 
     def _turned(self) -> bool:
-        """Whether the edges from higher to lower keys, turned round, are those the other way."""
+        """Whether the edges from higher to lower keys, reversed, are those from lower to higher
+        keys."""
         left, right = self.left, self.right
         spill = current_watch().account.spill_for(TURNED * len(left))
         if spill is not None:
@@ -244,7 +246,7 @@ class EdgeStatistics(RankedEdges):
 
     @property
     def loops(self) -> bool:
-        """Whether a vertex is its own neighbour."""
+        """Whether a vertex has an edge to itself."""
         if self._loops is None:
             left, right = self._store.as_they_are()
             self._loops = bool((left == right).any())
@@ -252,9 +254,9 @@ class EdgeStatistics(RankedEdges):
 
     @property
     def skew(self) -> float:
-        """How many more pairs of higher neighbours there are in the order of keys than of degrees.
+        """The pairs of higher neighbours in the order of keys, relative to the order of degrees.
 
-        That is about how much longer it takes to look for cliques.
+        About how many times longer a search for cliques takes in the order of keys.
         """
         if self._skew is None:
             by_degree = _pairs(self._higher_neighbours())
@@ -281,7 +283,7 @@ class EdgeStatistics(RankedEdges):
         return self._ranking
 
     def _edges(self) -> Columns:
-        """Each edge once, from the lower key to the higher, whichever way it is there."""
+        """Each edge once, from the lower to the higher key, in whichever direction it is stored."""
         left, right = self.left, self.right
         if self._in_files is not None:
             return self._in_files
@@ -294,7 +296,7 @@ class EdgeStatistics(RankedEdges):
             return _joined(found, (left.dtype, right.dtype))
         low, high = np.minimum(left, right), np.maximum(left, right)
         if bool((left < right).all() or (left > right).all()):
-            return low, high  # no edge is there both ways
+            return low, high  # no edge has its reverse
         rows_once = sort_rows((low, high))
         return rows_once[0], rows_once[1]
 
@@ -313,12 +315,11 @@ class EdgeStatistics(RankedEdges):
             rows.append((np.minimum(a, b), np.maximum(a, b)))
         found = rows.finish()
         if len(signs) == 1 and 0.0 not in signs:
-            return found  # no edge is there both ways
+            return found  # no edge has its reverse
         return sort_spilled([found], current_watch().account, spill)
 
     def _of_ranked(self, work: Callable[[Array, Array], Made]) -> Iterator[Made]:
-        """`work` of the ranks of the edges' ends, of the lower key and of the higher one, some of
-        them at a time."""
+        """Calls `work` with the ranks of the edges' lower and higher keys, in batches."""
         ranking = self.ranking()
         left, right = self._edges()
 
@@ -328,7 +329,7 @@ class EdgeStatistics(RankedEdges):
         return _of_pieces(ranked, left, right, len(ranking.labels))
 
     def degrees(self, column: int, tests: Sequence[tuple[int, str, int]]) -> Array:
-        """In how many of the rows of `ranked` each rank stands in a column."""
+        """How many rows of `ranked` have each rank in a column."""
         ranking, higher = self.ranking(), self._higher_neighbours()
         found = np.zeros(len(higher), dtype=np.int64)
         if passes(-1 if column == 0 else 1, tests):
@@ -342,7 +343,8 @@ class EdgeStatistics(RankedEdges):
         return found
 
     def ranked(self, tests: Sequence[tuple[int, str, int]]) -> Columns:
-        """Both ways of every edge, as ranks, sorted: the rows that pass comparisons of the two."""
+        """Both directions of every edge as ranks, sorted; only rows that pass comparisons of the
+        two."""
         spill = current_watch().account.spill_for(TURNED * len(self.left))
         if spill is not None:
             from gdatalog.storage.sorting import sort_spilled
@@ -369,7 +371,7 @@ class EdgeStatistics(RankedEdges):
 
 
 def _stretches(left: Array, right: Array, least: int = 0) -> Iterator[Columns]:
-    """Parts of two columns, of at least so many rows each but for the last one."""
+    """Parts of two columns, each of at least `least` rows, except the last one."""
     step = max(STRETCH, least)
     for start in range(0, len(left), step):
         yield left[start : start + step], right[start : start + step]
@@ -378,8 +380,8 @@ def _stretches(left: Array, right: Array, least: int = 0) -> Iterator[Columns]:
 def _of_pieces(
     work: Callable[[Array, Array], Made], left: Array, right: Array, least: int = 0
 ) -> Iterator[Made]:
-    """`work` of each part of two columns, in their order: of several at once, where there is
-    memory for that."""
+    """Calls `work` with the parts of two columns, in their order; several at once if there is
+    memory."""
     length = max(STRETCH, least)
     most = current_watch().account.spare() // (PIECE * length)
     pieces = _stretches(left, right, least)
@@ -397,13 +399,13 @@ def _narrow(counts: Array) -> Array:
 
 
 def _joined(parts: Iterable[Columns], dtypes: Sequence[npt.DTypeLike]) -> Columns:
-    """The columns of all parts, one part behind the other."""
+    """The columns of all parts, concatenated."""
     columns = zip(*[[np.empty(0, dtype=dtype) for dtype in dtypes], *parts], strict=True)
     return tuple(map(np.concatenate, columns))
 
 
 def _both_ways(low: Array, high: Array, tests: Sequence[tuple[int, str, int]]) -> Iterator[Columns]:
-    """Both ways of edges with these ends, in any order: the rows that pass tests."""
+    """Both directions of edges with these ends, unsorted; only rows that pass the tests."""
     low, high = np.minimum(low, high), np.maximum(low, high)
     loops = low == high
     for sources, targets, same, sign in (
@@ -417,12 +419,12 @@ def _both_ways(low: Array, high: Array, tests: Sequence[tuple[int, str, int]]) -
 
 
 def passes(sign: int, tests: Sequence[tuple[int, str, int]]) -> bool:
-    """Whether tests of two columns hold where their difference has this sign."""
+    """Whether tests between two columns hold if their difference has this sign."""
     return all(_holds(sign if left < right else -sign, op) for left, op, right in tests)
 
 
 def _holds(sign: int, op: str) -> bool:
-    """Whether `a op b` where a - b has this sign."""
+    """Whether `a op b` holds if a - b has this sign."""
     if op == "!=":
         return sign != 0
     if sign == 0:

@@ -1,11 +1,12 @@
 """Hash tries: the index of a relation to which rows are added in place.
 
-Each level has the children of the nodes above it: of each node a list, in no order, and one hash
-table of all (parent, value) pairs. The root of dense values has an array by value instead. So
-rounds of a fixpoint add what is new and nothing is sorted, merged or copied; a join walks a list
-and looks values up, in constant time. Columns are of 32 bits.
+Each level has the children of the nodes above it: an unordered list for each node, and one hash
+table of all (parent, value) pairs. A root of dense values has an array by value instead. So a round
+of a fixpoint adds its new rows without sorting, merging or copying; a join walks lists and looks
+values up in constant time. Columns have 32 bits.
 
-What adds rows is compiled (`codegen/helpers/hash_tries.py`): `functions` gives it by its name.
+Adding is compiled (`codegen/helpers/hash_tries.py`): `functions` returns a compiled function by its
+name.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import numpy as np
 from gdatalog.storage.table import Array
 
 LISTS = 34  # entries of `counts` (codegen/helpers/hash_tries.py)
-LEAST = 16  # entries of an array
-PIECE = 1 << 16  # rows that go down the levels at a time
-# A root's values are looked up in an array if that has so many entries, or so many for each row.
+LEAST = 16  # least entries of an array
+PIECE = 1 << 16  # rows in one batch
+# A root has an array by value if that has at most so many entries, or so many for each row.
 DENSE, DENSE_EACH = 1 << 20, 16
 MOST = (1 << 31) - 1  # children of a level
 
@@ -32,12 +33,13 @@ Functions = Callable[[str], Any]
 
 
 class TooLong(Exception):
-    """A level has more children than places in its arrays can be numbered."""
+    """A level has more children than its 32-bit positions can number."""
 
 
 class HashLevel:
-    """One level. `keys` and `ids`: its hash table, if it has one; `index`: by value from `low` on,
-    if it is a root of dense values. `below`: the child of each value, if there is another level."""
+    """One level. `keys` and `ids`: its hash table, if it has one; `index`: the children by value,
+    from `low` on, of a root of dense values. `below`: the child of each value, except on the last
+    level."""
 
     def __init__(self, root: bool, last: bool, functions: Functions) -> None:
         self.functions = functions
@@ -66,7 +68,7 @@ class HashLevel:
         return self.low, self.index
 
     def make_table(self, nodes: int = 0) -> None:
-        """Makes the hash table, of a last level with the lists that so many nodes have."""
+        """Builds the hash table; on the last level from the lists of `nodes` nodes."""
         count = int(self.spans[1 : 2 * nodes : 2].sum())
         self._clear_table(count)
         if nodes:
@@ -74,7 +76,7 @@ class HashLevel:
             self.counts[0] = count
 
     def _clear_table(self, count: int) -> None:
-        """An empty table, for so many children."""
+        """Allocates an empty table for `count` children."""
         size = LEAST
         while size < 4 * count:
             size *= 2
@@ -82,12 +84,12 @@ class HashLevel:
         self.ids = np.empty(0 if self.last else size, dtype=np.int32)
 
     def has_nodes(self, count: int) -> None:
-        """Makes room for the lists of so many nodes."""
+        """Makes room for the lists of `count` nodes."""
         if 2 * count > len(self.spans):
             self.spans = _longer(self.spans, 4 * count, True)
 
     def widen(self, value: int, rows: int) -> None:
-        """Lets a root of dense values have this one, or gives its array up for a table."""
+        """Extends the array of a dense root to a value, or replaces it by a table."""
         low, high = (
             (self.low, self.low + len(self.index) - 1) if len(self.index) else (value, value)
         )
@@ -95,7 +97,7 @@ class HashLevel:
         if span > max(DENSE, DENSE_EACH * rows):
             self._give_up_index()
             return
-        # With room beyond it, so that values that grow do not leave it each time.
+        # With spare room, so that growing values rarely exceed it.
         room = min(span, 1 << 16)
         bottom = min(low, value) - (room if value < low else 0)
         top = max(high, value) + (room if value >= high else 0)
@@ -108,12 +110,12 @@ class HashLevel:
         children, values = self.index[at], (at + self.low).astype(np.int64)
         self.index = _NOTHING
         self._clear_table(len(at))
-        pairs: Array = (values & 0xFFFF_FFFF) + 1  # of node 0, as `keys` has them
+        pairs: Array = (values & 0xFFFF_FFFF) + 1  # of node 0, in the form of `keys`
         ids = _NOTHING if self.last else children.astype(np.int32)
         self.functions("move_pairs")(pairs, ids, self.keys, self.ids)
 
     def grow(self) -> None:
-        """Makes room in whatever array has none left."""
+        """Enlarges the array that is full."""
         if len(self.keys) and 2 * int(self.counts[0]) >= len(self.keys):
             keys, ids = self.keys, self.ids
             self.keys = np.zeros(2 * len(keys), dtype=np.int64)
@@ -129,7 +131,8 @@ class HashLevel:
 
 
 class HashTrie:
-    """`columns`: of a relation, in the order of the levels. `arity`: how many the relation has."""
+    """`columns`: the relation's columns, in the order of the levels. `arity`: the relation's number
+    of columns."""
 
     def __init__(self, columns: Sequence[int], arity: int, functions: Functions) -> None:
         self.columns = tuple(columns)
@@ -146,14 +149,14 @@ class HashTrie:
         return sum(level.nbytes for level in self.levels)
 
     def table(self, depth: int) -> Array:
-        """The hash table of a level; the last one has it from when it is first asked for."""
+        """The hash table of a level; the last level builds it on first use."""
         level = self.levels[depth]
         if not (len(level.keys) or level.root):
             level.make_table(int(self.levels[depth - 1].counts[0]))
         return level.keys
 
     def add(self, rows: Sequence[Array]) -> None:
-        """Adds rows, of which none is there."""
+        """Adds rows, which must be new."""
         count = len(rows[0])
         columns = [np.ascontiguousarray(rows[at], dtype=np.int32) for at in self.columns]
         for start in range(0, count, PIECE):

@@ -1,4 +1,4 @@
-"""Tables of counts that loops make: those that they keep for themselves, and counts by edges."""
+"""Tables of counts that loops make: those that loops keep for themselves, and counts of edges."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieLevel
 
-INDEXING = 128  # bytes that making an index takes at the most, for each edge
+INDEXING = 128  # most bytes for each edge while an index is built
 Test = tuple[int, str, int]  # column, operator, column
 
 
 @dataclass(slots=True, eq=False)
 class Tallied:
-    """The place of a table of counts among the tries of a plan: loops fill the table. `columns`:
+    """The place of a table of counts among the tries of a plan; loops fill the table. `columns`:
     those that are bound when the table is made, and its key."""
 
     columns: int
@@ -28,10 +28,9 @@ class Tallied:
 
 @dataclass(slots=True, eq=False)
 class EdgeCounts:
-    """A table of counts by the ends of edges: `counts` for the entries of a trie that holds each
-    edge once. The count of both its directions is the same, and the sum of all fits into 64 bits.
-    `ops` are those of the device whose arrays these are.
-    """
+    """A table of counts by edge: `counts` for the entries of a trie that has each edge once. Both
+    directions of an edge have the same count, and the sum of all fits into 64 bits. `ops` are the
+    operations of the arrays' device."""
 
     edges: Trie
     counts: Array
@@ -56,7 +55,7 @@ class EdgeCounts:
 
     def _made(self, columns: tuple[int, ...], tests: Sequence[Test], weighted: bool) -> Trie:
         xp = self.ops.xp
-        root, below = self.edges.levels  # whose first column is the less one, or is always not
+        root, below = self.edges.levels  # the first column is always the lesser one, or never
         first = xp.searchsorted(below.offsets, xp.zeros(1, dtype=xp.int64), side="right") - 1
         rises = len(below) > 0 and bool((root.values[first] < below.values[:1]).all())
         ways = [way for way in (1, -1) if passes(-way if rises else way, tests)]
@@ -83,7 +82,7 @@ class EdgeCounts:
         return TrieLevel(values, self.ops.xp.asarray(np.array([0, len(values)])), self.ops.xp)
 
     def _by_one(self, keys: Array, counts: Array, total: int, weighted: bool) -> Trie:
-        """The sums of the counts of each key."""
+        """The sum of the counts of each key."""
         xp = self.ops.xp
         if not len(keys):
             return Trie((self._root(keys),), 0, counts if weighted else None)
@@ -99,7 +98,7 @@ class EdgeCounts:
         return Trie((self._root(values),), total if weighted else len(values), weights)
 
     def _order(self, keys: Sequence[Array]) -> Array:
-        """Where rows stand that are sorted by their columns."""
+        """The order that sorts rows by their columns."""
         xp = self.ops.xp
         packed: Array = xp.zeros(len(keys[0]), dtype=xp.int64)
         if not len(packed):
