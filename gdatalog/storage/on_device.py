@@ -1,7 +1,6 @@
-"""Rows on a device: the operations on them, the store that holds them, and selections from a
-column.
+"""Rows on a device: the operations on them, the store that holds them, and selections by a column.
 
-Such an array has a dtype, a length, `nbytes`, and `get()`, which copies it to the host.
+A device array has a dtype, a length, `nbytes`, and `get()`, which copies it to the host.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from gdatalog.values import INT_MAX, INT_MIN, TypeName
 
 
 class KnownRows(IntEnum):
-    """What is known of some rows; each says more than the one before."""
+    """What is known of some rows; each level includes the one before."""
 
     NOTHING = 0
     DISTINCT = 1
@@ -31,7 +30,7 @@ class KnownRows(IntEnum):
 
 
 def is_on_host(column: Any) -> bool:
-    """Whether a column is NumPy's."""
+    """Whether a column is a NumPy array."""
     return isinstance(column, np.ndarray)
 
 
@@ -44,15 +43,15 @@ def brought(column: Any) -> Array:
 
 
 def device_values(keys: Any, kind: TypeName) -> Any:
-    """The values of a column's keys, on their device; symbols stay codes. Never the keys
-    themselves: what a user changes is the user's."""
+    """The values of a column's keys, on their device; symbols stay codes. Always a copy, which
+    users may change."""
     if kind == "float":
         return key_to_float(keys)
     return keys.astype({"bool": np.bool_, "symbol": np.int32}.get(kind, np.int64))
 
 
 class DeviceStore:
-    """A set of rows of at least one column, on the device whose operations `ops` are."""
+    """A set of rows of at least one column, on the device with these operations (`ops`)."""
 
     __slots__ = (
         "__weakref__", "_blocks", "_copy", "_graph", "_plain", "answers", "count", "known", "ops"
@@ -61,13 +60,13 @@ class DeviceStore:
     def __init__(
         self, ops: DeviceOps, blocks: Sequence[Columns], count: int, known: KnownRows
     ) -> None:
-        """`count`: how many rows there are, if none of them is there twice."""
+        """`count`: the number of rows, without duplicates if they are known to be distinct."""
         self.ops = ops
         self._blocks = list(blocks)
-        self._plain = False  # one block, in 32 bits where they do
+        self._plain = False  # whether there is one block, in 32 bits if they suffice
         self._graph: Any = None
         self._copy: Columns | None = None
-        self.answers: WeakSet[Lying] = WeakSet()  # that hold the rows
+        self.answers: WeakSet[Lying] = WeakSet()  # that use the rows
         self.count = count
         self.known = known
 
@@ -78,13 +77,13 @@ class DeviceStore:
 
     @property
     def graph(self) -> Any:
-        """What is known of rows of two columns as edges."""
+        """Rows of two columns as the edges of a graph."""
         if self._graph is None:
             self._graph = self.ops.graph_of(self)
         return self._graph
 
     def use(self) -> AbstractContextManager[None]:
-        """Within, this thread works on the device: whoever asks for rows may be at another."""
+        """Makes the device current in this thread."""
         used: AbstractContextManager[None] = getattr(self.ops.driver, "use", nullcontext)()
         return used
 
@@ -97,7 +96,7 @@ class DeviceStore:
         return self._blocks[0]
 
     def distinct(self) -> Columns:
-        """The rows in any order, each once."""
+        """The distinct rows, in any order."""
         return self.as_they_are() if self.known >= KnownRows.DISTINCT else self.sorted()
 
     def sorted(self) -> Columns:
@@ -111,13 +110,13 @@ class DeviceStore:
         return self.as_they_are()
 
     def fetched(self) -> Columns:
-        """The rows, copied to the host, once."""
+        """The rows on the host, copied once."""
         if self._copy is None:
             self._copy = self.brought([self.as_they_are()])[0]
         return self._copy
 
     def brought(self, blocks: Sequence[Columns]) -> list[Columns]:
-        """Blocks of columns, copied to the host."""
+        """Copies blocks of columns to the host."""
         with self.use():
             return [tuple(map(self._brought, block)) for block in blocks]
 
@@ -129,19 +128,19 @@ class DeviceStore:
 
 
 class Lying:
-    """Rows that an answer holds on a device, in its order, until the device lets go of them."""
+    """Rows of an answer on a device, in the answer's order, until the device frees them."""
 
     __slots__ = ("__weakref__", "blocks", "host_blocks", "rows")
 
     def __init__(self, blocks: Sequence[Columns], rows: DeviceStore) -> None:
-        """`rows`: those that they are of."""
+        """`rows`: the store that they belong to."""
         self.blocks = blocks
         self.rows: DeviceStore | None = rows
         self.host_blocks: list[Columns] | None = None
         rows.answers.add(self)
 
     def fetched(self) -> list[Columns]:
-        """The blocks, copied to the host, once."""
+        """The blocks on the host, copied once."""
         if self.host_blocks is None:
             rows = self.rows
             assert rows is not None
@@ -150,18 +149,19 @@ class Lying:
         return self.host_blocks
 
     def leave(self) -> None:
-        """Lets go of the device's arrays."""
+        """Releases the device's arrays, after copying them to the host."""
         self.blocks, self.rows = self.fetched(), None
 
 
-# What a device can do with arrays of rows: what `cpu_ops` is, and what `gpu_ops` makes of CuPy.
+# The operations of a device on arrays of rows, which `cpu_ops` implements with NumPy, and `gpu_ops`
+# with CuPy.
 #
-# Arrays are those of the device: NumPy's, or CuPy's, which type checkers take for NumPy's. Joins
-# ask for more (`executors/ops.py`).
+# Arrays are the device's: NumPy's, or CuPy's, which type checkers treat as NumPy's. Joins need more
+# operations (`executors/ops.py`).
 
 
 class PackedColumns(Protocol):
-    """Where each column's bits lie in rows that are packed into integers."""
+    """The bits of each column in rows that are packed into integers."""
 
     @property
     def least(self) -> tuple[int, ...]: ...
@@ -173,21 +173,23 @@ class PackedColumns(Protocol):
 
 
 class RowMarks(Protocol):
-    """A set of rows as a mark for each row that there could be."""
+    """A set of rows as a mark for each possible row."""
 
     @property
     def nbytes(self) -> int: ...
 
     def fits(self, rows: Columns, /) -> bool:
-        """Makes room for these rows; False, and nothing is changed, if there is not so much."""
+        """Extends the range of possible rows by these. Returns False, and changes nothing, if the
+        marks would become too large."""
         ...
 
     def add(self, rows: Columns, /) -> None:
-        """Marks rows, which fit."""
+        """Marks rows, for which `fits` was true."""
         ...
 
     def news(self, rows: Columns, /) -> Array:
-        """Marks rows, which fit; the indices, ascending, of the first of each that was not."""
+        """Marks rows, for which `fits` was true. Returns the ascending indices of those that were
+        not marked, one for each distinct row."""
         ...
 
     def count(self) -> int: ...
@@ -198,7 +200,7 @@ class RowMarks(Protocol):
 
 
 class RowOps(Protocol):
-    """Operations on rows and on lists of one device."""
+    """Operations of a device on rows and lists."""
 
     @property
     def xp(self) -> Any:
@@ -208,13 +210,13 @@ class RowOps(Protocol):
     # ---------------------------------------------------------------------- places and lists
 
     def survivors(self, mask: Array, /) -> Array:
-        """The indices that are left after a test."""
+        """The indices of the rows that pass a test."""
         ...
 
     def expand(
         self, starts: Array, lengths: Array, size: int | None = None, /
     ) -> tuple[Array, Array]:
-        """Every position of every list: (row, position), row by row."""
+        """Each position of each list as (row, position), row by row."""
         ...
 
     def pieces(
@@ -228,11 +230,11 @@ class RowOps(Protocol):
         ...
 
     def sums_by(self, groups: Array, count: int, amounts: Array | None, /) -> Array:
-        """The sum of the amounts (1 if None) of each group."""
+        """The sum of each group's amounts (1 each if None)."""
         ...
 
     def in_sorted(self, values: Array, among: Array, /) -> Array:
-        """Which of `values` occur in the sorted array `among`."""
+        """A mask of the `values` that occur in the sorted array `among`."""
         ...
 
     def sort_across(self, columns: Sequence[Array], /) -> list[Array]:
@@ -242,7 +244,7 @@ class RowOps(Protocol):
     # --------------------------------------------------------------------------- sets of rows
 
     def concatenate(self, blocks: Sequence[Columns], /) -> Columns:
-        """The rows of all blocks, one after the other; there is at least one block."""
+        """The rows of all blocks, one after the other. There must be a block."""
         ...
 
     def narrowed(self, columns: Sequence[Array], /) -> Columns:
@@ -254,31 +256,33 @@ class RowOps(Protocol):
         ...
 
     def merge_rows(self, blocks: list[Columns], /) -> Columns:
-        """The rows of all blocks, sorted and without duplicates; it empties the list."""
+        """The rows of all blocks, sorted and without duplicates. Empties the list, to free the
+        blocks."""
         ...
 
     def order_rows(self, columns: Sequence[Array], /) -> Array:
-        """The order that sorts rows lexicographically, equal rows as they stand."""
+        """A stable sort order of rows."""
         ...
 
     def row_firsts(self, columns: Sequence[Array], /) -> Array:
-        """Which rows of lexicographically sorted columns differ from the row before."""
+        """A mask of the rows that differ from the one before, in lexicographically sorted
+        columns."""
         ...
 
     def first_rows(self, columns: Sequence[Array], /) -> Array:
-        """The indices, ascending, of the first of each set of equal rows."""
+        """The index of the first row of each set of equal rows, ascending."""
         ...
 
     def group_rows(self, columns: Sequence[Array], length: int, /) -> tuple[Array, Array]:
-        """The first row of each distinct row, and for each row its group's number."""
+        """The first row of each group of equal rows, and each row's group."""
         ...
 
     def packing(self, columns: Sequence[Array], spare: int = 0) -> PackedColumns | None:
-        """A packing for these columns, with `spare` bits of room above each; None if too wide."""
+        """A packing for these columns, with up to `spare` more bits for each; None if too wide."""
         ...
 
     def holds(self, packing: Any, columns: Sequence[Array], /) -> bool:
-        """Whether these columns' values fit into a packing, one of this device, as well."""
+        """Whether these columns' values fit a packing of this device."""
         ...
 
     def merged(self, runs: Sequence[Array], /) -> Array:
@@ -286,7 +290,7 @@ class RowOps(Protocol):
         ...
 
     def marked_rows(self, most: int, /) -> RowMarks:
-        """An empty set of rows, of at most so many bytes of marks."""
+        """An empty set of rows, with at most `most` bytes of marks."""
         ...
 
     # --------------------------------------------------------------------------------- values
@@ -296,13 +300,13 @@ class RowOps(Protocol):
 
 
 class DeviceOps(RowOps, Protocol):
-    """Those of a device whose arrays are not NumPy's."""
+    """Operations of a device whose arrays are not NumPy's."""
 
     @property
     def driver(self) -> Any: ...
 
     def firsts(self, values: Array, /) -> Array:
-        """Which sorted values differ from the one before."""
+        """A mask of the sorted values that differ from the one before."""
         ...
 
     def spans(self, columns: Sequence[Array], /) -> list[Span]:
@@ -310,15 +314,15 @@ class DeviceOps(RowOps, Protocol):
         ...
 
     def graph_of(self, rows: DeviceStore, /) -> Any:
-        """What is known of rows of two columns as edges."""
+        """Rows of two columns as the edges of a graph."""
         ...
 
 
 class BitmapOps(RowOps, Protocol):
-    """Operations of a device on bitmaps whose bits are numbers of rows."""
+    """Operations of a device on bitmaps, whose bits are numbers of rows."""
 
     def counts_of_marks(self, marks: Array, /) -> Array:
-        """How many rows each run of words marks."""
+        """How many bits are set in each run of words."""
         ...
 
     def rows_of_marks(
@@ -335,26 +339,26 @@ class BitmapOps(RowOps, Protocol):
         ...
 
     def to_host(self, columns: Sequence[Array], /) -> Columns:
-        """The columns as NumPy's arrays."""
+        """Copies columns to host memory, as NumPy arrays."""
         ...
 
 
-# Which rows of a column hold one of some values, found by a pass over the column.
+# The rows with one of some values in a column, found by a pass over the column.
 
-FEW = 4  # values that a column is compared with, one after the other
-_ROOM = 1 << 24  # marks for values in a range; a byte each
-# Marks for numbers drawn from values in a longer range: so many for each value, as powers of two,
-# but at most as many as stay in a cache.
+FEW = 4  # values: a column is compared with each of so few
+_ROOM = 1 << 24  # most marks for the values of a range; a byte each
+# Marks for hashes of values in a larger range: so many for each value, as powers of two, but at
+# most as many as fit in a cache.
 _SPARE, _LEAST, _MOST = 6, 16, 22
 
 
 def rows_with(column: Array, key: int) -> Array:
-    """The rows, ascending, that hold a key."""
+    """The rows with a key, ascending."""
     return np.flatnonzero(column == key)
 
 
 def rows_among(column: Array, values: Array) -> Array:
-    """The rows, ascending, that hold one of some sorted distinct values."""
+    """The rows with one of some sorted distinct values, ascending."""
     if len(values) <= FEW:
         found = np.zeros(len(column), dtype=np.bool_)
         for value in values:
@@ -362,7 +366,7 @@ def rows_among(column: Array, values: Array) -> Array:
         return np.flatnonzero(found)
     low, high = int(values[0]), int(values[-1])
     if high - low < max(_ROOM, len(column)) and low > INT_MIN and high < INT_MAX:
-        # A mark for each value in the range, and one that is never set on either side.
+        # A mark for each value in the range, and an unset one on either side.
         marks = np.zeros(high - low + 3, dtype=np.bool_)
         marks[values.astype(np.int64) - (low - 1)] = True
 
@@ -372,7 +376,7 @@ def rows_among(column: Array, values: Array) -> Array:
             return np.flatnonzero(marks.take(places, mode="clip"))
 
         return _rows_of(column, look_up)
-    wanted = values.astype(column.dtype)  # one that does not fit becomes another, told apart below
+    wanted = values.astype(column.dtype)  # values that do not fit wrap; `sift` excludes them
     bits = min(max((len(values) - 1).bit_length() + _SPARE, _LEAST), _MOST)
     first, second = np.zeros((2, 1 << bits), dtype=np.bool_)
     first[_drawn(wanted, bits)] = True
@@ -387,7 +391,7 @@ def rows_among(column: Array, values: Array) -> Array:
 
 
 def _rows_of(column: Array, look: Callable[[Array], Array]) -> Array:
-    """The rows, ascending, of those that `look` gives of each stretch of a column."""
+    """The rows, ascending, that `look` returns for batches of a column."""
     found: dict[int, Array] = {}
 
     def one(part: slice) -> None:
@@ -398,7 +402,7 @@ def _rows_of(column: Array, look: Callable[[Array], Array]) -> Array:
 
 
 def _drawn(values: Array, bits: int, again: bool = False) -> Array:
-    """A number of so many bits for each value, the same for the same; `again`: another one."""
+    """A hash of each value with so many bits; `again`: another one."""
     if values.dtype.itemsize == 4:
         short: Array = values.view(np.uint32) * np.uint32(0x9E37_79B1)
         return short & np.uint32((1 << bits) - 1) if again else short >> np.uint32(32 - bits)

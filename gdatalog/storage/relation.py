@@ -1,8 +1,8 @@
-"""A relation: a set of rows that never changes, and the tries made of it.
+"""A relation: an immutable set of rows, with the tries built of it.
 
-Changing a relation means making another one, so that whoever holds this one is not disturbed:
-an interrupted query leaves the database as it was. One that has all rows of another and some more
-keeps those apart (`parts.py`), and tells which they are to who remembers the other (`parts.py`).
+A change makes a new relation, so readers of this one are not affected: an interrupted query leaves
+the database as it was. A relation that extends another keeps the new rows in a separate part, and
+can tell which rows are new since a version of the other (`parts.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_na
 from gdatalog.storage.trie_builder import build_trie, ranked_trie, trie_of_rows
 from gdatalog.values import TypeName
 
-SORTED_TRIE = 24  # bytes that making a trie takes for each row and level, at the most
+SORTED_TRIE = 24  # most bytes for each row and level while a trie is built
 
 
 class Relation:
@@ -51,9 +51,9 @@ class Relation:
         length: int,
         ops: DeviceOps | None = None,
     ) -> None:
-        """A relation of sorted distinct rows; `length` tells how many they are, without columns.
+        """A relation of sorted distinct rows; `length` is their number, for rows without columns.
 
-        `ops`: the operations of the device whose arrays the columns are, if they are not NumPy's.
+        `ops`: the operations of the columns' device, unless they are NumPy arrays.
         """
         self._over(
             columns, types, RowStore([keys], length, KnownRows.SORTED, ops if keys else None)
@@ -64,22 +64,22 @@ class Relation:
         self.types = types
         self._store = store
         self._tries: dict[TrieName, Trie] = {}
-        self.asked: dict[TrieName, Trie] = {}  # the same, by how somebody has asked for them
-        # Rows grouped by a column, unordered (`cpu_ops/best_values.py`); None: not possible.
+        self.asked: dict[TrieName, Trie] = {}  # the same, by the arguments of `trie`
+        # Unordered tries (`loose_of` in `cpu_ops/best_values.py`); None: not possible.
         self.loose: dict[tuple[int, ...], Trie | None] = {}
-        # The orders of columns that parts of this relation were indexed by in its place.
+        # Orders of columns of which parts of this relation were indexed instead of all rows.
         self.narrowed: set[tuple[int, ...]] = set()
         # Dictionaries with all keys of a column, and the rows in codes
         # (`engine/facts/encoding.py`).
         self.dictionaries: dict[int, list[Dictionary]] = {}
         self.encoded: dict[tuple[Dictionary | None, ...], Relation] = {}
-        # How often it was scanned for constants, by the columns of these.
+        # How often the rows were scanned for constants, by the constants' columns.
         self.scans: dict[frozenset[int], int] = {}
         self.statistics = _statistics_of(store)(store, types, self._tries)
         self.version = Version()
         self.lineage: VersionHistory[Relation] = VersionHistory()
-        self.news: tuple[Relation, ...] = ()  # what came to the rows that it was made of
-        self.bits: RowBits | None = None  # of who adds to these rows, who takes them along
+        self.news: tuple[Relation, ...] = ()  # the rows added to the relation that this one extends
+        self.bits: RowBits | None = None  # for code that adds to these rows, and passes it on
 
     def __len__(self) -> int:
         return self.length
@@ -104,11 +104,11 @@ class Relation:
         ops: DeviceOps | None = None,
         as_it_is: bool = False,
     ) -> Relation:
-        """The relation of the rows of all blocks, which are `length` together, in any order.
+        """The relation of the rows of all blocks, in any order; `length` is their total number.
 
-        If they are `distinct` nothing need be done with them before they are asked for; but few
-        are sorted, for people to see them in order. One block is kept `as_it_is` if asked for.
-        `ops`: the operations of the device whose arrays all columns are, if they are not NumPy's.
+        `distinct` rows are kept as they are; a few rows are sorted, because people read them. A
+        single block keeps its column widths if `as_it_is`. `ops`: the operations of the columns'
+        device, unless they are NumPy arrays.
         """
         if not types:
             return Relation(columns, types, (), min(1, length))
@@ -131,7 +131,8 @@ class Relation:
         codes: Relation,
         dictionaries: Sequence[Dictionary | None],
     ) -> Relation:
-        """The relation of the rows that `codes` are of, by the dictionaries of its columns."""
+        """The relation of the rows that `codes` encodes with these dictionaries, one for each
+        column."""
         if not codes.at_most:
             return Relation.empty(columns, types)
         store = Coded(codes.store, codes.statistics, dictionaries)
@@ -150,7 +151,7 @@ class Relation:
         keeper: remote.Keeper,
         distinct: bool = False,
     ) -> Relation:
-        """The relation of rows that lie afar, of at least one column."""
+        """The relation of rows on other machines, with at least one column."""
         lying = [part for part in lying if part.rows]
         if not lying:
             return Relation.empty(columns, types)
@@ -163,11 +164,11 @@ class Relation:
     def from_rows(
         columns: tuple[str, ...], types: tuple[TypeName, ...], keys: Sequence[Array], length: int
     ) -> Relation:
-        """The relation of rows in any order, duplicates and all."""
+        """The relation of rows in any order, which may have duplicates."""
         return Relation.of_blocks(columns, types, [tuple(map(narrow, keys))], length)
 
     def to_table(self, symbols: SymbolTable) -> Table:
-        """The rows decoded, in whatever order they are in."""
+        """The decoded rows, in their present order."""
         columns = decode_blocks(self.blocks(), self.types, symbols)
         return Table(self.columns, self.types, columns, self.length)
 
@@ -184,7 +185,8 @@ class Relation:
     # --------------------------------------------------------------------------- more rows
 
     def grown(self, new: Relation) -> Relation:
-        """These rows and some that are none of these; it tells which came to these."""
+        """This relation with new rows, which it must not have. The result knows which rows are
+        new."""
         if not new.length:
             return self
         other = self.beside(new).coming_from(self, [new])
@@ -202,13 +204,13 @@ class Relation:
         return other
 
     def coming_from(self, before: Relation, new: Sequence[Relation]) -> Relation:
-        """Notes that these are the rows of `before` and `new` ones."""
+        """Records that this relation has the rows of `before` and the rows of `new`."""
         self.lineage = before.lineage.grown(before.version, new).within(self.at_most)
         self.news = tuple(new)
         return self
 
     def beside(self, new: Relation) -> Relation:
-        """These rows and some that are none of these, which lie beside them if they are many."""
+        """This relation with new rows, which it must not have; many rows stay in separate parts."""
         here = self.store.on_host and new.store.on_host
         if not here or not self.types or self.at_most + new.at_most < parts.FEW:
             return self.joined(new)
@@ -220,7 +222,7 @@ class Relation:
         return other
 
     def joined(self, *others: Relation) -> Relation:
-        """The rows of this and others that share none, in one piece, in any order."""
+        """The rows of disjoint relations in one part, in any order."""
         if not self.types:
             return Relation(self.columns, (), (), 1)
         each = [relation for relation in (self, *others) if relation.length]
@@ -235,27 +237,27 @@ class Relation:
 
     @property
     def parts(self) -> tuple[Relation, ...]:
-        """Relations that have these rows, each row once: itself, or those that it lies in."""
+        """Disjoint relations that together have these rows: the parts, or the relation itself."""
         lying = self._store.parts if isinstance(self._store, parts.DisjointParts) else ()
         return lying or (self,)
 
     @property
     def remote(self) -> remote.RemoteRows | None:
-        """The rows as they lie afar, if they do: they may be here too."""
+        """The rows on other machines, if they are there; they may have been fetched, too."""
         return self._store if isinstance(self._store, remote.RemoteRows) else None
 
     @property
     def spans(self) -> list[Span]:
-        """The least and the greatest value of each column; nothing where there are no rows."""
+        """The least and the greatest value of each column; empty if there are no rows."""
         return self._store.spans
 
     def since(self, version: Version) -> tuple[Relation, ...] | None:
-        """The rows that this has and that version had not, in sets that share none; None if this
-        does not come from it, or too long ago."""
+        """The rows that were added since a version, in disjoint relations; None if that is
+        unknown."""
         return () if version is self.version else self.lineage.since(version)
 
     def holds(self, rows: Columns) -> Array:
-        """Which of some rows of at least one column are rows of this."""
+        """A mask of the `rows` that are in this relation, which has at least one column."""
         found: Array = np.zeros(len(rows[0]), dtype=np.bool_)
         for part in self.parts:
             found |= held_by(part.store, rows)
@@ -265,22 +267,22 @@ class Relation:
 
     @property
     def store(self) -> RowStore:
-        """The rows as they came: here, on a device, or both."""
+        """The rows as they arrived: on the host, on a device, or both."""
         return self._store
 
     @property
     def length(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self._store.count
 
     @property
     def at_most(self) -> int:
-        """How many rows there are, or more if it is not known yet which are the same."""
+        """The number of rows; duplicates count until they have been removed."""
         return self._store.at_most
 
     @property
     def counted(self) -> bool:
-        """Whether it is known how many rows there are, or found out without asking others."""
+        """Whether the number of rows is known, or can be computed without other machines."""
         remote = self.remote
         return remote is None or not remote.unfetched or remote.known >= KnownRows.DISTINCT
 
@@ -291,7 +293,7 @@ class Relation:
 
     @property
     def sorted_keys(self) -> Columns:
-        """The rows, sorted, where they lie."""
+        """The rows, sorted, on their device."""
         device_rows = None if self._store.on_host else self._store.on_device
         return self.keys if device_rows is None else device_rows.sorted()
 
@@ -301,26 +303,26 @@ class Relation:
         return self._store.known == KnownRows.SORTED
 
     def blocks(self, distinct: bool = True) -> list[Columns]:
-        """The rows in whatever order they are in, in blocks; a row may be there twice if asked."""
+        """The rows in their present order, in blocks; with duplicates unless `distinct`."""
         return list(self._store.distinct() if distinct else self._store.blocks)
 
     @property
     def rows(self) -> Columns:
-        """The rows in whatever order they are in; one may be there twice."""
+        """The rows in their present order; there may be duplicates."""
         return self._store.as_they_are()
 
     def column(self, at: int) -> Array:
-        """A column's keys, in the order that all columns are in; a row may be there twice."""
+        """A column's keys in the present order of the rows; there may be duplicates."""
         return self._store.as_they_are()[at]
 
     def part(self, rows: Array) -> Relation:
-        """The relation of some of the rows that `column` gives."""
+        """The relation of some rows, by their indices in `rows`."""
         keys = tuple(key[rows] for key in self._store.as_they_are())
         distinct = self._store.known >= KnownRows.DISTINCT
         return Relation.of_blocks(self.columns, self.types, [keys], len(rows), distinct)
 
     def behind(self, count: int) -> Relation:
-        """The relation of the rows behind the first few that `rows` gives."""
+        """The relation of all but the first `count` rows of `rows`."""
         keys = tuple(key[count:] for key in self.rows)
         left = self.length - count
         return Relation.of_blocks(self.columns, self.types, [keys], left, True, as_it_is=True)
@@ -344,15 +346,15 @@ class Relation:
 
     @property
     def graph(self) -> Any:
-        """What is known of the rows as edges, if they can be: both columns have one type.
+        """The rows as edges, if both columns have the same type.
 
-        A `Graph`, or what a device has in its place.
+        An `EdgeStatistics`, or a device's version of it.
         """
         return self.statistics.graph
 
     @property
     def symmetric(self) -> bool:
-        """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
+        """Whether a binary relation has (y, x) for every (x, y)."""
         return bool(self.graph is not None and self.graph.symmetric)
 
     # ---------------------------------------------------------------------------------- tries
@@ -364,9 +366,9 @@ class Relation:
         weighted: bool = False,
         ranked: bool = False,
     ) -> Trie:
-        """The trie of the rows that pass `tests`, its levels the columns of `order`.
+        """The trie of the rows that pass `tests`, with the columns of `order` as levels.
 
-        `ranked`: of both ways of every row of a graph, with ranks for vertices.
+        `ranked`: the trie of both directions of every edge, with ranks for vertices.
         """
         turned = order[:1] == (1,) and (ranked or (len(self.types) == 2 and self.symmetric))
         name = trie_name(order, tests, weighted, ranked, turned)
@@ -388,15 +390,15 @@ class Relation:
         weighted: bool = False,
         ranked: bool = False,
     ) -> Trie | None:
-        """The same, if it is there by now; whether the relation is symmetric is not looked at
-        for it, but guessed."""
+        """The same trie if it has been built. Guesses whether the relation is symmetric, instead of
+        testing it."""
         two = len(self.types) == 2
         turned = order[:1] == (1,) and two and (ranked or self.statistics.balanced)
         name = trie_name(order, tests, weighted, ranked, turned)
         return self._tries.get(name) or first_levels(self._tries, name)
 
     def width(self, column: int) -> int:
-        """How many bytes a key of a column takes."""
+        """The bytes of a key in a column."""
         unfetched = self.remote is not None and self.remote.unfetched
         if unfetched or (isinstance(self._store, Coded) and self._store.codes is not None):
             low, high = self.spans[column]
@@ -406,12 +408,12 @@ class Relation:
     def indexed(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...] = (), weighted: bool = False
     ) -> bool:
-        """Whether this trie has been made."""
+        """Whether this trie has been built."""
         return trie_name(order, tests, weighted, False, False) in self._tries
 
     @property
     def indexes(self) -> Collection[TrieName]:
-        """The tries that have been made."""
+        """The tries that have been built."""
         return self._tries.keys()
 
     def _build_ranked(
@@ -427,12 +429,12 @@ class Relation:
         if not width:
             return Trie((), self.length, None)
         if not order:
-            # To know which rows are the same can take long, and not every plan asks in the end.
+            # Removing duplicates can take long, and not every plan needs the number.
             return Trie((), lambda: _passing(store, tests), None)
         if order == (0, 1)[:width] and width <= 2 and not tests:
-            store.sorted()  # the last column of the rows is the trie's
+            store.sorted()  # the trie shares the rows' last column
         elif weighted and len(order) < width:
-            store.distinct()  # rows that differ only in dropped columns are counted
+            store.distinct()  # weights count rows that differ only in dropped columns
         account = current_watch().account
         spill = account.spill_for(self.at_most * SORTED_TRIE * len(order))
         if spill is not None:
@@ -464,8 +466,8 @@ def _statistics_of(store: RowStore) -> type[Statistics]:
 
 
 def _passing(store: RowStore, tests: Sequence[RowTest]) -> int:
-    """How many different rows pass the tests."""
+    """The number of distinct rows that pass the tests."""
     if not tests:
-        return store.count  # which brings none of them here
+        return store.count  # copies no rows from a device
     store.distinct()
     return int(np.count_nonzero(mask(store.as_they_are(), tests)))

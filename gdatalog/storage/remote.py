@@ -1,7 +1,7 @@
 """Rows on other machines: fetched on demand, with statistics from a survey and a sample.
 
-Who keeps them (a cluster) works on the parts where they lie: counts rows, makes them distinct,
-surveys them for the planner. Whatever asks for columns here gets them all the same, if they fit.
+Their keeper (a cluster) works on the parts where they are: it counts rows, makes them distinct, and
+surveys them for the planner. Code that needs columns on this machine fetches them, if they fit.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class RemoteSchema(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RemotePart:
-    """Some of the rows, as columns of keys of the database that they belong to.
+    """Some of the rows, as columns of keys of their database.
 
-    `value` is what a worker has them of, and only the keeper knows what that is: how they are
-    read, a result that lies there, or the columns themselves.
+    Only the keeper knows what `value` is: how to read the rows, a result on a worker, or the
+    columns.
     """
 
     value: Any
@@ -46,12 +46,12 @@ class RemotePart:
 
     @staticmethod
     def of(columns: Columns) -> RemotePart:
-        """Rows that are here, and go where they are worked on."""
+        """Rows on this machine, which are sent to where they are processed."""
         return RemotePart(columns, len(columns[0]), sum(column.nbytes for column in columns))
 
 
 class RowRange(NamedTuple):
-    """The rows of a part from one place to another."""
+    """The rows `start` to `stop` of a part."""
 
     part: RemotePart
     start: int
@@ -60,10 +60,10 @@ class RowRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survey:
-    """What is known of all rows, by one look at each; of rows that are there twice, twice.
+    """Statistics of all rows, from one pass; duplicates count.
 
-    `sample`: every so many-th row. `distinct`, `degrees`, `spans`: of each column. `rises`: pairs
-    of columns of which the first is less than the second in every row.
+    `sample`: a systematic sample. `distinct`, `degrees`, `spans`: of each column. `rises`: pairs of
+    columns, the first of which is less than the second in every row.
     """
 
     sample: Columns
@@ -71,66 +71,67 @@ class Survey:
     degrees: tuple[Degrees, ...]
     spans: tuple[Span, ...]
     rises: frozenset[tuple[int, int]]
-    loops: bool = False  # whether some row of two columns holds a value twice
-    symmetric: bool = False  # whether two columns hold every row turned round
+    loops: bool = False  # whether a row of two columns has one value twice
+    symmetric: bool = False  # whether two columns have (y, x) for every (x, y)
 
 
 class Keeper(Protocol):
-    """Who keeps the parts."""
+    """Keeps the parts."""
 
     def fetch(self, pieces: Sequence[RowRange]) -> list[Columns]:
-        """Rows, in blocks, in this order; MemoryLimitError where there is no room for them."""
+        """Fetches rows in blocks, in this order; MemoryLimitError if they do not fit."""
         ...
 
     def put(self, blocks: Sequence[Columns]) -> Sequence[RemotePart]:
-        """Keeps rows that are here, too, none of these blocks being empty."""
+        """Copies rows to the other machines; no block may be empty."""
         ...
 
     def fetched(self, rows: RemoteRows) -> None:
-        """Knows that all of them are here from now on."""
+        """Called when all rows have been fetched."""
         ...
 
     def distinct(self, rows: RemoteRows) -> Sequence[RemotePart]:
-        """Parts that have each of the rows once: they stay where they are."""
+        """Parts of the distinct rows, which stay where they are."""
         ...
 
     def survey(self, rows: RemoteRows) -> Survey:
-        """What the planner has to know."""
+        """Computes the statistics for the planner."""
         ...
 
     def to_dask(self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable) -> Any:
-        """A dask DataFrame of the rows, each once, whose partitions are made where they lie."""
+        """A dask DataFrame of the distinct rows, with partitions where the rows are."""
         ...
 
     def write(
         self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable, folder: str
     ) -> None:
-        """Parquet files of the rows, each once, in a folder that is there and empty."""
+        """Writes the distinct rows to Parquet files in an empty folder."""
         ...
 
     def ranking(self, rows: RemoteRows) -> Ranking:
-        """The ranks of the vertices of rows that are edges, by degrees that are counted afar."""
+        """The ranks of the vertices of edges, with degrees counted on the other machines."""
         ...
 
     def ranked_degrees(self, rows: RemoteRows, column: int, tests: tuple[RowTest, ...]) -> Degrees:
-        """How often ranks stand in a column of both ways of every edge that pass tests."""
+        """The degrees of ranks in a column, in both directions of every edge, if they pass the
+        tests."""
         ...
 
     def skew(self, rows: RemoteRows) -> float:
-        """How many more pairs of higher neighbours edges have by keys than by degrees."""
+        """The pairs of higher neighbours in the order of keys, relative to the order of degrees."""
         ...
 
 
 class RemoteRows(RowStore):
-    """A set of rows of at least one column, in parts.
+    """A set of rows of at least one column, in parts on other machines.
 
-    `parts` stay after the rows have been fetched: who works on them where they lie still can.
+    `parts` stay after the rows have been fetched, for work on the other machines.
     """
 
     __slots__ = ("_ranking", "_survey", "keeper", "parts")
 
     def __init__(self, parts: Sequence[RemotePart], keeper: Keeper, known: KnownRows) -> None:
-        """`known`: NOTHING, or DISTINCT where no row is there twice, in all parts together."""
+        """`known`: NOTHING, or DISTINCT if no two rows of all parts are equal."""
         super().__init__([], sum(part.rows for part in parts), known)
         self.parts = tuple(parts)
         self.keeper = keeper
@@ -141,12 +142,12 @@ class RemoteRows(RowStore):
 
     @property
     def unfetched(self) -> bool:
-        """Whether nothing is here."""
+        """Whether the rows have not been fetched."""
         return not self._on_host
 
     @property
     def remote_bytes(self) -> int:
-        """What the columns take where they lie."""
+        """The bytes of the columns on the other machines."""
         return sum(part.nbytes for part in self.parts)
 
     @property
@@ -158,12 +159,12 @@ class RemoteRows(RowStore):
         return self._survey
 
     def know(self, survey: Survey) -> None:
-        """Who has looked at the rows already says so."""
+        """Caches statistics that were computed elsewhere."""
         self._survey = survey
 
     @property
     def ranking(self) -> Ranking:
-        """The ranks of the vertices of rows that are edges, here: who works afar has them sent."""
+        """The ranks of the vertices of edges, on this machine; work elsewhere has them sent."""
         if self._ranking is None:
             with self._lock:
                 if self._ranking is None:
@@ -171,7 +172,7 @@ class RemoteRows(RowStore):
         return self._ranking
 
     def make_distinct(self) -> tuple[RemotePart, ...]:
-        """The parts, when no row is there twice in all of them together."""
+        """The parts, after removing duplicates from all of them together."""
         with self._lock:
             if not self._on_host and self._known < KnownRows.DISTINCT:
                 self.parts = tuple(self.keeper.distinct(self))
@@ -180,8 +181,7 @@ class RemoteRows(RowStore):
             return self.parts
 
     def stretch(self, start: int, stop: int) -> list[Columns]:
-        """Some of the rows, each once, by their places in whatever order they are in; no others
-        are fetched."""
+        """The distinct rows `start` to `stop` in the parts' order; fetches only these."""
         pieces = []
         for part in self.make_distinct():
             if start < min(stop, part.rows):
@@ -204,11 +204,11 @@ class RemoteRows(RowStore):
 
     @property
     def nbytes(self) -> int:
-        """What is held here."""
+        """The bytes on this machine."""
         return super().nbytes if self._on_host else 0
 
     def distinct(self) -> list[Columns]:
-        if not self._on_host:  # the fewer rows are fetched
+        if not self._on_host:  # fetches fewer rows
             self.make_distinct()
         return super().distinct()
 
@@ -227,11 +227,11 @@ class RemoteRows(RowStore):
             self.keeper.fetched(self)
 
 
-# Statistics of rows that lie afar: by one survey of them all, and by the sample that it has.
+# Statistics of rows on other machines, from one survey and its sample.
 
 
 class RemoteStatistics(Statistics):
-    """What is known of rows that lie afar: by their survey, until they are here."""
+    """The statistics of rows on other machines: from a survey, until they are fetched."""
 
     __slots__ = ("_whole",)
 
@@ -243,7 +243,7 @@ class RemoteStatistics(Statistics):
 
     @property
     def _rows(self) -> RemoteRows | None:
-        """The rows, if they are not here."""
+        """The rows, if they have not been fetched."""
         return (
             self._store if isinstance(self._store, RemoteRows) and self._store.unfetched else None
         )
@@ -318,7 +318,7 @@ class RemoteStatistics(Statistics):
             return super()._quantiles(column)
         survey = rows.survey
         keys = np.sort(survey.sample[column])
-        # The least and the greatest are known.
+        # The survey has the least and the greatest key.
         ends = [end for end in survey.spans[column] if not len(keys) or end not in keys[[0, -1]]]
         keys = np.sort(np.append(keys, ends).astype(np.int64)) if ends else keys
         return Quantiles(keys, rows.at_most, survey.distinct[column], True)
@@ -342,7 +342,7 @@ def _step(rows: RemoteRows) -> int:
 
 
 class RemoteGraph:
-    """Rows of two columns that lie afar, seen as edges."""
+    """Rows of two columns on other machines, as edges."""
 
     __slots__ = ("_rows", "_skew")
 
@@ -364,13 +364,13 @@ class RemoteGraph:
 
     @property
     def skew(self) -> float:
-        """How many more pairs of higher neighbours there are by keys than by degrees."""
+        """The pairs of higher neighbours in the order of keys, relative to the order of degrees."""
         if self._skew is None:
             self._skew = self._rows.keeper.skew(self._rows)
         return self._skew
 
     def paths(self, ways: tuple[Any, ...]) -> None:
-        """Unknown: the survey has no degrees by value."""
+        """Unknown: a survey has no degrees by value."""
 
     def ranking(self) -> Ranking:
         return self._rows.ranking

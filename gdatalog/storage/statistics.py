@@ -1,7 +1,7 @@
-"""Statistics of a relation, for the planner: each is computed when it is first asked for, and kept.
+"""Statistics of a relation, for the planner: each is computed on first use and cached.
 
-What they cost is a pass over a column or two, or a sort of a sample: never a sort of all rows. Many
-rows that lie on a device are counted there (`degrees.py`).
+One costs a pass over a column or two, or a sort of a sample, never a sort of all rows. Those of
+many rows on a device are computed there (`degrees.py`).
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest, Trie, TrieName
 from gdatalog.values import TypeName, Value
 
-Bound = tuple[str, Value]  # an operator, and what a column is compared with
+Bound = tuple[str, Value]  # a comparison with a constant: operator and value
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 SAMPLE = 50_000
-SHORT = 200_000  # rows that are sorted rather than sampled
-FETCHED = 1 << 14  # rows on a device, below which they are copied here and looked at
-WALKED = 1 << 22  # entries of a list on a device, up to which walks are worth a copy of it
-DENSE, WIDE = 2, 4  # possible values for each row, up to which they are counted, or sorted
-FIRST = 16  # rows that are compared before whole columns are
-MANY = 1_000_000  # rows of which all values are counted: of more, only if they are sorted anyway
-RARE = 2  # times the values that a sample has more than once: with more values it says little
-# Rows that are counted at a time, of a column with so few possible values that their counts stay in
-# the cache.
+SHORT = 200_000  # rows: so few are sorted rather than sampled
+FETCHED = 1 << 14  # rows on a device: fewer are copied to the host
+WALKED = 1 << 22  # entries of lists on a device that are worth copying for random walks
+DENSE, WIDE = 2, 4  # most possible values for each row that are counted, or sorted
+FIRST = 16  # rows that are compared first
+MANY = 1_000_000  # rows: the values of more are only counted if they are sorted
+RARE = 2  # a sample with more values for each one that recurs says little
+# Rows in one batch of counting, for columns with so few possible values that the counts stay in the
+# cache.
 COUNTED, MOST_COUNTED = 1 << 18, 1 << 16
 
 
 class Statistics:
-    """What is known of a relation's rows."""
+    """The statistics of a relation's rows."""
 
     __slots__ = (
         "_distinct", "_edges", "_graph", "_kept", "_rises", "_store", "_tries", "_types", "assumed"
@@ -57,8 +57,7 @@ class Statistics:
     def __init__(
         self, store: RowStore, types: Sequence[TypeName], tries: Mapping[TrieName, Trie]
     ) -> None:
-        """`tries` are those that the relation has by now, by order, tests, whether weighted, and
-        whether ranked."""
+        """`tries`: the relation's tries so far."""
         self.assumed = False
         self._store = store
         self._types = tuple(types)
@@ -71,7 +70,7 @@ class Statistics:
 
     @property
     def graph(self) -> Any:
-        """What is known of the rows as edges, if they can be: both columns have one type."""
+        """The rows as edges, if both columns have the same type."""
         there = self._there
         if there is None or not self._edges:
             return self.graph_here
@@ -79,25 +78,25 @@ class Statistics:
 
     @property
     def graph_here(self) -> EdgeStatistics | None:
-        """The same, of NumPy's arrays."""
+        """The same, on the host."""
         if self._graph is None and self._edges:
             self._graph = EdgeStatistics(self._store)
         return self._graph
 
     @property
     def _there(self) -> DeviceStore | None:
-        """The rows on a device, if they are to be looked at there."""
+        """The rows on a device, if they are analysed there."""
         device_rows = self._store.on_device
         return None if device_rows is None or device_rows.count < FETCHED else device_rows
 
     @property
     def _here(self) -> bool:
-        """Whether NumPy's code may look at the rows."""
+        """Whether the rows may be analysed on the host."""
         return self._store.on_host or self._there is None
 
     @property
     def rows(self) -> int:
-        """How many rows there are, or more if it is not known yet which are the same."""
+        """The number of rows; duplicates count until they have been removed."""
         return self._store.at_most
 
     @property
@@ -110,28 +109,29 @@ class Statistics:
 
     @property
     def _sampled(self) -> bool:
-        """Whether no column is looked at as a whole."""
+        """Whether columns are sampled, never read as a whole."""
         return self.rows > MANY and not self._sorted
 
     @property
     def _wanted(self) -> int:
-        """How many rows make a sample."""
+        """The number of rows in a sample."""
         return SAMPLE // 3 if self._sampled else SAMPLE
 
     @property
     def symmetric(self) -> bool:
-        """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
+        """Whether a binary relation has (y, x) for every (x, y)."""
         return self.graph is not None and self.graph.symmetric
 
     @property
     def loopless(self) -> bool:
-        """Whether no row of a binary relation holds a value twice, as far as is known."""
+        """Whether a binary relation is known to have no (x, x)."""
         return bool(self.rises) or (self.graph is not None and not self.graph.loops)
 
     # ------------------------------------------------------------------------ distinct values
 
     def distinct(self, columns: frozenset[int]) -> int:
-        """How many combinations of values some columns have: estimated where they are many."""
+        """The number of distinct combinations of values in some columns; an estimate if there are
+        many."""
         found = self._distinct.get(columns)
         if found is None:
             found = self._count(columns)
@@ -139,7 +139,7 @@ class Statistics:
         return found
 
     def counted(self, columns: frozenset[int]) -> bool:
-        """Whether `distinct` tells how many there are, and does not estimate it."""
+        """Whether `distinct` is exact."""
         if len(columns) == len(self._types) or self.rows == 0:
             return True
         if any(
@@ -162,7 +162,7 @@ class Statistics:
             return int(known[0].powers[0])
         few = [some for some, found in [*self._distinct.items()] if found >= self.rows]
         if any(map(columns.issuperset, few)) or any(d.powers[0] >= self.rows for d in known):
-            return self.rows  # what tells rows apart does so with more columns, too
+            return self.rows  # columns that identify rows do so with more columns, too
         for name, trie in (*self._tries.items(), *self._store.tries_there.items()):
             order, tests, _, ranked = name
             if not tests and not ranked and columns == frozenset(order[: len(columns)]):
@@ -191,7 +191,8 @@ class Statistics:
         return int(how_many(counts, len(sample[0]), step))
 
     def _every(self, step: int, column: int) -> Array:
-        """Every so many-th key of a column: kept, for each costs a look far from the last one."""
+        """A systematic sample of a column: every `step`-th key. Cached, because each key is a cache
+        miss."""
         found: Array | None = self._kept.get((column, step))
         if found is None:
             found = self._kept[column, step] = np.ascontiguousarray(self._keys[column][::step])
@@ -206,9 +207,9 @@ class Statistics:
     def degrees(
         self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
     ) -> Degrees:
-        """In how many rows that pass some tests each value of a column stands.
+        """The degrees of a column, among the rows that pass some tests.
 
-        `ranked`: of both ways of every edge, where the tests compare ranks.
+        `ranked`: of both directions of every edge, with tests on ranks.
         """
         found: Degrees | None = self._kept.get((column, tests, ranked))
         if found is None:
@@ -231,7 +232,7 @@ class Statistics:
         return found
 
     def _of_lists(self, column: int, tests: tuple[RowTest, ...]) -> Degrees | None:
-        """The same as lists tell it that are at hand, or that are cut for walks as well."""
+        """The same from adjacency lists, if they exist, or are built for random walks anyway."""
         if len(self._types) != 2 or is_spilled(self._keys[0]) or any(t[1] == "!=" for t in tests):
             return None
         if not tests and "lists" not in self._kept:
@@ -277,8 +278,8 @@ class Statistics:
     # --------------------------------------------------------------------------------- ranges
 
     def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
-        """Which share of a column's values, and of the rows, is left of what is compared with
-        constants; symbols have no order."""
+        """The share of a column's values, and of the rows, that satisfy comparisons with constants.
+        Not for symbols, which have no order."""
         low: int | None = None
         high: int | None = None
         kind = self._types[column]
@@ -310,7 +311,8 @@ class Statistics:
     # ------------------------------------------------------------------------------ properties
 
     def ascends(self, left: int, right: int) -> bool:
-        """Whether one column is less than another in every row; symbols have no order."""
+        """Whether one column is less than another in every row. False for symbols, which have no
+        order."""
         found = self._rises.get((left, right))
         if found is None:
             alike = self._types[left] == self._types[right] != "symbol"
@@ -323,17 +325,17 @@ class Statistics:
         if there is not None:
             return degrees.ascends(there, left, right)
         a, b = self._keys[left], self._keys[right]
-        # a few rows tell most of the time
+        # usually a few rows decide
         return bool((a[:1000] < b[:1000]).all()) and bool((a < b).all())
 
     @property
     def rises(self) -> frozenset[tuple[int, int]]:
-        """Pairs of columns of which the first is less than the second in every row."""
+        """Pairs of columns, the first of which is less than the second in every row."""
         found: frozenset[tuple[int, int]] | None = self._kept.get("rises")
         if found is None:
             pairs: Iterable[tuple[int, int]] = permutations(range(len(self._types)), 2)
             if self.rows and self._here and len(self._types) > 2:
-                # One row rules out half of the pairs, a few nearly all.
+                # One row excludes half of the pairs, a few rows nearly all.
                 first = np.array([[int(key) for key in keys[:FIRST]] for keys in self._keys])
                 pairs = filter(lambda p: bool((first[p[0]] < first[p[1]]).all()), pairs)
             found = self._kept["rises"] = frozenset(p for p in pairs if self.ascends(*p))
@@ -341,19 +343,19 @@ class Statistics:
 
     @property
     def balanced(self) -> bool:
-        """Whether a binary relation seems to hold (y, x) wherever it holds (x, y).
+        """Whether a binary relation seems to have (y, x) for every (x, y).
 
-        A guess from some rows: enough to expect that one trie will serve both orders.
+        A guess, good enough to expect that one trie serves both orders.
         """
         return self.graph is not None and self.rows > 0 and self.graph.mirrored
 
     # --------------------------------------------------------------------------------- indexes
 
     def sorting(self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False) -> int:
-        """How many rows have to be sorted for an index that begins with a column.
+        """How many rows must be sorted for an index that begins with a column.
 
-        None if one is there, or the rows' own order will do; it does for both columns of a
-        symmetric relation.
+        0 if there is such an index, or the rows are in that order. An index of a symmetric relation
+        serves both columns.
         """
         if ranked or self.balanced:
             if column == 1:
@@ -369,10 +371,10 @@ class Statistics:
     def lists(
         self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
     ) -> AdjacencyLists | None:
-        """The other column's values for each of one of two columns', where that needs no sort.
+        """The values of the other column for each value of one of two columns, if that needs no
+        sort.
 
-        A comparison of the two cuts the lists; that they differ leaves out so little that it is
-        not looked at.
+        Comparisons of the columns cut the lists, except `!=`, which excludes too little to matter.
         """
         if len(self._types) != 2:
             return None
@@ -399,7 +401,7 @@ class Statistics:
         if found is not None:
             return found
         if not self._here or not self._sorted or (column == 1 and not self.balanced):
-            return None  # walks go along lists that are here
+            return None  # random walks need lists on the host
         found = self._kept.get("lists")
         if found is None:
             starts = np.flatnonzero(firsts(self._keys[0]))
@@ -409,7 +411,7 @@ class Statistics:
         return found
 
     def _lists_of(self, name: tuple[Any, ...]) -> AdjacencyLists | None:
-        """The lists of a trie, if it is there; the same ones each time."""
+        """The lists of a trie, if it has been built; cached."""
         found: AdjacencyLists | None = self._kept.get(name)
         if found is not None:
             return found
@@ -427,24 +429,25 @@ class Statistics:
         return found
 
     def set(self) -> Array | None:
-        """The values of a relation of one column, where they are sorted."""
+        """The values of a relation of one column, if they are sorted."""
         one = len(self._types) == 1 and self._sorted and self._here
         return self._keys[0] if one else None
 
 
 def estimated(sample: Sequence[Array], step: int) -> int:
-    """How many combinations of values columns have of which a sample has every `step`-th row."""
+    """Estimates the number of distinct combinations of values from a sample of every `step`-th
+    row."""
     counts = runs_of(np.sort(_mixed(sample)))
     return int(how_many(counts, len(sample[0]), step))
 
 
 def runs_of(key: Array) -> Array:
-    """How often each value of a sorted array stands in it."""
+    """How often each value of a sorted array occurs."""
     return np.diff(np.append(np.flatnonzero(firsts(key)), len(key)))
 
 
 def _mixed(keys: Sequence[Array]) -> Array:
-    """One integer for each row, equal for equal rows and hardly ever for others."""
+    """An integer for each row: equal for equal rows, and almost always different for others."""
     packing = RowPacking.of(keys)
     if packing is not None:
         return packing.pack(keys)
@@ -456,12 +459,12 @@ def _mixed(keys: Sequence[Array]) -> Array:
 
 
 def _counts(key: Array, low: int, high: int) -> Array:
-    """How often each value stands in a column, from its least to its greatest."""
+    """How often each value from `low` to `high` occurs."""
     span = high - low + 1
     if span > MOST_COUNTED:
         return np.bincount(key if low == 0 else key.astype(np.int64) - low)
     counts = np.zeros(span, dtype=np.int64)
-    for start in range(0, len(key), COUNTED):  # what NumPy makes of a piece stays in the cache
+    for start in range(0, len(key), COUNTED):  # NumPy's copies of a batch stay in the cache
         piece = key[start : start + COUNTED].astype(np.int64)
         piece -= low
         counts += np.bincount(piece, minlength=span)
