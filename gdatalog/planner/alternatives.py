@@ -9,7 +9,7 @@ MOST = 4096  # alternatives of one body
 
 
 def alternatives_of(literal: Literal) -> list[list[Literal]]:
-    """The literal as an or of ands; negations stay whole."""
+    """The literal in disjunctive normal form; negations are kept as they are."""
     match literal:
         case Or():
             return [parts for item in literal.items for parts in alternatives_of(item)]

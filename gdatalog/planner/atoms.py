@@ -1,4 +1,4 @@
-"""An atom while its plan is made."""
+"""The state of an atom during planning."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from gdatalog.records import dataclass, field
 
 @dataclass(slots=True, eq=False)
 class AtomState:
-    """An atom while its plan is made: the columns bound so far are its trie's first levels."""
+    """The state of an atom during planning: the columns bound so far are its trie's first
+    levels."""
 
     item: AtomItem
-    number: int  # of its trie in the plan
-    columns: dict[str, int]  # of its variables, those that are still asked for
+    number: int  # the number of its trie in the plan
+    columns: dict[str, int]  # the columns of the variables that are needed
     tests: tuple[RowTest, ...]
     weighted: bool
-    rises: frozenset[tuple[int, int]]  # columns that ascend in every row anyway
+    rises: frozenset[tuple[int, int]]  # pairs of columns that ascend in every row
     size: RelationStatistics
     order: list[int] = field(default_factory=list)
-    taken: set[int] = field(default_factory=set)  # the same columns
+    taken: set[int] = field(default_factory=set)  # `order` as a set
 
     def take(self, column: int) -> Participant:
-        """Binds a column: the next level of the trie."""
+        """Binds a column, which becomes the next level of the trie."""
         self.order.append(column)
         self.taken.add(column)
         return Participant(self.number, len(self.order) - 1)
 
     def open(self, name: str) -> bool:
-        """Whether a variable is among its columns and not bound yet."""
+        """Whether a variable is in one of its columns and not bound yet."""
         column = self.columns.get(name)
         return column is not None and column not in self.taken
 
     def trie(self) -> TrieRef:
         item, order, tests = self.item, tuple(self.order), self.tests
         if order[:1] == (1,) and (item.ranked or self.size.symmetric):
-            # Both directions are there: one trie serves both orders, so it has one name.
+            # The relation is symmetric: one trie serves both orders, under one name.
             order = tuple(1 - column for column in order)
             tests = tuple(RowTest(1 - test.left, test.op, 1 - test.right) for test in tests)
         tests = tuple(
@@ -47,7 +48,7 @@ class AtomState:
         return TrieRef(item.relation, item.version, order, tests, self.weighted, item.ranked)
 
     def prefix(self) -> tuple[Term, ...]:
-        """What stands in its columns but the last."""
+        """The arguments of its columns without the last."""
         return tuple(self.item.args[column] for column in self.order[:-1])
 
     def ensures(self, name: str, op: str, other: str) -> bool:

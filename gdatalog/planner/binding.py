@@ -1,9 +1,8 @@
-"""What binds a variable: the one notion of it, for scopes, for safety, and for the planner.
+"""Which variables a literal binds: one definition for scopes, safety checks and the planner.
 
-A positive atom binds the variables that are its arguments, and solves `y + 1` for y; `=` binds
-either side from the other; `in {...}` and `range` bind from values that are bound; aggregates
-bind their result through `=`, and a min or max its exports. On `;` only what every branch binds
-is bound.
+A positive atom binds the variables among its arguments, and solves `y + 1` for y. `=` binds either
+side from the other. `in {...}` and `range` bind from bound values. An aggregate binds its result
+through `=`; a min or max also binds its exports. `;` binds the variables that every branch binds.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ def bound_by(
     *,
     aggregates: bool = True,
 ) -> frozenset[str]:
-    """The variables that are bound once `literal` holds, those of `bound` among them.
+    """The variables that are bound after `literal`, including those of `bound`.
 
-    `+` and `-` are solved for ints only; without `types` every variable counts as one. Without
-    `aggregates` no aggregate has a value: what the rule binds without its aggregates.
+    `+` and `-` are solved for ints only; without `types`, every variable is taken for an int. With
+    `aggregates=False`, aggregates bind nothing.
     """
     found = set(bound)
     _bind(literal, found, types, aggregates)
@@ -55,7 +54,7 @@ def bound_by(
 
 
 def ready(expr: Expr, bound: frozenset[str] | set[str], aggregates: bool = True) -> bool:
-    """Whether the expression has a value: all its variables are bound."""
+    """Whether the expression can be computed: all its variables are bound."""
     match expr:
         case Var(name):
             return name in bound
@@ -74,12 +73,12 @@ def ready(expr: Expr, bound: frozenset[str] | set[str], aggregates: bool = True)
 
 
 def shared_by(aggregate: Aggregate) -> list[str]:
-    """The variables of an aggregate that are the rule's: they are bound before it."""
+    """The variables of an aggregate that belong to the rule, and must be bound before it."""
     return [name for name in variables(aggregate) if name not in aggregate.locals]
 
 
 def aggregates_in(literal: Literal) -> Iterator[Aggregate]:
-    """The aggregates in the expressions of a literal that is no group, the outermost only."""
+    """The outermost aggregates in the expressions of a literal."""
     for expr in expressions(literal):
         yield from outermost(expr)
 
@@ -101,7 +100,7 @@ def outermost(expr: Expr) -> Iterator[Aggregate]:
 
 
 def expressions(literal: Literal) -> tuple[Expr, ...]:
-    """The expressions that stand directly in a literal; none for a group or a negation."""
+    """The direct expressions of a literal; none for a group or a negation."""
     match literal:
         case Atom() | Distinct():
             return literal.args
@@ -135,7 +134,8 @@ def solvable(
     types: Mapping[str, TypeName] | None = None,
     aggregates: bool = True,
 ) -> str | None:
-    """The one unbound variable that the value of `expr` gives: itself, or through `+` and `-`."""
+    """The only unbound variable of `expr`, if the expression's value determines it: it stands alone
+    or under `+` and `-`."""
     match expr:
         case Var(name):
             return None if name in bound else name
@@ -160,7 +160,7 @@ Types = Mapping[str, TypeName] | None
 def _bind(literal: Literal, bound: set[str], types: Types, aggregates: bool) -> None:
     match literal:
         case And():
-            # to and fro, so that a long chain of `=` is quick in either order
+            # alternate directions, so that a long chain of `=` is quick in either order
             items, before = literal.items, -1
             while before != len(bound):
                 before = len(bound)
@@ -181,7 +181,7 @@ def _bind(literal: Literal, bound: set[str], types: Types, aggregates: bool) -> 
         case Atom():
             _bind_atom(literal, bound, types, aggregates)
         case Compare():
-            # each pass takes a chain of `=` one step further to the left
+            # each pass moves values one step to the left in a chain of `=`
             for _ in literal.rest:
                 for left, op, right in neighbours(literal):
                     if op == "=":

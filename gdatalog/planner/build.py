@@ -1,10 +1,9 @@
-"""From a conjunction of items to the steps of a join plan.
+"""Builds the steps of a join plan from a conjunction of items.
 
-Variables are bound one at a time, in the order that costs least (`order.py`), in which aggregates
-have their places too; whatever else can be tested or computed is, as soon as its variables are
-bound, but for what can fail, which comes when nothing else is left. Parts of the body that share no
-variable with what is asked for become branches as soon as they fall apart from the rest: a witness
-is enough for them, or their count.
+Variables are bound one at a time, in the cheapest order (`order/search.py`), which also places
+aggregates. Tests and computations follow as soon as their variables are bound; those that can fail
+come when nothing else is left. When a part of the body no longer shares unbound variables with the
+rest, and binds no variable of the answer, it becomes a branch: an existence test, or a count.
 """
 
 from __future__ import annotations
@@ -78,8 +77,8 @@ class PlanBuilder:
         self, sizes: Statistics, outputs: Sequence[str] = (), restores: bool = True,
         params: Params | None = None, orders: Orders | None = None, tuning: Tuning = DEFAULT,
     ) -> None:  # fmt: skip
-        """`outputs` are the variables asked for, in the order of the answer. `restores`: values
-        may be found as ranks, and put back. `orders`: those that were found before."""
+        """`outputs`: the variables of the answer, in order. `restores`: values may be replaced by
+        ranks, and restored. `orders`: variable orders found before."""
         self.params = params
         self.orders = orders or Orders()
         self.tuning = tuning
@@ -87,22 +86,23 @@ class PlanBuilder:
         self.restores = restores
         self.outputs = tuple(outputs)
         self.atoms: list[AtomState] = []
-        self.untouched: dict[AtomItem, int] = {}  # the tries of atoms that a branch takes over
+        self.untouched: dict[AtomItem, int] = {}  # atoms that move to a branch, and their tries
         self.fresh = 0
-        self.cost = 0.0  # values tried, as far as is expected
-        self.whole_lists = False  # comparisons cut lists; tries hold all rows
+        self.cost = 0.0  # expected number of values tried
+        self.whole_lists = False  # cut lists by comparisons, rather than filter tries
 
     def whole(
         self, items: Sequence[Item], live: Names, bag: bool, given: Names, rows: float
     ) -> tuple[Step, ...]:
-        """The steps of the plan's own conjunction, for so many rows in which some are given."""
+        """The steps of the plan's own conjunction, run for `rows` rows that bind the variables
+        `given`."""
         items = self._rewritten(items, given, live, bag, self.restores and not given)
         return ConjunctionBuilder(self, items, given, live, bag, rows, compacts=not bag).build()
 
     def steps(
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, rows: float
     ) -> tuple[Step, ...]:
-        """The steps of a conjunction inside, to which so many rows come."""
+        """The steps of a nested conjunction, run for `rows` rows."""
         items = items if bag or live else with_lone_witnesses(items, outer)
         items = self._rewritten(items, outer, live, bag, restores=False)
         return ConjunctionBuilder(self, items, outer, live, bag, rows).build()
@@ -110,12 +110,12 @@ class PlanBuilder:
     def _rewritten(
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, restores: bool
     ) -> Sequence[Item]:
-        items = without_looser(tuple(dict.fromkeys(items)))  # said twice is said once
+        items = without_looser(tuple(dict.fromkeys(items)))  # without duplicates
         items = in_degree_order(items, outer, live, bag, self.sizes, restores, self.tuning)
         return without_implied(items, self.sizes)
 
     def apart(self) -> PlanBuilder:
-        """One for a plan that is made to see what it costs."""
+        """A builder for a trial plan, to estimate its cost."""
         params = None if self.params is None else Params(self.params.values)
         return PlanBuilder(self.sizes, (), False, params, self.orders, self.tuning)
 
@@ -140,11 +140,11 @@ class ConjunctionBuilder:
         compacts: bool = False,
         depth: int = 0,
     ) -> None:
-        """`order` is that of a conjunction of which this one is a part, as a branch within so
-        many branches."""
+        """`order`: the order of the conjunction that this branch belongs to. `depth`: the number of
+        branches around it."""
         self.depth = depth
         self.plan = plan
-        self.rows = rows  # expected by now
+        self.rows = rows  # expected number of rows at this point
         self.order = order
         self.compacts = compacts
         self.bound = set(outer)
@@ -156,7 +156,7 @@ class ConjunctionBuilder:
         self.items = list(items)
         self.atoms: list[AtomState] = []
         self.waiting = Pending()
-        self.within: list[TestItem] = []  # tests that an atom's trie sees to
+        self.within: list[TestItem] = []  # tests that filter an atom's trie
         self.holding: dict[str, list[AtomState]] = {}
 
     def build(self) -> tuple[Step, ...]:
@@ -175,7 +175,7 @@ class ConjunctionBuilder:
         return reuse_lists(self.steps, self.plan.atoms, self.comparisons)
 
     def search(self) -> Order:
-        """The order of variables that costs least."""
+        """The cheapest order of variables."""
         if not any(any(map(atom.open, atom.columns)) for atom in self.atoms):
             return Order()
         plan = self.plan
@@ -195,7 +195,7 @@ class ConjunctionBuilder:
     # ------------------------------------------------------------------------------ start
 
     def _unrelated(self) -> None:
-        """Parts that bind nothing that is asked for come first, each a branch of its own."""
+        """Parts that bind no variable of the answer come first, each as a branch."""
         parts = components(self.items, self.bound)
         if len(parts) < 2:
             return
@@ -206,7 +206,7 @@ class ConjunctionBuilder:
                 or not variables_of(part) - self.bound
                 or not widens(part)
                 or any(map(item_may_fail, part))
-                # only whether, or how often, it has rows: a guard
+                # a single atom becomes a guard
                 or (len(part) == 1 and is_single(part[0]))
             ):
                 self.items += part
@@ -223,7 +223,7 @@ class ConjunctionBuilder:
         self.steps.append(Branch(mode, tuple(sorted(reads)), (inner,)))  # type: ignore[arg-type]  # it is one of the two modes
 
     def open_atoms(self) -> None:
-        """Tests within an atom go into its trie; columns that nothing asks for are left out."""
+        """Moves tests within an atom into its trie, and drops columns that are not needed."""
         atoms = [item for item in self.items if isinstance(item, AtomItem)]
         tests = [item for item in self.items if isinstance(item, TestItem)]
         whole = self.plan.whole_lists
@@ -239,7 +239,7 @@ class ConjunctionBuilder:
             if not atom.order and not atom.columns:
                 self.steps.append(Guard(atom.number, atom.weighted))
                 if atom.weighted:
-                    atom.weighted = False  # the guard has counted them
+                    atom.weighted = False  # the guard applies the weight
 
     def _open_atom(
         self, item: AtomItem, uses: Counter[str]
@@ -257,7 +257,7 @@ class ConjunctionBuilder:
     # --------------------------------------------------------------------------- one step on
 
     def _advance(self) -> bool:
-        """Makes the next step; False when there is none left to make."""
+        """Adds the next step; False if none is left."""
         if self.waiting.any_ready(self._ready):
             return True
         givers = (item for item in self.waiting.others if isinstance(item, GenerateItem))
@@ -277,7 +277,7 @@ class ConjunctionBuilder:
             if joined is None
             else []
         ):
-            # An atom that holds the variable may have fewer values: then it binds, this tests.
+            # If an atom has fewer values of the variable, it binds, and the generator tests.
             fewest = map(self._values, self.open.atoms(item.slot.name))
             if item.size() <= min(fewest, default=inf):
                 self._generate(item)
@@ -288,7 +288,7 @@ class ConjunctionBuilder:
         if joined is not None:
             self._join(joined)
             return True
-        # Before a product: what could fail, or an aggregate, may connect what is left.
+        # Before a cross product: computations that can fail and aggregates may connect the rest.
         for other in self.waiting.others:
             if isinstance(other, Equation) and self._assign(other, may_fail=True):
                 return True
@@ -307,7 +307,7 @@ class ConjunctionBuilder:
         return False
 
     def _ready(self, item: Item) -> bool:
-        """Makes a step of an item if all that it needs is bound and it cannot fail."""
+        """Adds the step of an item if its variables are bound and it cannot fail."""
         match item:
             case TestItem():
                 if item.variables <= self.bound:
@@ -333,7 +333,7 @@ class ConjunctionBuilder:
         return False
 
     def _restore(self, item: RestoreItem) -> None:
-        """Values in place of ranks; atoms that hold them are looked into at once."""
+        """Restores values from ranks, and looks them up at once in atoms that contain them."""
         trie = next(
             atom.number
             for atom in self.plan.atoms
@@ -361,7 +361,7 @@ class ConjunctionBuilder:
                 self._bind((slot.name,))
                 return True
         if item.may_fail and item.variables <= self.bound:
-            # The variable is bound already: compute the value beside it, then compare.
+            # The variable is bound already: compute the value, then compare.
             assert isinstance(item.left, Slot)
             slot = self.plan.variable(item.left.type)
             self._done(item, Assign(slot.name, slot.type, item.right, (), True))
@@ -389,7 +389,7 @@ class ConjunctionBuilder:
         return self.order.rank.get(name, inf)
 
     def _values(self, atom: AtomState) -> float:
-        """How many values an atom's next variable has, where nothing of it is bound."""
+        """The number of values of the first column of an atom that has no bound column."""
         size = self.plan.sizes(atom.item.relation, atom.item.version)
         return max((size.distinct(frozenset((at,))) for at in atom.columns.values()), default=0.0)
 
@@ -427,12 +427,12 @@ class ConjunctionBuilder:
     # ------------------------------------------------------------------------------ the end
 
     def _split(self) -> bool:
-        """Parts of what is left that bind nothing that is asked for become branches.
+        """Turns parts of the rest that bind no variable of the answer into branches.
 
-        Of a set a witness is enough, so the sooner it is looked for the better. Of a bag there
-        have to be two parts: one is counted as it is.
+        Under set semantics a branch is an existence test, best run early. Under bag semantics a
+        branch needs another part beside it: a single part is counted in place.
         """
-        # A very long body is joined level by level, where equal rows become one as well.
+        # A very long body has no branches: compaction removes duplicate rows as well.
         if not self.connected.may_split(self.bag) or (self.compacts and too_deep(len(self.items))):
             return False
         opened = [atom for atom in self.atoms if any(map(atom.open, atom.columns))]
@@ -461,7 +461,7 @@ class ConjunctionBuilder:
         for part in apart:
             for atom in opened:
                 if atom.item in part:
-                    # What was walked of it stays as a first test; the branch seeks it anew.
+                    # Its bound levels remain as a semi-join; the branch looks them up again.
                     walked = {name: at for name, at in atom.columns.items() if at in atom.order}
                     atom.columns = walked
                     if not atom.order:

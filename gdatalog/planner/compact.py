@@ -1,7 +1,7 @@
-"""Where a variable dies: rows that differ in nothing that is still needed become one.
+"""Dead-variable projection: drops variables when no later step needs them, and duplicate rows.
 
-`sg(x,y) <- E(a,x), sg(a,b), E(b,y)`: once x is bound nobody asks for a any more, and (x, b) is
-the same for many a. Only for sets of rows: a count needs every binding.
+In `sg(x,y) <- E(a,x), sg(a,b), E(b,y)`, a is dead once x is bound, and many a have the same (x, b).
+Only under set semantics: a count needs every binding.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ def compact_rows(
     recursive: Collection[str] = (),
     given: Sequence[str] = (),
 ) -> tuple[Step, ...]:
-    """The steps, with `Compact` in front of each join that follows a variable's death.
+    """The steps, with a `Compact` before each join at which a variable has died.
 
-    `recursive` are the relations that the fixpoint at hand changes, `given` the variables that
-    are bound before the first step.
+    `recursive`: the relations that change in the current fixpoint. `given`: the variables that are
+    bound before the first step.
     """
     if any(isinstance(step, Join) and step.reuse is not None for step in steps):
-        return tuple(steps)  # a list that is to be reused must stay as it was made
+        return tuple(steps)  # a list to be reused must not change
     lasts = _lasts(steps)
     bound: list[str] = list(given)
     dead: set[str] = set()
-    ended: list[str] = []  # bound variables that no later step needs
-    ends: dict[int, list[str]] = {}  # the same of those that are needed yet, by their last step
+    ended: list[str] = []  # bound variables without a later use
+    ends: dict[int, list[str]] = {}  # bound variables, by the step of their last use
     for name in bound:
         ends.setdefault(lasts.get(name, -1), []).append(name)
-    computed: dict[str, frozenset[str]] = {}  # of what can be told from others, from which
+    computed: dict[str, frozenset[str]] = {}  # computed variables, and those they are computed from
     done: list[Step] = []
     for at, step in enumerate(steps):
         ended += (name for name in ends.pop(at - 1, ()) if name not in live)
@@ -59,8 +59,8 @@ def compact_rows(
 
 
 def _lasts(steps: Sequence[Step]) -> dict[str, int]:
-    """The last step that needs each variable: it reads it, or goes on in a trie that stands where
-    the variable led to."""
+    """The last step that needs each variable: it reads the variable, or descends in a trie from the
+    variable's position."""
     walks: dict[int, int] = {}
     found: dict[str, int] = {}
     for at, step in enumerate(steps):
@@ -76,14 +76,14 @@ def _lasts(steps: Sequence[Step]) -> dict[str, int]:
 
 
 def _determined(name: str, by: Collection[str], computed: Mapping[str, frozenset[str]]) -> bool:
-    """Whether a variable's value can be told from others: rows equal in those are equal in it."""
+    """Whether other variables determine a variable's value, so that it cannot make rows differ."""
     return name in by or (
         name in computed and all(_determined(other, by, computed) for other in computed[name])
     )
 
 
 def _used(steps: Sequence[Step]) -> Iterator[int]:
-    """The tries that steps look into."""
+    """The tries that steps read."""
     for step in all_steps(tuple(steps)):
         if isinstance(step, Guard):
             yield step.trie

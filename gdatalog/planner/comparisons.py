@@ -1,4 +1,6 @@
-"""What a conjunction's comparisons imply: `x < y, y <= z` gives `x < z`, `x < y, y < 9` `x < 9`."""
+"""What a conjunction's comparisons imply: `x < y, y <= z` gives `x < z`; `x < y, y < 9` gives `x <
+9`.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,17 @@ from gdatalog.planner.order.sizes import Statistics
 from gdatalog.values import Value
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-Limit = tuple[str, Constant | Parameter]  # operator, what a variable is compared with
+Limit = tuple[str, Constant | Parameter]  # an operator and its right operand
 
 
 class Comparisons:
-    """The order of variables that a conjunction's tests demand, closed transitively.
+    """The transitive closure of a conjunction's comparisons between variables.
 
     Symbols are left out: their codes are not in the order of their texts.
     """
 
     def __init__(self, items: Sequence[Item], rising: Iterable[tuple[str, str]] = ()) -> None:
-        """`rising` are pairs of variables whose atoms hold only rows in which they ascend."""
+        """`rising`: pairs of variables that ascend in every row of their atoms."""
         # (a, b): a <= b, and whether a < b
         below: dict[tuple[str, str], bool] = dict.fromkeys(rising, True)
         self.unequal: set[frozenset[str]] = set()
@@ -48,8 +50,8 @@ class Comparisons:
         for low, high in below:
             under.setdefault(high, set()).add(low)
             over.setdefault(low, set()).add(high)
-        # What can fail fails although tests that need it would not hold: nothing follows by way
-        # of a variable that no atom binds, where there is such a thing.
+        # A computation that can fail must fail even if a later test would not hold: so if there is
+        # one, implications use only variables that atoms bind.
         sure = under.keys() & over.keys()
         if any(map(item_may_fail, items)):
             held = variables_of(item for item in items if isinstance(item, AtomItem))
@@ -69,11 +71,11 @@ class Comparisons:
                 self._compared.setdefault(name, set()).update(pair)
 
     def compared_with(self, name: str) -> set[str]:
-        """The variables that some test compares a variable with, directly or by way of others."""
+        """The variables that a variable is compared with, directly or transitively."""
         return self._compared.get(name, set())
 
     def implies(self, left: str, op: str, right: str) -> bool:
-        """Whether the tests ensure `left op right`."""
+        """Whether the comparisons imply `left op right`."""
         if op in (">", ">="):
             left, right, op = right, left, FLIPPED[op]
         strict = self.below.get((left, right))
@@ -86,21 +88,21 @@ class Comparisons:
         return strict is not None and (op == "<=" or strict)
 
     def bounds(self, name: str, bound: Collection[str]) -> list[tuple[str, str]]:
-        """The bound variables next below and above one: (variable, operator of the one)."""
+        """The nearest bound variables below and above `name`, each with the operator of `name`."""
         none: set[str] = set()
         found = []
         for ends, op in ((self._under, ">"), (self._over, "<")):
             near = {other for other in ends.get(name, none) if other in bound and other != name}
             back = self._over if op == ">" else self._under
             for other in sorted(near):
-                # Another bound variable between the two says as much.
+                # Skip it if another bound variable lies between the two.
                 if near.isdisjoint(back.get(other, none) - {other}):
                     pair = (other, name) if op == ">" else (name, other)
                     found.append((other, op if self.below[pair] else op + "="))
         return found
 
     def _limit(self, test: Apply) -> None:
-        """Notes what one variable is compared with, where that is a value that is known."""
+        """Records a comparison of a variable with a constant or parameter."""
         a, b = test.args
         op = test.function
         if isinstance(b, Slot):
@@ -111,7 +113,8 @@ class Comparisons:
             self.limits.setdefault(a.name, []).append((op, b))
 
     def implied_limits(self, name: str, bound: Collection[str]) -> list[Limit]:
-        """The known values that bound a variable by way of variables that are not bound yet."""
+        """The constants and parameters that bound a variable through variables that are not bound
+        yet."""
         if not self.limits:
             return []
         found: list[Limit] = []
@@ -119,7 +122,7 @@ class Comparisons:
         for ends, ops in ((self._over, ("<", "<=")), (self._under, (">", ">="))):
             beyond = ends.get(name, none) - {name}
             if any(other in bound for other in beyond):
-                continue  # which is as near, or nearer
+                continue  # a bound variable is at least as tight
             for other in sorted(beyond):
                 pair = (name, other) if ops[0] == "<" else (other, name)
                 for op, value in self.limits.get(other, ()):
@@ -129,7 +132,7 @@ class Comparisons:
         return [limit for limit in dict.fromkeys(found) if not _implied(limit, own, found)]
 
     def between(self, left: str, right: str) -> list[str]:
-        """The operators known to hold between two variables, without what the others say."""
+        """The operators implied between two variables, without redundant ones."""
         below = next((op for op in ("<", "<=") if self.implies(left, op, right)), None)
         above = next((op for op in (">", ">=") if self.implies(left, op, right)), None)
         found = [op for op in (below, above) if op is not None]
@@ -139,8 +142,8 @@ class Comparisons:
 
 
 def without_looser(items: Sequence[Item]) -> tuple[Item, ...]:
-    """The items without comparisons of a variable with a constant that a narrower one implies:
-    of `x < 5, x < 9` the first is left."""
+    """The items without comparisons that a tighter comparison with a constant implies: `x < 5, x <
+    9` becomes `x < 5`."""
     narrowest: dict[tuple[str, str], tuple[Value, bool, Item]] = {}
     looser: set[Item] = set()
     for item in items:
@@ -151,7 +154,7 @@ def without_looser(items: Sequence[Item]) -> tuple[Item, ...]:
         key = name, op[0]
         known = narrowest.get(key)
         if known is not None:
-            # Of two equal values the strict comparison is narrower.
+            # Of equal constants the strict comparison is tighter.
             narrower = value < known[0] if op[0] == "<" else value > known[0]  # type: ignore[operator]  # both have one type
             if not narrower and not (value == known[0] and len(op) == 1 and not known[1]):
                 looser.add(item)
@@ -162,7 +165,7 @@ def without_looser(items: Sequence[Item]) -> tuple[Item, ...]:
 
 
 def _limit_of(item: Item) -> tuple[str, str, Value] | None:
-    """The variable, the operator and the constant of a comparison of these."""
+    """The parts of a comparison of a variable with a constant."""
     test = item.test if isinstance(item, TestItem) else None
     if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
         return None
@@ -171,11 +174,11 @@ def _limit_of(item: Item) -> tuple[str, str, Value] | None:
         a, b, op = b, a, FLIPPED[op]
     if not isinstance(a, Slot) or not isinstance(b, Constant) or a.type == "symbol":
         return None
-    return (a.name, op, b.value) if b.value == b.value else None  # NaN is narrower than nothing
+    return (a.name, op, b.value) if b.value == b.value else None  # NaN compares with nothing
 
 
 def _implied(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool:
-    """Whether another limit says as much: one of the variable's own, or a nearer one."""
+    """Whether another limit implies this one: one of the variable's own, or a tighter one."""
     op, value = limit
     if not isinstance(value, Constant):
         return limit in own
@@ -191,7 +194,7 @@ def _implied(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool
 
 
 def rising(items: Iterable[Item], sizes: Statistics) -> Iterator[tuple[str, str]]:
-    """Pairs of variables that ascend because an atom's relation holds no other rows."""
+    """Pairs of variables that ascend because an atom's relation contains only such rows."""
     for item in items:
         if isinstance(item, AtomItem) and not item.ranked:
             for low, high in sizes(item.relation, item.version).rises:

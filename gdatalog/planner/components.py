@@ -1,4 +1,4 @@
-"""The parts of a body that share no variable: they can be run apart from each other."""
+"""The connected components of a body: parts that share no variable and can run separately."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from sys import getrecursionlimit
 from gdatalog.errors import Error
 from gdatalog.planner.items import AtomItem, Item
 
-# Calls that a branch within a branch takes, at most, in any pass over a plan; and calls that are
-# left to whoever asked.
+# The most calls that a nested branch takes in any pass over a plan, and the calls reserved for
+# callers.
 CALLS, CALLERS = 5, 200
 
 
 def components(items: Sequence[Item], bound: Iterable[str]) -> list[list[Item]]:
-    """The items in parts that share no variable but bound ones, in the order of the text."""
+    """The connected components of items, in which bound variables connect nothing; in the order of
+    the text."""
     known = frozenset(bound)
     parts: list[tuple[set[str], list[int]]] = []
     for at, item in enumerate(items):
@@ -34,17 +35,18 @@ def components(items: Sequence[Item], bound: Iterable[str]) -> list[list[Item]]:
 
 
 def is_single(item: Item) -> bool:
-    """Whether an atom alone in its part needs no walk: only that, or how many, rows there are."""
+    """Whether an atom that is a component by itself has only variables that occur once, so that its
+    number of rows is enough."""
     return isinstance(item, AtomItem) and len(item.variables) == len(item.args)
 
 
 def too_deep(branches: int) -> bool:
-    """Whether so many branches within each other are more than calls may be nested."""
+    """Whether so many nested branches would exceed Python's recursion limit."""
     return branches * CALLS > getrecursionlimit() - CALLERS
 
 
 def check_depth(part: Sequence[Item], depth: int) -> None:
-    """An error where a part would be a branch within more branches than there may be."""
+    """Raises an error if a part would be nested too deeply."""
     if too_deep(depth):
         atoms = [item for item in part if isinstance(item, AtomItem)]
         raise Error(
@@ -55,10 +57,10 @@ def check_depth(part: Sequence[Item], depth: int) -> None:
 
 
 class Connected:
-    """Which unbound variables hang together: what tells quickly that nothing falls apart."""
+    """How unbound variables are connected: a quick test whether a component can split off."""
 
     def __init__(self, literals: Iterable[Iterable[str]], asked: Iterable[str]) -> None:
-        """`literals`: the variables of each; `asked`: those that are asked for."""
+        """`literals`: the variables of each; `asked`: the variables of the answer."""
         self._bits: dict[str, int] = {}
         self._around: list[int] = []
         for names in literals:
@@ -81,8 +83,8 @@ class Connected:
             self._left &= ~self._bits.get(name, 0)
 
     def may_split(self, several: bool) -> bool:
-        """Whether a part of what is unbound may hold none of the variables that are asked for;
-        `several`: where there are other parts."""
+        """Whether a component of the unbound variables has no variable of the answer; `several`:
+        and there is another component."""
         wanted, left = self._asked, self._left
         parts, apart = 0, False
         if not left & ~wanted:

@@ -1,8 +1,8 @@
-"""Which columns and variables of a stratum share a domain: their keys are only compared.
+"""Key domains: columns and variables of a stratum whose keys are only compared with each other.
 
-If rules do nothing with some keys but compare them with each other and with constants, any other
-keys in the same order do as well, and codes of a dictionary can stand for them
-(`engine/facts/encoding`). A key that a function reads, or that a rule computes, is none of these.
+If rules only compare some keys, with each other and with constants, then dictionary codes in the
+same order can replace them (`engine/facts/encoding`). Keys that a function reads or a rule computes
+cannot be replaced.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from gdatalog.planner.check.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import Node, children, rebuild, walk
 from gdatalog.records import dataclass, replace
 
-Column = tuple[str, int]  # of a relation, by its name
-Name = tuple[int, str]  # a variable of a rule, by its number
+Column = tuple[str, int]  # a relation's name, and a column
+Name = tuple[int, str]  # a rule's number, and a variable
 
 LITERALS = get_args(Literal)
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-# Aggregates whose value is one of the keys that they range over.
+# Aggregates whose value is one of their input keys.
 _CHOOSING = frozenset({"min", "max", "any_value"})
 
 
@@ -47,7 +47,7 @@ _CHOOSING = frozenset({"min", "max", "any_value"})
 class KeyDomain:
     """Columns and variables that share keys.
 
-    `ordered`: the order of keys matters. `joined`: a rule looks a key of it up.
+    `ordered`: the order of keys matters. `joined`: a rule looks its keys up.
     """
 
     columns: frozenset[Column]
@@ -58,22 +58,21 @@ class KeyDomain:
 
 @dataclass(frozen=True, slots=True)
 class ConstantUse:
-    """A constant, or an expression of constants, that stands where a key of a domain does: a
-    parameter takes its place.
+    """A constant expression that is compared with keys of a domain; a parameter replaces it.
 
-    `op`: how keys are compared with it. `exact`: there has to be a code for it, for it may become
-    a value of the answer.
+    `op`: the operator. `exact`: the constant needs a code, since it may become a value of the
+    answer.
     """
 
     name: str
-    domain: int  # its place among the stratum's domains
+    domain: int  # the domain's number in the stratum
     value: Expr
     op: str
     exact: bool
 
 
 def domains_of(stratum: Stratum, schemas: Mapping[str, Schema]) -> tuple[KeyDomain, ...]:
-    """The domains of ints that a stratum's rules read from relations below it."""
+    """The domains of ints of a stratum's rules that include a column of an earlier stratum."""
     found = _UnionFind()
     for number, rule in enumerate(stratum.rules):
         found.rule(number, rule)
@@ -81,13 +80,13 @@ def domains_of(stratum: Stratum, schemas: Mapping[str, Schema]) -> tuple[KeyDoma
 
 
 class _UnionFind:
-    """Unites what is compared: columns and variables, by union-find."""
+    """Unites columns and variables that are compared."""
 
     def __init__(self) -> None:
         self._parent: dict[Column | Name, Column | Name] = {}
         self._open: set[Column | Name] = set()
         self._ordered: set[Column | Name] = set()
-        self._met: set[Column | Name] = set()  # variables of several atoms
+        self._met: set[Column | Name] = set()  # variables that occur more than once in atoms
         self._number = 0
 
     def domains(self, stratum: Stratum, schemas: Mapping[str, Schema]) -> Iterator[KeyDomain]:
@@ -123,7 +122,8 @@ class _UnionFind:
                 self._ordered.add(node)
 
     def _opens(self, node: Node) -> None:
-        """The variables of an expression, but for those in the bodies of its aggregates."""
+        """Excludes the variables of an expression, without those in the bodies of its
+        aggregates."""
         if isinstance(node, Var):
             self._root(self._name(node))
             self._open.add(self._name(node))
@@ -209,12 +209,12 @@ class _UnionFind:
 
 
 def is_constant(node: Node) -> bool:
-    """Whether an expression has one value for all rows: it is made of constants and parameters."""
+    """Whether an expression consists of constants and parameters."""
     return all(isinstance(part, Const | Param | FunctionCall | Chain) for part in walk(node))
 
 
 def pairs_of(chain: Compare) -> Iterator[tuple[Expr, str, Expr]]:
-    """The neighbours of a chain of comparisons."""
+    """The adjacent pairs of a chain of comparisons."""
     left = chain.first
     for op, right in chain.rest:
         yield left, op, right
@@ -227,14 +227,15 @@ def pairs_of(chain: Compare) -> Iterator[tuple[Expr, str, Expr]]:
 def encoded_rules(
     rules: Sequence[CheckedRule], domains: Sequence[KeyDomain], chosen: Collection[int]
 ) -> tuple[tuple[CheckedRule, ...], tuple[ConstantUse, ...]]:
-    """The rules with parameters for the constants that are compared with keys of some domains."""
+    """The rules with parameters in place of the constants that are compared with keys of the chosen
+    domains."""
     columns = {column: at for at in chosen for column in domains[at].columns}
     names = {name: at for at in chosen for name in domains[at].variables}
     uses: dict[tuple[int, Expr, str, bool], ConstantUse] = {}
 
     def used(value: Expr, domain: int, op: str, exact: bool) -> Param:
         key = (domain, value, op, exact)
-        if key not in uses:  # no name of a program's parameter has a ~
+        if key not in uses:  # names of users' parameters have no ~
             uses[key] = ConstantUse(f"code~{len(uses)}", domain, value, op, exact)
         return Param(uses[key].name, value.span)
 
@@ -244,7 +245,7 @@ def encoded_rules(
 
 @dataclass(frozen=True, slots=True)
 class _Encoder:
-    """Replaces the constants of one rule."""
+    """Replaces the constants of a rule."""
 
     number: int
     columns: Mapping[Column, int]
@@ -290,18 +291,18 @@ class _Encoder:
                 values = tuple(self._constant(value, domain, "=", True) for value in values)
                 return replace(node, values=values)
             case And(items):
-                # A chain of comparisons may have become a conjunction of its own.
+                # A chain of comparisons may have become a conjunction.
                 parts = [self._node(item) for item in items]
                 flat = [part.items if isinstance(part, And) else (part,) for part in parts]
                 return replace(node, items=tuple(chain.from_iterable(flat)))
         return rebuild(node, self._any)
 
     def _any(self, node: Any) -> Any:
-        """A part of a literal, or of an expression, in which aggregates have bodies."""
+        """A part of a literal or of an expression; aggregates in expressions have bodies."""
         return self._node(node) if isinstance(node, LITERALS) else rebuild(node, self._any)
 
     def _compared(self, node: Compare) -> Literal:
-        """A chain; as a conjunction of its neighbours where a constant becomes a code."""
+        """A chain; if a constant becomes a code, the conjunction of its pairs."""
         pairs = [self._pair(*pair, node) for pair in pairs_of(node)]
         if all(
             new.first is a and new.rest[0][1] is b

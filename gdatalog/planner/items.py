@@ -1,7 +1,7 @@
-"""What a body is made of once it is normal: items, of which a conjunction is a list.
+"""The items of a normalised body; a conjunction is a list of items.
 
-Arguments of atoms are slots, constants or parameters; every expression stands in an equation or
-a test of its own; what can fail stands alone, as a fresh variable equal to it.
+Arguments of atoms are slots, constants or parameters. Every expression is in an equation or a test.
+A computation that can fail is an equation of its own, which defines a fresh variable.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ Term = Slot | Constant | Parameter
 
 @dataclass(frozen=True, slots=True)
 class AtomItem:
-    """`ranked`: in both directions, of ranks by degree instead of values. `once`: of rows that
-    are equal in the columns that the body asks for one is counted. `counted`: of a table of
-    counts by pairs, whose rows weigh; which of the body's reads of one pair it is."""
+    """An atom. `ranked`: it reads ranks by degree in place of values, with both directions of a
+    symmetric relation. `once`: rows that are equal in the columns that the body uses count once.
+    `counted`: it reads a table of counts by pairs, whose rows have weights; the number tells reads
+    of one pair apart."""
 
     relation: str
     args: tuple[Term, ...]
@@ -40,7 +41,7 @@ class AtomItem:
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """`left = right`: a test, or a way to bind a variable of either side."""
+    """`left = right`: a test, or a binding of a variable of either side."""
 
     left: Expr
     right: Expr
@@ -51,15 +52,15 @@ class Equation:
         object.__setattr__(self, "variables", slots(self.left) | slots(self.right))
 
     def ways(self) -> list[tuple[Slot, Expr]]:
-        """The variables that this equation can give a value to, and which value."""
+        """The variables that this equation can bind, each with its value."""
         found = [*_solve(self.left, self.right), *_solve(self.right, self.left)]
-        # The value is made of all that stands in the equation but the one slot.
+        # The variable must not occur in its own value.
         often = Counter([*_occurring(self.left), *_occurring(self.right)]) if found else Counter()
         return [(slot, value) for slot, value in found if often[slot.name] == 1]
 
 
 def _occurring(expr: Expr) -> list[str]:
-    """The variables of an expression, each as often as it stands there."""
+    """The variables of an expression, with repetitions."""
     if isinstance(expr, Slot):
         return [expr.name]
     if isinstance(expr, Apply):
@@ -68,7 +69,7 @@ def _occurring(expr: Expr) -> list[str]:
 
 
 def _solve(side: Expr, value: Expr) -> list[tuple[Slot, Expr]]:
-    """`+` and `-` of ints are undone until a variable stands alone."""
+    """Inverts `+` and `-` of ints until a variable stands alone."""
     if isinstance(side, Slot):
         return [(side, value)]
     if isinstance(side, Apply) and side.type == "int" and side.function in ("+", "-"):
@@ -98,7 +99,7 @@ class TestItem:
 
 @dataclass(frozen=True, slots=True)
 class GenerateItem:
-    """`x in {...}` (`values`) or `i = range(...)` (`span`): binds, or tests what is bound."""
+    """`x in {...}` (`values`) or `i = range(...)` (`span`): binds the variable, or tests it."""
 
     slot: Slot
     values: tuple[Expr, ...]
@@ -111,7 +112,7 @@ class GenerateItem:
         return self.span is not None and not isinstance(self.span[2], Constant)
 
     def size(self) -> float:
-        """How many values it generates, where that can be read off it."""
+        """The number of values, if the bounds are constants."""
         if self.span is None:
             return len(self.values)
         bounds = [bound.value for bound in self.span if isinstance(bound, Constant)]
@@ -146,8 +147,8 @@ class GenerateItem:
         )
         if known in (1, -1):
             return inside
-        # Congruent modulo the step: remainders, which have their dividends' signs, are equal or
-        # a step apart. (The distance of two ints need not be an int.)
+        # Congruent modulo the step: remainders have their dividend's sign, so they are equal or
+        # differ by a step. (The difference of two ints may overflow.)
         mine = Apply("%", (self.slot, step), "int", self.place)
         its = Apply("%", (start, step), "int", self.place)
         reached = either(
@@ -170,8 +171,8 @@ class NotItem:
 
 @dataclass(frozen=True, slots=True)
 class EitherItem:
-    """Below a count: a binding counts once for each match of each alternative. No two of these
-    bind the same variables of their own, so that they have no match in common."""
+    """Under a count: a binding counts once for each match of each alternative. The alternatives
+    bind different sets of variables, so that they have no match in common."""
 
     alternatives: tuple[Conjunction, ...]
     variables: frozenset[str]  # those from outside
@@ -179,13 +180,13 @@ class EitherItem:
 
 @dataclass(frozen=True, slots=True)
 class AggregateItem:
-    """A variable that holds an aggregate over the bindings of a group."""
+    """A variable that takes the value of an aggregate over a group."""
 
     kind: str
     slot: Slot
     targets: tuple[Term, ...]
     alternatives: tuple[Conjunction, ...]
-    bindings: tuple[tuple[str, ...], ...]  # of each alternative, all that it binds
+    bindings: tuple[tuple[str, ...], ...]  # the variables that each alternative binds
     reads: frozenset[str]  # variables from outside
     exports: tuple[Slot, ...]
     span: Span = field(default=NOWHERE, compare=False, repr=False)
@@ -197,7 +198,7 @@ class AggregateItem:
 
 @dataclass(frozen=True, slots=True)
 class RestoreItem:
-    """Variables that take the values which ranks of a relation stand for, in ascending order."""
+    """Variables that take the values of the relation's ranks, in ascending order."""
 
     relation: str
     ranks: tuple[str, ...]
@@ -243,7 +244,7 @@ def item_may_fail(item: Item) -> bool:
 
 
 def fails_inside(item: AggregateItem) -> bool:
-    """Whether what an aggregate is of can fail: not only its sum, by being too large."""
+    """Whether a computation inside an aggregate can fail, apart from an overflow of its sum."""
     return any(item_may_fail(part) for inner in item.alternatives for part in inner)
 
 

@@ -1,7 +1,7 @@
-"""From a checked body to its alternatives, each a conjunction of items.
+"""Normalises a checked body into alternatives, each a conjunction of items.
 
-`;` is distributed over `,` comparisons are taken apart, negated
-tests become tests, aggregates and what can fail get variables of their own.
+`;` is distributed over `,`. Chains of comparisons are split; negated tests become tests; aggregates
+and computations that can fail define variables of their own.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 @dataclass(slots=True)
 class Normaliser:
-    """One rule's: the types of its variables, and the count of those it makes."""
+    """The normalisation of one rule: the types of its variables, and fresh variables."""
 
     types: Mapping[str, TypeName]
     schemas: Mapping[str, Schema]
     param_types: Mapping[str, TypeName]
-    occurrences: Mapping[str, int]  # of each variable, in the whole rule
+    occurrences: Mapping[str, int]  # how often each variable occurs in the rule
     fresh: dict[str, TypeName] = field(default_factory=dict)
-    gathers: list[Gather] = field(default_factory=list)  # the aggregates of the head
-    negative: bool = False  # whether what is at hand stands below an odd number of negations
+    gathers: list[Gather] = field(default_factory=list)  # aggregates of the head
+    negative: bool = False  # below an odd number of negations
 
     # ------------------------------------------------------------------------ alternatives
 
@@ -60,7 +60,7 @@ class Normaliser:
         ]
 
     def _shared(self, node: s.Literal | s.Expr) -> frozenset[str]:
-        """The variables that also occur outside of a node: names are unique in a rule."""
+        """The variables that also occur outside the node; names are unique in a rule."""
         inside = count_variables([node])
         return frozenset(name for name, n in inside.items() if n < self.occurrences[name])
 
@@ -120,7 +120,7 @@ class Normaliser:
     ) -> None:
         a, b = self._side(left, found), self._side(right, found)
         if _is_ord(a) and _is_ord(b):
-            # Ranks change while texts are made; the texts themselves do not.
+            # Ranks change when new symbols are added, so compare the texts themselves.
             assert isinstance(a, Apply) and isinstance(b, Apply)
             if a.args[0].type == b.args[0].type:
                 a, b = a.args[0], b.args[0]
@@ -154,8 +154,8 @@ class Normaliser:
         self.negative = not self.negative
 
     def _matching(self, test: Expr, name: str) -> Expr:
-        """A pattern that is not valid neither matches nor not-matches, and no row passes by it:
-        below a negation, where passing means that a row is refused, it counts as holding."""
+        """With an invalid pattern neither `match` nor its negation holds. Below a negation such a
+        test must count as true, so that no row passes."""
         if isinstance(test, Apply) and test.function == "match":
             return replace(test, function=name + "?" if self.negative else name)
         return test
@@ -163,7 +163,7 @@ class Normaliser:
     # ------------------------------------------------------------------------- expressions
 
     def head(self, arg: s.Expr, found: list[Item]) -> Term:
-        """A head's argument: what is computed becomes a variable of the body."""
+        """An argument of the head: an expression becomes a variable of the body."""
         side = self._side(arg, found)
         return self._named(side, found)
 
@@ -178,7 +178,7 @@ class Normaliser:
         return self._named(self._side(arg, found), found)
 
     def _side(self, expr: s.Expr, found: list[Item]) -> Expr:
-        """An expression that does not fail: if it may, a fresh variable stands for it."""
+        """An expression that cannot fail: one that can is replaced by a fresh variable."""
         if type(expr) is s.Var:
             return Slot(expr.name, self.type_of(expr.name))
         converted = self.expression(expr, found)
@@ -189,7 +189,7 @@ class Normaliser:
         return converted
 
     def expression(self, expr: s.Expr | s.HeadAggregate, found: list[Item]) -> Expr:
-        """An expression with the types of everything; aggregates become variables."""
+        """An expression with types; aggregates become variables."""
         match expr:
             case s.Var():
                 return Slot(expr.name, self.type_of(expr.name))
@@ -213,8 +213,9 @@ class Normaliser:
                 raise AssertionError(expr)
 
     def _chain(self, chain: s.Chain, found: list[Item]) -> Expr:
-        """Calls within calls, from left to right; variables take them, some at a time, so that
-        no expression is deep. (Not over aggregates of the head, which come after all items.)"""
+        """A chain as nested calls, from left to right, with a variable after every few operators,
+        so that no expression is deep. (Not over aggregates of the head, which come after all
+        items.)"""
         left = self.expression(chain.first, found)
         cut = not contains_head_aggregate(chain)
         for at, (op, operand) in enumerate(chain.rest, 1):
@@ -258,8 +259,8 @@ class Normaliser:
         return slot
 
     def _set_apart(self, expr: s.Aggregate) -> tuple[s.Literal, list[Item]]:
-        """What is aggregated, without the groups with `;` that are counted by themselves for each
-        binding of the rest; and these."""
+        """Splits an aggregate's body into a conjunction, and groups with `;` that are counted
+        separately for each binding of the conjunction."""
         body = expr.body
         if expr.kind not in ("count", "sum", "mean") or not isinstance(body, s.And):
             return body, []
@@ -298,7 +299,7 @@ class Normaliser:
 
 
 def count_variables(nodes: Iterable[Node]) -> Counter[str]:
-    """How often each variable occurs."""
+    """The number of occurrences of each variable."""
     return Counter(part.name for node in nodes for part in walk(node) if isinstance(part, s.Var))
 
 
@@ -322,7 +323,7 @@ def aggregate_type(kind: str, targets: tuple[Term, ...]) -> TypeName:
     return "float" if kind == "mean" else targets[0].type
 
 
-# Which expressions can fail: dividing by what may be 0, reading a number from a text, NaN.
+# Expressions that can fail: division by 0, numbers parsed from text, NaN.
 
 _ON_FLOATS_SAFE = frozenset({"abs", "min", "max", "floor", "ceil", "ord", "to_string", "exp"})
 
@@ -341,7 +342,7 @@ def may_fail(expr: Expr) -> bool:
 
 
 def _fails_on(expr: Apply) -> bool:
-    """Whether a function that may fail can do so on these arguments."""
+    """Whether a function that can fail may fail on these arguments."""
     kind = expr.args[0].type
     if expr.function in ("to_int", "to_number", "to_float"):
         return kind == "symbol"

@@ -1,4 +1,4 @@
-"""Atoms as they are opened, and what comparisons can do for them: tests in tries, and cuts."""
+"""Opens atoms for planning, and turns comparisons into filters of tries and cuts of lists."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def open_atom(
     uses: Mapping[str, int],
     bag: bool,
 ) -> tuple[AtomState, list[tuple[int, Expr]]]:
-    """An atom before anything of it is bound, and its columns that are known already.
+    """An atom without bound levels, and its columns with known values.
 
-    Tests within the atom go into its trie; columns of variables with one use are left out, but
-    counted in a bag.
+    Tests within the atom filter its trie. Columns whose variable has no other use are dropped; in a
+    bag, the rows then have weights.
     """
-    rises = size.rises if not item.ranked else frozenset()  # values rise, ranks need not
+    rises = size.rises if not item.ranked else frozenset()  # holds for values, not for ranks
     tests = []
     columns: dict[str, int] = {}
     known: list[tuple[int, Expr]] = []
@@ -69,7 +69,7 @@ def open_atom(
 
 
 def within_atom(test: Expr, atoms: Sequence[AtomItem]) -> bool:
-    """Whether a test compares two columns of one atom, so that its trie can see to it."""
+    """Whether a test compares two columns of one atom, so that it can filter the atom's trie."""
     if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">=", "!="):
         return False
     left, right = test.args
@@ -83,7 +83,7 @@ def within_atom(test: Expr, atoms: Sequence[AtomItem]) -> bool:
 def cuts_of(
     name: str, items: Sequence[Item], bound: Collection[str]
 ) -> Iterator[tuple[TestItem, RangeBound]]:
-    """The tests that compare a variable with what is bound, each as a cut."""
+    """The tests that compare a variable with bound values, as cuts."""
     for item in items:
         test = item.test if isinstance(item, TestItem) else None
         if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
@@ -111,11 +111,10 @@ def all_cuts(
     comparisons: Comparisons,
     items: Sequence[Item],
 ) -> list[tuple[Item | None, RangeBound]]:
-    """The comparisons that bound a variable by what is bound, with the test each settles; and
-    those that follow from the tests of a conjunction's items."""
+    """The cuts of a variable by bound values, each with the test that it replaces; and implied
+    cuts, which replace none."""
     found: list[tuple[Item | None, RangeBound]] = list(cuts_of(name, tests, bound))
-    # What only follows from other tests is worth a cut where no bound variable between
-    # the two says as much.
+    # An implied comparison is worth a cut unless a bound variable between the two implies it.
     bounds = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
     for other, op in comparisons.bounds(name, bound):
         if other not in bounds:
@@ -124,7 +123,7 @@ def all_cuts(
 
 
 def computed_late(items: Iterable[Item]) -> set[str]:
-    """The variables that no atom is to bind: they are computed, once nothing else is left."""
+    """The variables that are computed when nothing else is left, and so are not bound by atoms."""
     late: set[str] = set()
     for item in items:
         match item:
@@ -138,7 +137,7 @@ def computed_late(items: Iterable[Item]) -> set[str]:
 
 
 def kind_of(name: str, items: Sequence[Item]) -> TypeName:
-    """The type of a variable that is compared with others."""
+    """The type of a variable in comparisons."""
     for item in items:
         if isinstance(item, AtomItem):
             for arg in item.args:

@@ -1,6 +1,7 @@
-"""What is left of a conjunction while its steps are made: items that wait, columns that are open.
+"""The rest of a conjunction during planning: waiting items, and columns that are not bound.
 
-Both are indexed by variable, so that a step costs what the variable that it binds touches.
+Both are indexed by variable, so that a step costs time in proportion to the uses of the variable it
+binds.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class Pending:
 
     @property
     def others(self) -> Collection[Item]:
-        """Those that are no tests."""
+        """The items that are no tests."""
         return self._others.keys()
 
     def holding(self, name: str) -> list[Item]:
-        """Those that hold a variable."""
+        """The items that contain a variable."""
         some = (self._items[number] for number in self._holding.get(name, ()))
         return [item for item in some if item in self._numbers]
 
@@ -47,13 +48,13 @@ class Pending:
         self._others.pop(item, None)
 
     def bound(self, names: Iterable[str]) -> None:
-        """Variables have been bound: what holds them is asked again."""
+        """Marks the items that contain newly bound variables for another check."""
         for name in names:
             for number in self._holding.get(name, ()):
                 heappush(self._to_ask, number)
 
     def any_ready(self, ready: Callable[[Item], bool]) -> bool:
-        """Whether an item is ready, which `ready` says, of those that may be; the first one."""
+        """Calls `ready` for the items that may be ready, in order, until it returns True."""
         while self._to_ask:
             item = self._items[heappop(self._to_ask)]
             if item in self._numbers and ready(item):
@@ -62,7 +63,7 @@ class Pending:
 
 
 class Open:
-    """The variables that atoms could bind, in the order in which they are to be bound."""
+    """The variables that atoms can bind, in the chosen order."""
 
     def __init__(
         self, atoms: Sequence[AtomState], without: Collection[str], rank: Callable[[str], float]
@@ -83,21 +84,21 @@ class Open:
                 self.begun(atom)
 
     def begun(self, atom: AtomState) -> None:
-        """An atom's first column has been bound: it leads on to the others."""
+        """Notes that an atom's first column is bound, so that its other columns are connected."""
         for name in atom.columns:
             if name in self._keys and atom.open(name):
                 heappush(self._joined, self._keys[name])
 
     def atoms(self, name: str) -> list[AtomState]:
-        """The atoms that could bind a variable."""
+        """The atoms that can bind a variable."""
         return [atom for atom in self._holding.get(name, ()) if atom.open(name)]
 
     def first(self) -> str | None:
-        """The variable that is to be bound first."""
+        """The first variable to bind."""
         return self._first(self._all, lambda atom: True)
 
     def first_joined(self) -> str | None:
-        """The first of those that something bound leads to."""
+        """The first variable that is connected to a bound one."""
         return self._first(self._joined, lambda atom: bool(atom.order))
 
     def _first(

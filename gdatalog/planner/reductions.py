@@ -1,4 +1,4 @@
-"""Aggregates in bodies: the branch that computes one, when it may stand, and what it costs."""
+"""Aggregates in bodies: their branches, their places in the order, and their costs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gdatalog.planner.items import (
 if TYPE_CHECKING:
     from gdatalog.planner.build import PlanBuilder
 
-# What it costs to have an aggregate for a row, besides what it looks at: in values tried.
+# The overhead of an aggregate for each row, in values tried.
 ASKED = 1.0
 
 
 def given_out(items: Iterable[Item]) -> frozenset[str]:
-    """The variables that aggregates give their values to."""
+    """The variables that aggregates bind."""
     return frozenset(
         slot.name
         for item in items
@@ -36,18 +36,19 @@ def given_out(items: Iterable[Item]) -> frozenset[str]:
 
 
 def widens(part: Sequence[Item]) -> bool:
-    """Whether a part of a body gives variables several values: else it only computes and tests."""
+    """Whether a part of a body can bind variables to several values; otherwise it only computes and
+    tests."""
     return any(isinstance(item, (AtomItem, GenerateItem)) for item in part)
 
 
 def may_be_early(item: Item) -> bool:
-    """Whether an item is an aggregate that may stand wherever it costs least. That of which
-    something can fail comes last: a sum that is too large is hardly ever met, others are."""
+    """Whether an item is an aggregate that can run wherever it is cheapest. Aggregates with
+    computations that can fail run last; an overflow of a sum is too rare to matter."""
     return isinstance(item, AggregateItem) and not fails_inside(item)
 
 
 def expected_cost(plan: PlanBuilder, item: AggregateItem) -> float:
-    """What an aggregate is expected to cost for one row."""
+    """The expected cost of an aggregate for one row."""
     trial = plan.apart()
     aggregate_branch(trial, item, item.slot, 1.0)
     return ASKED + trial.cost
@@ -56,8 +57,8 @@ def expected_cost(plan: PlanBuilder, item: AggregateItem) -> float:
 def next_due(
     items: Iterable[Item], bound: set[str], rank: Callable[[str], float], before: float
 ) -> AggregateItem | None:
-    """The aggregate that is to be computed now, if one of these is: what it hangs on is bound, and
-    it ranks `before` what could be bound next."""
+    """The aggregate to compute now, if there is one: its variables are bound, and its rank is at
+    most `before`, the rank of the next variable."""
     found = [
         (rank(item.slot.name), item_may_fail(item), item)
         for item in items
@@ -72,8 +73,8 @@ def next_due(
 def as_gather(
     items: Sequence[Item], head: Sequence[Expr]
 ) -> tuple[list[Conjunction], tuple[Gather, ...], tuple[Expr, ...]] | None:
-    """A body that is one count or sum, without anything outside, as if it stood in the head: its
-    alternatives, what is gathered of them, and the head; None for other bodies."""
+    """Turns a body that is one uncorrelated count or sum into an aggregate of the head: its
+    alternatives, the aggregate, and the head. None for other bodies."""
     whole = [item for item in items if isinstance(item, AggregateItem)]
     if len(whole) != 1 or whole[0].kind not in ("count", "sum") or whole[0].reads:
         return None
@@ -98,7 +99,7 @@ def as_gather(
 
 
 def with_values(expr: Expr, known: Mapping[str, Expr]) -> Expr:
-    """An expression with other expressions in place of variables."""
+    """An expression with variables replaced by expressions."""
     if isinstance(expr, Slot):
         return known.get(expr.name, expr)
     if isinstance(expr, Apply):
@@ -108,13 +109,13 @@ def with_values(expr: Expr, known: Mapping[str, Expr]) -> Expr:
 
 
 def aggregate_branch(plan: PlanBuilder, item: AggregateItem, result: Slot, rows: float) -> Branch:
-    """The branch that computes an aggregate, for so many rows."""
+    """The branch that computes an aggregate for `rows` rows."""
     reads = item.reads
     targets = variables_of_exprs(item.targets)
     exports = tuple((export.name, export.type) for export in item.exports)
     live = targets | {name for name, _ in exports}
     if len(item.alternatives) > 1:
-        # Bindings of several alternatives are a set of what they bind: all of it is asked for.
+        # The bindings of several alternatives are a set over all their variables.
         bindings = tuple(
             tuple(sorted({n for n in names if n not in reads} | targets)) for names in item.bindings
         )

@@ -1,8 +1,9 @@
-"""Lists of an earlier level that a later one refines: `E(a,c), E(b,c), E(a,d), E(b,d), E(c,d)`.
+"""Reuse of lists: a level can start from the list of an earlier level.
 
-The common neighbours of a and b, found for c, are those that d is among. A list is reused only
-where whatever it went through, tries and cuts, is demanded of the reader as well; what else the
-earlier level demands (that c has neighbours itself) is looked up after its list is made.
+In `E(a,c), E(b,c), E(a,d), E(b,d), E(c,d)`, d is among the common neighbours of a and b, which c
+has computed. A list can be reused only if the later level implies all its tries and cuts. Other
+participants of the earlier level (that c has neighbours itself) are looked up after its list is
+computed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gdatalog.records import replace
 def reuse_lists(
     steps: Sequence[Step], atoms: Sequence[AtomState], comparisons: Comparisons
 ) -> tuple[Step, ...]:
-    """The steps, with each level told which earlier list it can start from."""
+    """The steps, where each level names the earlier list that it can start from."""
     joins = [step for step in steps if isinstance(step, Join)]
     if sum(len(join.participants) > 1 for join in joins) < 2:
         return tuple(steps)
@@ -27,9 +28,9 @@ def reuse_lists(
         join.variable: [_list(join, place, atoms) for place in range(len(join.participants))]
         for join in joins
     }
-    made_of: dict[str, list[object]] = {}  # of the levels that are read: their lists' parts
+    made_of: dict[str, list[object]] = {}  # of the levels that are reused: the parts of their lists
     reads: dict[str, tuple[Join, list[object]]] = {}
-    holding: dict[object, list[int]] = {}  # of each list, the levels before that it is part of
+    holding: dict[object, list[int]] = {}  # for each list, the earlier levels that it is part of
     for at, join in enumerate(joins):
         best: tuple[Join, list[object]] | None = None
         shares = Counter(
@@ -42,7 +43,7 @@ def reuse_lists(
                 if part is not None and part in lists[join.variable]
             )
             parts = made_of.get(earlier.variable) or list(dict.fromkeys(shared))
-            # A list that was made of another went through all that the other did.
+            # A list that reuses another includes the other's tries and cuts.
             through = reads[earlier.variable][1] if earlier.variable in reads else []
             if (
                 len(parts) >= 2
@@ -79,7 +80,7 @@ def _reader(step: Join, earlier: Join, parts: list[object], mine: list[object]) 
 
 
 def _made(step: Join, mine: list[object], parts: list[object] | None) -> list[Step]:
-    """A level whose list is read later takes part in that alone; the others are looked up."""
+    """A level whose list is reused has only the shared participants; the others are looked up."""
     if parts is None:
         return [step]
     kept = [place for place, part in enumerate(mine) if part in parts]
@@ -99,7 +100,7 @@ def _made(step: Join, mine: list[object], parts: list[object] | None) -> list[St
 
 
 def _list(step: Join, place: int, atoms: Sequence[AtomState]) -> object:
-    """What makes a participant's list what it is; None if the trie goes on below it."""
+    """What identifies a participant's list; None if the trie continues below it."""
     part = step.participants[place]
     atom = atoms[part.trie]
     if part.depth + 1 != len(atom.order) or atom.weighted:

@@ -1,4 +1,4 @@
-"""From a checked rule to its plan: one join for each alternative, then aggregates and the head."""
+"""Plans a checked rule: a join for each alternative, then aggregates and the head."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from gdatalog.planner.single import given_of, scan_of, scanning
 from gdatalog.records import replace
 from gdatalog.values import TypeName
 
-# These ask for which bindings there are, not for how many.
+# Aggregates of a set of bindings, without multiplicity.
 SET_KINDS = frozenset({"min", "max", "any_value", "count_distinct"})
 
 
@@ -60,16 +60,16 @@ def plan_rule(
     tuning: Tuning = DEFAULT,
     algebra: Algebra = NEVER,
 ) -> RulePlan:
-    """The plan of a rule whose relations of the same stratum are `recursive`.
+    """The plan of a rule; `recursive` are the relations of its stratum.
 
-    In the first round of a fixpoint only alternatives without a recursive atom give anything.
-    Later there is one join for each recursive atom, which is given the delta's rows; atoms before
-    it read all rows, atoms after it only the `old` ones, so that no pair is joined twice. What is
-    before and after is the order of the stratum's relations, for a round follows them in it.
+    In the first round of a fixpoint only alternatives without a recursive atom derive rows. Later
+    rounds have one join for each recursive atom, which reads the delta; earlier atoms read all
+    rows, later ones only the `old` rows, so that no pair is joined twice. Earlier and later are by
+    the stratum's order of relations, in which a round evaluates them.
 
     `scans`: an alternative of one atom scans its relation if that has at least so many rows.
-    `orders`: those that were found for other plans. `algebra`: whether a count may become a signed
-    sum of simpler ones.
+    `orders`: variable orders found before. `algebra`: whether a count may become a signed sum of
+    simpler counts.
     """
     plan_join = partial(
         _plan_join,
@@ -167,7 +167,7 @@ def plan_rule(
                     otherwise = RulePlan(rule.head.name, (plans[0],), *counted, span=rule.span)
                     plans, terms = list(found[0]), found[1]
         else:
-            # Several alternatives bind the same variables: their bindings are one set.
+            # Alternatives that bind the same variables share a set of bindings.
             names = sorted(own[group[0]] | live)
             outputs = tuple(Slot(name, normal.type_of(name)) for name in names)
             needed = frozenset(names)
@@ -193,14 +193,14 @@ def plan_rule(
 
 
 def _adds_up(gather: Gather) -> bool:
-    """Whether an aggregate of a signed sum is the sum of its aggregates, exactly."""
+    """Whether the aggregate of a signed sum is exactly the signed sum of the aggregates."""
     return gather.kind == "count" or (gather.kind == "sum" and gather.type == "int")
 
 
 def _computed_per_group(rule: CheckedRule) -> list[SyntaxExpr]:
     """The arguments of an aggregated head that are computed once for each group: those with an
-    aggregate, and those of variables that are themselves keys of the group. The others are keys,
-    and are computed for each binding; so is a Chain, which takes variables of its own."""
+    aggregate, and those whose variables are keys. Others are keys, computed for each binding; so is
+    a Chain, which defines fresh variables."""
     if not rule.aggregated:
         return []
     args = rule.head.args
@@ -228,11 +228,11 @@ def plan_over(
     params: Params | None = None,
     tuning: Tuning = DEFAULT,
 ) -> RulePlan | None:
-    """The same for the rows of one relation, of which all are given, some at a time, in any order:
-    what comes of some of them needs no others.
+    """The plan of a rule for some rows of relation `name` at a time, in any order: the results of
+    disjoint parts add up.
 
-    `plan`: as the rule is planned otherwise. None where an alternative does not read the relation,
-    or more than once, or asks what it has not.
+    `plan`: the ordinary plan of the rule. None if an alternative does not read the relation exactly
+    once, or cannot be planned so.
     """
     over = plan_rule(
         rule, schemas, param_types, sizes, (name,), first=False, params=params, tuning=tuning
@@ -280,9 +280,9 @@ def _plan_join(
 def _deltas(
     items: Conjunction, recursive: Collection[str], old: Version
 ) -> Iterator[tuple[Conjunction, GivenRows]]:
-    """A conjunction once for each recursive atom, with the rows that are given in its place.
+    """A conjunction once for each recursive atom, with the given rows that replace the atom.
 
-    Atoms of relations that come before, in the order of the stratum, read all rows.
+    Atoms of relations that come earlier in the stratum's order read all rows.
     """
     places = [
         at
@@ -311,13 +311,13 @@ def _deltas(
 
 
 def _own(items: Conjunction, given: GivenRows | None) -> frozenset[str]:
-    """The variables of the program that a conjunction binds, not those made for it."""
+    """The program's variables that a conjunction binds, without fresh ones."""
     found = {slot.name for slot in given.slots} if given is not None else set()
     return frozenset(name for name in variables_of(items) | found if not name.startswith("~"))
 
 
 def _groups(own: Sequence[frozenset[str]]) -> list[list[int]]:
-    """Alternatives that bind the same variables, by their numbers."""
+    """The numbers of alternatives that bind the same variables, in groups."""
     groups: dict[frozenset[str], list[int]] = {}
     for at, names in enumerate(own):
         groups.setdefault(names, []).append(at)

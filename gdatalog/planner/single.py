@@ -1,8 +1,8 @@
-"""Rules of a single atom: its column order without a search, and scans of its relation.
+"""Plans for a single atom: its column order without a search, and scans.
 
-Columns that are compared with constants come first, then those with the fewest values, until these
-tell the rows apart. From there on every order costs the same: columns that are asked for follow in
-the order of the answer, the others come last.
+Columns compared with constants come first, then columns with the fewest values, until these
+identify the rows. Further columns cost the same in every order: columns of the answer follow in its
+order, then the others.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from gdatalog.planner.order.search_state import Order
 from gdatalog.planner.order.sizes import Statistics
 from gdatalog.records import replace
 
-FEW = 5  # variables, up to which all orders are weighed
+FEW = 5  # most variables for which all orders are compared
 
 
 def single_order(pattern: QueryPattern, rows: float) -> Order | None:
-    """The order of a body with one atom, for so many rows from outside; None where values are
-    generated or aggregated too, or one row is enough."""
+    """The order of a body with one atom, for `rows` outer rows; None if values are also generated
+    or aggregated, or if one row is enough."""
     if pattern.given or pattern.aggregates or not (pattern.bag or pattern.live):
         return None
     (atom,) = pattern.atoms
@@ -77,12 +77,11 @@ def _in_order(pattern: QueryPattern, atom: PatternAtom, path: int) -> list[int]:
     return list(dict.fromkeys((*found, *asked, *left)))
 
 
-# Alternatives of one atom as scans: the rows of its relation, each tested by itself.
+# Scans: an alternative of one atom reads the rows of its relation, and tests each.
 
 
 def given_of(atom: AtomItem) -> tuple[GivenRows, list[TestItem]]:
-    """The rows of an atom as given ones, and what they must pass: its constants, and columns that
-    are to be equal."""
+    """An atom as given rows, and tests for its constants and repeated variables."""
     found: list[Slot] = []
     names: set[str] = set()
     tests: list[TestItem] = []
@@ -97,14 +96,14 @@ def given_of(atom: AtomItem) -> tuple[GivenRows, list[TestItem]]:
     return GivenRows(atom.relation, tuple(found)), tests
 
 
-WIDE = 12  # columns, from which on an index costs more than it saves, however few rows there are
+WIDE = 12  # columns; a wider relation is always scanned, since an index costs more than it saves
 
 
 def scan_of(
     items: Conjunction, sizes: Statistics, least: int
 ) -> tuple[GivenRows, Conjunction] | None:
-    """The rows that a scan is given and the items that are left, if a body of one atom is a scan:
-    that takes a relation of at least so many rows, or a wide one."""
+    """The given rows of a scan and the remaining items, if the body is one atom over a relation of
+    at least `least` rows, or a wide one."""
     atoms = [item for item in items if isinstance(item, AtomItem)]
     rest = [item for item in items if not isinstance(item, AtomItem)]
     if len(atoms) != 1 or not atoms[0].args:
@@ -122,8 +121,8 @@ def scan_of(
 
 
 def scanning(join: JoinPlan, asked: Collection[str]) -> JoinPlan:
-    """A plan that is given rows as a scan, which reads only columns that are used: by the plan
-    itself, or because they are `asked` for."""
+    """A plan with given rows as a scan that reads only the columns that the plan uses, or that are
+    `asked` for."""
     assert join.given is not None
     slots = join.given.slots
     used = set(asked).union(variables_of_exprs(join.outputs), *map(reads, all_steps(join.steps)))

@@ -1,9 +1,9 @@
-"""What a body that only needs a witness can be tested for before all of it is looked for.
+"""Early tests for bodies that need only a witness.
 
-Let some variables of a body stand in one atom each, and only tests `x != y` couple them. If the
-list of one of them holds nothing but values that it must differ from, the loops over the others
-would end without a witness for each of their combinations. So each is looked for alone as soon as
-what leads to it, and what it must differ from, is bound.
+Suppose that some variables of a body occur in one atom each, and that only `x != y` tests connect
+them. If the list of one variable contains only values that it must differ from, the loops over the
+others fail for each of their combinations. So each variable is tested alone, as soon as its list
+and the values it must differ from are known.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from gdatalog.planner.order.edges import ends, operator
 from gdatalog.planner.rewrite.quotients import renamed
 
 Names = frozenset[str]
-MANY = 3  # variables: of two, the loop over one ends as soon as a look at its list would
+MANY = 3  # variables; with two, an early test saves nothing
 
 
 def with_lone_witnesses(items: Sequence[Item], outer: Names) -> Sequence[Item]:
-    """The items, and what follows from them for each of the variables that only `!=` couples."""
+    """The items, and an implied existence test for each variable that only `!=` connects."""
     last = {name for name in variables_of(items) - outer if _is_last(name, items)}
     tests = [item for item in items if operator(item) == "!="]
     coupled = {name for test in tests if set(ends(test)) <= last for name in ends(test)}
@@ -29,7 +29,8 @@ def with_lone_witnesses(items: Sequence[Item], outer: Names) -> Sequence[Item]:
 
 
 def _is_last(name: str, items: Sequence[Item]) -> bool:
-    """Whether a variable stands in one atom, beside others, and else only in tests `!=`."""
+    """Whether a variable occurs in one atom, together with others, and otherwise only in `!=`
+    tests."""
     own = [item for item in items if name in item.variables]
     atoms = [item for item in own if isinstance(item, AtomItem)]
     return (
@@ -40,7 +41,7 @@ def _is_last(name: str, items: Sequence[Item]) -> bool:
 
 
 def _alone(name: str, items: Sequence[Item], last: set[str]) -> Item:
-    """That a variable has a value, whatever the others that are last have."""
+    """The test that a variable has a value, whatever values the other last variables have."""
     own = [item for item in items if name in item.variables]
     held = [item for item in own if item.variables.isdisjoint(last - {name})]
     part = tuple(renamed(item, {name: f"{name}~"}) for item in held)

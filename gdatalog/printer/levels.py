@@ -74,9 +74,7 @@ def print_join(
     below = [nest.paths.node(p) for p in following.participants] if following else []
     walk = walk_of(nest, step, met, known, below)
     if walk.node is not None and nest.tallied(walk.node):
-        known.unit = (
-            None  # tiles cannot share turns over a table: each lists its keys in its own order
-        )
+        known.unit = None  # not shareable: each tile lists the table's keys in its own order
     flags = look_ahead(nest, steps, at, known, walk, leaf.counts)
     if not nest.split:
         nest.split = True

@@ -318,6 +318,4 @@ def meeting(nest: NestPrinter, few: bool = False) -> str:
     """The function that intersects two lists; `few`: for loops that are too short for marks."""
     if nest.intersect in ("leapfrog", "merge"):
         return nest.intersect
-    return (
-        "leapfrog" if few else "intersect"
-    )  # `intersect` contains both others, and takes longer to compile
+    return "leapfrog" if few else "intersect"  # "intersect" takes longer to compile
