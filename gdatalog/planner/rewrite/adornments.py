@@ -1,13 +1,13 @@
-"""Adornments: which columns of a relation are bound where it is asked for, and names for that.
+"""Adornments: which columns of a relation are bound where it is read, and names of such relations.
 
-    path[bf]    the rows of `path` whose first column holds a value that is asked for
-    path[bf]?   those values: the magic set
-    path[cf]    the same where one constant is asked for: its column is left out
-    path[bf]+   the values that are asked for on the way to each of them
-    path[ff]    all of a view, whose own rules ask for less than all
-    path[given] the rows that a relation has without any rule
+    path[bf]    the rows of `path` whose first column has a demanded value
+    path[bf]?   the demanded values: the magic set
+    path[cf]    the same for one constant: its column is dropped
+    path[bf]+   pairs of a demanded value and a value reached from it
+    path[ff]    all rows of a view whose own rules restrict what they read
+    path[given] the rows that a relation has without rules
 
-No user can write such names. What is told of a program names the relation without the rest.
+Users cannot write such names, and messages show the relation's plain name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def adorned(name: str, arity: int, columns: Collection[int], bound: str = "b") -
 
 
 def plain(text: str) -> str:
-    """A text that names relations as the user does.
+    """A text with relations under their users' names.
 
     >>> plain("in round 3 of path[bf] and path[bf]?")
     'in round 3 of path and path'
@@ -45,7 +45,7 @@ def plain(text: str) -> str:
 
 
 def as_called(relation: str) -> str:
-    """A relation as its user calls it, who knows of no parts of it.
+    """The name under which a user knows a relation.
 
     >>> as_called("path[bf]?"), as_called("sg~1"), as_called("?1")
     ('path', 'sg', 'the query')
@@ -54,7 +54,7 @@ def as_called(relation: str) -> str:
 
 
 def asked_for(name: str) -> bool:
-    """Whether a relation holds a part only, or what is asked for.
+    """Whether a relation is restricted to demanded values, or is a magic set.
 
     >>> asked_for("path[bf]"), asked_for("path[ff]"), asked_for("path")
     (True, False, False)
@@ -64,28 +64,28 @@ def asked_for(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BindingSource:
-    """A place that asks for rows of a relation: the values of some of its columns, and where
-    they come from."""
+    """An occurrence of an atom that demands rows of a relation: the values of the bound columns,
+    and the literals that bind them."""
 
-    args: tuple[Expr, ...]  # variables, constants and parameters
+    args: tuple[Expr, ...]  # each a variable, a constant or a parameter
     body: tuple[Literal, ...]
     types: Mapping[str, TypeName]
     span: Span
 
     @property
     def constants(self) -> Constants | None:
-        """The values, where they are the same for whatever is at hand."""
+        """The values, if all are constants or parameters."""
         found = tuple(arg for arg in self.args if isinstance(arg, Const | Param))
         return found if len(found) == len(self.args) and not self.body else None
 
     def at(self, places: Sequence[int]) -> BindingSource:
-        """The same of some of the columns only."""
+        """The source restricted to some of the columns."""
         args = tuple(self.args[place] for place in places)
         return BindingSource(args, relevant(self.body, args), self.types, self.span)
 
 
 def one_constant(sources: Sequence[BindingSource]) -> Constants | None:
-    """The one row of values that all places ask for, if they are constants."""
+    """The values that all sources demand, if all demand the same constants."""
     first = sources[0].constants
     if first is None or any(source.constants != first for source in sources):
         return None
@@ -93,7 +93,7 @@ def one_constant(sources: Sequence[BindingSource]) -> Constants | None:
 
 
 def relevant(body: Sequence[Literal], args: Sequence[Expr]) -> tuple[Literal, ...]:
-    """The literals that have to do with some arguments: directly, or through one another."""
+    """The literals connected to some arguments, directly or through other literals."""
     names = {name for arg in args for name in variables(arg)}
     kept: set[int] = set()
     before = -1

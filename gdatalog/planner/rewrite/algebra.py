@@ -1,13 +1,13 @@
-"""Counts by algebra: a rule that counts all bindings of a body, as a signed sum of simpler counts.
-Sums of ints, and counts for each value of some variables, are signed sums in the same way.
+"""Counts by algebra: a count of a body's bindings as a signed sum of simpler counts. Sums of ints,
+and counts grouped by variables, work in the same way.
 
-The tests `x != y` of the body go by inversion over partitions, negated atoms as differences
-(`quotients.py`); each term is counted by variable elimination (`elimination.py`). Or they stay, but
-for those of some last variables, which are counted by the sizes of lists (`suffix.py`). It is done
-where it is expected to cost less than to enumerate the bindings.
+Tests `x != y` are removed by Moebius inversion over partitions, negated atoms by differences
+(`quotients.py`), and each term is counted by variable elimination (`elimination.py`). Alternatively
+the tests stay, except those of some last variables, which are counted by list lengths
+(`suffix.py`). The cheapest way is used if it is expected to cost less than enumeration.
 
-Sound for counts and sums over all bindings only: the terms range over the distinct bindings of all
-variables. A body that generates values or has aggregates is not rewritten, nor one that can fail.
+This is sound only for counts and sums over all bindings of all variables. Bodies that generate
+values, have aggregates or can fail are not rewritten.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ MOST_NEGATED = 4
 _COUNTED = AtomItem | TestItem | NotItem | EitherItem | Equation
 
 
-# Of a GPU's work: it enumerates fast what these estimates make dear.
+# For GPUs, which enumerate faster than these estimates assume.
 SURE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Algebra:
-    """Whether counts become sums: "auto" by cost, "always" where it can be done; "quotients" and
-    "suffixes" the same, of one kind only. `tables`: loops may keep tables of counts; those by edge
-    or by vertex only if they have no more than so many `entries`. `sure`: how many times the work
-    of a sum enumeration has to be."""
+    """Whether counts become signed sums: "auto" by cost, "always" where possible, "quotients" and
+    "suffixes" likewise with one kind only. `tables`: loops may keep tables of counts; tables by
+    edge or by vertex may have at most `entries`. `sure`: enumeration must cost this many times more
+    than a sum."""
 
     mode: str
     tables: bool = True
@@ -75,11 +75,9 @@ def signed_sum(
     keys: tuple[str, ...] = (),
     targets: tuple[str, ...] = (),
 ) -> tuple[tuple[JoinPlan, ...], tuple[Term, ...], float] | None:
-    """The joins of a signed sum, what each is for, and what they cost; None where `enumerated` is
-    better.
+    """The joins of a signed sum, its terms, and its cost; None if `enumerated` is better.
 
-    `keys`: the variables whose values are counted each by itself. `targets`: those whose values are
-    added up, where it is a sum.
+    `keys`: the variables that group the count. `targets`: the variables whose values are summed.
     """
     live = tuple(dict.fromkeys((*keys, *targets)))
     forced = algebra.mode not in ("auto", "never")
@@ -89,7 +87,7 @@ def signed_sum(
     rows = (sizes(i.relation, i.version).rows for i in items if isinstance(i, AtomItem))
     most = max(rows, default=0)
     if most >= tuning.algebra_rows and len(variables_of(items)) >= tuning.algebra_walks:
-        # Formulas know nothing of how neighbours are joined to each other.
+        # Formulas do not see correlations such as clustering: sample walks instead.
         tuning = replace(tuning, walked_from=0)
         enough = max(enough, _walked(items, sizes, params, orders, tuning, live))
     if not forced and enough < tuning.algebra_from:
@@ -100,7 +98,7 @@ def signed_sum(
         found = Elimination(sizes, params, orders, tuning, algebra.tables, live, algebra.entries)
         least = enough if best is None else best.cost
         merged = found.isomorphic.merged(terms, live)
-        # What large terms make tables of, small ones may read.
+        # Large terms first: small ones may reuse their tables.
         for coefficient, term in sorted(merged, key=lambda each: -len(variables_of(each[1]))):
             found.term(coefficient, term, label_of(term))
             found.cost += tuning.algebra_term
@@ -130,7 +128,7 @@ def _walked(
     tuning: Tuning,
     live: tuple[str, ...],
 ) -> float:
-    """The work of enumeration, as walks along lists estimate it."""
+    """The cost of enumeration, estimated by sampled walks."""
     body = items if live else one_of_each(items, sizes, tuning)[0]
     builder = PlanBuilder(sizes, (), False, params, orders, tuning)
     steps = builder.whole(body, frozenset(live), True, frozenset(), 1.0)
@@ -150,9 +148,8 @@ def _rewritable(items: Sequence[Item], sizes: Statistics) -> bool:
 def _sums(
     items: Conjunction, sizes: Statistics, live: tuple[str, ...], large: bool
 ) -> Iterator[list[Signed]]:
-    """The signed sums that a count can be: with negated atoms as they are or as differences, and
-    with one solution of each orbit or with all; of `large` counts also two halves that are alike.
-    """
+    """The signed sums to compare: negated atoms kept or as differences, with all symmetry breaking
+    or with part of it; for `large` counts also the sum of two equal halves."""
     for expanded in _expansions(items):
         sums: list[list[Signed]] = [[(1, items)]]
         if not expanded and not live:
@@ -169,14 +166,14 @@ def _sums(
 
 
 def _wholes(items: Conjunction) -> Iterator[list[Signed]]:
-    """The signed sums of bodies that keep their `!=`, with negated atoms as differences."""
+    """The signed sums with negated atoms as differences and all `!=` kept."""
     negated = [item for item in items if isinstance(item, NotItem)]
     if all(map(is_difference, negated)) and len(negated) <= MOST_NEGATED:
         yield differences(items, negated)
 
 
 def _expansions(items: Sequence[Item]) -> list[Collection[Item]]:
-    """Which negated atoms become differences: all of them, or none."""
+    """The sets of negated atoms to turn into differences: all, or none."""
     negated = [item for item in items if is_difference(item)]
     if not negated or len(negated) > MOST_NEGATED:
         return [()]

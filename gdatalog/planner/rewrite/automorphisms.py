@@ -1,9 +1,8 @@
-"""The automorphisms of a conjunction: permutations of its variables that leave it as it is.
+"""The automorphisms of a conjunction: permutations of its variables that leave it unchanged.
 
-Solutions come in orbits then, and of each it is enough to find one: `Symmetries.restrictions`
-says which `<` between variables single it out (Grochow and Kellis' way: the least value of an
-orbit of variables is at the first of them, then so on among the permutations that keep that one
-in its place).
+Solutions then come in orbits, and one solution of each orbit is enough. `Symmetries.restrictions`
+returns the `<` between variables that select it (Grochow and Kellis): the first variable of an
+orbit has the orbit's least value, and so on for the automorphisms that fix that variable.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from gdatalog.planner.comparisons import FLIPPED
 from gdatalog.planner.items import AggregateItem, AtomItem, Item, NotItem, RestoreItem, TestItem
 from gdatalog.records import dataclass, fields, is_dataclass
 
-# More variables than that are not looked at, nor more placements of one while searching.
+# Limits: variables of a conjunction, and assignments tried in one search.
 MOST_VARIABLES = 10
 MOST_STEPS = 20_000
 
@@ -27,14 +26,14 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """An item with holes for its variables; `unordered`: the two holes are alike."""
+    """An item with holes for its variables; `unordered`: its two holes are interchangeable."""
 
     shape: Hashable
     variables: tuple[str, ...]
     unordered: bool = False
 
     def under(self, mapping: Mapping[str, str]) -> Hashable:
-        """What the item becomes; equal for items that mean the same."""
+        """The item with its variables mapped; equal for items with the same meaning."""
         names = [mapping[name] for name in self.variables]
         return self.shape, tuple(sorted(names) if self.unordered else names)
 
@@ -42,7 +41,7 @@ class Literal:
 def literals_of(
     items: Sequence[Item], symmetric: Callable[[AtomItem], bool]
 ) -> list[Literal] | None:
-    """The items as literals; None if there is one that no permutation is looked for of."""
+    """The items as literals; None if automorphisms do not support one of them."""
     outside = frozenset().union(*(item.variables for item in items))
     found = []
     for item in items:
@@ -74,12 +73,12 @@ def _with_holes(item: Item, outside: frozenset[str]) -> tuple[Hashable, tuple[st
 
 @lru_cache(512)
 def _plain(item: Item) -> tuple[Hashable, tuple[str, ...]]:
-    """The same without variables of its own, nor constants: 1 would find what 1.0 has left."""
+    """The same for items without local variables or constants; a cache cannot tell 1 from 1.0."""
     return _with_holes(item, item.variables)
 
 
 def _shape(node: Any, outside: frozenset[str], holes: list[str], own: dict[str, int]) -> Hashable:
-    """A node with its variables taken out; those of its own, by their order of appearance."""
+    """A node without its variables; local variables are numbered in order of appearance."""
     if isinstance(node, Slot):
         if node.name in outside:
             holes.append(node.name)
@@ -99,10 +98,11 @@ def _shape(node: Any, outside: frozenset[str], holes: list[str], own: dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class Restrictions:
-    """`pairs`: the first variable's value is the less; `orbit`: how many solutions for each one.
+    """`pairs`: in each, the first variable has the lesser value; `orbit`: the number of solutions
+    that each one stands for.
 
-    `moves` holds, for each step, for each variable of an orbit an automorphism that brings the
-    first one there.
+    `moves` has, for each step, an automorphism from the orbit's first variable to each of its
+    variables.
     """
 
     pairs: tuple[Pair, ...]
@@ -132,7 +132,7 @@ class Symmetries:
         self._steps = MOST_STEPS
 
     def extend(self, start: Mapping[str, str]) -> dict[str, str] | None:
-        """An automorphism that does what `start` says; None if there is none, or none is found."""
+        """An automorphism that extends `start`; None if there is none, or the search gives up."""
         if len(self.variables) > MOST_VARIABLES or len(set(start.values())) < len(start):
             return None
         placed: dict[str, str] = {}
@@ -142,7 +142,7 @@ class Symmetries:
         return placed if self._search(placed) else None
 
     def _place(self, placed: dict[str, str], name: str, image: str) -> bool:
-        """Maps one variable more, if no literal speaks against it."""
+        """Maps one more variable, unless a literal has no image."""
         self._steps -= 1
         if self._steps < 0 or self._kinds[name] != self._kinds[image]:
             return False
@@ -158,7 +158,7 @@ class Symmetries:
         if not left:
             return True
         taken = set(placed.values())
-        for image in (left[0], *self.variables):  # where it is, if it can stay there
+        for image in (left[0], *self.variables):  # try the identity first
             if image not in taken and self._place(placed, left[0], image):
                 if self._search(placed):
                     return True
@@ -166,7 +166,8 @@ class Symmetries:
         return False
 
     def orbit(self, name: str, fixed: Collection[str]) -> dict[str, dict[str, str]]:
-        """Where a variable can go while others stay, each with an automorphism that does it."""
+        """The orbit of a variable under the automorphisms that fix others, with an automorphism for
+        each image."""
         stay = {other: other for other in fixed}
         found = {name: {other: other for other in self.variables}}
         for image in self.variables:
@@ -182,12 +183,12 @@ class Symmetries:
         alike: Collection[str] = (),
         fixed: Collection[str] = (),
     ) -> Restrictions:
-        """What singles one solution of each orbit out.
+        """The restrictions that select one solution of each orbit.
 
-        Only orbits whose variables have pairwise different values will do. The largest come
-        first, and among those the ones whose restrictions are between neighbours (`near`), so
-        that most lists are cut. What only permutes `alike` variables stays. Automorphisms leave
-        `fixed` variables where they are.
+        Only orbits whose variables have pairwise different values can be restricted. The largest
+        come first; among equal ones those whose variables share atoms (`near`), so that the
+        restrictions cut lists. Permutations of `alike` variables alone are not restricted.
+        Automorphisms fix `fixed` variables.
         """
         stay = [*fixed]
         pairs: list[Pair] = []
@@ -206,7 +207,7 @@ class Symmetries:
                     score = len(ways), sum(near(name, other) for other in others)
                     if best is None or score > best[0]:
                         best = score, name, ways
-            if self._steps < 0:  # an orbit may have been found in part only
+            if self._steps < 0:  # an orbit may be incomplete
                 return Restrictions((), 1, ())
             if best is None:
                 return Restrictions(tuple(pairs), number, tuple(moves))
@@ -224,11 +225,12 @@ class Symmetries:
 def share_of(
     order: Collection[Pair], members: Sequence[str], restrictions: Restrictions
 ) -> int | None:
-    """How many solutions of each orbit have their values in an order; None if it depends.
+    """The number of solutions of each orbit whose values satisfy an order; None if it depends on
+    the orbit.
 
-    No automorphism moves another variable than `members`. Those that are compared or moved onto
-    each other differ; whether others do makes no difference, for nothing compares them. The share
-    may depend on which values those are; then no other order can take this one's place.
+    Automorphisms move only `members`. Members that are compared or moved onto each other differ;
+    equality of the others makes no difference, because nothing compares them. If the share depends
+    on their values, no other order can replace this one.
     """
     extensions = _extensions(order, members)
     if extensions is None:
@@ -250,7 +252,7 @@ def share_of(
 
 
 def _extensions(order: Collection[Pair], members: Sequence[str]) -> list[tuple[str, ...]] | None:
-    """All ways to line the members up in keeping with an order; None if they are too many."""
+    """The linear extensions of an order of the members; None if there are too many."""
     lines: list[tuple[str, ...]] = [()]
     for _ in members:
         longer = []

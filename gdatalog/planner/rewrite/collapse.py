@@ -1,9 +1,9 @@
-"""What a recursive rule's joins are expected to cost, each of its atoms' new rows given once.
+"""Cost estimates of a recursive rule's joins, over all rounds of the fixpoint.
 
-All that is asked is whether many bindings are the same in the variables that are still needed.
-So the estimate is a mean: the rows of an atom for each value of what is known of it. Relations
-that the fixpoint makes are not there yet; their columns take values of the data that flow into
-them, and each value has some partners.
+The estimates decide whether many bindings are equal in the live variables. They are means: rows of
+an atom for each value of its bound columns. Relations of the fixpoint do not exist yet; their
+columns take the values that flow into them from data, and each value has a fixed number of
+partners.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order.sizes import RelationStatistics
 from gdatalog.records import dataclass, field
 
-# How many partners a value of a recursive relation is taken to have, and how many values a
-# column of which nothing is known.
+# Assumed partners of each value of a recursive relation, and values of an unknown column.
 PARTNERS, VALUES = 16.0, 10_000.0
-# A row that is given (looked up among those there are, stored) costs as much as this many that
-# are looked at.
+# Cost of a derived row (deduplicated and stored), in rows read.
 GIVEN = 2.0
-# Rows that could be one are often not: of c that could, c to this power are.
+# Exponent for duplicates: fewer bindings coincide than could.
 MEET = 0.75
 
 
 @dataclass(frozen=True, slots=True)
 class FixpointRelation:
-    """A relation that the fixpoint makes: its rows, and the values of each of its columns."""
+    """A relation of the fixpoint: its assumed rows, and distinct values of its columns."""
 
     rows: float
     values: tuple[float, ...]
@@ -40,13 +38,13 @@ class FixpointRelation:
 
 @dataclass(slots=True)
 class Collapse:
-    """The estimates for one stratum."""
+    """The estimates for a stratum."""
 
-    sizes: Callable[[str], RelationStatistics]  # of relations that are there
+    sizes: Callable[[str], RelationStatistics]  # statistics of existing relations
     made: dict[str, FixpointRelation] = field(default_factory=dict)
 
     def recursive(self, rules: Sequence[CheckedRule], arities: Mapping[str, int]) -> None:
-        """Assumes sizes of the relations of a stratum: values flow from rule to rule."""
+        """Assumes sizes of a stratum's relations, by the flow of values through its rules."""
         values = {name: [0.0] * arity for name, arity in arities.items()}
         for _ in range(len(arities) + 2):
             for rule in rules:
@@ -65,7 +63,7 @@ class Collapse:
     def _values(
         self, variable: Var, atoms: Sequence[Atom], made: Mapping[str, Sequence[float]]
     ) -> float:
-        """How many values a variable takes: those of data, or of what else is made."""
+        """The number of values of a variable: by data, otherwise by relations of the stratum."""
         there, flows = [], [0.0]
         for atom in atoms:
             for at, arg in enumerate(atom.args):
@@ -82,7 +80,7 @@ class Collapse:
         return self.distinct(atom.name, range(len(atom.args)))
 
     def distinct(self, name: str, columns: Collection[int]) -> float:
-        """How many combinations of values some columns of a relation have."""
+        """The number of combinations of values in some columns of a relation."""
         if not columns:
             return 1.0
         made = self.made.get(name)
@@ -91,7 +89,7 @@ class Collapse:
         return max(1.0, float(self.sizes(name).distinct(frozenset(columns))))
 
     def values(self, name: str, atoms: Iterable[Atom]) -> float:
-        """How many values a variable can take at most, by the atoms that hold it."""
+        """The greatest number of values of a variable, by the atoms that contain it."""
         return min(
             self.distinct(atom.name, (at,))
             for atom in atoms
@@ -100,7 +98,7 @@ class Collapse:
         )
 
     def fan(self, atom: Atom, bound: Collection[str], wanted: Collection[str]) -> float:
-        """How many bindings of what is wanted an atom has for each of what is bound."""
+        """The number of bindings of the wanted variables for each binding of the bound ones."""
         known, kept = [], []
         for at, arg in enumerate(atom.args):
             if not isinstance(arg, Var) or arg.name in bound:
@@ -110,7 +108,7 @@ class Collapse:
         return self.distinct(atom.name, (*known, *kept)) / self.distinct(atom.name, known)
 
     def passes(self, atom: Atom, values: dict[str, float]) -> float:
-        """How much of what is bound an atom lets through, and what is left of its values."""
+        """The share of bindings that an atom lets through; updates the number of values left."""
         share = 1.0
         for at, arg in enumerate(atom.args):
             if isinstance(arg, Var):
@@ -124,9 +122,9 @@ class Collapse:
     def bindings(
         self, given: Atom, atoms: Sequence[Atom], wanted: Collection[str]
     ) -> tuple[float, float]:
-        """For each row of an atom that is given: all bindings, and those looked at on the way.
+        """For each given row: the number of bindings, and of intermediate bindings.
 
-        The atom that multiplies least comes next, as the order of a plan would have it.
+        The atom with the least fan-out comes next, as in a plan's order.
         """
         left, known = list(atoms), set(names_of(given))
         values: dict[str, float] = {}
@@ -141,7 +139,7 @@ class Collapse:
         return many, looked_at
 
     def alike(self, atoms: Sequence[Atom], live: Collection[str], wanted: Collection[str]) -> float:
-        """How many bindings have the same live variables, if they meet as often as they can."""
+        """The greatest number of bindings with the same live variables."""
         left, known, many = list(atoms), set(live), 1.0
         while left:
             atom, fan = self.next(left, known, wanted)
@@ -153,7 +151,7 @@ class Collapse:
     def next(
         self, left: Sequence[Atom], known: Collection[str], wanted: Collection[str]
     ) -> tuple[Atom, float]:
-        """The atom that multiplies least of those that hold something known."""
+        """The connected atom with the least fan-out."""
         near = [atom for atom in left if names_of(atom) & set(known)] or left
         found = []
         for atom in near:
@@ -165,7 +163,7 @@ class Collapse:
     def work(
         self, atoms: Sequence[Atom], wanted: Collection[str], recursive: Collection[str]
     ) -> float:
-        """What a rule costs in all rounds: each row of a recursive atom is new once."""
+        """The cost of a rule over all rounds: each row of a recursive atom is new once."""
         total = 0.0
         for at, atom in enumerate(atoms):
             if atom.name in recursive:
@@ -176,7 +174,7 @@ class Collapse:
     def made_of(
         self, atoms: Sequence[Atom], live: Sequence[str], recursive: Collection[str]
     ) -> FixpointRelation:
-        """What a part of a rule makes, once bindings that differ in nothing live are one."""
+        """The size of a part's relation after duplicates in the live variables are removed."""
         first = next(atom for atom in atoms if atom.name in recursive)
         others = [atom for atom in atoms if atom is not first]
         wanted = once(atoms, live) | names_of(first)
@@ -192,7 +190,7 @@ def names_of(atom: Atom) -> frozenset[str]:
 
 
 def once(atoms: Sequence[Atom], live: Collection[str]) -> frozenset[str]:
-    """The variables that join atoms, or are live: others ask only whether there is a row."""
+    """The variables that join atoms or are live; other variables only need a witness."""
     seen: set[str] = set()
     twice: set[str] = set(live)
     for atom in atoms:

@@ -1,8 +1,7 @@
-"""Which columns of a program's inputs its rules read; the program without the others.
+"""Which columns of a program's inputs are read, and the program without the others.
 
-A column that no rule reads holds, in each atom of its relation, a variable that stands nowhere
-else in the rule. Where rows are only joined, it makes no difference whether such a column is there:
-a rule gives a set. Where rows are counted or summed up, it does.
+A column is not read if every atom has a variable there that occurs nowhere else. Under set
+semantics such a column can be dropped; where rows are counted or summed, it cannot.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ Kept = Mapping[str, tuple[int, ...]]  # the columns that are kept, by relation
 
 
 def columns_read(checked: Checked, names: Collection[str]) -> Kept:
-    """The columns that rules read, of those of these relations that have others too. One column
-    is read at the least."""
+    """The columns that rules read, for those of these relations that also have unread columns. At
+    least one column is kept."""
     read: dict[str, set[int]] = {}
     for stratum in checked.strata:
         for rule in stratum.rules:
@@ -44,7 +43,7 @@ def columns_read(checked: Checked, names: Collection[str]) -> Kept:
 
 
 def _atoms(node: Node, counted: bool) -> Iterator[tuple[Atom, bool]]:
-    """The atoms of a body, and whether it matters how many rows each of them matches."""
+    """The atoms of a body, and whether the multiplicity of each matters."""
     for part in walk(node):
         if isinstance(part, Atom):
             yield part, counted
@@ -53,7 +52,7 @@ def _atoms(node: Node, counted: bool) -> Iterator[tuple[Atom, bool]]:
 
 
 def reading_only(checked: Checked, kept: Kept) -> Checked:
-    """The program whose inputs have only these columns."""
+    """The program with inputs restricted to these columns."""
     if not kept:
         return checked
     schemas = {**checked.schemas, **{n: _schema(checked.schemas[n], at) for n, at in kept.items()}}

@@ -1,8 +1,7 @@
-"""Counts in bodies that hang on one variable: made for all its values at once.
+"""Decorrelates counts in bodies: a count that depends on one variable becomes a table.
 
-`f(x, c) <- P(x), c = count : { ... x ... }` counts anew for each x. Where that is expected to cost
-more than a count of the group's bindings by x, as a signed sum, that becomes a table, and the body
-looks each x up in it.
+`f(x, c) <- P(x), c = count : { ... x ... }` counts separately for each x. If one grouped count, as
+a signed sum, is expected to cost less, it becomes a table by x, which the body joins.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ROWS = "~rows"
 
 @dataclass(frozen=True, slots=True)
 class Tabled:
-    """A body that reads tables, the rules that make them, their sizes, and what these cost."""
+    """A body that reads tables, the rules that derive them, and their sizes and cost."""
 
     items: Conjunction
     rules: tuple[RulePlan, ...]
@@ -42,8 +41,8 @@ def tabled(
     tuning: Tuning,
     algebra: Algebra,
 ) -> Tabled | None:
-    """A body with tables in place of counts; None where no count becomes one. `plan_join` plans
-    the join of a body that counts the bindings of some variables."""
+    """The body with tables in place of counts; None if no count becomes a table. `plan_join` plans
+    the join of a body grouped by some variables."""
     read: list[Item] = []
     rules: list[RulePlan] = []
     tables: dict[str, Assumed] = {}
@@ -85,7 +84,7 @@ def tabled(
 
 
 def pays(plan: RulePlan, other: RulePlan, found: Tabled) -> bool:
-    """Whether a plan that reads tables is expected to cost less than another."""
+    """Whether the plan with tables is expected to cost less than the other."""
     before = sum(work_of(join, found.sizes) for join in other.joins)
     return found.cost + sum(work_of(join, found.sizes) for join in plan.joins) < before
 

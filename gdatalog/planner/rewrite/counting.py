@@ -1,9 +1,9 @@
-"""Rules that ask of a relation only how many rows it has for each value of one column.
+"""Rules that need only the number of rows of a relation for each value of a column.
 
-`deg(x, count()) <- path(x, _).` can be answered by the numbers of rows alone, a relation
-`path~counts(x, n)`: it is `deg(x, sum(n)) <- path~counts(x, n).` So can a test that any row is
-there. It is sound where the other columns are variables that occur nowhere else: then each
-binding of the rest of the body stands for as many bindings as there are rows.
+`deg(x, count()) <- path(x, _).` becomes `deg(x, sum(n)) <- path~counts(x, n).`, where `path~counts`
+has the number of rows for each x. Existence tests work too. This is sound if the other columns are
+variables that occur nowhere else: each binding of the rest of the body then stands for as many
+bindings as there are rows.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from gdatalog.planner.check.checked import CheckedRule, Schema
 from gdatalog.planner.check.walk import Node, rebuild, walk
 from gdatalog.records import replace
 
-COUNTS = "~counts"  # no name of a program has a ~
+COUNTS = "~counts"  # names of users' relations have no ~
 _NUMBER = Var("rows~n")
 
-# Aggregates that do not ask how often something is there.
+# Aggregates that ignore multiplicity.
 _OF_SETS = frozenset({"min", "max", "any_value", "count_distinct"})
 
 
 def counts_of(schema: Schema, split: int) -> Schema:
-    """The relation that has the numbers of a relation's rows, by a column."""
+    """The schema of the relation of counts by column `split`."""
     name, kind = schema.columns[split], schema.types[split]
     return Schema(schema.name + COUNTS, (name, "rows"), (kind, "int"))
 
 
 def counted_rule(rule: CheckedRule, columns: Mapping[str, int]) -> CheckedRule | None:
-    """The rule that reads numbers of rows instead of these relations, by these columns; None if
-    it asks for more. A rule that reads none of them stays as it is."""
+    """The rule over counts by these columns in place of these relations; None if it needs the rows.
+    Rules that read none of the relations are unchanged."""
     if rule.body is None:
         return rule
     nodes: list[Node] = [*rule.head.args, rule.body]
@@ -55,7 +55,7 @@ def counted_rule(rule: CheckedRule, columns: Mapping[str, int]) -> CheckedRule |
 
 
 def asks_for_counts(rule: CheckedRule, names: Collection[str]) -> bool:
-    """Whether a rule may do with numbers of rows: for some column of each relation it does."""
+    """Whether, for some column of each relation, counts are enough for the rule."""
     if rule.body is None:
         return True
     read = [part for part in walk(rule.body) if _reads(part, dict.fromkeys(names, 0))]
@@ -68,7 +68,7 @@ def asks_for_counts(rule: CheckedRule, names: Collection[str]) -> bool:
 
 
 def _asked(rule: CheckedRule, atom: Atom) -> int:
-    """The column of an atom that other parts of the rule may read; 0 if there is none."""
+    """The first column of an atom that the rest of the rule reads; 0 if there is none."""
     nodes: list[Node] = [*rule.head.args, *([rule.body] if rule.body else [])]
     uses = Counter(part.name for node in nodes for part in walk(node) if isinstance(part, Var))
     asked = [at for at, arg in enumerate(atom.args) if not _unused(arg, uses)]
@@ -84,7 +84,7 @@ def _unused(arg: Expr, uses: Mapping[str, int]) -> bool:
 
 
 def _counted(item: Literal, columns: Mapping[str, int], uses: Mapping[str, int]) -> Literal | None:
-    """A literal of the body that reads numbers of rows; None if that would not do."""
+    """A literal over counts; None if it needs the rows."""
     if isinstance(item, Not) and isinstance(item.body, Atom):
         inner = _counted(item.body, columns, uses)
         return None if inner is None else item if inner is item.body else replace(item, body=inner)
@@ -98,7 +98,7 @@ def _counted(item: Literal, columns: Mapping[str, int], uses: Mapping[str, int])
 
 
 def _summed(arg: Any) -> Any:
-    """An argument of the head with numbers added up where rows were counted."""
+    """An argument of the head with sums of counts in place of counts."""
     if isinstance(arg, HeadAggregate) and arg.kind == "count":
         return HeadAggregate("sum", (_NUMBER,), arg.span)
     return rebuild(arg, _summed)

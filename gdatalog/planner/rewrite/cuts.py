@@ -1,4 +1,4 @@
-"""Where a recursive rule can be cut: some atoms first, after which a variable dies."""
+"""Ways to split a recursive rule in two: some atoms first, after which a variable is dead."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from gdatalog.planner.rewrite.collapse import names_of
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName
 
-MOST_ATOMS = 7  # of a body that is looked at
+MOST_ATOMS = 7  # larger bodies are not split
 TESTS = (Compare, Member, Distinct, Not, Test)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A rule in two parts: `part` gives the live variables, which go on through `rest`."""
+    """A rule split in two: `part` derives the live variables, and `rest` joins them."""
 
     part: tuple[Literal, ...]
     live: tuple[str, ...]
@@ -40,11 +40,11 @@ class Cut:
     rest: tuple[Literal, ...]
     types: Mapping[str, TypeName] = field(
         default_factory=dict
-    )  # of variables that only witnesses have
+    )  # of variables that occur only in witnesses
 
 
 def cuts_of(rule: CheckedRule, recursive: Callable[[str], bool]) -> list[Cut]:
-    """The ways to split a rule in two; `recursive` tells of which relations there are new rows."""
+    """The ways to split a rule in two; `recursive`: whether a relation has a delta."""
     if rule.body is None:
         return []
     literals = literals_of(rule.body)
@@ -92,14 +92,14 @@ def _cut(
         for name in _in_order(rule)
         if name in bound and name not in needed and name not in once
     )
-    # Where nothing is bound by what is left, it is but a test of rows that the head has.
+    # If the rest binds no variable of the head, it only filters rows.
     if not live or not dead or head <= bound:
         return None
     return Cut(tuple(inside), live, dead, tuple(rest))
 
 
 def _tests(rule: CheckedRule, literal: Literal, bound: frozenset[str]) -> bool:
-    """Whether a literal only tests what atoms have bound; the rest of its names are its own."""
+    """Whether a literal only tests variables that atoms bind; its other variables are local."""
     if not isinstance(literal, TESTS) or not plain(literal):
         return False
     outside = [*rule.head.args, *(p for p in literals_of(rule.body) if p is not literal)]
@@ -107,7 +107,7 @@ def _tests(rule: CheckedRule, literal: Literal, bound: frozenset[str]) -> bool:
 
 
 def plain(literal: Literal) -> bool:
-    """Whether a literal computes nothing, so that it may be asked sooner than it was."""
+    """Whether a literal computes nothing, so that it can be evaluated earlier."""
     return not any(
         isinstance(part, (FunctionCall, Chain, Cast, Aggregate)) for part in walk(literal)
     )
@@ -132,13 +132,13 @@ def names_in(nodes: Iterable[Node]) -> frozenset[str]:
 
 
 def _in_order(rule: CheckedRule) -> list[str]:
-    """A rule's variables as they come in its text, the head's first."""
+    """A rule's variables in order of appearance, the head's first."""
     nodes = [*rule.head.args, *literals_of(rule.body)]
     return list(dict.fromkeys(name for node in nodes for name in variables(node)))
 
 
 def _connected(atoms: Sequence[Atom]) -> bool:
-    """Whether atoms hang together by their variables."""
+    """Whether atoms are connected by their variables."""
     reached, left = names_of(atoms[0]), list(atoms[1:])
     while near := [atom for atom in left if names_of(atom) & reached]:
         reached = reached.union(*map(names_of, near))

@@ -1,20 +1,19 @@
-"""Recursive rules split where a variable dies.
+"""Dead-variable projection in recursive rules: splits a rule where a variable dies.
 
     sg(x, y) <- E(a, x), sg(a, b), E(b, y).
 
-Given a row (a, b), nobody asks for a any more once x is known, and (x, b) is the same for many
-(a, x, b). So the rule becomes two, of a relation that only the fixpoint sees:
+For a row (a, b), a is dead once x is bound, and many (a, x, b) share (x, b). So the rule becomes
+two, with a relation that only the fixpoint sees:
 
     sg~1(x, b) <- E(a, x), sg(a, b), E(b, _).
     sg(x, y)   <- sg~1(x, b), E(b, y).
 
-Its rows are found again and again, but each goes on once in all rounds. It belongs to the
-stratum like any other relation; that the answers stay the same needs no proof but that of
-unfolding: the first rule put into the second is the rule there was (`E(b, _)` is asked for again,
-so that no row is made that leads nowhere).
+Rows of `sg~1` are derived many times, but each is followed once in all rounds. The relation belongs
+to the stratum like any other. The answers stay the same: unfolding the first rule in the second
+gives the original (`E(b, _)` repeats, so that no row is kept that leads nowhere).
 
-What may fail, computes or generates stays with the second rule, where it sees the bindings that
-it saw before. Rules with aggregates, and strata in which a min or max improves, are left alone.
+Literals that can fail, compute or generate stay in the second rule, where they see the same
+bindings as before. Rules with aggregates, and strata with lattice aggregates, are not split.
 """
 
 from __future__ import annotations
@@ -52,10 +51,10 @@ Way = str  # "auto", "always" or "never"
 
 @dataclass(frozen=True, slots=True)
 class SplitStratum:
-    """A stratum whose rules have been split: the one to evaluate in its place."""
+    """A stratum whose rules are split, to evaluate in place of the original."""
 
     stratum: Stratum
-    schemas: Mapping[str, Schema]  # of the relations made for it
+    schemas: Mapping[str, Schema]  # of its new relations
     notes: tuple[str, ...]  # for an explanation
 
 
@@ -65,9 +64,10 @@ def split_at_dead_variables(
     sizes: Callable[[str], RelationStatistics],
     way: Way = "auto",
 ) -> SplitStratum | None:
-    """The stratum with its rules split where that is expected to gain; None if it is nowhere.
+    """The stratum with rules split where that is expected to pay; None if no rule is.
 
-    `sizes` tells of the relations below. `way`: "always" splits wherever one can, "never" nowhere.
+    `sizes`: statistics of the relations of earlier strata. `way`: "always" splits wherever
+    possible, "never" nowhere.
     """
     if way == "never" or not stratum.recursive or any(rule.aggregated for rule in stratum.rules):
         return None
@@ -76,16 +76,16 @@ def split_at_dead_variables(
 
 @dataclass(slots=True)
 class RuleSplitting:
-    """The work on one stratum."""
+    """The splitting of one stratum."""
 
     stratum: Stratum
     schemas: Mapping[str, Schema]
     estimates: Collapse
     always: bool
     made: dict[str, Schema] = field(default_factory=dict)
-    rules: list[CheckedRule] = field(default_factory=list)  # of the relations made
+    rules: list[CheckedRule] = field(default_factory=list)  # rules of the new relations
     notes: list[str] = field(default_factory=list)
-    # What a part is, its variables numbered: its relation, and which of them are its columns.
+    # New relations by the signature of their part, and the numbers of their columns' variables.
     known: dict[Signature, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
 
     def result(self) -> SplitStratum | None:
@@ -94,7 +94,7 @@ class RuleSplitting:
             return None
         arities = {name: self.schemas[name].arity for name in self.stratum.relations}
         self.estimates.recursive(rules, arities)
-        # A part that a later rule is split for may serve an earlier one.
+        # Twice: an earlier rule may use a part made for a later one.
         for _ in range(2):
             rules = [self._split(rule) for rule in rules]
         if not self.made:
@@ -103,7 +103,7 @@ class RuleSplitting:
         return SplitStratum(stratum, self.made, tuple(self.notes))
 
     def _alternatives(self, rule: CheckedRule) -> list[CheckedRule]:
-        """A rule for each alternative, if one of them may be split."""
+        """A rule for each alternative, if one of them can be split."""
         if rule.body is None or not any(isinstance(part, Or) for part in walk(rule.body)):
             return [rule]
         if any(isinstance(part, Aggregate) for part in walk(rule.body)):
@@ -117,7 +117,7 @@ class RuleSplitting:
     # -------------------------------------------------------------------------------- choosing
 
     def _split(self, rule: CheckedRule) -> CheckedRule:
-        """What is left of the rule when its parts have become rules of their own."""
+        """The rest of a rule after its parts became rules."""
         cut = self._best(rule)
         if cut is None:
             return rule
@@ -130,7 +130,8 @@ class RuleSplitting:
         return self._split(replace(rule, body=all_of((atom, *cut.rest))))
 
     def _part(self, rule: CheckedRule, cut: Cut) -> Atom:
-        """The atom that stands for a part; its relation is made if no other rule needed it."""
+        """The atom that replaces a part; derives a new relation unless a rule already has the same
+        part."""
         signature, numbers = signature_of(cut.part, cut.live)
         found = self.known.get(signature)
         if found is not None:
@@ -147,7 +148,7 @@ class RuleSplitting:
         return head
 
     def _best(self, rule: CheckedRule) -> Cut | None:
-        """The cut that leaves least to do, if that is little enough."""
+        """The cheapest cut, if it is cheap enough."""
         cuts = list(map(self._with_witnesses, cuts_of(rule, self._recursive)))
         if not cuts or rule.body is None:
             return None
@@ -158,13 +159,13 @@ class RuleSplitting:
         return cuts[work.index(min(work))]
 
     def _work(self, rule: CheckedRule, cut: Cut) -> float:
-        """What the two parts of a rule cost; one that is made anyway costs nothing."""
+        """The cost of the two rules of a cut; a part that exists already is free."""
         signature, _ = signature_of(cut.part, cut.live)
         first = 0.0 if signature in self.known else self._cost(cut.part, frozenset(cut.live))
         self.estimates.made[PART] = self._estimate(cut)
         rest = (_atom(PART, cut.live, rule), *cut.rest)
-        # A part wider than the head may have more rows than anything that the rule gives: its
-        # estimate, which knows no correlation, is trusted less.
+        # A part wider than the head can have more rows than the rule derives, and its estimate
+        # ignores correlation: so it is penalised.
         wider = max(0, len(cut.live) - len(rule.head.args))
         return PARTNERS**wider * (first + self._cost(rest, names_in(rule.head.args)))
 
@@ -180,7 +181,7 @@ class RuleSplitting:
         return self.estimates.work(atoms, wanted | names_in(others), recursive)
 
     def _with_witnesses(self, cut: Cut) -> Cut:
-        """A part asks for what its rows will meet of the rest, if that seems to refuse some."""
+        """Adds semi-joins with atoms of the rest to the part, if they seem to filter rows."""
         found: list[Atom] = []
         types: dict[str, TypeName] = {}
         for atom in atoms_of(cut.rest):
@@ -211,19 +212,19 @@ def _atom(name: str, args: Iterable[str], rule: CheckedRule) -> Atom:
     return Atom(name, tuple(Var(arg, rule.span) for arg in args), rule.span)
 
 
-# What a conjunction is, whatever its variables are called: two that are alike have one name.
+# Signatures: conjunctions that are equal up to the names of variables share a relation.
 
 
-ORDERS = 5  # literals, all of whose orders are tried; more are put in one order by their texts
+ORDERS = 5  # most literals whose orders are all tried; more are sorted by their texts
 
-# Texts of literals with numbers for variables, and the numbers of those that are asked for.
+# Texts of literals with numbered variables, and the numbers of the live ones.
 Signature = tuple[tuple[str, ...], tuple[int, ...]]
 
 
 def signature_of(
     part: Sequence[Literal], live: Collection[str]
 ) -> tuple[Signature, dict[str, int]]:
-    """What a part is whatever its variables are called, and the number of each."""
+    """The signature of a part, independent of names, and the number of each variable."""
     blank = sorted(part, key=lambda literal: format_node(_renamed(literal, {})))
     orders = permutations(blank) if len(blank) <= ORDERS else [blank]
     return min((_numbered(order, live) for order in orders), key=lambda found: found[0])
@@ -240,7 +241,7 @@ def _numbered(order: Sequence[Literal], live: Collection[str]) -> tuple[Signatur
 
 
 def _renamed(node: N, names: Mapping[str, str]) -> N:
-    """The node under other names of variables; "v" for those that have none."""
+    """The node with renamed variables; "v" for those without a new name."""
     if isinstance(node, Var):
         return replace(node, name=names.get(node.name, "v"))
     return rebuild(node, lambda part: _renamed(part, names))

@@ -1,13 +1,13 @@
-"""One count of bindings by variable elimination: tables of counts, and the join that reads them.
+"""Variable elimination for one count: tables of counts, and the join that reads them.
 
-A part of a body that shares one variable with the rest is a function of that variable: its counts
-become a table, made once, that the rest reads as a relation with weights (`hanging`). So paths and
-trees take a pass over each atom.
+A part of a body that shares one variable with the rest is a function of that variable. Its counts
+become a table, computed once, which the rest joins as a weighted relation (`hanging`). Paths and
+trees then take one pass over each atom.
 
-What is left has cycles. Some variables are bound first, in an outer loop; what they leave of the
-others falls into paths, which tables fill in from their ends: for each x, how many y lead to each z
-(`tallied`). Such a table has an entry for each value of one variable, for one outer binding at a
-time.
+The remaining core has cycles. An outer loop binds some variables, after which the rest falls into
+paths. Tables are filled along these from their ends: for each x, the number of y that lead to each
+z (`tallied`). Such a table has an entry for each value of one variable, and is filled again for
+each outer binding.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ from gdatalog.records import dataclass, field, replace
 
 Names = frozenset[str]
 NONE: Names = frozenset()
-MOST_TALLIED = 2  # variables that a table counts the values of
-BESIDE_FROM = 1e9  # values to look at: what neighbours have in common is guessed low below a pair
-MOST_CORE = 8  # variables of a cyclic part of which outer loops are looked for
+MOST_TALLIED = 2  # most variables that one table eliminates
+BESIDE_FROM = 1e9  # values tried; only then `beside`, whose estimates are too low
+MOST_CORE = 8  # variables of a core; larger cores get no outer loop
 
 
 @dataclass(slots=True)
 class Elimination:
-    """The joins of one signed sum. `tally`: loops may keep tables. `live`: the variables that
-    all terms bind: keys, whose values each have a sum of their own, and what is added up."""
+    """The joins of one signed sum. `tally`: loops may keep tables. `live`: the variables that all
+    terms bind: group keys, and variables to sum."""
 
     base: Statistics
     params: Params | None
@@ -71,13 +71,13 @@ class Elimination:
     tuning: Tuning
     tally: bool
     live: tuple[str, ...] = ()
-    entries: float = inf  # that a table by edge or by vertex may have
+    entries: float = inf  # most entries of a table by edge or by vertex
     tables: dict[str, RelationStatistics] = field(default_factory=dict)
     shapes: dict[Hashable, int] = field(default_factory=dict)
     joins: list[JoinPlan] = field(default_factory=list)
     terms: list[Term] = field(default_factory=list)
     cost: float = 0.0
-    local: bool = False  # parts become tables where one match of each orbit will do for these
+    local: bool = False  # prefer tables that need one match of each orbit
     _known: dict[Hashable, str] = field(default_factory=dict)
     _fresh: int = 0
 
@@ -89,7 +89,7 @@ class Elimination:
         return Isomorphic(self.sizes, self.shapes)
 
     def term(self, coefficient: int, items: Conjunction, label: str) -> None:
-        """Adds a term of the sum, behind the tables that it reads."""
+        """Adds a term of the sum, after the tables that it reads."""
         plain = self._fork(False)
         plain._counted(coefficient, items, label)
         best = plain
@@ -104,7 +104,7 @@ class Elimination:
             setattr(self, name, getattr(best, name))
 
     def _fork(self, local: bool) -> Elimination:
-        """The same sum, for another way to go on."""
+        """A copy, to try another way."""
         tables, known = dict(self.tables), dict(self._known)
         joins, terms = list(self.joins), list(self.terms)
         return replace(self, local=local, tables=tables, _known=known, joins=joins, terms=terms)
@@ -114,8 +114,8 @@ class Elimination:
         self._add(self._cheapest(items), Term(label, coefficient))
 
     def whole(self, coefficient: int, items: Conjunction, label: str) -> bool:
-        """Adds a body with its `!=`, of which the last variables are counted by the sizes of lists;
-        False if it cannot be counted so."""
+        """Adds a body with its `!=`, whose last variables are counted by list lengths; False if
+        that is impossible."""
         found = Suffixes(items, self.base, self.params, self.orders, self.tuning, self.tally).best()
         if found is not None:
             self._add(found[1], Term(label, coefficient))
@@ -141,7 +141,7 @@ class Elimination:
     # --------------------------------------------------------------------------- hanging parts
 
     def _without_hanging(self, items: Conjunction) -> Conjunction:
-        """The items with each part that hangs at one variable replaced by its table."""
+        """The items with a table in place of each part that hangs at one variable."""
         while True:
             found = hanging(items, frozenset(self.live), self.local)
             if found is None:
@@ -154,13 +154,13 @@ class Elimination:
             items = (*rest, self._read(table, (name,), types_of(items)))
 
     def _read(self, table: str, names: Sequence[str], types: Mapping[str, object]) -> AtomItem:
-        """The table as an atom: the column behind the key stands for the rows of each."""
+        """The table as an atom; the column after the keys stands for the weight."""
         self._fresh += 1
         slots = [Slot(name, types[name]) for name in names]  # type: ignore[arg-type]  # each variable has a type by now
         return AtomItem(table, (*slots, Slot(f"~n{self._fresh}", "int")))
 
     def _table(self, name: str, part: Sequence[Item]) -> str | None:
-        """The table that says of each value of a variable how many matches a part has."""
+        """The table of a part's number of matches for each value of a variable."""
         key = self.isomorphic.key(part, (name,))
         if key not in self._known:
             values = self._values(name, part)
@@ -185,8 +185,8 @@ class Elimination:
         return local_counts(tuple(part), key, self.sizes, self._builder())
 
     def _without_parts_of_edges(self, items: Conjunction) -> Conjunction:
-        """The items with parts that hang at both ends of an edge replaced by their tables, which
-        hold the edges, too."""
+        """The items with a table in place of each part that hangs at both ends of an edge; the
+        table includes the edges."""
         for atom, parts in hanging_at_edges(items, self.sizes, frozenset(self.live)):
             gone, body = (
                 list[Item](),
@@ -205,7 +205,7 @@ class Elimination:
         return items
 
     def _table_of_edges(self, atom: AtomItem, part: Conjunction, new: bool) -> str | None:
-        """The table of a part by the ends of an edge; `new`: it may be made for that."""
+        """The table of a part by the ends of an edge; `new`: it may be computed here."""
         body, (a, b) = (atom, *part), sorted(atom.variables)
         key = self.isomorphic.key(body, (a, b))
         if key not in self._known:
@@ -222,7 +222,7 @@ class Elimination:
         return self._known[key]
 
     def _values(self, name: str, items: Sequence[Item]) -> float:
-        """How many values a variable has at the most."""
+        """The greatest number of values of a variable."""
         counts = [
             self.sizes(item.relation, item.version).distinct(frozenset((at,)))
             for item in items
@@ -245,7 +245,7 @@ class Elimination:
         rows: float,
         tallies: Sequence[_Message] = (),
     ) -> JoinPlan:
-        """A join that binds some variables first, and fills tables as soon as these are bound."""
+        """A join that binds the variables `first` in an outer loop, and then fills tables."""
         builder = self._builder()
         probe = ConjunctionBuilder(builder.apart(), items, frozenset(first), live, True, rows)
         probe.open_atoms()
@@ -266,7 +266,7 @@ class Elimination:
         return JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)
 
     def _cheapest(self, items: Conjunction) -> JoinPlan:
-        """The join of what has no hanging parts any more."""
+        """The cheapest join of a body without hanging parts."""
         if self.live:
             return self._by_value(items)
         restricted, orbit = one_of_each(items, self.sizes, self.tuning)
@@ -279,7 +279,7 @@ class Elimination:
         least = enumerated = work_of(best, self.sizes)
         bodies = [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]
         for body, times in bodies:
-            # Below the greatest most paths are short, where ranks go by degree.
+            # With ranks by degree, most paths below the greatest rank are short.
             less = Counter(
                 ends(item)[operator(item) in (">", ">=")] for item in body if operator(item)
             )
@@ -293,7 +293,7 @@ class Elimination:
         return best
 
     def _by_value(self, items: Conjunction) -> JoinPlan:
-        """The same for values of live variables, which may be bound first."""
+        """The same grouped by live variables, which can be the outer loop."""
         found = []
         restricted, orbit = one_of_each(items, self.sizes, self.tuning, self.live)
         for body, times in [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]:
@@ -314,7 +314,7 @@ class Elimination:
                     yield tallied
 
     def _first(self, items: Conjunction) -> Iterator[tuple[str, ...]]:
-        """The live variables that an outer loop may bind: each, or two that an atom holds."""
+        """Live variables for the outer loop: each alone, and pairs that share an atom."""
         live = [name for name in self.live if name in types_of(items)]
         yield from ((name,) for name in live)
         near = neighbours([item for item in items if isinstance(item, AtomItem)], set(live))
@@ -323,10 +323,10 @@ class Elimination:
     def _tallied(
         self, items: Conjunction, first: tuple[str, ...], most: int = 1, *, beside: bool
     ) -> JoinPlan | None:
-        """The join below an outer loop over some variables; None if no table helps.
+        """The join below an outer loop over the variables `first`; None if no table helps.
 
-        `most`: how many variables a table may count the values of. `beside`: also for a variable
-        beside one of two of the loop.
+        `most`: how many variables one table may eliminate. `beside`: also fill tables for
+        neighbours of a loop with two variables.
         """
         known, messages, rest = dict(self.tables), list[_Message](), list(items)
         outer = frozenset(first)
@@ -363,7 +363,7 @@ class Elimination:
                     rest.append(self._domain(domain, name))
             met = types_of([i for i in rest if getattr(i, "relation", "") not in self.tables])
             for made in messages:
-                if made.key in met:  # who comes to the key by a list finds it in the table
+                if made.key in met:  # the key is also bound by a list, and then looked up
                     size = self.tables[made.table]
                     assert isinstance(size, Assumed)
                     self.tables[made.table] = replace(size, rows=prod(size.each or ()))
@@ -375,14 +375,14 @@ class Elimination:
         return plan if _fills_first(plan, first) else None
 
     def _matches(self, part: Sequence[Item], reads: Names, key: str, rows: float) -> float:
-        """How many matches are expected to be counted into a table, for so many rows."""
+        """The expected number of matches that a table counts."""
         live = frozenset((key,))
         probe = ConjunctionBuilder(self._builder(), part, reads, live, True, rows)
         probe.open_atoms()
         return max(probe.search().estimates.values(), default=rows)
 
     def _domain(self, atom: AtomItem, name: str) -> AtomItem:
-        """The values of a variable in an atom, each once."""
+        """The distinct values of a variable in an atom."""
         args = []
         for arg in atom.args:
             if isinstance(arg, Slot) and arg.name != name:
@@ -410,10 +410,10 @@ class Elimination:
         most: int,
         beside: bool,
     ) -> tuple[str, list[Item], Hashable] | None:
-        """A part that hangs at one variable below the outer loop: that variable, the items, and
-        their shape. Rather one whose table is there, else a small one.
+        """A part that hangs at one variable below the outer loop: the variable, the items, and
+        their shape. Prefers parts that have a table already, then small parts.
 
-        A variable beside the only one of the loop is bound from there: nothing hangs at it.
+        The neighbours of a single loop variable are bound by the loop, so nothing hangs at them.
         """
         shared = shared_variables(rest)
         atoms = [i for i in rest if isinstance(i, AtomItem) and _is_relation(i, self.tables)]
@@ -442,14 +442,14 @@ class Elimination:
                 shape = self.isomorphic.key(part, (key, *reads)), tuple(reads)
                 new = shape not in keys
                 if new and key in held and not (self.live and plain):
-                    continue  # its values are in its table: from there on a plain join will do
+                    continue  # its values are in its table: a plain join suffices
                 found.append((new, len(inside), min(inside), (key, part, shape)))
         return min(found, key=lambda each: each[:3])[3] if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """A table below an outer loop: `items` have so many matches for each value of `key`."""
+    """A table below an outer loop: the number of matches of `items` for each value of `key`."""
 
     table: str
     key: str
@@ -458,18 +458,18 @@ class _Message:
 
 
 def _binds(item: Item, name: str, tables: Mapping[str, object]) -> bool:
-    """Whether an item is an atom of a relation that holds the variable."""
+    """Whether an item is an atom that contains the variable and reads a relation."""
     return isinstance(item, AtomItem) and name in item.variables and _is_relation(item, tables)
 
 
 def _is_relation(atom: AtomItem, tables: Mapping[str, object]) -> bool:
-    """Whether an atom is of a relation, or of a table by pairs, which has an index like those."""
+    """Whether an atom reads a relation, or a table by edges, which is indexed like one."""
     return atom.relation not in tables or atom.counted > 0
 
 
 def _fills_first(plan: JoinPlan, first: Sequence[str]) -> bool:
-    """Whether the outer loop comes first, tables are read behind it by their keys alone, and the
-    loops of each bind its key from a list, which tells what values there may be."""
+    """Whether a plan has the outer loop first, reads each table by its keys alone, and binds each
+    key from a list, which bounds its values."""
     bound = [step.variable for step in plan.steps if isinstance(step, Join)]
     filled = [step for step in plan.steps if isinstance(step, Tally)]
     columns = {step.table: tuple(range(len(step.reads) + 1)) for step in filled}
@@ -490,7 +490,7 @@ def _binds_key(step: Step, tally: Tally) -> bool:
 
 
 def _behind(steps: Sequence[Step], first: Sequence[str]) -> int:
-    """The place behind the steps that bind the first variables, and what is tested then."""
+    """The index after the steps that bind the first variables and test them."""
     left, at = set(first), 0
     while at < len(steps) and (left or isinstance(steps[at], Seek | Filter)):
         step = steps[at]

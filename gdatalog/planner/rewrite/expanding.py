@@ -1,8 +1,8 @@
-"""One rule with its inline relations expanded: each atom that reads one becomes what it says.
+"""Expands the inline relations of a rule: each atom becomes the body of the relation's rule.
 
-The variables of the rule that stands for an atom get new names, those of its head become the
-atom's arguments. Under an aggregate that counts bindings an atom stays, where its rule has
-variables beside those of its head.
+Variables of the inlined rule get fresh names; those of its head become the atom's arguments. Under
+an aggregate that counts bindings, an atom is kept if its rule has variables that are not in the
+head.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ from gdatalog.planner.check.words import own_name
 from gdatalog.records import replace
 from gdatalog.values import TypeName
 
-MOST_ALTERNATIVES = 64  # that one rule may get by it
-MOST_PARTS = 300  # of the syntax, that one rule may get by it
-COUNTING = frozenset({"count", "sum", "mean"})  # the number of bindings matters to these
+MOST_ALTERNATIVES = 64  # limit for one rule
+MOST_PARTS = 300  # limit of syntax nodes for one rule
+COUNTING = frozenset({"count", "sum", "mean"})  # aggregates that depend on multiplicity
 WITHOUT = "without `inline` there is no warning"
 
 
 class RuleExpansion:
-    """One rule while its atoms are expanded.
+    """The expansion of one rule.
 
-    `definitions`: the rules that stand for each relation. `cautions` are of atoms that stay.
+    `definitions`: the rules of each inline relation. `cautions`: warnings about atoms that are
+    kept.
     """
 
     def __init__(self, rule: CheckedRule, definitions: Mapping[str, Sequence[CheckedRule]]) -> None:
@@ -58,11 +59,11 @@ class RuleExpansion:
         self.rule = rule
         self.types: dict[str, TypeName] = dict(rule.types)
         self.alternatives = 1
-        self.parts = 0  # that have come
+        self.parts = 0  # syntax nodes added
         self.made = 0
         kinds = {part.kind for part in head_aggregates(rule.head)}
         self.counting = not kinds.isdisjoint(COUNTING)
-        self.aggregated = not kinds <= {"min", "max"}  # a rule that may have no `;`
+        self.aggregated = not kinds <= {"min", "max"}  # the rule may not have `;`
 
     def expanded(self) -> CheckedRule:
         assert self.rule.body is not None
@@ -116,7 +117,7 @@ class RuleExpansion:
         self.cautions.append(Caution(message, atom.span, WITHOUT, cause="made"))
 
     def _may_expand(self, definitions: Sequence[CheckedRule]) -> bool:
-        """Whether the aggregates of the head are the same over what the atom becomes."""
+        """Whether the aggregates of the head stay the same after expansion."""
         if not self.aggregated:
             return True
         if len(definitions) > 1 or _branches(definitions[0].body):
@@ -124,7 +125,7 @@ class RuleExpansion:
         return not self.counting or _adds_no_variable(definitions[0])
 
     def _instance(self, definition: CheckedRule, atom: Atom) -> Literal:
-        """What an atom says by one rule."""
+        """The body of one rule in place of an atom."""
         head, body = definition.head, definition.body
         exported = {
             name
@@ -171,7 +172,7 @@ def _substituted(node: N, put: Mapping[str, Expr]) -> N:
 
 
 def _adds_no_variable(definition: CheckedRule) -> bool:
-    """Whether each binding of the body is one row: then an atom counts as often expanded."""
+    """Whether all variables are in the head, so that an expanded atom keeps its multiplicity."""
     if not all(isinstance(arg, Var) for arg in definition.head.args) or definition.body is None:
         return False
     heads = variables(definition.head).keys()
@@ -179,7 +180,7 @@ def _adds_no_variable(definition: CheckedRule) -> bool:
 
 
 def _branches(body: Literal | None) -> bool:
-    """Whether there is a `;` outside of negations and aggregates."""
+    """Whether there is a `;` outside negations and aggregates."""
     match body:
         case Or():
             return True
@@ -190,7 +191,7 @@ def _branches(body: Literal | None) -> bool:
 
 
 def _binding(node: Node) -> Iterator[str]:
-    """The variables that a literal may bind: not those local to negations and aggregates."""
+    """The variables that a literal can bind, without those local to negations and aggregates."""
     match node:
         case Var(name):
             yield name

@@ -1,13 +1,13 @@
-"""Inline relations: their rules stand in the place of the atoms that read them, as in Soufflé.
+"""Inline relations: their rules replace the atoms that read them, as in Soufflé.
 
-After `.decl near(x: int, y: int) inline` and `near(x, y) <- x <= y + 2, y <= x + 2.` the atom
-`near(a, b)` is `a <= b + 2, b <= a + 2`. Several rules become a `;`, a negated atom a negated
-group. So a rule of an inline relation may leave variables of its head unbound; where it
-binds all of them the relation is made when it is asked for by its name.
+With `.decl near(x: int, y: int) inline` and `near(x, y) <- x <= y + 2, y <= x + 2.` the atom
+`near(a, b)` becomes `a <= b + 2, b <= a + 2`. Several rules become a `;`, a negated atom a negated
+group. So a rule of an inline relation may leave variables of its head unbound. If it binds them
+all, the relation can also be queried by name.
 
-A relation that cannot be expanded is made, with a warning: one that is recursive, aggregates in
-its head, has data or facts, or is an output. So it is where an aggregate ranges over its
-rows: the variables of its rules would count as well.
+A relation is evaluated after all, with a warning, if it is recursive, aggregates in its head, has
+data or facts, or is an output; and where an aggregate ranges over its rows, because the variables
+of its rules would count.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from gdatalog.records import dataclass, field
 
 @dataclass(slots=True)
 class Inlined:
-    """The rules after expansion. `names`: the relations that were expanded; `unbound`: those of
-    them that cannot be made, and why."""
+    """The rules after expansion. `names`: the expanded relations; `unbound`: those that cannot be
+    evaluated by themselves, and the error."""
 
     rules: list[CheckedRule]
     names: frozenset[str] = frozenset()
@@ -43,9 +43,9 @@ def expand_inline(
     asked: Mapping[str, Span],
     errors: list[Error],
 ) -> Inlined:
-    """The rules with their inline relations expanded, and checked for safety.
+    """The rules with inline relations expanded, after safety checks.
 
-    `facts`: the relations that have some; `asked`: those that queries name as a whole, and where.
+    `facts`: the relations with facts; `asked`: the relations that queries name, and where.
     """
     spans = _declared_inline(program)
     expansion = _Inlining(rules, facts, catalog, spans) if spans else None
@@ -99,8 +99,8 @@ def _reads(rule: CheckedRule) -> set[str]:
 
 
 class _Inlining:
-    """`definitions`: the rules of each relation that is expanded, expanded themselves; `made`:
-    of those that are not, why."""
+    """`definitions`: the expanded rules of each inline relation; `made`: why other relations are
+    not expanded."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class _Inlining:
             elif name in facts:
                 why = "it has facts beside its rules"
             if not self.by_name[name]:
-                continue  # there is nothing to make
+                continue  # it has no rules
             if why is None:
                 waiting.append(name)
             else:
@@ -136,7 +136,8 @@ class _Inlining:
         self._define(waiting)
 
     def placed(self, error: Error, rule: CheckedRule) -> Error:
-        """An error in a rule of an inline relation, with the place that reads the relation."""
+        """An error in a rule of an inline relation, with a note of the place that reads the
+        relation."""
         span = error.span
         if rule.head.name in self.made:
             error.notes = (*error.notes, self.made[rule.head.name])
@@ -151,7 +152,7 @@ class _Inlining:
         return error
 
     def _define(self, waiting: list[str]) -> None:
-        """Those first that read no other; what is left reads itself."""
+        """Expands relations in topological order; the rest are recursive."""
         while waiting:
             reads = {name: set().union(*map(_reads, self.by_name[name])) for name in waiting}
             free = [name for name in waiting if reads[name].isdisjoint(waiting)]

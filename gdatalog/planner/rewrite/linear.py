@@ -1,16 +1,16 @@
-"""Closure said twice over, made linear.
+"""Makes transitive closures linear.
 
-`p(x, z) <- p(x, y), p(y, z)` composes rows of p: (x, y) and (y, z) give (x, z). Let B be what the
-other rules, facts and data of p give, and let none of these rules read p. Then p is the least
-relation that holds B and is closed under composition: all compositions of one or more rows of B,
-for composition is associative, so that it does not matter how a chain of rows is bracketed.
-Bracketed from the left, each chain is a shorter one followed by one row of B: so p is also the
-least relation that holds B and is closed under `p(x, z) <- p(x, y), B(y, z)`. That rule has one
-recursive atom where the other has two; it needs no second index that grows, and it splits.
+`p(x, z) <- p(x, y), p(y, z)` composes rows of p: (x, y) and (y, z) derive (x, z). Let B be the rows
+of p from other rules, facts and data, none of which reads p. Then p is the least relation that
+contains B and is closed under composition: all compositions of one or more rows of B, in any
+bracketing, because composition is associative. Bracketed from the left, each chain is a shorter
+chain followed by one row of B. So p is also the least relation that contains B and is closed under
+`p(x, z) <- p(x, y), B(y, z)`. That rule has one recursive atom, where the other has two; it needs
+no second growing index, and it partitions.
 
-What stands for x, y and z may be several columns each; columns that are the same variable in all
-three atoms are carried along: they tell one closure from the next, and composition stays within.
-Nothing else may stand in the body: a test there would have to hold for each bracketing.
+x, y and z may be several columns each. Columns with the same variable in all three atoms separate
+independent closures. The body may contain nothing else: a test would have to hold for every
+bracketing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gdatalog.planner.check.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import walk
 from gdatalog.records import dataclass, replace
 
-FIRST = "~first"  # no name of a program has a ~
+FIRST = "~first"  # names of users' relations have no ~
 
 
 def first_of(schema: Schema) -> Schema:
@@ -30,8 +30,8 @@ def first_of(schema: Schema) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class LinearStratum:
-    """A stratum made linear: the one that gives `p~first`, under its own name, and the one that
-    reads it. `composed` is the rule that was not linear."""
+    """A stratum made linear: the stratum that derives `p~first`, and the one that reads it.
+    `composed`: the rule that was not linear."""
 
     first: Stratum
     later: Stratum
@@ -39,8 +39,8 @@ class LinearStratum:
 
 
 def made_linear(stratum: Stratum, schema: Schema) -> LinearStratum | None:
-    """A stratum with a linear rule for its only recursive one, which composes rows of its
-    relation; None if there is no such rule."""
+    """The stratum with a linear rule in place of its only recursive one, which composes rows of its
+    relation; None if it has no such rule."""
     if not stratum.recursive or len(stratum.relations) != 1:
         return None
     if any(rule.aggregated for rule in stratum.rules):
@@ -74,7 +74,7 @@ def _copy(schema: Schema, rule: CheckedRule) -> CheckedRule:
 
 
 def _alternatives(rule: CheckedRule, name: str) -> list[CheckedRule]:
-    """A rule for each alternative of a recursive one: their variables are each its own."""
+    """A rule for each alternative of a recursive rule, with variables of their own."""
     if not isinstance(rule.body, Or) or not _reads(rule, name):
         return [rule]
     return [replace(rule, body=item) for item in rule.body.items]
@@ -110,6 +110,6 @@ def _composes(head: Atom, left: Atom, right: Atom) -> bool:
 
 
 def _variables(atom: Atom) -> list[str] | None:
-    """An atom's arguments, if they are variables, each another."""
+    """An atom's arguments, if they are distinct variables."""
     names = [arg.name for arg in atom.args if isinstance(arg, Var)]
     return names if len(names) == len(set(names)) == len(atom.args) else None

@@ -1,9 +1,9 @@
-"""Lists of many values as relations: `x in {1, 2, ...}` becomes an atom over a relation of theirs,
-`x != 1, x != 2, ...` the negation of one; of `x < 1, x < 2, ...` the narrowest is left.
+"""Long lists of values become relations.
 
-So a list is joined as any relation is. It is known by its content: a text that is asked again, or
-another one with the same list, reads the same relation, and plans that were made for it serve.
-A parameter that is a list is such a relation however many values it has.
+`x in {1, 2, ...}` becomes an atom, and `x != 1, x != 2, ...` a negated atom; of `x < 1, x < 2, ...`
+only the tightest comparison is kept. A list is then joined like any relation. Its name is a hash of
+its content, so that all texts with the same list share the relation and the plans over it. A list
+parameter is such a relation whatever its length.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from gdatalog.values import ListOf, ParamType, TypeName, list_name
 
 
 def one_for_many(param: Param | ListParam, kind: ParamType) -> tuple[str, str] | None:
-    """What is wrong, and what to do, where one value stands for a list, or a list for a value."""
+    """The error and the hint for a single value in place of a list, or a list in place of a
+    value."""
     name, many = param.name, isinstance(kind, ListOf)
     if isinstance(param, ListParam) == many:
         return None
@@ -47,17 +48,17 @@ def one_for_many(param: Param | ListParam, kind: ParamType) -> tuple[str, str] |
 
 @dataclass(slots=True)
 class ListRelations:
-    """The lists of a program's rules that are relations.
+    """The lists of a program's rules that become relations.
 
-    `param_types`: of parameters; of one that is a list, the type of its values.
+    `param_types`: types of parameters; for a list, the type of its values.
     """
 
     param_types: Mapping[str, TypeName]
     found: dict[str, ValueList] = field(default_factory=dict)
-    _types: dict[str, TypeName] = field(default_factory=dict)  # of new variables of the rule
+    _types: dict[str, TypeName] = field(default_factory=dict)  # types of the rule's new variables
 
     def joined(self, rule: CheckedRule) -> CheckedRule:
-        """The rule with atoms in the place of its long lists."""
+        """The rule with atoms in place of its long lists."""
         if rule.body is None or not any(_is_long(part) for part in walk(rule.body)):
             return rule
         self._types = {}
@@ -87,7 +88,7 @@ class ListRelations:
                 return node if type(node) in LEAVES else rebuild(node, self._node)
 
     def _member(self, member: Member) -> Literal:
-        """An atom, and where other values stand in the list, `;` a list of these."""
+        """An atom; if the list also has computed values, `;` a list of these."""
         parts = tuple(v for v in member.values if isinstance(v, _KNOWN))
         rest = tuple(v for v in member.values if not isinstance(v, _KNOWN))
         (first, *_) = parts
@@ -97,7 +98,7 @@ class ListRelations:
         if not rest:
             return Atom(name, (item,), member.span)
         before: list[Literal] = []
-        if not isinstance(item, Var):  # which is computed once
+        if not isinstance(item, Var):  # compute the item once
             new = f"in~{len(self._types) + 1}"
             self._types[new] = kind
             before.append(Compare(Var(new, item.span), (("=", item),), member.span))
@@ -108,7 +109,7 @@ class ListRelations:
         return And((*before, either), member.span) if before else either
 
     def _name(self, values: ValueList) -> str:
-        """The name of the relation: what is shown of it, and what tells it from all others."""
+        """The relation's name: a short form for users, and a hash of the content."""
         content = repr((values.type, values.parts)).encode("utf-8", "surrogatepass")
         (first, *_) = values.parts
         shown = f"{{{_count(values.parts):,} values}}"
@@ -124,11 +125,11 @@ class ListRelations:
         return name
 
 
-_KNOWN = (Const, Values, Param, ListParam)  # before anything is evaluated
+_KNOWN = (Const, Values, Param, ListParam)  # values known before evaluation
 
 
 def _narrowest(op: str, many: Values) -> Const:
-    """The one of many constants a comparison with which says as much as with all of them."""
+    """The constant whose comparison implies those with all the others."""
     least = op in ("<", "<=")
     value = min(many.values) if least else max(many.values)
     return Const(many.type, value, many.span)
@@ -152,7 +153,7 @@ def _count(values: tuple[Expr, ...]) -> int:
 
 
 def _flat(literal: And | Or) -> And | Or:
-    """Without an And in an And, or an Or in an Or."""
+    """Flattens nested And or Or."""
     kind = type(literal)
     if not any(type(item) is kind for item in literal.items):
         return literal

@@ -1,9 +1,9 @@
-"""Local counts: how many matches of a part of a body each vertex, or each edge, is in.
+"""Local counts: the number of matches of a part of a body for each vertex, or each edge.
 
-A part that hangs at one variable, or at both ends of an edge, is a function of these, which becomes
-a table (`elimination.py`). Where the part has automorphisms that move them, it is enough to find
-one match of each orbit, in the order of degrees: it counts for all vertices, or edges, at which the
-key stands somewhere in its orbit. So triangles by edge take one pass over the triangles.
+A part that hangs at one variable, or at both ends of an edge, is a function of these, and becomes a
+table (`elimination.py`). If the part's automorphisms move them, one match of each orbit is enough,
+in degree order: it counts for all vertices, or edges, in the orbit of the key. So triangles by edge
+take one pass over the triangles.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Moves = Sequence[tuple[str, Mapping[str, Mapping[str, str]]]]
 
 @dataclass(frozen=True, slots=True)
 class LocalCounts:
-    """A join, and the images of the key for whose values each match counts."""
+    """A join, and the images of the key at whose values each match counts."""
 
     join: JoinPlan
     images: tuple[tuple[str, ...], ...]
 
 
 def in_ranks(items: Conjunction, sizes: Statistics, tuning: Tuning) -> Conjunction:
-    """The items with ranks in place of values, where degrees differ so much that this helps."""
+    """The items with ranks in place of values, if degrees are skewed enough for that to help."""
     if not has_ranks(items, sizes):
         return items
     graphs = [sizes(i.relation, i.version).graph for i in items if isinstance(i, AtomItem)]
-    symbols = "symbol" in types_of(items).values()  # which have no order that cuts a list
+    symbols = "symbol" in types_of(items).values()  # symbols have no order that can cut lists
     helps = all(g is not None and (symbols or g.skew >= tuning.degree_skew) for g in graphs)
     return tuple(map(ranked, items)) if helps else items
 
@@ -47,13 +47,13 @@ def in_ranks(items: Conjunction, sizes: Statistics, tuning: Tuning) -> Conjuncti
 def local_counts(
     items: Conjunction, key: tuple[str, ...], sizes: Statistics, builder: PlanBuilder
 ) -> LocalCounts | None:
-    """The counts of a body by one variable or by two that an atom joins; None where no automorphism
-    moves the key, or values would have to be looked up."""
+    """The counts of a body by one variable, or by two that share an atom; None if no automorphism
+    moves the key, or if values would need a lookup."""
     found = restricted(items, sizes)
     if found is None or not found.found.moves:
         return None
     if len(key) == 1 and not all(i.ranked for i in items if isinstance(i, AtomItem)):
-        return None  # values may lie far apart; ranks do not
+        return None  # values may be sparse; ranks are dense
     told = _images(key, found.found.moves)
     if told is None:
         return None
@@ -67,8 +67,8 @@ def local_counts(
 
 
 def _images(key: tuple[str, ...], moves: Moves) -> tuple[int, list[tuple[str, ...]]] | None:
-    """Where the key stands in all solutions that one stands for, and how many times each; a pair
-    in one of its two orders."""
+    """The images of the key under the orbit, and how often each occurs; a pair in one of its two
+    orders."""
     found = Counter([key])
     for _, ways in moves:
         back = [{image: name for name, image in way.items()} for way in ways.values()]
@@ -84,8 +84,8 @@ def _images(key: tuple[str, ...], moves: Moves) -> tuple[int, list[tuple[str, ..
 
 
 def _turned(join: JoinPlan, images: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]] | None:
-    """The pairs in the order in which the join walks them; None unless all are entries of one trie
-    that holds each pair in one order only."""
+    """The pairs in the join's order; None unless all are entries of one trie with one order of each
+    pair."""
     there = entries(join)
     turned = [image if image in there else image[::-1] for image in images]
     tries = {there[image].trie if image in there else None for image in turned}

@@ -1,7 +1,7 @@
-"""Where magic sets pay: how many values are asked for, against how many there are.
+"""When magic sets pay: the number of demanded values against the number of all values.
 
-A constant leaves one of a column's values; a variable as many as the atoms that bind it have.
-Where that is a good part of them all, or where the relation is cheap, it is evaluated in full.
+A constant demands one value of a column; a variable as many as the atoms that bind it. If that is a
+large share, or the relation is cheap, the relation is evaluated in full.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from gdatalog.planner.rewrite.adornments import BindingSource, Columns, asked_fo
 from gdatalog.planner.rewrite.passing import branches, literals
 from gdatalog.records import dataclass, field
 
-Seen = Collection[tuple[str, int]]  # relations and columns that are being looked at
+Seen = Collection[tuple[str, int]]  # columns under estimation, to detect recursion
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What is there: derived relations that have been evaluated, data of those that have rules
-    too, statistics of what is there, relations of which only so many rows are made."""
+    """The database's state: evaluated relations (`there`), derived relations that also have data,
+    statistics of existing relations, and relations with a limit on rows."""
 
     there: Callable[[str], bool]
     has_data: Callable[[str], bool]
     size: Callable[[str], RelationStatistics | None]
     limited: Collection[str] = ()
-    worklists: bool = False  # whether a fixpoint for one value of a column is run for itself
+    worklists: bool = False  # whether fixpoints of one value run as worklists
     tuning: Tuning = Tuning()
 
 
@@ -52,10 +52,10 @@ class Worth:
     def refuses(
         self, name: str, columns: Columns, source: BindingSource, inside: bool
     ) -> str | None:
-        """Why a relation is better evaluated in full than for what a place asks of it; nothing
-        is said of views that are no fixpoints.
+        """Why a relation is better evaluated in full than for one demand, or None; "" without a
+        message for views that are not recursive.
 
-        `inside`: the place is a recursive rule, which asks in each of its rounds.
+        `inside`: the demand comes from a recursive rule, in each of its rounds.
         """
         below, tuning = self._below(name), self.world.tuning
         recursive = any(self._recursive(other) for other in below)
@@ -77,7 +77,7 @@ class Worth:
     # --------------------------------------------------------------------------- relations
 
     def _below(self, name: str) -> set[str]:
-        """A relation and all that it is made of."""
+        """A relation and all relations it depends on."""
         found: set[str] = set()
         waiting = [name]
         while waiting:
@@ -100,7 +100,7 @@ class Worth:
     # ------------------------------------------------------------------------------ values
 
     def domain(self, name: str, column: int, seen: Seen = ()) -> float | None:
-        """How many values a column may have, at the most; None: no idea."""
+        """The greatest number of values of a column; None if unknown."""
         name = plain(name)
         size = self.world.size(name)
         if size is not None:
@@ -116,7 +116,7 @@ class Worth:
             found = self._of(arg, literals(rule.body), seen)
             if found is not None:
                 most = max(most or 0.0, found)
-        if not self.home[name].recursive:  # else it depends on what is being looked at
+        if not self.home[name].recursive:  # in a recursion, the result depends on `seen`
             self.domains[name, column] = most
         return most
 
@@ -126,7 +126,7 @@ class Worth:
         return self._values(arg.name, body, seen) if isinstance(arg, Var) else None
 
     def _values(self, name: str, body: Sequence[Literal], seen: Seen) -> float | None:
-        """How many values the literals leave for a variable, at the most; None: no idea."""
+        """The greatest number of values of a variable under the literals; None if unknown."""
         known: dict[str, float] = {}
         for _ in range(len(body)):
             before = dict(known)
@@ -175,5 +175,5 @@ class Worth:
 
 
 def _made(literal: Literal) -> bool:
-    """Whether a literal reads a relation of which only a part is asked for."""
+    """Whether a literal reads a relation that is itself restricted by demand."""
     return any(isinstance(part, Atom) and asked_for(part.name) for part in walk(literal))

@@ -1,8 +1,8 @@
-"""Demand: a program rewritten so that only what one of its relations needs is evaluated.
+"""Magic sets: rewrites a program so that only the rows that one relation needs are evaluated.
 
-Strata are taken from the relation that is wanted downwards. The places that read a derived
-relation ask for some of its rows, by the columns that are known there (`sideways`); when all
-who ask are known, the relation's own rules are rewritten (`specialised`), and ask in turn.
+Strata are rewritten from the wanted relation downwards. Each place that reads a derived relation
+demands some of its rows, by the columns bound there (`sideways.py`). When all demand on a relation
+is known, its own rules are rewritten (`specialised.py`), and demand rows in turn.
 
     path(x, z) <- E(x, z) ; path(x, y), E(y, z).    ?- path(1, y).
 
@@ -10,9 +10,9 @@ becomes, since both rules pass the 1 on unchanged,
 
     path[cf](z) <- E(1, z).    path[cf](z) <- path[cf](y), E(y, z).    ?1(y) <- path[cf](y).
 
-Relations of which somebody needs all are evaluated in full, and with them all that they are made
-of; an attempt that meets such a one begins anew, with that known. Where magic sets would make a
-negation or an aggregate part of a cycle, what is negated or aggregated is evaluated in full.
+A relation that is needed in full is evaluated in full, and with it all relations it depends on; an
+attempt that finds one starts again with that known. Where magic sets would make a negation or an
+aggregate part of a recursion, the negated or aggregated relation is evaluated in full.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gdatalog.records import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A magic set that can be had beforehand, and how many values there may be."""
+    """A magic set that can be evaluated beforehand, and an estimate of its size."""
 
     magic: str
     relation: str
@@ -47,10 +47,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class MagicProgram:
-    """The rewritten program; `given` are the relations whose rows are data and facts of others.
+    """The rewritten program; the rows of `given` relations are data and facts of others.
 
-    Without a program: magic sets are not used. `notes` say why, for each relation of which a part
-    might have been asked for.
+    `checked` is None if magic sets are not used. `notes` give the reason for each relation that
+    might have been restricted.
     """
 
     checked: Checked | None
@@ -62,7 +62,7 @@ class MagicProgram:
 def magic_program(
     checked: Checked, wanted: str, world: World, forced: bool = False
 ) -> MagicProgram:
-    """The program rewritten for one of its relations; `forced` asks not whether that pays."""
+    """The program rewritten for one of its relations; `forced`: even if that does not pay."""
     stratum = next((s for s in checked.strata if wanted in s.relations), None)
     if stratum is None or stratum.recursive:
         return MagicProgram(None)
@@ -91,7 +91,7 @@ def _read(rule: CheckedRule) -> set[str]:
 
 
 def _with_all_below(checked: Checked, names: Mapping[str, str]) -> dict[str, str]:
-    """Relations that are evaluated in full, and what they are made of."""
+    """Relations that are evaluated in full, and all relations they depend on."""
     found: dict[str, str] = {}
     home = {name: stratum for stratum in checked.strata for name in stratum.relations}
     waiting = list(names.items())
@@ -107,7 +107,7 @@ def _with_all_below(checked: Checked, names: Mapping[str, str]) -> dict[str, str
 
 
 class Attempt:
-    """One walk down the strata, with some relations known to be needed in full."""
+    """One pass over the strata, with some relations known to be evaluated in full."""
 
     def __init__(
         self,
@@ -124,17 +124,19 @@ class Attempt:
         self.world = world
         self.worth = worth
         self.forced = forced
-        self.through = through  # whether what is negated or aggregated is asked for, too
+        self.through = through  # whether negations and aggregates pass demand on
         self.full = full
         self.home = {name: stratum for stratum in checked.strata for name in stratum.relations}
         self.asks: dict[str, dict[Columns, list[BindingSource]]] = {}
-        self.in_full: dict[str, str] = {}  # what turned out to be needed so, and why
+        self.in_full: dict[str, str] = {}  # relations found to be needed in full, and why
         self.rules: list[CheckedRule] = []
         self.facts: dict[str, tuple[Atom, ...]] = {}
         self.schemas: dict[str, Schema] = {}
         self.given: dict[str, str] = {}
-        self.magic_sets: dict[str, tuple[str, int]] = {}  # of recursion: of which column
-        # what stands for a relation with known columns, and the columns that it has no more
+        self.magic_sets: dict[
+            str, tuple[str, int]
+        ] = {}  # magic sets of recursions: relation and column
+        # the relation that replaces an adorned one, and the columns it lacks
         self.final: dict[str, tuple[str, Columns]] = {}
         self.at_hand: Stratum | None = None
 
@@ -143,7 +145,7 @@ class Attempt:
         return any(columns for asked in self.asks.values() for columns in asked)
 
     def run(self) -> bool:
-        """Whether it came to its end; else some relation is needed in full."""
+        """Whether the pass completed; otherwise some relation is needed in full."""
         for stratum in reversed(self.checked.strata):
             self.at_hand = stratum
             if self.wanted in stratum.relations:
@@ -156,7 +158,7 @@ class Attempt:
         return True
 
     def program(self) -> Checked | None:
-        """What the attempt has made, if it makes sense: its strata are checked again."""
+        """The rewritten program, if it is stratified; its strata are checked again."""
         errors: list[Error] = []
         rules = [self._named(rule) for rule in self.rules]
         strata = stratify(rules, errors)
@@ -188,7 +190,7 @@ class Attempt:
         return self.checked.schemas[name].arity
 
     def groups(self, name: str) -> set[int]:
-        """The columns that may be bound: no aggregate gathers into them or chooses them."""
+        """The columns that can be bound: those that no aggregate computes."""
         columns = set(range(self.arity(name)))
         for rule in self.worth.rules.get(name, ()):
             given_out = exported(rule)
@@ -198,7 +200,7 @@ class Attempt:
         return columns
 
     def optima(self, name: str) -> dict[int, str]:
-        """The columns of which a relation keeps the best value only."""
+        """The columns of lattice aggregates, and their kinds."""
         found: dict[int, str] = {}
         for rule in self.worth.rules.get(name, ()):
             found |= aggregate_columns(rule.head)
@@ -208,7 +210,8 @@ class Attempt:
         self.in_full.setdefault(name, why)
 
     def schema(self, name: str, columns: Collection[int], of: str, twice: bool = False) -> None:
-        """A relation that is made has some columns of another; `twice`: for two of its values."""
+        """Adds the schema of a relation with some columns of another; `twice`: for pairs of
+        values."""
         old = self.checked.schemas[of]
         names = [old.columns[at] for at in columns]
         kinds = tuple(old.types[at] for at in columns)
@@ -217,7 +220,7 @@ class Attempt:
         self.schemas[name] = Schema(name, tuple(names), kinds, old.span)
 
     def add(self, rule: CheckedRule, head: str, known: KnownBindings) -> None:
-        """A rule for the relation `head`, with what its body reads by magic sets."""
+        """Adds a rule for the relation `head`, whose body passes demand on."""
         body = rule.body and self.sideways(rule).literal(rule.body, known)
         self.rules.append(replace(rule, head=replace(rule.head, name=head), body=body))
 
@@ -231,7 +234,8 @@ class Attempt:
         )
 
     def _tells(self, name: str) -> bool:
-        """Not what still improves: more may be found while it does."""
+        """Whether a relation's rows can be used for demand; not while lattice aggregates improve
+        them."""
         stratum = self.at_hand
         if stratum is None or not stratum.recursive or plain(name) not in stratum.relations:
             return True
@@ -242,7 +246,8 @@ class Attempt:
         return 1 << 60 if size is None else size.rows
 
     def _ask(self, atom: Atom, known: KnownBindings, rule: CheckedRule) -> Atom:
-        """A place that reads a derived relation: what stands there instead."""
+        """Records the demand of an atom of a derived relation, and returns the atom that replaces
+        it."""
         name = atom.name
         bound = {at: known.value(arg) for at, arg in enumerate(atom.args)}
         groups = self.groups(name)
@@ -254,7 +259,7 @@ class Attempt:
         elif not self.through and (known.tested or self._gathers(name)):
             self.needs(name, "asking for what is negated or aggregated would close a cycle")
         elif () in self.asks.get(name, {}):
-            columns = ()  # all of it is needed by another atom
+            columns = ()  # another atom needs the whole relation
         elif not columns:
             if inside or self.home[name].recursive:
                 alone = len(literals(rule.body)) == 1
@@ -280,8 +285,8 @@ class Attempt:
         return replace(atom, name=adorned(name, self.arity(name), columns))
 
     def _single(self, name: str, columns: Columns) -> Columns:
-        """Within a cycle one column is asked for: pairs of values could be more than there are
-        rows. One that is asked for already, if there is such."""
+        """One column for demand within a recursion, because there could be more pairs of values
+        than rows; preferably one that is demanded already."""
         known = [own for own in self.asks.get(name, ()) if len(own) == 1 and own[0] in columns]
         return known[0] if known else columns[:1]
 
@@ -289,7 +294,7 @@ class Attempt:
         return any(rule.aggregated for rule in self.worth.rules.get(name, ()))
 
     def _named(self, rule: CheckedRule) -> CheckedRule:
-        """The rule with what finally stands for each relation."""
+        """The rule with the final names of relations."""
 
         def change(node: Any) -> Any:
             if isinstance(node, Atom):

@@ -1,9 +1,9 @@
-"""What a rule makes of the best value that it starts from: by how much it may move, and whether
-what it derives is ever better.
+"""How the value derived by a rule depends on the best value it starts from: by how much it can
+change, and whether it can be better.
 
-In a fixpoint of recursive min or max whose rules only make values worse (`d + w` with no negative
-w, `max(d, w)`), groups can be followed in the order of their values, each once, as Dijkstra's
-algorithm does. That decides how much work there is, never what comes out.
+If the rules of a recursive min or max only make values worse (`d + w` with no negative w, `max(d,
+w)`), groups can be processed in the order of their values, each once, as in Dijkstra's algorithm.
+This affects the work, never the result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PLAIN = {"+", "-", "*", "min", "max", "abs"}
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A value that does not depend on the best value: between `low` and `high`."""
+    """A value between `low` and `high` that does not depend on the best value."""
 
     low: float = -inf
     high: float = inf
@@ -31,10 +31,10 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """A value that depends on it: of no greater size than it has, and `grows`.
+    """A value that depends on it, with an absolute value at most `grows` larger.
 
-    `worsens`: it is never better. `bends`: there is more to it than sums, as a product, or a min or
-    max of two values, so that a cycle that improves it once need not do so for ever.
+    `worsens`: it is never better. `bends`: it is not a plain sum (a product, or a min or max of two
+    values), so that a cycle that improves it once need not do so for ever.
     """
 
     worsens: bool
@@ -46,7 +46,8 @@ Motion = Fixed | Moving
 
 
 def motion(expr: Expr, known: Mapping[str, Motion], kind: str) -> Motion:
-    """How an expression moves; `kind` is the aggregate: of a min, what is greater is worse.
+    """How an expression depends on the best value; `kind` is the aggregate: for a min, greater is
+    worse.
 
     Variables that are not `known` may have any value.
     """
@@ -107,7 +108,7 @@ def _extreme(function: str) -> Callable[[list[Motion], str], Motion | None]:
         moving = [part for part in parts if isinstance(part, Moving)]
         if not moving:
             return Fixed(best(part.low for part in fixed), best(part.high for part in fixed))
-        # Of a min the greatest of some is worse than each of them, the least only if all are.
+        # For a min, max() worsens if one argument does, min() only if all do.
         if function != kind:
             worsens = any(part.worsens for part in moving)
         else:

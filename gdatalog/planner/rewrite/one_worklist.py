@@ -1,9 +1,9 @@
-"""A linear recursion as one worklist: every relation gets a key column that is always zero.
+"""Runs a linear recursion as one worklist, by adding a constant key column to its relations.
 
-`n(i + 1) <- n(i)` passes no column on, so it does not split into a fixpoint for each value. With a
-key that every rule passes on, `n(0, i + 1) <- n(0, i)`, it splits into one: the compiled worklist
-of `partitioned.py` then follows row after row, without rounds. That is sequential, and it pays
-where the rounds are many and small.
+`n(i + 1) <- n(i)` passes no column on, so it cannot be partitioned. With a key that every rule
+passes on, `n(0, i + 1) <- n(0, i)`, it has a single partition: the compiled worklist of
+`partitioned.py` follows row after row, without rounds. That is sequential, and pays if rounds are
+many and small.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from gdatalog.planner.check.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import walk
 from gdatalog.records import dataclass, replace
 
-KEY = "~key"  # no name of a program has a ~
+KEY = "~key"  # names of users' columns have no ~
 
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A stratum whose relations have a key in front; their schemas."""
+    """A stratum whose relations have a key as first column, and their schemas."""
 
     stratum: Stratum
     schemas: Mapping[str, Schema]
 
 
 def with_key(stratum: Stratum, schemas: Mapping[str, Schema]) -> Keyed | None:
-    """None if a rule joins rows of the stratum, aggregates, or has alternatives that read it."""
+    """The stratum with keys; None if a rule joins rows of the stratum, aggregates, or has
+    alternatives that read it."""
     if any(not schemas[name].arity for name in stratum.relations):
         return None
     rules = [_with_key(rule, frozenset(stratum.relations)) for rule in stratum.rules]

@@ -1,7 +1,7 @@
-"""Counts of one solution of each orbit, in part, and of halves that are alike.
+"""Counts with partial symmetry breaking, and counts as two equal halves.
 
-`symmetry.one_of_each` restricts a body until one solution of each orbit is left. A signed sum does
-better with fewer restrictions: what is symmetric below them is counted by squares.
+`symmetry.one_of_each` restricts a body to one solution of each orbit. For a signed sum fewer
+restrictions are better: symmetric parts below them are counted as squares.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from gdatalog.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Restricted:
-    """What singles out one solution of each orbit of a body. `by_degree`: by ranks."""
+    """The restrictions that select one solution of each orbit of a body. `by_degree`: on ranks."""
 
     items: tuple[Item, ...]
     found: Restrictions
     by_degree: bool
 
     def whole(self, pairs: Sequence[tuple[str, str]]) -> tuple[Item, ...]:
-        """The items, and that the first value of each pair is the less; ranks if by degree."""
+        """The items with a `<` for each pair; over ranks if by degree."""
         types = types_of(self.items)
         less = (comparison("<", a, b, "int" if self.by_degree else types[a]) for a, b in pairs)
         whole = (*self.items, *less)
@@ -45,7 +45,7 @@ class Restricted:
 
 
 def has_ranks(items: Sequence[Item], sizes: Statistics) -> bool:
-    """Whether items are one graph's edges, which has them both ways, and `!=`: ranks can stand for
+    """Whether the items are edges of one symmetric graph and `!=` tests, so that ranks can replace
     their values."""
     edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
     tests = [item for item in items if operator(item) == "!="]
@@ -61,7 +61,7 @@ def has_ranks(items: Sequence[Item], sizes: Statistics) -> bool:
 def restricted(
     items: Sequence[Item], sizes: Statistics, by_degree: bool = False
 ) -> Restricted | None:
-    """None where no automorphisms are looked for."""
+    """The restrictions of the items; None if automorphisms are not supported."""
     edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
     types = types_of(items)
     literals = literals_of(items, lambda atom: sizes(atom.relation, atom.version).symmetric)
@@ -81,12 +81,12 @@ def restricted(
 def partly_restricted(
     items: Sequence[Item], sizes: Statistics
 ) -> Iterator[tuple[tuple[Item, ...], int]]:
-    """Items with fewer solutions, and how many of the given ones' each stands for, after each of
-    the steps by which restrictions are found. The automorphisms of the later steps are still there.
+    """Restricted items, and the number of solutions each solution stands for, after each step of
+    symmetry breaking. The automorphisms of later steps remain.
 
-    Of an orbit of more than two variables the first has the greatest value: below a vertex of high
-    degree most paths are short. By degree where the body is one graph's edges and `!=`. Steps that
-    imply no `!=` yet are passed over: each term may restrict these variables itself.
+    In an orbit of more than two variables the first has the greatest value, since most paths below
+    a vertex of high degree are short. Ranks by degree are used if the body is one graph's edges and
+    `!=`. Steps that imply no `!=` yet are skipped: each term can break these symmetries itself.
     """
     found = restricted(items, sizes, has_ranks(items, sizes))
     if found is None:
@@ -107,8 +107,8 @@ def partly_restricted(
 
 
 def halves(items: Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:
-    """A count as twice the bindings in which one variable is less than another, and those in which
-    they are equal: for pairs that an automorphism exchanges, and that nothing keeps apart."""
+    """A count as twice the bindings with one variable less than another, plus those with both
+    equal; for pairs that an automorphism exchanges and that may be equal."""
     by_degree = has_ranks(items, sizes)
     types = types_of(items)
     unlike = unlike_pairs(items, sizes)

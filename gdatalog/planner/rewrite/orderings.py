@@ -1,15 +1,15 @@
-"""In how many orders of some variables all of a pattern's comparisons hold."""
+"""The fraction of orders of some variables that satisfy a pattern's comparisons."""
 
 from __future__ import annotations
 
 from gdatalog.planner.order.pattern import QueryPattern, bits
 
-# A pattern's comparisons are counted exactly up to so many variables.
+# Up to so many compared variables, orders are counted exactly.
 COMPARED = 10
 
 
 class Orderings:
-    """How much comparisons of variables let through, as far as chance goes."""
+    """The selectivity of comparisons between variables, assuming random order."""
 
     def __init__(self, pattern: QueryPattern) -> None:
         names = len(pattern.names)
@@ -18,7 +18,8 @@ class Orderings:
         for low, high in pattern.below:
             self._under[high] |= 1 << low
             self._compared |= 1 << low | 1 << high
-        # What atoms whose rows ascend anyway see to; mirrored ones' rows are counted both ways.
+        # Comparisons that hold in every row of an atom; a mirrored atom has rows in both
+        # directions.
         self._within = [0] * names
         for atom in pattern.atoms:
             for low, high in () if atom.mirrored else atom.ascending:
@@ -30,7 +31,7 @@ class Orderings:
         return bool(self._compared >> at & 1)
 
     def share(self, bound: int) -> float:
-        """How much the comparisons let through that no atom's own rows see to."""
+        """The selectivity of the comparisons that no atom's rows imply."""
         among = bound & self._compared
         if not among:
             return 1.0
@@ -44,7 +45,7 @@ class Orderings:
         return every / own if own else 0.0
 
     def _linear(self, among: int, under: list[int], known: dict[int, int]) -> int:
-        """In how many orders of these variables all comparisons hold."""
+        """The number of orders of these variables that satisfy all comparisons."""
         found = known.get(among)
         if found is None:
             covered = 0
@@ -57,7 +58,7 @@ class Orderings:
         return found
 
     def cut(self, at: int, bound: int) -> float:
-        """How much of a list comparisons with what is bound leave."""
+        """The share of a list that comparisons with bound variables leave."""
         if not self._compared >> at & 1:
             return 1.0
         bound &= self._compared

@@ -1,12 +1,12 @@
-"""Recursion that falls apart into a fixpoint for each value of a column.
+"""Partitioned recursion: an independent fixpoint for each value of a column.
 
-In `path(x, z) <- path(x, y), E(y, z)` the first column is passed on unchanged: what follows from
-rows of one x are rows of the same x, so each x is a fixpoint of its own. A stratum splits if one
-column of each of its relations can be chosen such that every rule hands the value of the chosen
-column of its one recursive atom to the chosen column of its head.
+`path(x, z) <- path(x, y), E(y, z)` passes the first column on unchanged: rows of one x derive rows
+of the same x, so each x is a fixpoint of its own. A stratum can be partitioned if a column of each
+of its relations can be chosen such that every rule passes the chosen column of its one recursive
+atom to the chosen column of its head.
 
-That is a property of the rules alone; it is read off their plans, where every alternative stands
-by itself and the recursive atom's columns are variables.
+This depends on the rules alone. It is read off their plans, where alternatives are separate and the
+recursive atom's columns are variables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gdatalog.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """`columns`: by which column each relation of the stratum is split."""
+    """`columns`: the column by which each relation of the stratum is partitioned."""
 
     columns: Mapping[str, int]
 
@@ -30,16 +30,16 @@ Pairs = frozenset[tuple[int, int]]
 
 
 def two_atoms_of(rule: CheckedRule, names: Collection[str]) -> bool:
-    """Whether a rule joins two atoms of these relations: then no column splits them, and nothing
-    need be planned to know that."""
+    """Whether a rule joins two atoms of these relations. Then no column partitions them, which is
+    known before planning."""
     literals = rule.body.items if isinstance(rule.body, And) else ()
     return sum(isinstance(each, Atom) and each.name in names for each in literals) > 1
 
 
 def partitioning_of(plans: Sequence[RulePlan], arities: Mapping[str, int]) -> Partitioning | None:
-    """How a stratum splits, by the plans of its recursive rules' later rounds; None: it does not.
+    """The partitioning of a stratum, by the plans of its recursive rules; None if there is none.
 
-    `arities` are those of the stratum's relations.
+    `arities`: those of the stratum's relations.
     """
     edges: list[tuple[str, str, Pairs]] = []
     for plan in plans:
@@ -57,12 +57,12 @@ def partitioning_of(plans: Sequence[RulePlan], arities: Mapping[str, int]) -> Pa
 
 
 def _recursive(join: JoinPlan, names: Mapping[str, int]) -> bool:
-    """Whether a join reads rows of the stratum beside those that it is given."""
+    """Whether a join reads other rows of the stratum than its given ones."""
     return any(ref.relation in names for ref in join.tries)
 
 
 def _passed_on(join: JoinPlan) -> Pairs:
-    """Which columns of the recursive atom reappear as which of the head."""
+    """Pairs of a column of the recursive atom and a column of the head with the same variable."""
     assert join.given is not None
     return frozenset(
         (at, place)
@@ -75,7 +75,7 @@ def _passed_on(join: JoinPlan) -> Pairs:
 def _connected(
     edges: Sequence[tuple[str, str, Pairs]], arities: Mapping[str, int]
 ) -> list[list[str]]:
-    """The relations that edges connect, each behind one that it shares an edge with."""
+    """The connected components of relations, each relation after a neighbour."""
     beside: dict[str, list[str]] = {name: [] for name in sorted(arities)}
     for body, head, _ in edges:
         beside[body].append(head)
@@ -102,10 +102,10 @@ def _choose(
     arities: Mapping[str, int],
     chosen: dict[str, int],
 ) -> bool:
-    """Chooses a column of each of these relations such that all edges agree, if there is a way:
-    the first one, by backtracking."""
+    """Chooses a column of each relation so that all edges agree, by backtracking; returns whether
+    that is possible."""
     place = {name: at for at, name in enumerate(relations)}
-    # The edges that a relation's column is checked by, when all before it have theirs.
+    # The edges to check when a relation's column is chosen.
     checks: list[list[tuple[str, str, Pairs]]] = [[] for _ in relations]
     for body, head, pairs in edges:
         if body in place:
@@ -113,7 +113,7 @@ def _choose(
     at = column = 0
     while at < len(relations):
         name = relations[at]
-        for column in range(column, arities[name]):  # noqa: B020  goes on behind the last one
+        for column in range(column, arities[name]):  # noqa: B020  resumes after the last one
             chosen[name] = column
             if all((chosen[body], chosen[head]) in pairs for body, head, pairs in checks[at]):
                 at, column = at + 1, 0

@@ -23,7 +23,7 @@ NONE: Names = frozenset()
 
 
 def label_of(items: Sequence[Item]) -> str:
-    """Atoms as people read them."""
+    """The items as text for people."""
     from gdatalog.plan.format import format_expr
 
     told = []
@@ -52,7 +52,7 @@ def shared_variables(items: Sequence[Item]) -> set[str]:
 
 
 def neighbours(items: Sequence[Item], names: set[str]) -> dict[str, Names]:
-    """The variables that share an item with each."""
+    """The variables that share an item with each variable."""
     near: dict[str, set[str]] = {name: set() for name in names}
     for item in items:
         inside = item.variables & names
@@ -64,11 +64,10 @@ def neighbours(items: Sequence[Item], names: set[str]) -> dict[str, Names]:
 def hanging(
     items: Conjunction, keys: Names = NONE, cycles: bool = False
 ) -> tuple[str, list[Item]] | None:
-    """A variable, and the smallest part of the items that hangs at it and at nothing else; no key
-    is in it.
+    """A variable and the smallest part of the items that hangs at it alone, without keys.
 
-    Both the part and what it hangs at have further variables: a single atom is read as it is. With
-    `cycles`, all that a part with a cycle hangs at may be single atoms.
+    Both the part and the rest have further variables, since a single atom needs no table. With
+    `cycles`, the rest of a part with a cycle may be single atoms.
     """
     shared = shared_variables(items) | keys
     found: list[tuple[int, str, list[Item]]] = []
@@ -87,7 +86,7 @@ def hanging(
 
 
 def outer_loops(core: Sequence[str], items: Sequence[Item]) -> Iterator[tuple[str, ...]]:
-    """The variables that may be bound by an outer loop."""
+    """Variables, and pairs of them, for an outer loop."""
     yield from ((name,) for name in core)
     near = neighbours([item for item in items if isinstance(item, AtomItem)], set(core))
     for a, b in combinations(core, 2):
@@ -98,7 +97,7 @@ def outer_loops(core: Sequence[str], items: Sequence[Item]) -> Iterator[tuple[st
 def hanging_at_edges(
     items: Conjunction, sizes: Statistics, live: Names
 ) -> Iterator[tuple[AtomItem, list[Conjunction]]]:
-    """Edges, and the parts of the items that hang at both ends of each and at nothing else."""
+    """Edges, and the parts of the items that hang at both ends of each."""
     for atom in items:
         pair = edge_of(atom) if isinstance(atom, AtomItem) else None
         if not isinstance(atom, AtomItem) or pair is None or atom.counted or atom.once:

@@ -1,11 +1,12 @@
-"""What recursive rules pass on: which columns that are bound stay bound, and how.
+"""How recursive rules pass bound columns on.
 
-Of `path(x, z) <- path(x, y), E(y, z)` the first column is **kept**: whoever asks for the paths
-from 1 asks for no others. Of `path(x, z) <- E(x, y), path(y, z)` it is **handed on**: the paths
-from 1 are those from its neighbours, and so on, and since the second column is kept, every end
-that is found on the way is one of 1's: the paths of those on the way need not be told apart.
-Where a relation is a closure, `path(x, z) <- path(x, y), path(y, z)` or one whose steps are the
-same as its rules without recursion, either can be had: it is grown at the other end.
+In `path(x, z) <- path(x, y), E(y, z)` the first column is **kept**: demand for the paths from 1
+leads to demand for the same paths. In `path(x, z) <- E(x, y), path(y, z)` it is **handed on**:
+demand for the paths from 1 leads to demand for the paths from its neighbours, and so on. Because
+the second column is kept, every end reached on the way is an end of a path from 1, so that the
+paths of different vertices need not be told apart. A closure, `path(x, z) <- path(x, y), path(y,
+z)` or a rule whose step is the same as the relation's base rules, can have either: it is extended
+at the other end.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ from gdatalog.records import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class RecursiveRule:
-    """A rule with one recursive atom, and what else its body says."""
+    """A rule with one recursive atom, and the rest of its body."""
 
     rule: CheckedRule
     atom: Atom
     rest: tuple[Literal, ...]
 
     def keeps(self, columns: Columns) -> bool:
-        """Whether these columns are the atom's, unchanged and looked at by nothing else."""
+        """Whether the atom has the head's variables in these columns, and the rest does not read
+        them."""
         head = [self.rule.head.args[at] for at in columns]
         names = [arg.name for arg in head if isinstance(arg, Var)]
         seen = Counter(
@@ -50,7 +52,7 @@ class RecursiveRule:
         )
 
     def hands_on(self, columns: Columns) -> bool:
-        """Whether the atom's values in these columns follow from the head's, by plain atoms."""
+        """Whether plain atoms bind the atom's values in these columns from the head's."""
         head = [self.rule.head.args[at] for at in columns]
         args = [self.atom.args[at] for at in columns]
         known = _names(head)
@@ -82,14 +84,14 @@ def recursive_atoms(rule: CheckedRule, names: Sequence[str]) -> list[Atom]:
 
 
 def literals(body: Literal | None) -> tuple[Literal, ...]:
-    """The parts of a conjunction."""
+    """The literals of a conjunction."""
     if body is None:
         return ()
     return body.items if isinstance(body, And) else (body,)
 
 
 def linear(rule: CheckedRule) -> RecursiveRule | None:
-    """A rule that reads its own relation once, in a conjunction."""
+    """The rule as a RecursiveRule, if it reads its own relation once, in a conjunction."""
     if len(recursive_atoms(rule, [rule.head.name])) != 1:
         return None
     items = literals(rule.body)
@@ -102,8 +104,7 @@ def linear(rule: CheckedRule) -> RecursiveRule | None:
 def kept(
     stratum: Stratum, rules: Sequence[CheckedRule], name: str, columns: Columns
 ) -> dict[str, Columns] | None:
-    """Where the bound columns of a relation stand in all relations of its cycle, if every
-    recursive rule keeps them."""
+    """The bound columns of each relation of the recursion, if every recursive rule keeps them."""
     places = {name: columns}
     waiting = [name]
     while waiting:
@@ -116,7 +117,7 @@ def kept(
                 if not all(isinstance(arg, Var) and arg in atom.args for arg in wanted):
                     return None
                 if not any(atom is item for item in literals(rule.body)):
-                    return None  # in a negation or an aggregate
+                    return None  # inside a negation or an aggregate
                 known = places.get(atom.name)
                 if known is None:
                     known = tuple(atom.args.index(arg) for arg in wanted)
@@ -130,8 +131,8 @@ def kept(
 
 
 def handed_on(rules: Sequence[CheckedRule], name: str, columns: Columns) -> bool:
-    """Whether a relation's rules hand these columns on and keep the others, or the other way
-    round: then what is found for a value on the way is found for the one that was asked for."""
+    """Whether each rule of a relation either keeps these columns, or hands them on and keeps the
+    others: then the rows of a value that is reached belong to the value that was demanded."""
     arity = len(rules[0].head.args)
     others = tuple(at for at in range(arity) if at not in columns)
     for rule in rules:
@@ -148,13 +149,13 @@ def handed_on(rules: Sequence[CheckedRule], name: str, columns: Columns) -> bool
 
 
 def narrower(columns: Columns) -> Iterator[Columns]:
-    """All choices of some columns, the larger first."""
+    """All subsets of the columns, the larger first."""
     for size in range(len(columns), 0, -1):
         yield from combinations(columns, size)
 
 
 def closures(stratum: Stratum, rules: Sequence[CheckedRule]) -> Iterator[list[CheckedRule]]:
-    """The same relation by other rules: a closure is grown at its end, or else at its start."""
+    """Equivalent rules: as they are, and for a closure extended at its end, or at its start."""
     yield list(rules)
     if len(stratum.relations) > 1:
         return
@@ -179,7 +180,8 @@ DOUBLES: tuple[Literal, ...] = ()
 
 
 def _steps(rule: CheckedRule) -> Iterator[tuple[Literal, ...] | None]:
-    """What a recursive rule adds to a path, as `_canonical` has it: DOUBLES if another path."""
+    """The step that a recursive rule adds to a path, in the form of `_canonical`; DOUBLES if it
+    composes two paths."""
     if _doubles(rule, rule.head.name):
         yield DOUBLES
         return
@@ -198,7 +200,7 @@ def _steps(rule: CheckedRule) -> Iterator[tuple[Literal, ...] | None]:
 
 
 def _canonical(ends: Sequence[Expr], body: Sequence[Literal]) -> tuple[Literal, ...] | None:
-    """A body that leads from one variable to another, with names that do not matter."""
+    """A body that leads from one variable to another, with canonical names."""
     names: dict[str, str] = {}
     for node in (*ends, *body):
         for name in variables(node):
@@ -226,7 +228,7 @@ def _grown(rule: CheckedRule, step: CheckedRule, at_end: bool) -> CheckedRule:
 
 
 def _renamable(body: Literal | None) -> bool:
-    """Aggregates know their variables by name."""
+    """Bodies with aggregates cannot be renamed, because aggregates refer to variables by name."""
     return body is not None and not contains_aggregate(body)
 
 

@@ -1,15 +1,15 @@
-"""A count of bindings that differ, as a signed sum of counts of bindings that need not.
+"""A count of bindings with `!=` as a signed sum of counts without.
 
-Let some tests `x != y` couple the variables of a conjunction. By Moebius inversion over the
-partitions of these variables, the bindings that pass all tests are a signed sum of the bindings of
-quotients, in each of which the variables of a block are one. A block's coefficient is the sum over
-the connected spanning subgraphs of its tests of -1 to the number of edges; for k variables that
-all differ it is (-1)^(k-1) (k-1)!.
+Let tests `x != y` connect variables of a conjunction. By Moebius inversion over the partitions of
+these variables, the bindings that pass all tests are a signed sum over quotients, in which the
+variables of each block are merged. The coefficient of a block is the sum, over the connected
+spanning subgraphs of its tests, of (-1)^edges; for k variables that all differ it is (-1)^(k-1)
+(k-1)!.
 
-A negated atom is a difference in the same way: all bindings less those where the atom holds.
+A negated atom is likewise a difference: all bindings minus those with the atom.
 
-Quotients that are isomorphic are one term. An isomorphism keeps relations, directions, constants
-and tests: it renames variables.
+Isomorphic quotients are one term. An isomorphism renames variables; it preserves relations,
+directions, constants and tests.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.automorphisms import Literal, literals_of
 from gdatalog.records import dataclass, fields, is_dataclass, replace
 
-MOST_TESTED = 9  # variables that `!=` couples: their partitions are looked through
+MOST_TESTED = 9  # most variables in `!=` tests, whose partitions are enumerated
 MOST_QUOTIENTS = 2_000
-MOST_LEAVES = 200  # of the search for a canonical form
+MOST_LEAVES = 200  # of one search for a canonical form
 
 Signed = tuple[int, Conjunction]
 Names = frozenset[str]
 
 
 def renamed(node: Any, names: Mapping[str, str]) -> Any:
-    """An item, or a part of one, with other names for some variables."""
+    """An item, or a part of one, with renamed variables."""
     if isinstance(node, Slot):
         return replace(node, name=names[node.name]) if node.name in names else node
     if isinstance(node, frozenset):
@@ -55,7 +55,7 @@ def renamed(node: Any, names: Mapping[str, str]) -> Any:
 
 
 def differences(items: Sequence[Item], negated: Iterable[Item]) -> list[Signed]:
-    """The conjunction without some negated atoms, as all less those where one holds."""
+    """A signed sum in place of some negated atoms: all bindings, minus those with the atom."""
     terms: list[Signed] = [(1, tuple(item for item in items if item not in set(negated)))]
     for item in negated:
         assert isinstance(item, NotItem)
@@ -67,7 +67,7 @@ def differences(items: Sequence[Item], negated: Iterable[Item]) -> list[Signed]:
 
 
 def is_difference(item: Item) -> bool:
-    """Whether an item is a negated atom of which no variable but its own is local."""
+    """Whether an item is the negation of a single atom."""
     if not isinstance(item, NotItem) or len(item.alternatives) != 1:
         return False
     inner = item.alternatives[0]
@@ -77,8 +77,8 @@ def is_difference(item: Item) -> bool:
 def quotients(
     items: Sequence[Item], sizes: Statistics, kept: Collection[str] = ()
 ) -> list[Signed] | None:
-    """The signed sum without any `!=` of two variables; None if there are too many variables. All
-    terms bind the variables that are `kept`."""
+    """The signed sum without `!=` between variables; None if there are too many variables. All
+    terms bind the variables `kept`."""
     items = without_implied(tuple(dict.fromkeys(items)), sizes)
     tests = {frozenset(ends(item)) for item in items if unequal(item)}
     rest = tuple(item for item in items if not unequal(item))
@@ -112,7 +112,7 @@ def unequal(item: Item) -> bool:
 
 
 def _kept_apart(rest: Conjunction, names: Sequence[str], sizes: Statistics) -> set[Names]:
-    """Pairs that no binding makes equal: their blocks have no bindings."""
+    """Pairs of variables that no binding makes equal."""
     found = set()
     for at, a in enumerate(names):
         for b in names[:at]:
@@ -122,7 +122,7 @@ def _kept_apart(rest: Conjunction, names: Sequence[str], sizes: Statistics) -> s
 
 
 def merged(rest: Conjunction, names: Mapping[str, str], sizes: Statistics) -> Conjunction | None:
-    """The items after variables became one; None if nothing can match them."""
+    """The items after merging variables; None if nothing can match them."""
     if not names:
         return rest
     found: dict[Item, None] = {}
@@ -148,7 +148,8 @@ def merged(rest: Conjunction, names: Mapping[str, str], sizes: Statistics) -> Co
 def partitions(
     names: Sequence[str], tests: set[Names], apart: set[Names]
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """The partitions whose coefficient is not 0: it, and by what each variable is replaced."""
+    """The partitions with a coefficient other than 0: the coefficient, and a replacement of
+    variables."""
     place = {name: at for at, name in enumerate(names)}
     edges = [tuple(sorted(place[name] for name in test)) for test in tests]
     near = [0] * len(names)
@@ -167,7 +168,7 @@ def partitions(
 
     @cache
     def weight(block: int) -> int:
-        """The sum over connected spanning subgraphs of -1 to the number of their edges."""
+        """The sum over connected spanning subgraphs of (-1)^edges."""
         first = block & -block
         total = int(edgeless(block))
         rest = block ^ first
@@ -216,13 +217,13 @@ def _bits(mask: int) -> list[int]:
 
 @dataclass(slots=True)
 class Isomorphic:
-    """Gives conjunctions that are the same but for the names of their variables one key."""
+    """Gives isomorphic conjunctions the same key."""
 
     sizes: Statistics
     shapes: dict[Hashable, int]
 
     def merged(self, terms: Iterable[Signed], fixed: Sequence[str] = ()) -> list[Signed]:
-        """The terms, with isomorphic ones added up; those that cancel are left out."""
+        """The terms, with isomorphic ones added up, without those that cancel."""
         first: dict[Hashable, Conjunction] = {}
         sums: dict[Hashable, int] = {}
         for coefficient, items in terms:
@@ -232,7 +233,7 @@ class Isomorphic:
         return [(sums[key], items) for key, items in first.items() if sums[key]]
 
     def key(self, items: Sequence[Item], fixed: Sequence[str] = ()) -> Hashable:
-        """Equal for conjunctions that are isomorphic; `fixed` variables go onto each other."""
+        """A key that isomorphic conjunctions share; isomorphisms map `fixed` variables in order."""
         literals = literals_of(items, self._symmetric)
         assert literals is not None
         names = sorted(frozenset().union(*(literal.variables for literal in literals), fixed))
@@ -255,7 +256,7 @@ _Literals = Sequence[tuple[int, bool, tuple[int, ...]]]
 
 
 def _canonical(count: int, literals: _Literals) -> Hashable:
-    """The literals with variables numbered in a way that their names do not decide."""
+    """The literals with canonical numbers of variables."""
     leaves = 0
     best: Hashable = None
 
@@ -273,7 +274,9 @@ def _canonical(count: int, literals: _Literals) -> Hashable:
             return
         colour = min(open_classes)
         for member in classes[colour]:
-            if leaves >= MOST_LEAVES:  # such keys may differ for isomorphic terms: no harm
+            if (
+                leaves >= MOST_LEAVES
+            ):  # a partial search may miss isomorphic terms, which is harmless
                 return
             search([2 * c + (at == member) for at, c in enumerate(colours)])
 

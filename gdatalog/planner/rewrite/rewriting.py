@@ -1,4 +1,4 @@
-"""Rules made for what is asked of a stratum's relations: the steps that all ways share."""
+"""Steps that all kinds of demand rewriting share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Rewriting:
-    """The rules of one stratum, and what is made of them for an attempt."""
+    """The rules of one stratum, rewritten for an attempt."""
 
     def __init__(self, attempt: Attempt, stratum: Stratum) -> None:
         self.attempt = attempt
@@ -28,7 +28,7 @@ class Rewriting:
         if stratum.recursive:
             rules = [branch for rule in rules for branch in branches(rule)]
         rules += [rule for name in stratum.relations for rule in self._data(name)]
-        # where a closure is asked for, the rules for the end that is known are taken
+        # a closure has a choice of rules, for either bound end
         self.choices = list(closures(stratum, rules)) if stratum.recursive else [rules]
         self.rules = rules
         self.fixable = not any(map(loses_groups, rules))
@@ -37,7 +37,7 @@ class Rewriting:
         return [rule for rule in self.rules if rule.head.name == name]
 
     def _data(self, name: str) -> list[CheckedRule]:
-        """The rows that a relation has without any rule, as one."""
+        """A rule for the rows that a relation has without rules."""
         attempt = self.attempt
         facts = attempt.checked.facts.get(name, ())
         if not facts and not attempt.world.has_data(name):
@@ -56,7 +56,7 @@ class Rewriting:
         return [CheckedRule(Atom(name, tuple(head), span), body, types, span)]
 
     def _within(self, rule: CheckedRule, places: Mapping[str, Columns]) -> CheckedRule:
-        """The rule with its recursive atoms reading what is kept."""
+        """The rule with recursive atoms renamed to their adorned relations."""
 
         def change(node: Any) -> Any:
             if isinstance(node, Atom) and node.name in places:
@@ -67,7 +67,7 @@ class Rewriting:
         return replace(rule, body=None if rule.body is None else change(rule.body))
 
     def _magic(self, name: str, columns: Columns, sources: Sequence[BindingSource]) -> str:
-        """The relation of the values that are asked for: path[bf]?(x) <- small(x)."""
+        """The magic set, with a rule for each source: path[bf]?(x) <- small(x)."""
         attempt = self.attempt
         magic = f"{adorned(name, attempt.arity(name), columns)}?"
         attempt.schema(magic, columns, name)
@@ -93,7 +93,7 @@ class Rewriting:
         return adorned(name, self.attempt.arity(name), columns, "c")
 
     def _left_out(self, name: str, columns: Columns) -> None:
-        """Whoever reads the relation with one constant reads it without that column."""
+        """Makes atoms that demand one constant read the relation without that column."""
         attempt = self.attempt
         arity = attempt.arity(name)
         target = adorned(name, arity, columns)
@@ -109,8 +109,8 @@ class Rewriting:
         magic: str,
         constants: Constants | None = None,
     ) -> None:
-        """A rule of which only what is asked for is wanted: it reads the values first, which
-        may be known to be some constants."""
+        """A rule restricted to demanded values: it reads the magic set first, whose values may be
+        known constants."""
         attempt = self.attempt
         name = rule.head.name
         args = tuple(rule.head.args[at] for at in columns)
@@ -130,7 +130,7 @@ class Rewriting:
         attempt.rules.append(replace(rule, head=head, body=body))
 
     def _fixed(self, places: Mapping[str, Columns], constants: Constants) -> None:
-        """path[cf](z) <- E(1, z): the constants in the place of the variables."""
+        """path[cf](z) <- E(1, z): constants in place of variables."""
         attempt = self.attempt
         for name, columns in places.items():
             arity = attempt.arity(name)
@@ -147,24 +147,24 @@ class Rewriting:
                     )
 
 
-# A rule with constants in the place of some of its head's values.
+# Rules with constants in place of columns of the head.
 
 
 def loses_groups(rule: CheckedRule) -> bool:
-    """Whether a constant for a column may leave a head with counts and no group."""
+    """Whether a constant for a column could leave a head with counts and no group."""
     nodes = [part for arg in rule.head.args for part in walk(arg)]
     kinds = {part.kind for part in nodes if isinstance(part, HeadAggregate)}
     return bool(kinds) and kinds <= {"count", "count_distinct", "sum"}
 
 
 def exported(rule: CheckedRule) -> set[str]:
-    """The variables that aggregates give out: they are bound there and nowhere else."""
+    """The variables that aggregates bind."""
     nodes = () if rule.body is None else walk(rule.body)
     return {name for part in nodes if isinstance(part, Aggregate) for name in part.exports}
 
 
 def with_constants(rule: CheckedRule, columns: Columns, constants: Constants) -> CheckedRule | None:
-    """The rule for these values of its head's columns; None where it gives no such rows."""
+    """The rule with constants in these columns of its head; None if they contradict it."""
     values: dict[str, Any] = {}
     tests: list[Literal] = []
 

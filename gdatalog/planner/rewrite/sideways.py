@@ -1,10 +1,9 @@
-"""Sideways information: what is known of a body's variables where one of its relations is read.
+"""Sideways information passing: which variables are bound where a body reads a relation.
 
-The literals of a conjunction are taken one after the other, those first that what is known
-binds, stored relations before derived ones. Behind each, its variables are known: where a
-derived relation is read with some known arguments, only the rows that hold their values are
-asked for. What is known is told by literals that cannot fail and make no new value, so that to
-ask for rows neither fails nor goes on for ever where the program does not.
+Literals are ordered by what binds them first, stored relations before derived ones. After each, its
+variables are bound. Where a derived relation is read with bound arguments, only rows with these
+values are demanded. Only literals that cannot fail and make no new values bind variables for
+demand, so that a magic set neither fails nor diverges where the program does not.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from gdatalog.records import dataclass, field, replace
 
 @dataclass(slots=True)
 class KnownBindings:
-    """What is known at a place of a body: `bound` are variables that `prefix` binds."""
+    """What is known at a point of a body: `prefix` binds the variables `bound`."""
 
     bound: set[str] = field(default_factory=set)
     constants: dict[str, Const | Param] = field(default_factory=dict)
     prefix: list[Literal] = field(default_factory=list)
-    tested: bool = False  # within a negation or an aggregate
+    tested: bool = False  # inside a negation or an aggregate
 
     def copy(self, tested: bool = False, without: Sequence[str] = ()) -> KnownBindings:
-        """For a part of the body; variables `without` are others there."""
+        """A copy for a part of the body; variables `without` are local there."""
         own = set(without)
         return KnownBindings(
             self.bound - own,
@@ -54,14 +53,14 @@ class KnownBindings:
         )
 
     def value(self, arg: Expr) -> Expr | None:
-        """The argument, if its value is known: a constant, or a variable that is bound."""
+        """The argument, if it is a constant or a bound variable."""
         if isinstance(arg, Var):
             constant = self.constants.get(arg.name)
             return constant or (arg if arg.name in self.bound else None)
         return arg if isinstance(arg, Const | Param) else None
 
     def learn(self, literal: Literal) -> None:
-        """What holds from here on."""
+        """Adds a literal to what is known."""
         self.prefix.append(literal)
         self.bound |= bound_by(literal, frozenset(self.bound))
         if isinstance(literal, Compare):
@@ -73,17 +72,17 @@ class KnownBindings:
 
 @dataclass(frozen=True, slots=True)
 class SidewaysPassing:
-    """One walk through a body. `ask` is told of each derived atom, and gives what stands there
-    instead; `tells` says whether what an atom holds may be used to ask for more."""
+    """A walk through a body. `ask` is called for each derived atom and returns its replacement;
+    `tells`: whether a relation's rows can be used for demand."""
 
     derived: Callable[[str], bool]
     ask: Callable[[Atom, KnownBindings], Atom]
     tells: Callable[[str], bool]
     rows: Callable[[str], int]
-    groups: Callable[[str], set[int]]  # the columns by which a relation may be asked for
+    groups: Callable[[str], set[int]]  # the columns that demand can bind
 
     def literal(self, literal: Literal, known: KnownBindings) -> Literal:
-        """The literal with its derived atoms replaced; `known` learns what it tells."""
+        """The literal with its derived atoms replaced; adds to `known`."""
         match literal:
             case And():
                 return replace(literal, items=self._conjunction(literal.items, known))
@@ -126,7 +125,7 @@ class SidewaysPassing:
         return tuple(new[at] for at in range(len(items)))
 
     def _rank(self, literal: Literal, known: KnownBindings) -> tuple[int, int]:
-        """What is taken before what."""
+        """The order in which literals are taken."""
         match literal:
             case Atom(name, args):
                 bound = [at for at, arg in enumerate(args) if known.value(arg) is not None]
@@ -143,7 +142,7 @@ class SidewaysPassing:
 
 
 def is_plain(literal: Literal) -> bool:
-    """Whether nothing is computed in a literal: it cannot fail, and makes no new value."""
+    """Whether a literal computes nothing: it cannot fail, and makes no new values."""
     match literal:
         case Atom() | Distinct():
             return all(isinstance(arg, Var | Const | Param) for arg in literal.args)
@@ -160,7 +159,8 @@ def is_plain(literal: Literal) -> bool:
 
 
 def _ready(literal: Literal, known: KnownBindings) -> bool:
-    """Whether a test, an equation, a list of values or a choice of such has all that it needs."""
+    """Whether everything that a test, an equation, a list of values or a group of such reads is
+    bound."""
     if isinstance(literal, Or):
         return all(_closed(item, known) for item in literal.items)
     return isinstance(literal, Compare | Member | Distinct) and _closed(literal, known)

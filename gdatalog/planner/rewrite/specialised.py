@@ -1,17 +1,17 @@
-"""The rules of one stratum, rewritten for what is asked of its relations.
+"""Rewrites the rules of one stratum for the demand on its relations.
 
-- **One constant**, of a relation that is no fixpoint or whose rules all keep the column: the
-  constant takes the variable's place, and the column is left out. (Not where a fixpoint of one
-  value is a worklist: there the column is what splits it.)
-- **Kept** columns, several values: they are a relation (`path[bf]?`), which rules that are not
-  recursive read. Recursive ones have the values from the atom that keeps them.
-- **Handed on**, the others kept: the values on the way are a relation; what is found for each of
-  them is found for the one that was asked for, which they carry along if there are several.
-- Else **magic sets** as in the textbook: each rule reads what is asked for, and recursive atoms
-  ask for more.
+- **One constant**, for a relation that is not recursive or whose rules all keep the column: the
+  constant replaces the variable, and the column is dropped. (Not if the fixpoint of one value is a
+  worklist, which is partitioned by the column.)
+- **Kept** columns, several values: the values are a relation (`path[bf]?`), which the rules without
+  recursion read. Recursive rules have the values from their recursive atom.
+- **Handed on** columns, the others kept: the values that are reached are a relation. The rows of
+  each belong to the demanded value, which they carry along if there are several.
+- Otherwise textbook **magic sets**: each rule reads the demanded values, and recursive atoms demand
+  more.
 
-Where a count would lose the last variable of its groups to a constant, a row of 0 would be there
-for nothing: such heads are given a relation to read, even for one constant.
+If a constant replaced the last group variable of a count, an empty group would get a row of 0: such
+rules read a magic set even for one constant.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class Specialised(Rewriting):
-    """One stratum's relations, for all that was asked of them."""
+    """The relations of one stratum, rewritten for all demand on them."""
 
     def run(self) -> None:
         attempt = self.attempt
@@ -73,7 +73,7 @@ class Specialised(Rewriting):
                     self._guarded(rule, columns, magic, constants)
 
     def _whole(self, name: str) -> None:
-        """A view of which all is needed: its own rules may ask for less than all."""
+        """A view that is needed in full; its own rules may still restrict what they read."""
         attempt = self.attempt
         arity = attempt.arity(name)
         whole = adorned(name, arity, ())
@@ -120,16 +120,15 @@ class Specialised(Rewriting):
                         self._keeping(rule, places, own, magic, constants)
 
     def _is_walked(self) -> bool:
-        """Whether a fixpoint for one value of a column is run as one list of what is to be done:
-        it splits by that column, which has to be there."""
+        """Whether the fixpoint for one value of a column runs as a worklist, which needs the column
+        it is partitioned by."""
         return self.attempt.world.worklists and all(
             len(recursive_atoms(rule, self.stratum.relations)) < 2 and not rule.aggregated
             for rule in self.rules
         )
 
     def _choice(self, name: str, columns: Columns) -> tuple[Columns, list[CheckedRule]]:
-        """Those of the known columns that are best asked for, and the rules to do so by; no
-        rules: by magic sets."""
+        """The best bound columns to demand by, and the rules to use; no rules: use magic sets."""
         for fits in (self._kept, self._handed_on):
             for rules in self.choices:
                 self.rules = rules
@@ -177,8 +176,8 @@ class Specialised(Rewriting):
             self.attempt.add(changed, head, KnownBindings())
 
     def _handing(self, name: str, columns: Columns, sources: Sequence[BindingSource]) -> None:
-        """For one value: m(1).  m(y) <- m(x), E(x, y).  path[cf](z) <- m(x), E(x, z).
-        For several: m(s, s) <- asked(s).  m(s, y) <- m(s, x), E(x, y). ...  The s is carried."""
+        """One value: m(1).  m(y) <- m(x), E(x, y).  path[cf](z) <- m(x), E(x, z).
+        Several: m(s, s) <- asked(s).  m(s, y) <- m(s, x), E(x, y). ...  Rows carry s along."""
         attempt = self.attempt
         arity = attempt.arity(name)
         others = tuple(at for at in range(arity) if at not in columns)
@@ -226,7 +225,7 @@ class Specialised(Rewriting):
     def _laid(
         self, columns: Columns, carried: tuple[Expr, ...], others: Sequence[Expr]
     ) -> tuple[Expr, ...]:
-        """A row's values, those that are carried at the columns that were asked for."""
+        """The columns of a row, with carried values in the demanded columns."""
         if not carried:
             return tuple(others)
         rest = iter(others)

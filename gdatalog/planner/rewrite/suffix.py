@@ -1,12 +1,12 @@
-"""Counts of what only `!=` couples: by the sizes of lists, with inclusion and exclusion.
+"""Counts variables that only `!=` connects by the lengths of lists, with inclusion and exclusion.
 
-Let the last variables of a body share no atom, so that only tests `x != y` couple them. For each
-binding of the others, each of the last has a list; the bindings of the last that differ are a
-signed sum, over partitions of these variables, of products of how many values the lists of each
-block have in common (GraphPi, GraphSet). No list of the last variables is walked.
+Suppose that the last variables of a body share no atom, so that only tests `x != y` connect them.
+For each binding of the other variables, each last variable has a list of values. The number of
+bindings of the last variables that differ is a signed sum over partitions of products of the sizes
+of intersections of lists (GraphPi, GraphSet). So the values of the last variables are never
+enumerated.
 
-The other variables are enumerated, one solution of each orbit. Lists that are equal are measured
-once.
+The other variables are enumerated, one solution of each orbit. Equal lists are measured once.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ from gdatalog.planner.rewrite.automorphisms import Symmetries, literals_of
 from gdatalog.planner.rewrite.quotients import Isomorphic, partitions, renamed, unequal
 from gdatalog.records import dataclass, replace
 
-MOST_LAST = 5  # variables that are last
-MOST_TRIED = 24  # choices of these
-MOST_LOOKED = 3000  # choices that are looked at, of bodies with many variables
+MOST_LAST = 5  # most last variables
+MOST_TRIED = 24  # choices that are planned
+MOST_LOOKED = 3000  # choices that are examined, in bodies with many variables
 
 Names = frozenset[str]
 
 
 @dataclass(slots=True)
 class Suffixes:
-    """Plans of one body that count some last variables by inclusion and exclusion."""
+    """Plans of one body that count its last variables by inclusion and exclusion."""
 
     items: Conjunction
     sizes: Statistics
     params: Params | None
     orders: Orders
     tuning: Tuning
-    bits: bool  # whether branches read rows of bits
+    bits: bool  # whether branches read bitsets
 
     def best(self) -> tuple[float, JoinPlan] | None:
-        """The one with the least work, if there is one."""
+        """The cheapest plan and its cost, if there is a plan."""
         self.items = without_implied(tuple(dict.fromkeys(self.items)), self.sizes)
         found: tuple[float, JoinPlan] | None = None
         for last in self._choices():
@@ -76,8 +76,7 @@ class Suffixes:
     # ------------------------------------------------------------------- which variables are last
 
     def _choices(self) -> Iterator[Names]:
-        """Sets of variables that can be last, the largest first; of those that automorphisms move
-        onto each other one."""
+        """Sets of last variables, the largest first; one of each orbit under automorphisms."""
         if literals_of(self.items, self._symmetric) is None:
             return
         isomorphic = Isomorphic(self.sizes, {})
@@ -93,8 +92,8 @@ class Suffixes:
                     return
 
     def _candidates(self) -> list[list[tuple[str, ...]]]:
-        """The sets of two variables that can be last, of three, and so on. What is left without a
-        set is connected without a part of it, too: so sets grow variable by variable."""
+        """The possible sets of two last variables, of three, and so on. If a set leaves the rest
+        connected, so does each of its subsets: so sets grow variable by variable."""
         eligible = [name for name in in_order(self.items) if self._eligible(name)]
         near, looked = self._near(), 0
         grown: list[list[tuple[str, ...]]] = [[()]]
@@ -112,7 +111,7 @@ class Suffixes:
         return grown[2:]
 
     def _eligible(self, name: str) -> bool:
-        """Whether the values of a variable are what some lists have in common once all others are
+        """Whether the values of a variable are an intersection of lists once all others are
         bound."""
         own = [item for item in self.items if name in item.variables]
         atoms = [item for item in own if isinstance(item, AtomItem)]
@@ -120,7 +119,7 @@ class Suffixes:
             if isinstance(item, AtomItem):
                 if item.once or sum(_names(arg, name) for arg in item.args) != 1:
                     return False
-                # A variable that nothing else holds: its values would weigh.
+                # A variable of this atom alone would give the list's values weights.
                 others = item.variables - {name}
                 if any(sum(o in i.variables for i in self.items) < 2 for o in others):
                     return False
@@ -129,7 +128,7 @@ class Suffixes:
         return len(own) > 1 and any(len(atom.variables) > 1 for atom in atoms)
 
     def _near(self) -> dict[str, set[str]]:
-        """The variables that share an item, other than `!=`, with each."""
+        """The variables that share an item other than `!=` with each variable."""
         near: dict[str, set[str]] = {name: set() for name in variables_of(self.items)}
         for item in self.items:
             if not unequal(item):
@@ -165,8 +164,8 @@ class Suffixes:
         last: Names,
         whole: bool,
     ) -> JoinPlan | None:
-        """`whole`: comparisons cut lists of all edges, where tries would hold a part of these: then
-        more lists lie within one."""
+        """The plan; `whole`: comparisons cut lists of all edges instead of filtering tries, so that
+        more lists are intersected within one recoded list."""
         reads = [variables_of(part) - last for part in parts]
         live = frozenset().union(*reads)
         builder = PlanBuilder(self.sizes, (), False, self.params, self.orders, self.tuning)
@@ -184,8 +183,8 @@ class Suffixes:
         return JoinPlan(builder.tries(), (*steps, branch), (), True, cost=builder.cost)
 
     def _restricted(self, last: Names) -> tuple[Conjunction, Names, int]:
-        """The items with restrictions, none of them among the last variables; these, by rank where
-        all is; and how many solutions each one that is left stands for."""
+        """The items with symmetry breaking outside the last variables; the last variables, by rank
+        if all are ranked; and the number of solutions that each one stands for."""
         items = self.items
         edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
         tests = [item for item in items if operator(item) == "!="]
@@ -224,7 +223,7 @@ def _names(arg: object, name: str) -> bool:
 
 
 def _measured(steps: Sequence[Step]) -> bool:
-    """Whether a branch is one level at the most, whose values are only counted."""
+    """Whether a branch has at most one level, whose values are only counted."""
     at = next((at for at, step in enumerate(steps) if not isinstance(step, Seek)), len(steps))
     return at == len(steps) or measurable(steps, at)
 
@@ -235,15 +234,15 @@ def _blocks(
     last: Names,
     symmetric: Callable[[AtomItem], bool],
 ) -> tuple[list[Conjunction], tuple[tuple[int, tuple[int, ...]], ...]]:
-    """The items of each block of some partition, each once; and the signed sum: of each partition
-    its coefficient, and its blocks by number."""
+    """The distinct items of the blocks of all partitions; and the signed sum: the coefficient of
+    each partition, and the numbers of its blocks."""
     tests = {frozenset(ends(item)) for item in between}
     names = sorted(last)
     numbers: dict[Collection[Item], int] = {}
     parts: list[Conjunction] = []
     sums: dict[tuple[int, ...], int] = {}
     ways = sorted(partitions(names, tests, set()), key=lambda way: len(way[1]))
-    for coefficient, replaced in ways:  # all apart come first
+    for coefficient, replaced in ways:  # the finest partition comes first
         blocks: dict[str, list[str]] = {}
         for name in names:
             blocks.setdefault(replaced.get(name, name), []).append(name)
@@ -261,7 +260,8 @@ def _blocks(
 
 
 def _normal(item: Item, name: str, symmetric: Callable[[AtomItem], bool]) -> Item:
-    """An item that holds a variable; an edge of a symmetric relation goes to it."""
+    """An item with a normalised direction: an edge of a symmetric relation leads to the
+    variable."""
     pair = edge_of(item) if isinstance(item, AtomItem) else None
     if pair is None or not isinstance(item, AtomItem) or not symmetric(item) or pair[1] == name:
         return item
