@@ -16,7 +16,7 @@ import gdatalog
 from gdatalog.cluster.pool import Call
 from gdatalog.cluster.pool.work_queue import WorkQueue
 from gdatalog.cluster.replicated import cells, morsel_scheduler, morsels
-from gdatalog.cluster.replicated.cells import join_cells, of_same_cells
+from gdatalog.cluster.replicated.cells import join_cells, settled
 from gdatalog.cluster.replicated.costs import CostLevel
 from gdatalog.cluster.replicated.morsel_scheduler import MorselScheduler
 from tests.test_cluster_replicated import CASES, alone, here, load, not_compiled, relations, spread
@@ -34,11 +34,10 @@ def handed(db: gdatalog.Database, text: str, monkeypatch: pytest.MonkeyPatch) ->
     seen: list[Any] = []
     made = MorselScheduler._made
 
-    def noting(
-        self: MorselScheduler, pieces: Any, cells: Any, seconds: float, firm: bool, *to: Any
-    ) -> Call:
-        seen.append([(cell, firm) for cell in cells])
-        return made(self, pieces, cells, seconds, firm, *to)
+    def noting(self: MorselScheduler, pieces: Any, firm: bool, *to: Any) -> Call:
+        call = made(self, pieces, firm, *to)
+        seen.append([(cell, firm) for cell in call.args[1]])
+        return call
 
     monkeypatch.setattr(MorselScheduler, "_made", noting)
     db.query(text).fetchall()
@@ -120,12 +119,13 @@ def test_what_stays_is_made_again_of_the_same_cells(monkeypatch: pytest.MonkeyPa
         spread(db, here(1))
         load(db)
         db.query("p(x, y, z) <- E(x, y), E(y, z).").fetchall()
-    sealed, cells, _, _, tries, table, _ = max(calls, key=lambda args: len(args[1]))
-    all_of_them = join_cells(sealed, cells, None, True, tries, table)
-    one = join_cells(sealed, cells, 0.0, True, tries, table)
+    task, cells, _, _, tries, table, _ = max(calls, key=lambda args: len(args[1]))
+    all_of_them = join_cells(task, cells, None, True, tries, table)
+    one = join_cells(task, cells, 0.0, True, tries, table)
     assert one.cells == 1 < all_of_them.cells and 0 < one.count < all_of_them.count
     for told, others in ((one, all_of_them), (all_of_them, one)):
-        found = of_same_cells(others, (), sealed, cells[: told.cells], tries, table)
+        exact = task, cells[: told.cells], None, True, tries, table
+        found = settled(others, told.cells, (), join_cells, *exact)
         assert (found.cells, found.count) == (told.cells, told.count)
 
 
@@ -143,11 +143,11 @@ def test_pieces_claimed_by_who_died_are_done_by_others(
 ) -> None:
     lost: list[int] = []
 
-    def dying(sealed: Any, cells: Any, *rest: Any) -> Any:
+    def dying(task: Any, cells: Any, *rest: Any) -> Any:
         claims = rest[-1]
         if claims is not None and len(lost) < 3:  # then it is begun again, on another worker
             lost.extend(number for number, _ in islice(claims.take(cells), 1))
-        return join_cells(sealed, cells, *rest)
+        return join_cells(task, cells, *rest)
 
     monkeypatch.setattr(morsel_scheduler, "join_cells", dying)
     with gdatalog.connect(device="cpu") as db:
@@ -167,10 +167,10 @@ def test_calls_that_are_too_large_come_back_smaller(monkeypatch: pytest.MonkeyPa
             db.query("p(x, z, y) <- E(x, y), E(y, z).").fetchall()
 
 
-def _too_large_for_several(sealed: Any, cells: Any, *rest: Any) -> Any:
+def _too_large_for_several(task: Any, cells: Any, *rest: Any) -> Any:
     if len(cells) > 1:
         raise MemoryError
-    return join_cells(sealed, cells, *rest)
+    return join_cells(task, cells, *rest)
 
 
 def _too_large(*args: Any) -> Any:

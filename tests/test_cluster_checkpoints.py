@@ -32,7 +32,7 @@ from tests import test_engine_oracle as oracle
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
 from tests.interpreted import interpreted
-from tests.recursion_here import Here, Recursion, Stage
+from tests.recursion_here import Here, Recursion, Stage, copied
 from tests.test_cluster_faults import kill, until
 from tests.test_cluster_recursion import (
     CLOSURE,
@@ -310,13 +310,11 @@ def test_blocks_of_a_relation_that_grows(dedup: Any, monkeypatch: pytest.MonkeyP
 
 
 def test_what_was_moved_is_written_too() -> None:
-    rows = {"homes": {"p": ((np.arange(3),), 3), "q": ((), 1)}, "indexes": {}}
-    state = PartitionState(None)  # type: ignore[arg-type]
+    state = PartitionState(None)
     with pytest.raises(StaleState):
         list(state.blocks())
-    state._rows = rows
-    told = [(table, name, count, len(list(b))) for table, name, count, b in state.blocks()]
-    assert told == [("homes", "p", 3, 1), ("homes", "q", 1, 0)]
+    rows = [("homes", "p", 3, [(np.arange(3),)]), ("homes", "q", 1, [])]
+    assert list(copied(PartitionState(None, rows)).blocks())[1] == rows[1]
 
 
 # ------------------------------------------------------------------------------- real workers

@@ -84,7 +84,7 @@ def test_rows_that_are_dealt_out_without_a_folder(db: gd.Database) -> None:
     assert db.query("n(count()) <- A(x), B(y), x < y.").fetchall() == [(PAIRS,)]
 
 
-@pytest.mark.parametrize("when", ["add_rows", "rows"])
+@pytest.mark.parametrize("when", ["add", "rows"])
 def test_a_worker_dies_that_has_rows_of_the_rule_that_runs(
     db: gd.Database, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:

@@ -188,6 +188,26 @@ def test_cells_that_do_not_fit_are_cut(cluster: Workers, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("small")
+def test_progress_grows_with_the_cells_that_are_done(
+    cluster: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares: list[float] = []
+    ended = PartitionedJoin._ended
+
+    def noted(self: PartitionedJoin, *args: Any) -> Any:
+        work = self.limits.watch.innermost
+        assert work.total
+        shares.append(work.done / work.total)
+        return ended(self, *args)
+
+    monkeypatch.setattr(PartitionedJoin, "_ended", noted)
+    with connected(cluster(2)) as there:
+        there["E"] = EDGES
+        assert triangles(there)
+    assert shares == sorted(shares) and shares[0] < 0.5 < shares[-1] < 1.0
+
+
+@pytest.mark.usefixtures("small")
 def test_what_does_not_fit_at_all(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, 50)
     with connected(cluster(2)) as there:

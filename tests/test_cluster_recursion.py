@@ -28,9 +28,9 @@ from gdatalog.cluster.recursion import (
 )
 from gdatalog.cluster.recursion.hash_partition import PartitionState, StaleState
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions
-from gdatalog.cluster.recursion.key_range_tasks import Seeds
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint
 from gdatalog.cluster.rows.row_keeper import RowKeeper
+from gdatalog.engine.fixpoint.seeds import RowsByColumn
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
@@ -121,7 +121,7 @@ def test_values_are_cut_by_what_they_have(monkeypatch: pytest.MonkeyPatch) -> No
         assert pool.functions.count("followed") > 2 * key_ranges.PARTS
         counted = db.query(f"{CLOSURE} n(count()) <- p(_, _). ?- n(c).")
         assert counted.fetchall() == [(len(expected),)]
-        assert {*pool.functions} == {"followed", "counted"}
+        assert {*pool.functions} == {"followed"}
 
 
 def test_rows_meet_where_a_hash_says() -> None:
@@ -159,11 +159,11 @@ def test_a_plan_of_no_rows_is_dealt_out_too() -> None:
 
 
 def test_what_is_taken_over_is_not_used_twice() -> None:
-    state = PartitionState(None)  # type: ignore[arg-type]
+    state = PartitionState(None)
     with pytest.raises(StaleState):
         state.take(lambda: pytest.fail("made from nothing"))
     with pytest.raises(StaleState):
-        copied(state).had()
+        copied(state).home_rows("p")
 
 
 def test_lost_states_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,7 +421,7 @@ def test_a_stretch_whose_worker_dies_is_run_again(
 
 def test_the_greatest_keys_are_in_the_last_stretch() -> None:
     keys = [-5, 1 << 53, (1 << 53) + 1, (1 << 63) - 2, (1 << 63) - 1]
-    seeds = Seeds(np.array(keys), np.arange(6), {})
-    assert seeds.of(-5, 1 << 63).values.tolist() == keys
-    assert seeds.of((1 << 53) + 1, 1 << 63).values.tolist() == keys[2:]
-    assert seeds.of(-5, (1 << 53) + 1).values.tolist() == keys[:2]
+    seeds = RowsByColumn(np.array(keys), np.arange(6), {})
+    assert seeds.between(-5, 1 << 63).values.tolist() == keys
+    assert seeds.between((1 << 53) + 1, 1 << 63).values.tolist() == keys[2:]
+    assert seeds.between(-5, (1 << 53) + 1).values.tolist() == keys[:2]

@@ -91,21 +91,14 @@ class DaskCluster:
                 return found
         began = perf_counter()
         keeper = self.keeper(context.memory)
+        given = self.pool, keeper, plan, sources, context, report, stats
         run: ReplicatedRun
         if plan.passes_over is not None:
-            run = InPlaceRun(
-                plan, sources, context, report, stats=stats,
-                pool=self.pool, keeper=keeper, relation=inputs.relation(plan.passes_over),
-            )  # fmt: skip
+            run = InPlaceRun(*given, relation=inputs.relation(plan.passes_over))
         elif way == "partitioned":
-            run = PartitionedRun(
-                plan, sources, context, report, stats=stats,
-                pool=self.pool, keeper=keeper, relation_of=inputs.relation, store=self.store,
-            )  # fmt: skip
+            run = PartitionedRun(*given, store=self.store, relation_of=inputs.relation)
         else:
-            run = ReplicatedRun(
-                plan, sources, context, report, stats=stats, pool=self.pool, keeper=keeper
-            )
+            run = ReplicatedRun(*given)
         derived = run.rows(limit)
         for what in ("answers", "aggregates"):
             context.limits.charge(what, 0)

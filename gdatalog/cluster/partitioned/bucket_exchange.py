@@ -24,11 +24,12 @@ from gdatalog.storage.table import Array
 
 @dataclass(slots=True, eq=False)
 class CellBatch:
-    """Cells that are to be run, and the buckets that they need. `blocks`: those that they are made
-    of, or none if the cells are smaller."""
+    """Cells that are to be run, the buckets that they need, and how much work they are. `blocks`:
+    those that they are made of, or none if the cells are smaller."""
 
     cells: Sequence[Cell]
     buckets: Sequence[Bucket]
+    cost: float
     blocks: Sequence[Block] = ()
     refined: bool = False
 

@@ -7,7 +7,6 @@ which bindings are their own.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,10 +14,9 @@ import numpy as np
 
 from gdatalog.cluster.partitioned.buckets import Box, ReceivedRows, in_boxes, in_range, mask_of
 from gdatalog.cluster.partitioned.layout import Source
-from gdatalog.cluster.replicated.cells import complete, join_cells
-from gdatalog.cluster.replicated.tasks import CellResult, PackedTask
+from gdatalog.cluster.replicated.cells import join_cells
+from gdatalog.cluster.replicated.tasks import CellResult, JoinTask
 from gdatalog.errors import MemoryLimitError
-from gdatalog.executors.gather import Gathering
 from gdatalog.plan.cells import Cell, KeyRange
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import TrieRef
@@ -35,9 +33,6 @@ from gdatalog.storage.trie_builder import trie_of_rows
 # What tries of rows take while they are made, in times of the rows' own bytes.
 MAKING = 8
 SAMPLE = 4096  # keys of a slice that tell where to cut
-
-# For each variable that can be cut: where, and how many rows that tells apart.
-Cuts = Mapping[str, tuple[int, int]]
 
 
 class BucketSlice(NamedTuple):
@@ -99,28 +94,8 @@ class Tries:
     memory: int
 
 
-class BatchResult(NamedTuple):
-    """What cells gave; of the one that was too hard, where it can be cut; and the bytes that came
-    from other workers for it."""
-
-    found: CellResult
-    cuts: Cuts
-    moved: int = 0
-
-    def columns(self) -> Columns:
-        """The rows that cells gave."""
-        return self.found.columns()
-
-    @property
-    def gathering(self) -> Gathering | None:
-        return self.found.gathering
-
-    def light(self) -> BatchResult:
-        return self._replace(found=self.found.light())
-
-
 def run_cells(
-    sealed: PackedTask,
+    task: JoinTask,
     cells: Sequence[Cell],
     seconds: float | None,
     tries: Tries,
@@ -128,39 +103,24 @@ def run_cells(
     ranks: Mapping[int, Ranking],
     symbols: SymbolTable | None,
     came: Sequence[ReceivedRows] = (),
-) -> BatchResult:
+) -> CellResult:
     """What a join gives within cells. `ranks`: of the vertices of graphs, by number of the source.
-    `came`: what was received for these cells. See `work.look_through` for the others."""
+    `came`: what was received for these cells. See `join_cells` for the others."""
     try:
         made = _tries(tries, fragments, ranks)
-        found = join_cells(sealed, pickle.dumps(list(cells)), seconds, True, made, symbols)
+        found = join_cells(task, cells, seconds, True, made, symbols)
         del made
     except MemoryLimitError as error:
         found = CellResult(hard=True, error=error)
-    cuts = _cuts(cells[found.cells], fragments) if found.hard else {}
-    return BatchResult(found, cuts, sum(each.moved for each in came))
+    if found.hard:
+        found.cuts = _cuts(cells[found.cells], fragments)
+    found.moved = sum(each.moved for each in came)
+    return found
 
 
-def of_same_cells(
-    ran: BatchResult,
-    sealed: PackedTask,
-    cells: Sequence[Cell],
-    tries: Tries,
-    fragments: Sequence[Fragment],
-    ranks: Mapping[int, Ranking],
-    symbols: SymbolTable | None,
-) -> BatchResult:
-    """What a call found in all of some cells, as it was told: see `work.of_same_cells`."""
-    if ran.found.cells == len(cells):
-        return ran
-    again = run_cells(sealed, cells, None, tries, fragments, ranks, symbols)
-    complete(again.found, len(cells))
-    return again
-
-
-def where_to_cut(cell: Cell, fragments: Sequence[Fragment], error: MemoryLimitError) -> BatchResult:
+def where_to_cut(cell: Cell, fragments: Sequence[Fragment], error: MemoryLimitError) -> CellResult:
     """The same as `run_cells` gives of a cell that was too large."""
-    return BatchResult(CellResult(hard=True, error=error), _cuts(cell, fragments))
+    return CellResult(hard=True, error=error, cuts=_cuts(cell, fragments))
 
 
 def _tries(
@@ -201,7 +161,7 @@ def _trie(ref: TrieRef, keys: Mapping[int, Array]) -> Trie:
     return trie_of_rows(used, len(used[0]), ref.weighted)
 
 
-def _cuts(cell: Cell, fragments: Sequence[Fragment]) -> Cuts:
+def _cuts(cell: Cell, fragments: Sequence[Fragment]) -> dict[str, tuple[int, int]]:
     """For each variable a key that cuts its range into two of about as many rows, and how many
     rows there are; only if both have some."""
     keys: dict[str, list[Array]] = {}

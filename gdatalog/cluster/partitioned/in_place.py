@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cluster.pool import Call, TaskStage, TooLarge
-from gdatalog.cluster.replicated.cells import complete, join_cells
-from gdatalog.cluster.replicated.morsel_scheduler import too_small
+from gdatalog.cluster.replicated.cell_scheduler import CellScheduler, too_small
+from gdatalog.cluster.replicated.cells import join_cells
 from gdatalog.cluster.replicated.run import ReplicatedRun
-from gdatalog.cluster.replicated.tasks import CellResult, Mode, PackedTask, light
+from gdatalog.cluster.replicated.tasks import CellResult, JoinTask, Mode
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.shuffle import parts_of, place_of, size_of
 from gdatalog.cpu_ops.functions import Scope
@@ -29,7 +29,7 @@ from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.sinks import Sink
 from gdatalog.limits import Limits
 from gdatalog.plan.cells import EVERYTHING
-from gdatalog.plan.effects import longest_first, one_row_each, widens
+from gdatalog.plan.effects import one_row_each, widens
 from gdatalog.plan.nodes import Filter, Guard, JoinPlan, Seek, Step, TrieRef
 from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass, replace
@@ -65,18 +65,19 @@ class PartRange:
         return [replace(self, start=low, stop=high) for low, high in pairwise(ends)]
 
 
-@dataclass(slots=True)
 class InPlaceRun(ReplicatedRun):
     """The run of a rule that is given the rows of one relation, block by block."""
 
-    relation: Relation = None  # type: ignore[assignment]  # whoever makes a run sets it
-    blocks: int = 0
+    def __init__(self, *given: Any, relation: Relation) -> None:
+        super().__init__(*given)
+        self.relation = relation
+        self.blocks = 0
 
     def spread(self) -> Spread:
         name, workers = self.plan.passes_over, len(self.pool.connection.client.nthreads())
         assert name is not None
         told = in_place(name, self.relation, workers)
-        return replace(told, cells=self.blocks, moved=self.merged, calls=self.calls)
+        return replace(told, cells=self.blocks, moved=self.moved, calls=self.calls)
 
     def _apart(self) -> bool:
         if len(self.plan.joins) > 1 or not one_row_each(self.plan.joins[0]):
@@ -89,13 +90,10 @@ class InPlaceRun(ReplicatedRun):
         one_thread = replace(self.context.knobs, threads=1)
         return ReplicatedRun._knobs(self, join) if widens(join) else one_thread
 
-    def _spread(
-        self, number: int, mode: Mode, limit: int | None = None
+    def _cells(
+        self, number: int, mode: Mode, limit: int | None
     ) -> Generator[CellResult, None, None]:
-        self.limits.watch.innermost.one_of(number, len(self.plan.joins))
-        for found in _Passing(self, number, mode, limit).run():
-            self._take(number, mode, found)
-            yield found
+        return _Passing(self, number, mode, limit).run()
 
 
 def in_place(name: str, relation: Relation, workers: int) -> Spread:
@@ -104,24 +102,23 @@ def in_place(name: str, relation: Relation, workers: int) -> Spread:
     return Spread("in place", workers, None if rows is None else len(rows.parts), stays=name)
 
 
-class _Passing:
+class _Passing(CellScheduler):
     """One join, on its way over all blocks."""
 
     def __init__(self, run: InPlaceRun, number: int, mode: Mode, limit: int | None) -> None:
+        work = run.work(number, mode, limit, run.limits.memory or 1 << 40)
+        super().__init__(run.pool, run.limits, work)
         join = run.plan.joins[number]
         assert join.given is not None and run.relation.remote is not None
-        self.run_of = run
+        self.scope = run.scope
         self.columns = join.given.columns
         self.firm = not widens(join)
-        self.made = {ref: run.sources.trie_of(ref) for ref in longest_first(join.tries)}
+        self.made = run.tries(join)
         self.tries = {ref: run.pool.broadcast(id(trie), trie) for ref, trie in self.made.items()}
-        memory = run.limits.memory or 1 << 40
-        self.sealed, self.table = run.task(number, mode, limit, memory)
         rows = run.relation.remote
         self.parts = self._distinct(rows, join) if join.bag else rows.parts
         run.blocks += len(self.parts)
-        self.whole = max(1, sum(part.rows for part in self.parts))
-        self.done = 0
+        self.total = max(1, sum(part.rows for part in self.parts))
 
     # ---------------------------------------------------------------------- rows, each once
 
@@ -129,10 +126,9 @@ class _Passing:
         """Parts that have each of the rows once, but for rows that come to nothing."""
         if rows.known >= KnownRows.DISTINCT or self._share(rows, join) > WORTH:
             return rows.make_distinct()
-        run = self.run_of
-        stage = run.pool.stage(f"{run.plan.relation}: tests", run.limits)
+        stage = self.pool.stage(f"{self.work.name}: tests", self.limits)
         for block in self._blocks(rows.parts):
-            args = (self.sealed, block.part.value, self.tries, self.table)
+            args = (self.work.task, block.part.value, self.tries, self.work.symbols)
             stage.add(Call(passing, args, True, block.home, summary=size_of))
         parts = parts_of([kept for _, kept in stage])
         return RemoteRows(parts, rows.keeper, KnownRows.NOTHING).make_distinct() if parts else ()
@@ -141,71 +137,55 @@ class _Passing:
         """About which part of the rows passes what each is asked by itself."""
         if not _tests(join):
             return 1.0
-        sample, scope = rows.survey.sample, self.run_of.scope
-        passed = _passed(join, sample, [self.made[ref] for ref in join.tries], scope)
+        sample = rows.survey.sample
+        passed = _passed(join, sample, [self.made[ref] for ref in join.tries], self.scope)
         return len(passed) / max(1, len(sample[0]))
 
     # --------------------------------------------------------------------------- blocks
 
     def _blocks(self, parts: Sequence[RemotePart]) -> Iterator[PartRange]:
-        homes = place_of(self.run_of.pool, [part.value for part in parts])
+        homes = place_of(self.pool, [part.value for part in parts])
         for part, home in zip(parts, homes, strict=True):
             yield PartRange(part, 0, part.rows, home)
 
-    def run(self) -> Iterator[CellResult]:
-        """What the blocks give, as they are done."""
-        run = self.run_of
-        stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
-        for block in self._blocks(self.parts):
-            stage.add(self._call(block))
-        try:
-            for call, given in stage:
-                if isinstance(call.tag, CellResult):
-                    call.tag.kept = given
-                    yield call.tag
-                    continue
-                found = given.summary if call.keep else given
-                self._back(stage, call.tag, found)
-                if found.left is not None:
-                    stage.add(Call(of_same_cells, (given, *call.args), True, call.worker, found))
-                elif found.cells:
-                    yield found
-        finally:
-            stage.cancel()
+    def _send(self, stage: TaskStage) -> None:
+        """Sends all blocks, once."""
+        parts, self.parts = self.parts, ()
+        for block in self._blocks(parts):
+            stage.add(self._run(block))
 
-    def _call(self, block: PartRange) -> Call:
+    def _run(self, block: PartRange) -> Call:
         firm = self.firm or block.rows <= FEW
-        where = (block.start, block.stop) if block.rows < block.part.rows else None
-        args = (
-            self.sealed, block.part.value, self.columns, where, firm, self.tries, self.table,
-        )  # fmt: skip
-        return Call(run_block, args, self.run_of.keep, block.home, block, light)
+        return self._call(block, run_block, self._args(block, firm), block.home)
 
-    def _back(self, stage: TaskStage, block: PartRange, found: CellResult) -> None:
+    def _args(self, block: PartRange, firm: bool) -> tuple[Any, ...]:
+        where = (block.start, block.stop) if block.rows < block.part.rows else None
+        value, work = block.part.value, self.work
+        return work.task, value, self.columns, where, firm, self.tries, work.symbols
+
+    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
         """A block that was too much is cut."""
+        block = call.tag
         if found.cells:
             self.done += block.rows
-            self.run_of.limits.watch.part(int(1000 * self.done / self.whole), 1000)
-            return
-        if block.rows < 2:
+        elif block.rows < 2:
             assert found.error is not None
             raise too_small(found.error)
-        for piece in block.cut():
-            stage.add(self._call(piece))
+        else:
+            for piece in block.cut():
+                stage.add(self._run(piece))
+        return run_block, *self._args(block, True)
 
-    def _smaller(self, large: TooLarge) -> list[Call]:
-        """Calls in the place of one for which a worker had not enough memory."""
+    def _cut(self, large: TooLarge) -> list[Call]:
         block = large.call.tag
-        if isinstance(block, CellResult) or block.rows < 2:
-            return []
-        return [self._call(piece) for piece in block.cut()]
+        return [self._run(piece) for piece in block.cut()] if block.rows > 1 else []
 
 
 # ------------------------------------------------------------------------------- on a worker
 
 
 def run_block(
-    sealed: PackedTask,
+    task: JoinTask,
     value: Any,
     columns: Sequence[int],
     where: tuple[int, int] | None,
@@ -217,30 +197,14 @@ def run_block(
     rows = columns_of(value, columns)
     if where is not None:
         rows = tuple(column[slice(*where)].copy() for column in rows)
-    return join_cells(sealed, [EVERYTHING], None, firm, tries, symbols, given=rows)
-
-
-def of_same_cells(
-    found: CellResult,
-    sealed: PackedTask,
-    value: Any,
-    columns: Sequence[int],
-    where: tuple[int, int] | None,
-    firm: bool,
-    tries: Mapping[TrieRef, Any],
-    symbols: SymbolTable | None,
-) -> CellResult:
-    """What a call found, as it was told: see `work.of_same_cells`."""
-    if found.cells:
-        return found
-    return complete(run_block(sealed, value, columns, where, True, tries, symbols), 1)
+    return join_cells(task, [EVERYTHING], None, firm, tries, symbols, given=rows)
 
 
 def passing(
-    sealed: PackedTask, value: Any, tries: Mapping[TrieRef, Trie], symbols: SymbolTable | None
+    task: JoinTask, value: Any, tries: Mapping[TrieRef, Trie], symbols: SymbolTable | None
 ) -> Columns:
     """The rows of a part, whole, that pass what a join asks of each by itself."""
-    rows, task = columns_of(value), sealed.opened().task
+    rows = columns_of(value)
     join = task.plan.joins[task.number]
     scope = Scope(symbols or task.few or SymbolTable(), task.params)
     kept = _passed(join, rows, [tries[ref] for ref in join.tries], scope)

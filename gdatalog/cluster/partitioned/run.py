@@ -8,131 +8,79 @@ over tries of these. What was too much for a worker is cut: into its blocks, the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from time import monotonic
-from typing import NamedTuple
+from typing import Any
 
 from gdatalog.cluster.partitioned.assignment import Assigner
 from gdatalog.cluster.partitioned.bucket_exchange import BucketExchange, CellBatch
 from gdatalog.cluster.partitioned.bucket_store import BucketStore, SourceBuckets
-from gdatalog.cluster.partitioned.buckets import Grid, light
-from gdatalog.cluster.partitioned.cell_tasks import (
-    MAKING,
-    Cuts,
-    Tries,
-    of_same_cells,
-    run_cells,
-    where_to_cut,
-)
+from gdatalog.cluster.partitioned.buckets import Grid
+from gdatalog.cluster.partitioned.cell_tasks import MAKING, Fragment, Tries, run_cells, where_to_cut
 from gdatalog.cluster.partitioned.histogram import Histogram, fine
 from gdatalog.cluster.partitioned.layout import Layout
 from gdatalog.cluster.partitioned.share_search import ShareChoice, choose, expected, spread_of
 from gdatalog.cluster.partitioned.shares import Shares
-from gdatalog.cluster.pool import Broadcast, Call, RemoteValue, TaskStage, TooLarge
+from gdatalog.cluster.pool import Broadcast, Call, TaskStage, TooLarge
+from gdatalog.cluster.replicated.cell_scheduler import CellScheduler, too_small
 from gdatalog.cluster.replicated.run import ReplicatedRun
 from gdatalog.cluster.replicated.tasks import CellResult, Mode
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import EVERYTHING, Cell, KeyRange
 from gdatalog.plan.nodes import JoinPlan, Restore
 from gdatalog.plan.placement import Spread
-from gdatalog.records import dataclass, field, replace
+from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
 AHEAD = 1  # calls that wait at a worker for each that runs
 BUDGET = 5.0  # seconds, after which a call gives back the cells that it has not come to
 OFTEN = 1.0  # seconds between two looks at which workers there are
+PREPARED = 0.2  # of the progress: rows are counted and bucketed, before cells are run
 
 
-@dataclass(slots=True)
 class PartitionedRun(ReplicatedRun):
     """The run of a rule whose joins are run by workers, each of which has a part of the rows."""
 
-    relation_of: Callable[[str], Relation] = None  # type: ignore[assignment]  # whoever makes a run sets it
-    store: BucketStore = None  # type: ignore[assignment]  # whoever makes a run sets it
-    moved: int = 0  # bytes, from worker to worker
-    planned: list[ShareChoice] = field(default_factory=list)
+    def __init__(
+        self, *given: Any, store: BucketStore, relation_of: Callable[[str], Relation]
+    ) -> None:
+        super().__init__(*given)
+        self.store, self.relation_of = store, relation_of
+        self.planned: list[ShareChoice] = []
 
     def spread(self) -> Spread:
         spread = spread_of(self.planned, len(self.pool.workers))
-        moved = self.moved + self.merged
-        return replace(spread, moved=moved, calls=self.calls, on_gpus=self.gpu_calls)
+        return replace(spread, moved=self.moved, calls=self.calls, on_gpus=self.gpu_calls)
 
-    def _spread(
-        self, number: int, mode: Mode, limit: int | None = None
+    def _cells(
+        self, number: int, mode: Mode, limit: int | None
     ) -> Generator[CellResult, None, None]:
-        self.limits.watch.innermost.one_of(number, len(self.plan.joins))
-        parted = PartitionedJoin(self, number, mode, limit)
-        try:
-            with closing(parted.results()) as results:
-                for found in results:
-                    self._take(number, mode, found)
-                    yield found
-        finally:
-            self.moved += parted.moved
-        if self.report is not None and parted.layout.sources:
-            workers = len(self.pool.workers)
-            threads = max(1, parted.slots // workers)
-            choice = expected(parted.shares, parted.cells_memory, workers, threads)
-            self.planned.append(choice)
+        join = PartitionedJoin(self, number, mode, limit)
+        with self.limits.watch.innermost.within(PREPARED, 1.0):
+            yield from join.run()
 
 
-class RemoteResult(NamedTuple):
-    """What a call found in all cells of a part, and which stays where it ran."""
-
-    found: CellResult
-
-
-class PartitionedJoin:
+class PartitionedJoin(CellScheduler):
     """A join over buckets: which there are, and which cells are run next, by whom."""
 
     def __init__(self, run: PartitionedRun, number: int, mode: Mode, limit: int | None) -> None:
-        self.run, self.store = run, run.store
-        self.number, self.mode, self.limit = number, mode, limit
-        self.join: JoinPlan = run.plan.joins[number]
-        self.layout = Layout.of(self.join)
-        self.moved = 0
+        self.run_of, self.store = run, run.store
         self.memory, self.slots = self.store.room()
+        super().__init__(run.pool, run.limits, run.work(number, mode, limit, self.memory))
+        self.join: JoinPlan = run.plan.joins[number]
         self.left: deque[CellBatch] = deque()  # what has been dealt, and comes again
         self.busy: dict[str, int] = {}
         self.workers: Mapping[str, int] = {}
         self.looked = -OFTEN
-
-    # -------------------------------------------------------------------------------- bucketing
-
-    def _shares(self) -> tuple[Shares, BucketExchange]:
-        """Counts the rows by fine key ranges, chooses what cells are made of, and buckets them."""
-        run, pool = self.run, self.run.pool
-        self.layout, bases, samples = self.store.laid_out(self.join, run.relation_of)
-        domains = fine(self.layout, samples)
-        sources = zip(self.layout.sources, self.layout.dims, strict=True)
-        grids = [Grid(*each, domains) for each in sources]
-        buckets = [SourceBuckets(*each) for each in zip(bases, grids, strict=True)]
-        told = run.plan.relation
-        counts, widths = zip(*(each.count(pool, told, run.limits) for each in buckets), strict=True)
-        census = Histogram(self.layout, domains, counts, widths)
-        choice = choose(census, self.memory // MAKING, self.slots)
-        self.cells_memory = choice.memory
-        for each in buckets:
-            each.grid = replace(each.grid, domains=choice.shares.domains)
-            each.make(pool, told, run.limits)
-        return choice.shares, BucketExchange(self.join, self.layout, buckets, widths)
-
-    # ------------------------------------------------------------------------------------ cells
-
-    def results(self) -> Generator[CellResult, None, None]:
-        """What the cells give, as they end."""
-        run = self.run
-        assigner: Assigner | None = None
+        self.assigner: Assigner | None = None
+        self.layout = Layout.of(self.join)
         if self.layout.sources:
             self.shares, self.buckets = self._shares()
-            assigner = Assigner(
-                self.shares, max(self.cells_memory, self.shares.largest), self.slots
-            )
+            self.total = max(1.0, sum(map(self.shares.cost, self.shares.blocks)))
         else:  # whatever it reads of relations is only how many rows they have
             self.buckets = BucketExchange(self.join, self.layout, (), ())
-            self.left.append(CellBatch([EVERYTHING], []))
-        self.sealed, self.table = run.task(self.number, self.mode, self.limit, self.memory)
+            self.left.append(CellBatch([EVERYTHING], [], self.total))
         role_of = dict(zip(self.join.tries, self.layout.roles, strict=True))
         self.tries = Tries(
             {ref: role.source for ref, role in role_of.items() if role is not None},
@@ -140,64 +88,78 @@ class PartitionedJoin:
             self.memory,
         )
         self.ranks = self._ranks()
-        stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
-        self._send(stage, assigner)
-        try:
-            for call, given in stage:
-                if isinstance(call.tag, RemoteResult):
-                    call.tag.found.kept = given
-                    yield call.tag.found
-                    continue
-                ran = given.summary if call.keep else given
-                worker, part, _ = call.tag
-                self.busy[worker] -= 1
-                self.moved += ran.moved
-                self._back(part, ran.found, ran.cuts)
-                self._send(stage, assigner)
-                if ran.found.left is not None:
-                    stage.add(self._of_same_cells(call, given, ran.found))
-                elif ran.found.cells:
-                    yield ran.found
-        finally:
-            stage.cancel()
 
-    def _send(self, stage: TaskStage, assigner: Assigner | None) -> None:
+    # -------------------------------------------------------------------------------- bucketing
+
+    def _shares(self) -> tuple[Shares, BucketExchange]:
+        """Counts the rows by fine key ranges, chooses what cells are made of, and buckets them."""
+        run, pool = self.run_of, self.pool
+        self.layout, bases, samples = self.store.laid_out(self.join, run.relation_of)
+        domains = fine(self.layout, samples)
+        sources = zip(self.layout.sources, self.layout.dims, strict=True)
+        grids = [Grid(*each, domains) for each in sources]
+        buckets = [SourceBuckets(*each) for each in zip(bases, grids, strict=True)]
+        name, counted = self.work.name, []
+        for at, each in enumerate(buckets):
+            with self._preparing(at / (2 * len(buckets))):
+                counted.append(each.count(pool, name, run.limits))
+        counts, widths = zip(*counted, strict=True)
+        census = Histogram(self.layout, domains, counts, widths)
+        choice = choose(census, self.memory // MAKING, self.slots)
+        for at, each in enumerate(buckets):
+            each.grid = replace(each.grid, domains=choice.shares.domains)
+            with self._preparing(0.5 + at / (2 * len(buckets))):
+                each.make(pool, name, run.limits)
+        self.assigner = Assigner(
+            choice.shares, max(choice.memory, choice.shares.largest), self.slots
+        )
+        if run.report is not None:
+            workers = len(pool.workers)
+            threads = max(1, self.slots // workers)
+            run.planned.append(expected(choice.shares, choice.memory, workers, threads))
+        return choice.shares, BucketExchange(self.join, self.layout, buckets, widths)
+
+    def _preparing(self, share: float) -> AbstractContextManager[None]:
+        """Progress stands still meanwhile: of the preparations this share is over."""
+        return self.limits.watch.innermost.within(PREPARED * share, PREPARED * share)
+
+    # ------------------------------------------------------------------------------------ cells
+
+    def _send(self, stage: TaskStage) -> None:
         """Gives workers cells while they have not enough."""
         if monotonic() - self.looked >= OFTEN:
-            self.workers, self.looked = self.run.pool.workers, monotonic()
+            self.workers, self.looked = self.pool.workers, monotonic()
             self.buckets.forget(self.workers)
         waiting = True
         for ahead in range(1 + AHEAD):
             for worker, threads in self.workers.items():
                 while waiting and self.busy.get(worker, 0) < threads * (1 + ahead):
-                    part = self._next(worker, assigner)
+                    part = self._next(worker)
                     if part is None:
                         waiting = False
                     else:
                         self.busy[worker] = self.busy.get(worker, 0) + 1
-                        stage.add(self._call(worker, part, stage))
+                        stage.add(self._run(worker, part, stage))
 
-    def _next(self, worker: str, assigner: Assigner | None) -> CellBatch | None:
+    def _next(self, worker: str) -> CellBatch | None:
         if self.left:
             return self.left.popleft()
-        batch = None if assigner is None else assigner.next_batch(worker)
+        batch = None if self.assigner is None else self.assigner.next_batch(worker)
         if batch is None:
             return None
-        return CellBatch(self.shares.cells(batch.blocks), batch.buckets, batch.blocks)
+        cells = self.shares.cells(batch.blocks)
+        return CellBatch(cells, batch.buckets, batch.cost, batch.blocks)
 
-    def _call(self, worker: str, part: CellBatch, stage: TaskStage) -> Call:
+    def _run(self, worker: str, part: CellBatch, stage: TaskStage) -> Call:
         fragments, came = self.buckets.fragments(part, worker, self.workers, stage)
-        args = (
-            self.sealed, part.cells, BUDGET, self.tries, fragments, self.ranks, self.table, came,
-        )  # fmt: skip
-        return Call(run_cells, args, self.run.keep, worker, (worker, part, fragments), light)
+        args = (*self._args(part.cells, BUDGET, fragments), came)
+        return self._call((worker, part, fragments), run_cells, args, worker)
 
-    def _of_same_cells(self, call: Call, kept: RemoteValue, found: CellResult) -> Call:
-        """What stays of a call: however often it is made again, of the same cells."""
-        worker, part, fragments = call.tag
-        cells = part.cells[: found.cells]
-        args = (kept, self.sealed, cells, self.tries, fragments, self.ranks, self.table)
-        return Call(of_same_cells, args, True, worker, RemoteResult(found))
+    def _args(
+        self, cells: Sequence[Cell], seconds: float | None, fragments: Sequence[Fragment]
+    ) -> tuple[Any, ...]:
+        work = self.work
+        return work.task, cells, seconds, self.tries, fragments, self.ranks, work.symbols
 
     def _ranks(self) -> dict[int, Broadcast]:
         """The ranks of graphs' vertices, by number of the source, where they become values."""
@@ -205,44 +167,49 @@ class PartitionedJoin:
         for step in self.join.steps:
             role = self.layout.roles[step.trie] if isinstance(step, Restore) else None
             if role is not None:
-                relation = self.run.relation_of(self.layout.sources[role.source].relation)
+                relation = self.run_of.relation_of(self.layout.sources[role.source].relation)
                 ranking = relation.graph.ranking()
-                found[role.source] = self.run.pool.broadcast(id(ranking), ranking, ranking.nbytes)
+                found[role.source] = self.pool.broadcast(id(ranking), ranking, ranking.nbytes)
         return found
 
     # ------------------------------------------------------------------------- what comes again
 
-    def _back(self, part: CellBatch, found: CellResult, cuts: Cuts) -> None:
+    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
+        worker, part, fragments = call.tag
+        self.busy[worker] -= 1
+        self.done += part.cost * found.cells / len(part.cells)
+        self._back(part, found)
+        return run_cells, *self._args(part.cells[: found.cells], None, fragments)
+
+    def _back(self, part: CellBatch, found: CellResult) -> None:
         """What a call has left of its cells, the first of which may have been too hard."""
         left = part.cells[found.cells :]
         if not left:
             return
         if found.error is not None and len(part.blocks) > 1 and not found.cells:
+            cost = part.cost / len(part.blocks)
             for block in part.blocks:
                 buckets = sorted(self.shares.buckets(block))
-                self.left.append(CellBatch([self.shares.cell(block)], buckets, [block]))
+                self.left.append(CellBatch([self.shares.cell(block)], buckets, cost, [block]))
             return
-        if not found.hard:
-            self.left.append(CellBatch(left, part.buckets, refined=part.refined))
-            return
-        hard, rest = left[0], left[1:]
+        each = part.cost / len(part.cells)
+        hard, rest = (left[0], left[1:]) if found.hard else (None, left)
         if rest:
-            self.left.append(CellBatch(rest, part.buckets, refined=part.refined))
-        if cuts:
-            name, (key, _) = max(cuts.items(), key=lambda cut: cut[1][1])
-            told = hard.stretches.get(name, KeyRange())
-            for half in (KeyRange(told.low, key), KeyRange(key, told.high)):
-                cell = Cell({**hard.stretches, name: half})
-                self.left.appendleft(CellBatch([cell], part.buckets, refined=True))
-        else:
+            cost = each * len(rest)
+            self.left.append(CellBatch(rest, part.buckets, cost, refined=part.refined))
+        if hard is None:
+            return
+        if not found.cuts:
             assert found.error is not None
-            found.error.hint = "workers with more memory; or fewer threads on each, which share it"
-            raise found.error
+            raise too_small(found.error)
+        name, (key, _) = max(found.cuts.items(), key=lambda cut: cut[1][1])
+        told = hard.stretches.get(name, KeyRange())
+        for half in (KeyRange(told.low, key), KeyRange(key, told.high)):
+            cell = Cell({**hard.stretches, name: half})
+            self.left.appendleft(CellBatch([cell], part.buckets, each / 2, refined=True))
 
-    def _smaller(self, large: TooLarge) -> list[Call]:
+    def _cut(self, large: TooLarge) -> list[Call]:
         """What to ask where a worker was stopped for the memory that it took."""
-        if isinstance(large.call.tag, RemoteResult):
-            return []
         _, part, fragments = large.call.tag
         args = (part.cells[0], fragments, MemoryLimitError(str(large)))
         return [Call(where_to_cut, args, tag=large.call.tag)]

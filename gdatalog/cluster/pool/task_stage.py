@@ -107,6 +107,7 @@ class TaskStage:
         self.limits = limits
         self.smaller = smaller
         self.unrecoverable: Collection[RemoteValue] = ()  # of these none is made again
+        self.reports = True  # progress; else whoever iterates does
         self._client = pool.connection.client
         self._submit = Submitter(self._client, name)
         self._lineage = Lineage(pool.broadcaster, self._submit)
@@ -138,7 +139,8 @@ class TaskStage:
                 self.start()
                 for call, found in self._found(self._some()):
                     self._done += 1
-                    self.limits.watch.part(self._done, self._added)
+                    if self.reports:
+                        self.limits.watch.part(self._done, self._added)
                     yield call, found
         finally:
             self.cancel()

@@ -46,6 +46,8 @@ SMALL = 1 << 14  # bytes that a step hands out by way of the driver, at the most
 
 # Rows of relations, or of places: columns, and how many rows, which without columns says all.
 Parcel = dict[str, Rows]
+# Rows of an owner's: which table, of which name, how many rows, and these in blocks.
+TableBlocks = tuple[str, str, int, Iterable[Columns]]
 
 
 class StaleState(Lost):
@@ -121,58 +123,56 @@ def given(owner: HashPartition, told: StepSummary | None, out: Mapping[int, Parc
 
 class PartitionState:
     """What an owner has after a step. The next step takes it over and changes it; elsewhere it is
-    made again from rows, as far as they are still what they were."""
+    made again from blocks of rows, as far as they are still what they were."""
 
-    def __init__(self, owner: HashPartition) -> None:
-        self._owner: HashPartition | None = owner
-        self._rows: dict[str, Parcel] | None = None
+    def __init__(self, owner: HashPartition | None, moved: Sequence[TableBlocks] | None = None):
+        self._owner = owner
+        self._moved = moved
         self._lock = Lock()
 
     def take(self, made: Callable[[], HashPartition]) -> HashPartition:
         """The owner; `made` makes one without rows, if it is not here as it was."""
         with self._lock:
             owner, self._owner = self._owner, None
-        if owner is not None:
-            return owner
-        if self._rows is None:
-            raise StaleState
-        found = made()
-        for table, parcel in self._rows.items():
-            for name, rows in parcel.items():
-                found.load(table, name, rows)
-        return found
+        if owner is None:
+            moved, owner = list(self.blocks()), made()
+            for table, name, count, blocks in moved:
+                for rows in blocks or [()]:
+                    owner.load(table, name, (rows, len(rows[0]) if rows else count))
+        return owner
 
-    def had(self) -> tuple[Parcel, list[dict[int, StepCounts]]]:
-        """All rows that are at home here; and what the plans did."""
-        with self._lock:
-            if self._owner is not None:
-                return self._owner.home_rows(), self._owner.seen()
-            if self._rows is None:
-                raise StaleState
-            return self._rows["homes"], []
+    def home_rows(self, name: str) -> Rows:
+        """All rows of a relation that are at home here."""
+        for table, of, count, blocks in self.blocks():
+            if (table, of) == ("homes", name):
+                return concatenate(list(blocks)), count
+        raise KeyError(name)
 
-    def blocks(self) -> Iterator[tuple[str, str, int, Iterable[Columns]]]:
-        """All that is needed to go on elsewhere, as it lies here: see `HashPartition.blocks`."""
+    def seen(self) -> list[dict[int, StepCounts]]:
+        """What the plans did, as far as that is known here."""
+        owner = self._owner
+        return [] if owner is None else owner.seen()
+
+    def blocks(self) -> Iterator[TableBlocks]:
+        """All that is needed to go on elsewhere, as it lies here."""
         with self._lock:
             if self._owner is not None:
                 yield from self._owner.blocks()
-                return
-            if self._rows is None:
+            elif self._moved is None:
                 raise StaleState
-            for table, parcel in self._rows.items():
-                for name, (columns, count) in parcel.items():
-                    yield table, name, count, [columns] * bool(columns)
+            else:
+                yield from self._moved
 
     def __sizeof__(self) -> int:
         owner = self._owner
         return 0 if owner is None else owner.nbytes
 
-    def __getstate__(self) -> tuple[dict[str, Parcel] | None]:
-        with self._lock:
-            return (self._rows if self._owner is None else self._owner.rows(),)
-
-    def __setstate__(self, state: tuple[dict[str, Parcel] | None]) -> None:
-        self._owner, (self._rows,), self._lock = None, state, Lock()
+    def __reduce__(self) -> tuple[Any, ...]:
+        try:
+            moved = [(*told, list(blocks)) for *told, blocks in self.blocks()]
+        except StaleState:
+            moved = None
+        return PartitionState, (None, moved)
 
 
 class HashPartition(StratumRun):
@@ -232,29 +232,22 @@ class HashPartition(StratumRun):
 
     # -------------------------------------------------------------------- from place to place
 
-    def rows(self) -> dict[str, Parcel]:
-        """All that has to be known to go on elsewhere."""
-        indexes = {name: _rows_of(self.tables[name].full()) for name in self.task.routes.indexes}
-        return {"homes": self.home_rows(), "indexes": indexes}
-
-    def home_rows(self) -> Parcel:
-        return {name: _rows_of(table.full()) for name, table in self._stays()}
-
     def _stays(self) -> Iterator[tuple[str, DeltaRelation | LatticeRounds]]:
         """What is at home here and is asked for again."""
         for name, table in self.homes.items():
             if name not in self.task.passing or isinstance(table, LatticeRounds):
                 yield name, table
 
-    def blocks(self) -> Iterator[tuple[str, str, int, Iterable[Columns]]]:
-        """The same as `rows`, in blocks: which table of which name, how many rows, and these."""
+    def blocks(self) -> Iterator[TableBlocks]:
+        """All that has to be known to go on elsewhere."""
         indexes = ((name, self.tables[name]) for name in self.task.routes.indexes)
         for table, some in (("homes", self._stays()), ("indexes", indexes)):
             for name, each in some:
-                yield table, name, each.length, each.blocks() if each.types else ()
+                blocks = each.blocks() if each.types and each.length else [each.full().rows]
+                yield table, name, each.length, blocks if each.types else ()
 
     def load(self, table: str, name: str, rows: Rows) -> None:
-        """Has rows that `rows` or `blocks` told; what is told in blocks is loaded so."""
+        """Has rows that `blocks` told."""
         tables = self.homes if table == "homes" else self.tables
         tables[name].add(*rows)
 
@@ -447,15 +440,13 @@ def had(found: StepOutput, names: frozenset[str]) -> tuple[Parcel, list[dict[int
     """All rows of some relations that are at home at an owner, after its last step; and what its
     plans did."""
     state: PartitionState = found["state"]
-    rows, seen = state.had()
-    return {name: rows[name] for name in names}, seen
+    return {name: state.home_rows(name) for name in names}, state.seen()
 
 
 def rows_at_home(found: StepOutput, name: str) -> Columns:
     """All rows of a relation that are at home at an owner, to stay there."""
     state: PartitionState = found["state"]
-    rows, _ = state.had()
-    return rows[name][0]
+    return state.home_rows(name)[0]
 
 
 def size_of(parcel: Parcel) -> int:

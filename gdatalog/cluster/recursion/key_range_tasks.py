@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -38,37 +36,10 @@ SMALL = 1 << 16  # bytes of rows that come along with what is told of a call
 PIECES, GROWING, SHORT = 16, 4, 0.1  # a range is run piece by piece, longer ones if it is short
 
 
-@dataclass(frozen=True, slots=True)
-class Seeds:
-    """Rows of a relation to begin with, by value: as `RowsByColumn` has them."""
-
-    values: Array
-    starts: Array
-    columns: Mapping[int, Array]
-
-    def of(self, low: int, high: int) -> Seeds:
-        """Those of the values from one on, below another."""
-        first, last = bisect_left(self.values, low), bisect_left(self.values, high)
-        start, end = self.starts[first], self.starts[last]
-        columns = {at: column[start:end] for at, column in self.columns.items()}
-        return Seeds(self.values[first:last], self.starts[first : last + 1] - start, columns)
-
-    def grouped(self, xp: Any) -> RowsByColumn | None:
-        """The same on a device."""
-        if not len(self.values):
-            return None
-        columns = {at: xp.asarray(column) for at, column in self.columns.items()}
-        return RowsByColumn(xp.asarray(self.values), xp.asarray(self.starts), columns)
+Seeds = Mapping[str, RowsByColumn]  # the rows to begin with, of each relation that has some
 
 
-def seeds_of(group: RowsByColumn | None) -> Seeds:
-    if group is None:
-        return Seeds(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64), {})
-    columns = {at: brought(column) for at, column in group.columns.items()}
-    return Seeds(brought(group.values), brought(group.starts), columns)
-
-
-def values_of(seeds: Mapping[str, Seeds]) -> Array:
+def values_of(seeds: Seeds) -> Array:
     """The values that any relation begins with, in order."""
     found = [part.values for part in seeds.values() if len(part.values)]
     return found[0] if len(found) == 1 else sorted_set(np.concatenate(found))
@@ -91,22 +62,19 @@ class KeyRangeTask:
 
 @dataclass(slots=True)
 class RangeResult:
-    """What came of the first `done` values of a range: rows, or how many of each value."""
+    """What came of the first `done` values of a range: rows, or how many of each value. `left`: the
+    bytes of rows that stay where they were made, for they are many."""
 
     done: int
     rows: dict[str, Columns]
     counts: dict[str, Array]
     seconds: float = 0.0
     gpu: bool = False
+    left: int = 0
 
-
-@dataclass(slots=True)
-class RangeSummary:
-    """What is known of that here: its rows, if they are few, or how many they are."""
-
-    part: RangeResult
-    rows: int
-    nbytes: int
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for rows in self.rows.values() for column in rows)
 
 
 class _Here(PartitionedStratum):
@@ -135,10 +103,12 @@ class _Here(PartitionedStratum):
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         return self.tries[ref]
 
-    def piece(self, seeds: Mapping[str, Seeds], counts: bool) -> RangeResult | None:
+    def piece(self, seeds: Seeds, counts: bool) -> RangeResult | None:
         """What comes of all of some values."""
-        xp = self.ops.xp
-        task = self.task({name: part.grouped(xp) for name, part in seeds.items()}, counts=counts)
+        groups = dict.fromkeys(self.stratum.relations) | {
+            name: part.on(self.ops.xp) for name, part in seeds.items() if len(part.values)
+        }
+        task = self.task(groups, counts=counts)
         found = None if task is None else self._follow(task)
         if task is None or found is None:
             return None
@@ -153,7 +123,7 @@ class _Here(PartitionedStratum):
 
 def followed(
     task: KeyRangeTask,
-    seeds: Mapping[str, Seeds],
+    seeds: Seeds,
     tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable,
 ) -> RangeResult | None:
@@ -161,23 +131,11 @@ def followed(
     return _followed(task, seeds, tries, symbols, BUDGET)
 
 
-def counted(
-    task: KeyRangeTask,
-    seeds: Mapping[str, Seeds],
-    tries: Mapping[TrieRef, Trie],
-    symbols: SymbolTable,
-) -> RangeSummary | None:
-    """The same of a fixpoint whose rows are only counted, and do not stay."""
-    return summary_of(followed(task, seeds, tries, symbols))
-
-
-def summary_of(found: RangeResult | None) -> RangeSummary | None:
-    if found is None:
-        return None
-    nbytes = sum(column.nbytes for rows in found.rows.values() for column in rows)
-    count = sum(len(rows[0]) for rows in found.rows.values())
-    part = found if nbytes <= SMALL else replace(found, rows={})
-    return RangeSummary(part, count, nbytes)
+def light(found: RangeResult | None) -> RangeResult | None:
+    """The same to be sent, without rows if they are many."""
+    if found is None or found.nbytes <= SMALL:
+        return found
+    return replace(found, rows={}, left=found.nbytes)
 
 
 def rows_of(
@@ -185,7 +143,7 @@ def rows_of(
     name: str,
     done: int,
     task: KeyRangeTask,
-    seeds: Mapping[str, Seeds],
+    seeds: Seeds,
     tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable,
 ) -> Columns:
@@ -194,7 +152,7 @@ def rows_of(
     if found.done != done:
         values = values_of(seeds)
         low, end = int(values[0]), int(values[done - 1]) + 1
-        exact = {name: part.of(low, end) for name, part in seeds.items()}
+        exact = {name: part.between(low, end) for name, part in seeds.items()}
         again = _followed(task, exact, tries, symbols, None)
         assert again is not None
         found = again
@@ -203,7 +161,7 @@ def rows_of(
 
 def _followed(
     task: KeyRangeTask,
-    seeds: Mapping[str, Seeds],
+    seeds: Seeds,
     tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable,
     budget: float | None,
@@ -219,7 +177,7 @@ def _followed(
 
 
 def _piece_by_piece(
-    here: _Here, task: KeyRangeTask, seeds: Mapping[str, Seeds], budget: float | None
+    here: _Here, task: KeyRangeTask, seeds: Seeds, budget: float | None
 ) -> RangeResult | None:
     began, gpu = perf_counter(), here.context.device is not CPU
     values = values_of(seeds)
@@ -230,7 +188,8 @@ def _piece_by_piece(
         end = min(len(values), at + size)
         low, last = int(values[at]), int(values[end - 1])
         started = perf_counter()
-        part = here.piece({n: mine.of(low, last + 1) for n, mine in seeds.items()}, task.counts)
+        some = {name: mine.between(low, last + 1) for name, mine in seeds.items()}
+        part = here.piece(some, task.counts)
         if part is None:
             return None
         parts.append(part)

@@ -18,13 +18,11 @@ import numpy as np
 from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge
 from gdatalog.cluster.recursion.key_range_tasks import (
     KeyRangeTask,
-    RangeSummary,
+    RangeResult,
     Seeds,
-    counted,
     followed,
+    light,
     rows_of,
-    seeds_of,
-    summary_of,
     values_of,
 )
 from gdatalog.cluster.replicated.collector import stays_remote
@@ -54,7 +52,7 @@ class _Part:
     the arguments of the call that gave them."""
 
     low: int
-    summary: RangeSummary
+    found: RangeResult
     kept: RemoteValue | None
     args: tuple[Any, ...]
 
@@ -69,7 +67,6 @@ class KeyRangeFixpoint:
         self.keeper = keeper
         self.splits = splits
         self.counts = counts
-        self.seconds = 0.0  # of all workers together
         self.calls = self.gpu_calls = 0
 
     @property
@@ -95,11 +92,11 @@ class KeyRangeFixpoint:
         """The rows of all parts; those that are many stay where they are."""
         limits, names = self.splits.context.limits, self.splits.stratum.relations
         left = [part for part in found if part.kept is not None]
-        stays = stays_remote(sum(part.summary.nbytes for part in left), self.splits.context)
+        stays = stays_remote(sum(part.found.left for part in left), self.splits.context)
         stage = self.pool.stage(f"{self.splits.name}: rows", limits)
         for part in left:
             for name in names:
-                args = (part.kept, name, part.summary.part.done, *part.args)
+                args = (part.kept, name, part.found.done, *part.args)
                 told = size_of if stays else None
                 stage.add(Call(rows_of, args, keep=stays, tag=name, summary=told))
         apart: dict[str, list[Any]] = {name: [] for name in names}
@@ -108,7 +105,7 @@ class KeyRangeFixpoint:
         relations: dict[str, Relation] = {}
         for name in names:
             schema = self.splits.inputs.schemas[name]
-            blocks = [part.summary.part.rows[name] for part in found if part.kept is None]
+            blocks = [part.found.rows[name] for part in found if part.kept is None]
             if not stays:
                 blocks += apart[name]
             blocks = [block for block in blocks if len(block[0])]
@@ -133,9 +130,7 @@ class KeyRangeFixpoint:
         for name in self.splits.stratum.relations:
             counts = np.zeros(len(values), dtype=np.int64)
             for part in found:
-                counts[part.low : part.low + part.summary.part.done] = part.summary.part.counts[
-                    name
-                ]
+                counts[part.low : part.low + part.found.done] = part.found.counts[name]
             numbers[name] = values[counts > 0], counts[counts > 0]
         rows = {name: int(counts.sum()) for name, (_, counts) in numbers.items()}
         self._record(rows, perf_counter() - began)
@@ -145,7 +140,8 @@ class KeyRangeFixpoint:
         """What all values come to, part by part."""
         splits, context = self.splits, self.splits.context
         limits, params = context.limits, context.scope.params
-        self._seeds = {name: seeds_of(group) for name, group in splits.groups.items()}
+        groups = splits.groups.items()
+        self._seeds = {name: group.on(np) for name, group in groups if group is not None}
         self._values = values_of(self._seeds)
         refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
         tries = {ref: splits.trie_of(ref, CPU) for ref in refs}
@@ -159,12 +155,9 @@ class KeyRangeFixpoint:
         )  # fmt: skip
 
         def call(low: int, high: int) -> Call:
-            seeds = {name: self._of(seeds, low, high) for name, seeds in self._seeds.items()}
-            args = task, seeds, placed, table
+            args = task, self._of(low, high), placed, table
             tag = low, high, args
-            if self.counts:  # which come back at once
-                return Call(counted, args, tag=tag)
-            return Call(followed, args, keep=True, tag=tag, summary=summary_of)
+            return Call(followed, args, not self.counts, tag=tag, summary=light)
 
         def smaller(error: TooLarge) -> list[Call]:
             low, high, _ = error.call.tag
@@ -172,27 +165,25 @@ class KeyRangeFixpoint:
             return [call(*part) for part in parts] if high - low > 1 else []
 
         stage = self.pool.stage(splits.name, limits, smaller)
+        stage.reports = False
         found: list[_Part] = []
         held = done = 0
         with limits.watch.work("joining", splits.name, len(self._values), "values") as work:
             for low, high in pairwise(self._cuts(0, len(self._values), self._wanted)):
                 stage.add(call(low, high))
             for ended, given in self._ended(stage):
-                told: RangeSummary | None = given if self.counts else given.summary
+                told: RangeResult | None = given if self.counts else given.summary
                 if told is None:
                     return None
                 low, high, args = ended.tag
-                here = self.counts or told.part.rows
-                found.append(_Part(low, told, None if here else given, args))
-                self.seconds += told.part.seconds
+                found.append(_Part(low, told, given if told.left else None, args))
                 self.calls += 1
-                self.gpu_calls += told.part.gpu
-                held += told.nbytes if here else 0
+                self.gpu_calls += told.gpu
+                held += told.nbytes
                 limits.charge("blocks", held)
-                for start, end in pairwise(self._cuts(low + told.part.done, high, 2)):
+                for start, end in pairwise(self._cuts(low + told.done, high, 2)):
                     stage.add(call(start, end))
-                done += told.part.done
-                work.total, work.unit = len(self._values), "values"
+                done += told.done
                 work.at(done)
         limits.charge("blocks", 0)
         return found
@@ -222,11 +213,11 @@ class KeyRangeFixpoint:
             return ranks
         return ranks[::-1] if all(map(rises, joins)) else None
 
-    def _of(self, seeds: Seeds, low: int, high: int) -> Seeds:
+    def _of(self, low: int, high: int) -> Seeds:
         """The rows of the values from one number on, below another."""
         values = self._values
         end = int(values[high]) if high < len(values) else int(values[-1]) + 1
-        return seeds.of(int(values[low]), end)
+        return {name: rows.between(int(values[low]), end) for name, rows in self._seeds.items()}
 
     def _cuts(self, low: int, high: int, wanted: int) -> list[int]:
         """Where the values from one number on are cut, into parts of about as many rows each."""

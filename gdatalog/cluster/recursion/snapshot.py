@@ -17,6 +17,7 @@ from gdatalog.cluster.recursion.hash_partition import (
     PartitionTask,
     StaleState,
     StepOutput,
+    TableBlocks,
     given,
     rows_by_partition,
 )
@@ -57,7 +58,7 @@ def saved(found: StepOutput, out: bool, folder: str | None) -> list[SavedRows]:
     return lain
 
 
-def _out(found: StepOutput) -> Iterator[tuple[str, str, int, Iterable[Columns]]]:
+def _out(found: StepOutput) -> Iterator[TableBlocks]:
     """What is on its way to all owners together, who are known by the rows."""
     parcels = [each.value for to, each in found.items() if isinstance(to, int)]
     for name in dict.fromkeys(name for parcel in parcels for name in parcel):

@@ -7,13 +7,12 @@ claims one after the other.
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 from gdatalog.cluster.pool.work_queue import WorkQueue
-from gdatalog.cluster.replicated.tasks import CellResult, OpenTask, PackedTask
+from gdatalog.cluster.replicated.tasks import CellResult, JoinTask
 from gdatalog.cluster.rows.texts import NewTexts, gathered_symbols, symbol_columns
 from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_here
 from gdatalog.cluster.workers.worker import left_of, own_memory, own_threads
@@ -73,8 +72,8 @@ class CellRun(PlanRun):
 
 
 def join_cells(
-    sealed: PackedTask,
-    cells: bytes | Sequence[Cell],
+    task: JoinTask,
+    cells: Sequence[Cell],
     seconds: float | None,
     firm: bool,
     tries: Mapping[TrieRef, Trie],
@@ -84,35 +83,32 @@ def join_cells(
 ) -> CellResult:
     """Runs a join within cells, as many as there is time for. `firm`: each is run to its end.
     `given`: the rows that it is run for, if it is."""
-    opened = sealed.opened()
-    table = symbols or opened.task.few or SymbolTable()
-    wanted = pickle.loads(cells) if isinstance(cells, bytes) else cells
+    table = symbols or task.few or SymbolTable()
 
     def run(device: Device, tries: Mapping[TrieRef, Trie]) -> CellResult:
-        return _Call(opened, tries, table, device, given).run(wanted, seconds, firm, claims)
+        return _Call(task, tries, table, device, given).run(cells, seconds, firm, claims)
 
-    return on_device(opened.task.device, (opened.task.plan,), tries, run)
+    return on_device(task.device, (task.plan,), tries, run)
 
 
-def of_same_cells(
+def settled(
     found: CellResult,
-    taken: tuple[int, ...],
-    sealed: PackedTask,
-    cells: Sequence[Cell],
-    tries: Mapping[TrieRef, Trie],
-    symbols: SymbolTable | None,
+    done: int,
+    taken: Sequence[int],
+    again: Callable[..., CellResult],
+    *args: Any,
 ) -> CellResult:
-    """What a call found in cells, as it was told: `taken` if they were claimed. What stays may have
-    been lost and made again, and then it was others that there was time for."""
-    if (found.cells, found.taken) == (len(cells), taken):
+    """What a call found in the cells that it told of: `done`, or those `taken`.
+
+    What stays may have been lost and made again, and then it was others that there was time for;
+    `again` runs those that were told of to their end.
+    """
+    if (found.cells, found.taken) == (done, taken):
         return found
-    return complete(join_cells(sealed, cells, None, True, tries, symbols), len(cells))
-
-
-def complete(again: CellResult, done: int) -> CellResult:
-    if again.cells != done:
-        raise again.error or MemoryLimitError("rows that were lost do not fit into a worker again")
-    return again
+    exact = again(*args)
+    if exact.cells != done:
+        raise exact.error or MemoryLimitError("rows that were lost do not fit into a worker again")
+    return exact
 
 
 def room(tries: Mapping[TrieRef, Trie]) -> int:
@@ -129,14 +125,13 @@ class _Call:
 
     def __init__(
         self,
-        opened: OpenTask,
+        task: JoinTask,
         tries: Mapping[TrieRef, Trie],
         symbols: SymbolTable,
         device: Device = CPU,
         given: Columns = (),
     ) -> None:
-        task = opened.task
-        self.opened, self.task, self.symbols, self.device = opened, task, symbols, device
+        self.task, self.symbols, self.device = task, symbols, device
         rows = laid(given, device.ops), len(given[0]) if given else 0
         self.sources = Sources(tries.__getitem__, lambda _: rows)
         self.limits = Limits(memory=min(task.memory, room(tries)))
@@ -209,7 +204,7 @@ class _Call:
         names = tuple(cell.stretches)
         run = self.runs.get(names)
         if run is None:
-            plan = self.opened.plan(cell)
+            plan = self.task.plan_of(cell)
             report = RuleRun(plan) if self.task.counted else None
             context = replace(self.context, scope=self._scope(ends(cell, names)))
             run = self.runs[names] = CellRun(plan, self.sources, context, report)

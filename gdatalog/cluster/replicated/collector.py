@@ -53,19 +53,13 @@ class Collector:
     held: int = 0  # bytes of rows that came
     moved: int = 0  # bytes that went from worker to worker, to be merged
 
-    def add_rows(self, found: CellResult) -> None:
+    def add(self, found: CellResult) -> None:
         if found.blocks:
             self.blocks += found.blocks
             self.held += sum(column.nbytes for block in found.blocks for column in block)
             self.context.limits.charge("answers", self.held)
-        self._add(found)
-
-    def add_groups(self, found: CellResult) -> None:
         if found.gathering is not None:
             self._join(found.gathering)
-        self._add(found)
-
-    def _add(self, found: CellResult) -> None:
         if found.left is not None:
             self.left.append((found.kept, found.left))
 

@@ -5,85 +5,82 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
-from typing import Any
 
 from gdatalog.cluster.pool import Broadcast, Pool
+from gdatalog.cluster.replicated.cell_scheduler import JoinWork
 from gdatalog.cluster.replicated.collector import Collector, merges_remotely
-from gdatalog.cluster.replicated.morsel_scheduler import JoinWork, MorselScheduler
+from gdatalog.cluster.replicated.morsel_scheduler import MorselScheduler
 from gdatalog.cluster.replicated.morsels import Morsels
-from gdatalog.cluster.replicated.tasks import CellResult, JoinTask, Mode, PackedTask
+from gdatalog.cluster.replicated.tasks import CellResult, JoinTask, Mode
 from gdatalog.cluster.rows.texts import FewTexts, placed_texts, reads_texts
 from gdatalog.engine.choose import ASKED_FOR, ExecutorChoice, looked_at
-from gdatalog.engine.derived import Derived, DistinctBlocks
+from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import WORTH
+from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.run import PlanRun
 from gdatalog.engine.session.knobs import Knobs
+from gdatalog.engine.sources import Sources
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
-from gdatalog.plan.nodes import JoinPlan
+from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import Spread
-from gdatalog.records import dataclass, replace
+from gdatalog.records import replace
 from gdatalog.storage.remote import Keeper
+from gdatalog.storage.trie import Trie
 
 
-@dataclass(slots=True)
 class ReplicatedRun(PlanRun):
     """The run of a rule whose joins are run by workers, piece by piece; what they give is put
     together here."""
 
-    pool: Pool = None  # type: ignore[assignment]  # whoever makes a run sets it
-    keeper: Keeper | None = None
-    keep: bool = False  # whether rows and groups stay where they are made, if they are many
-    merged: int = 0  # bytes that went from worker to worker for what they have together
-    calls: int = 0
-    gpu_calls: int = 0  # of these, on GPUs
+    def __init__(
+        self,
+        pool: Pool,
+        keeper: Keeper,
+        plan: RulePlan,
+        sources: Sources,
+        context: ExecutionContext,
+        report: RuleRun | None,
+        stats: RuleRound | None,
+    ) -> None:
+        super().__init__(plan, sources, context, report, stats=stats)
+        self.pool, self.keeper = pool, keeper
+        self.keep = False  # whether rows and groups stay where they are made, if they are many
+        self.moved = 0  # bytes that went from worker to worker
+        self.calls = self.gpu_calls = 0
 
     def spread(self) -> Spread:
         """How the work was spread, for a profile."""
-        workers = len(self.pool.workers)
-        moved = self.merged or None
-        return Spread("replicated", workers, moved=moved, calls=self.calls, on_gpus=self.gpu_calls)
+        return Spread(
+            "replicated",
+            len(self.pool.workers),
+            moved=self.moved or None,
+            calls=self.calls,
+            on_gpus=self.gpu_calls,
+        )
 
     def rows(self, limit: int | None) -> Derived:
         plan = self.plan
-        harvested = limit is None and self.keeper is not None and plan.head and plan.joins
-        if not harvested or (plan.gathers and not merges_remotely(plan)):
+        collects = limit is None and plan.head and plan.joins
+        if not collects or (plan.gathers and not merges_remotely(plan)):
             return PlanRun.rows(self, limit)
-        assert self.keeper is not None
-        harvest = Collector(self.pool, self.keeper, plan, self.context)
+        collector = Collector(self.pool, self.keeper, plan, self.context)
         self.keep = True
-        if plan.gathers:
-            for (number,) in plan.groups:
-                for found in self._spread(number, "bag"):
-                    self._count(found.given)
-                    harvest.add_groups(found)
-            derived = harvest.groups()
-            self.merged = harvest.moved
-            return derived
         distinct = self._apart()
+        mode: Mode = "bag" if plan.gathers else "distinct" if distinct else "set"
         for number in range(len(plan.joins)):
-            for found in self._spread(number, "distinct" if distinct else "set"):
+            for found in self._spread(number, mode):
                 self._count(found.given)
-                harvest.add_rows(found)
-        derived = harvest.rows(distinct)
-        self.merged = harvest.moved
+                collector.add(found)
+        derived = collector.groups() if plan.gathers else collector.rows(distinct)
+        self.moved += collector.moved
         return derived
 
     def _apart(self) -> bool:
         """Whether no two calls give the same row."""
         return len(self.plan.joins) == 1 and one_row_each(self.plan.joins[0])
-
-    def _distinct(self, sink: RowSet) -> Derived:
-        blocks: list[Any] = []
-        held = 0
-        for found in self._spread(0, "distinct"):
-            blocks += found.blocks
-            held += sum(column.nbytes for block in found.blocks for column in block)
-            self.limits.charge("answers", held)
-        count = sum(len(block[0]) for block in blocks)
-        self._count(count)
-        return DistinctBlocks(blocks, count) if blocks else sink.finish()
 
     def into_set(self, number: int, sink: RowSet) -> None:
         if sink.done:
@@ -108,23 +105,34 @@ class ReplicatedRun(PlanRun):
     def _spread(
         self, number: int, mode: Mode, limit: int | None = None
     ) -> Generator[CellResult, None, None]:
-        """What workers give for the pieces of a join."""
-        join = self.plan.joins[number]
-        made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
-        tries = {ref: made[ref] for ref in join.tries}
+        """What workers give for the cells of a join."""
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
-        sealed, table = self.task(number, mode, limit, self.limits.memory or 1 << 40)
+        with closing(self._cells(number, mode, limit)) as results:
+            for found in results:
+                self._take(number, mode, found)
+                yield found
+
+    def _cells(
+        self, number: int, mode: Mode, limit: int | None
+    ) -> Generator[CellResult, None, None]:
+        """The same, as the workers tell it."""
+        join = self.plan.joins[number]
+        tries = self.tries(join)
         placed = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
         gpus = self.pool.connection.gpus and self.context.device.refuses(self.plan) is None
         cutting = Morsels(join, tries, self.scope, self.pool.slots, gpus)
-        work = JoinWork(self.plan.relation, sealed, placed, table, self.keep)
-        for found in MorselScheduler(self.pool, self.limits, work, cutting).run():
-            self._take(number, mode, found)
-            yield found
+        work = self.work(number, mode, limit, self.limits.memory or 1 << 40)
+        return MorselScheduler(self.pool, self.limits, work, placed, cutting).run()
+
+    def tries(self, join: JoinPlan) -> dict[TrieRef, Trie]:
+        """The tries of a join, which are made largest first."""
+        made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
+        return {ref: made[ref] for ref in join.tries}
 
     def _take(self, number: int, mode: Mode, found: CellResult) -> None:
         """Translates what a worker has given, and notes what it did."""
         self.calls += 1
+        self.moved += found.moved
         self.gpu_calls += found.gpu
         join = self.plan.joins[number]
         if len(found.anew.codes):
@@ -150,9 +158,7 @@ class ReplicatedRun(PlanRun):
             steps = list(all_steps(join.steps))
             self.report.saw({id(steps[at]): seen for at, seen in found.seen.items()})
 
-    def task(
-        self, number: int, mode: Mode, limit: int | None, memory: int
-    ) -> tuple[PackedTask, Broadcast | None]:
+    def work(self, number: int, mode: Mode, limit: int | None, memory: int) -> JoinWork:
         """What all calls of a join have in common, and the symbol table if its texts are read."""
         plan, symbols = self.plan, self.scope.symbols
         table: Broadcast | None = None
@@ -166,7 +172,7 @@ class ReplicatedRun(PlanRun):
             len(symbols), few, limit, self.report is not None, self.limits.chunk,
             self.pool.connection.device if table is None else "cpu", self.context.tuning,
         )  # fmt: skip
-        return PackedTask.of(task), table
+        return JoinWork(plan.relation, self.pool.broadcast(None, task), table, self.keep)
 
     def _knobs(self, join: JoinPlan) -> Knobs:
         """What workers are told: each call has one thread, and none tries first what is too slow

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-from collections import OrderedDict
 from collections.abc import Mapping
-from hashlib import blake2b
-from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 from gdatalog.cluster.rows.texts import FewTexts, NewTexts
@@ -22,7 +18,6 @@ from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.values import Value
 
 SMALL = 1 << 16  # bytes that a call gives, up to which they are sent at once
-OPENED = 64  # tasks that a worker remembers
 
 Mode = Literal["set", "distinct", "bag"]
 
@@ -50,29 +45,17 @@ class JoinTask:
     chunk: int | None = None
     device: str = "cpu"
     tuning: Tuning = Tuning()
+    bounded: dict[tuple[str, ...], RulePlan] = field(default_factory=dict)  # on a worker
 
-
-@dataclass(frozen=True, slots=True)
-class PackedTask:
-    """A task as bytes."""
-
-    name: bytes
-    content: bytes
-
-    @staticmethod
-    def of(task: JoinTask) -> PackedTask:
-        content = pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL)
-        return PackedTask(blake2b(content, digest_size=16).digest(), content)
-
-    def opened(self) -> OpenTask:
-        """The task, which a process opens once."""
-        with _lock:
-            found = _opened.get(self.name)
-            if found is None:
-                found = _opened[self.name] = OpenTask(pickle.loads(self.content))
-                if len(_opened) > OPENED:
-                    _opened.popitem(last=False)
-            return found
+    def plan_of(self, cell: Cell) -> RulePlan:
+        """The plan within cells: one for all that bound the same variables."""
+        names = tuple(cell.stretches)
+        found = self.bounded.get(names)
+        if found is None:
+            joins = list(self.plan.joins)
+            joins[self.number] = bounded(joins[self.number], names)
+            found = self.bounded[names] = replace(self.plan, joins=tuple(joins))
+        return found
 
 
 class RemoteSummary(NamedTuple):
@@ -90,7 +73,8 @@ class CellResult:
 
     `given`: rows that the joins gave, equal ones included. `seen`: what happened at the steps, by
     their place among all steps of the join. `left`: what is told of rows or groups that stay
-    where they were made, in what is `kept`.
+    where they were made, in what is `kept`. `cuts`: for each variable a key that cuts the hard
+    cell, and how many rows that tells apart. `moved`: bytes that came from other workers.
     """
 
     cells: int = 0
@@ -112,6 +96,8 @@ class CellResult:
     seen: dict[int, StepCounts] = field(default_factory=dict)
     left: RemoteSummary | None = None
     kept: Any = None
+    cuts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    moved: int = 0
 
     def __sizeof__(self) -> int:
         held = sum(column.nbytes for block in self.blocks for column in block)
@@ -138,26 +124,3 @@ class CellResult:
 def light(found: CellResult) -> CellResult:
     """What is told of what is kept."""
     return found.light()
-
-
-@dataclass(slots=True)
-class OpenTask:
-    """A task on a worker, and its plan within cells: one plan for all that tell the same variables
-    apart."""
-
-    task: JoinTask
-    plans: dict[tuple[str, ...], RulePlan] = field(default_factory=dict)
-
-    def plan(self, cell: Cell) -> RulePlan:
-        names = tuple(cell.stretches)
-        found = self.plans.get(names)
-        if found is None:
-            plan, number = self.task.plan, self.task.number
-            joins = list(plan.joins)
-            joins[number] = bounded(joins[number], names)
-            found = self.plans[names] = replace(plan, joins=tuple(joins))
-        return found
-
-
-_opened: OrderedDict[bytes, OpenTask] = OrderedDict()
-_lock = Lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
 from gdatalog.records import dataclass
+from gdatalog.storage.on_device import brought
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
@@ -46,6 +48,24 @@ class RowsByColumn:
         starts[1:] = xp.cumsum(counts[inside])
         columns = {at: column[rows] for at, column in self.columns.items()}
         return RowsByColumn(self.values[inside], starts, columns, xp)
+
+    def between(self, low: int, high: int) -> RowsByColumn:
+        """The rows of the host of the values from one on, below another."""
+        first, last = bisect_left(self.values, low), bisect_left(self.values, high)
+        start, end = self.starts[first], self.starts[last]
+        columns = {at: column[start:end] for at, column in self.columns.items()}
+        return RowsByColumn(self.values[first:last], self.starts[first : last + 1] - start, columns)
+
+    def on(self, xp: Any) -> RowsByColumn:
+        """The same on a device, or on the host."""
+        given = brought if xp is np else xp.asarray
+        columns = {at: given(column) for at, column in self.columns.items()}
+        return RowsByColumn(given(self.values), given(self.starts), columns, xp)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Arrays of the host, for a module cannot be sent."""
+        here = self.on(np)
+        return RowsByColumn, (here.values, here.starts, here.columns)
 
     def span(self, column: int) -> Span | None:
         values = self.columns[column]
