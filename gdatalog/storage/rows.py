@@ -1,9 +1,9 @@
-"""Sets of rows, held as columns of keys: sorting, duplicates, difference, merging.
+"""Sets of rows as columns of keys: sorting, duplicates, difference, merging.
 
-Rows whose columns fit together into 63 bits are packed into one integer each, so that one sort
-or one search of plain integers does the work; wider rows are sorted column by column.
+Rows whose columns fit into 63 bits are packed into one integer each, so that plain integers are
+sorted or searched; wider rows are sorted column by column.
 
-Each operation charges its working space to the evaluation that runs (`account.py`).
+Each operation charges its working memory to the running evaluation (`account.py`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class RowPacking:
-    """Where each column's bits lie in a packed row; the order of rows is kept."""
+    """The bits of each column in a packed row. Packed rows have the order of the rows."""
 
     least: tuple[int, ...]
     bits: tuple[int, ...]
 
     @staticmethod
     def of(columns: Sequence[Array], spare: int = 0) -> RowPacking | None:
-        """A packing for these columns, with `spare` bits of room above each; None if too wide."""
+        """A packing for these columns, with up to `spare` more bits for each; None if too wide."""
         return RowPacking.over([tuple(columns)], spare)
 
     @staticmethod
@@ -48,7 +48,7 @@ class RowPacking:
 
     @staticmethod
     def within(spans: Sequence[Span], spare: int = 0) -> RowPacking | None:
-        """The same for columns whose least and greatest values are known."""
+        """The same for columns with these least and greatest values."""
         least = [low for low, _ in spans]
         bits = [(high - low).bit_length() for low, high in spans]
         total = sum(bits)
@@ -58,7 +58,7 @@ class RowPacking:
         return RowPacking(tuple(least), tuple(width + room for width in bits))
 
     def holds(self, columns: Sequence[Array]) -> bool:
-        """Whether these columns' values fit as well."""
+        """Whether these columns' values fit."""
         return all(
             len(column) == 0
             or (int(column.min()) >= low and (int(column.max()) - low) >> width == 0)
@@ -66,7 +66,7 @@ class RowPacking:
         )
 
     def pack(self, columns: Sequence[Array], into: Array | None = None) -> Array:
-        """The packed rows; written `into` an array, if one is given."""
+        """The packed rows; written `into` an array if one is given."""
         length = len(columns[0])
         packed: Array = np.empty(length, dtype=np.int64) if into is None else into
         parts = [part for part in zip(columns, self.least, self.bits, strict=True) if part[2]]
@@ -101,7 +101,7 @@ class RowPacking:
 
 
 def spans_of(blocks: Sequence[Columns]) -> list[Span]:
-    """The least and the greatest value of each column; nothing where there are no rows."""
+    """The least and the greatest value of each column; empty if there are no rows."""
     parts = [
         [column[at : at + PART] for column in block]
         for block in blocks
@@ -112,7 +112,7 @@ def spans_of(blocks: Sequence[Columns]) -> list[Span]:
     ends: list[list[int]] = [[] for _ in parts[0]]
 
     def look(some: Sequence[Sequence[Array]]) -> None:
-        # What the least value is found in is in the cache when the greatest one is looked for.
+        # Each part is still in the cache when its greatest value is searched.
         for part in some:
             for found, column in zip(ends, part, strict=True):
                 found += int(column.min()), int(column.max())
@@ -123,12 +123,12 @@ def spans_of(blocks: Sequence[Columns]) -> list[Span]:
 
 
 def ascending(values: Array) -> bool:
-    """Whether the values are sorted and all different."""
+    """Whether the values are sorted and distinct."""
     return len(values) < 2 or bool((values[1:] > values[:-1]).all())
 
 
 def firsts(values: Array) -> Array:
-    """Which entries of a sorted array differ from the one before."""
+    """A mask of the entries of a sorted array that differ from the one before."""
     marks = np.empty(len(values), dtype=np.bool_)
     marks[:1] = True
     np.not_equal(values[1:], values[:-1], out=marks[1:])
@@ -136,7 +136,7 @@ def firsts(values: Array) -> Array:
 
 
 def sorted_set(values: Array, own: bool = False) -> Array:
-    """The sorted distinct values of an array of ints; `own`: it may be changed for that."""
+    """The sorted distinct values of an array of ints; `own`: it may sort in place."""
     return cancellable(len(values), lambda: _sorted_set(values, own))
 
 
@@ -146,7 +146,7 @@ def _sorted_set(values: Array, own: bool = False) -> Array:
     low, high = int(values.min()), int(values.max())
     room = high - low + 1 + 8 * len(values)
     if high - low < DENSE * len(values) and room <= current_watch().account.spare():
-        # Few possible values: marking them is a pass, sorting would be many.
+        # With few possible values, one pass marks them; sorting takes more.
         with working_space("sorting", room):
             return _marked_set(values, low, high)
     values = sort_values(values, low, high, own=own)
@@ -169,7 +169,7 @@ def _marked_set(values: Array, low: int, high: int) -> Array:
 
 
 def _squeezed(values: Array, marks: Array) -> Array:
-    """The marked values, moved to the front of their array."""
+    """Moves the marked values to the front of their array."""
     at = 0
     for start in range(0, len(values), STRETCH):
         kept = values[start : start + STRETCH][marks[start : start + STRETCH]]
@@ -179,7 +179,7 @@ def _squeezed(values: Array, marks: Array) -> Array:
 
 
 def row_firsts(columns: Sequence[Array]) -> Array:
-    """Which rows of lexicographically sorted columns differ from the row before."""
+    """A mask of the rows that differ from the one before, in lexicographically sorted columns."""
     marks = firsts(columns[0])
     for column in columns[1:]:
         marks[1:] |= column[1:] != column[:-1]
@@ -187,7 +187,8 @@ def row_firsts(columns: Sequence[Array]) -> Array:
 
 
 def sort_in_memory(blocks: list[Columns]) -> Columns:
-    """The rows of all blocks, sorted and without duplicates. It empties the list."""
+    """The rows of all blocks, sorted and without duplicates. Empties the list, to free the
+    blocks."""
     dtypes = [np.result_type(*parts) for parts in zip(*blocks, strict=True)]
     count, width = sum(len(block[0]) for block in blocks), sum(dtype.itemsize for dtype in dtypes)
     if len(dtypes) == 1:
@@ -217,7 +218,7 @@ def sort_in_memory(blocks: list[Columns]) -> Columns:
 
 
 def _sort_wide(blocks: list[Columns]) -> Columns:
-    """The same of rows that cannot be packed."""
+    """The same for rows that cannot be packed."""
     columns = concatenate(blocks)
     blocks.clear()
     order = order_rows(columns)
@@ -229,10 +230,10 @@ def _sort_wide(blocks: list[Columns]) -> Columns:
 
 
 def order_rows(columns: Sequence[Array]) -> Array:
-    """The order that sorts rows lexicographically, equal rows as they stand.
+    """A stable sort order of rows.
 
-    Bits of the columns are packed above the rows' numbers, as many at a time as there is room
-    for, the last columns' first: each sort of plain integers keeps the order of the ones before.
+    Bits of the columns are packed above the rows' numbers, as many as fit, and sorted as integers;
+    the last columns come first, and each sort keeps the order of the one before.
     """
     count = len(columns[0])
     if count < FEW:
@@ -264,7 +265,7 @@ def _order_rows(columns: Sequence[Array], count: int) -> Array:
 def _order_by(
     chunk: Sequence[tuple[Array, int, int, int]], order: Array | None, count: int, bits: int
 ) -> Array:
-    """An order of rows, by some bits of columns, the last of which count most."""
+    """A sort order of rows by some bits of columns; the last column is the least significant."""
     width = (count - 1).bit_length()
     packed = np.empty(count, dtype=np.int64)
 
@@ -273,7 +274,7 @@ def _order_by(
         rows = part if order is None else order[part]
         for column, low, below, taken in reversed(chunk):
             mine <<= np.uint64(taken)
-            # Differences of 64-bit ints fit into 64 bits without a sign.
+            # Differences of 64-bit ints fit into 64 unsigned bits.
             values = column[rows].astype(np.int64).view(np.uint64) - np.uint64(low % (1 << 64))
             mine |= (values >> np.uint64(below)) & np.uint64((1 << taken) - 1)
         mine <<= np.uint64(width)
@@ -287,7 +288,7 @@ def _order_by(
 
 
 def first_rows(columns: Sequence[Array]) -> Array:
-    """The indices, ascending, of one row of each set of equal rows: the first of them."""
+    """The index of the first row of each set of equal rows, ascending."""
     with working_space("looking for duplicates", 40 * len(columns[0])):
         return cancellable(len(columns[0]), lambda: _first_rows(columns))
 
@@ -305,7 +306,8 @@ def _first_rows(columns: Sequence[Array]) -> Array:
 
 
 def cut(blocks: Iterable[Columns], rows: int) -> Iterator[list[Columns]]:
-    """The rows of blocks, so many at a time, as parts of these blocks; once at least."""
+    """The rows of blocks in batches of `rows` rows, each as parts of the blocks; at least one
+    batch."""
     parts: list[Columns] = []
     room, once = rows, False
     for block in blocks:
@@ -321,14 +323,14 @@ def cut(blocks: Iterable[Columns], rows: int) -> Iterator[list[Columns]]:
 
 
 def concatenate(blocks: Sequence[Columns]) -> Columns:
-    """The rows of all blocks, one after the other; there is at least one block."""
+    """The rows of all blocks, one after the other. There must be a block."""
     if len(blocks) == 1:
         return blocks[0]
     return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
 
 
 def in_sorted(values: Array, among: Array) -> Array:
-    """Which of `values` occur in the sorted array `among`."""
+    """A mask of the `values` that occur in the sorted array `among`."""
     if len(among) == 0:
         return np.zeros(len(values), dtype=np.bool_)
     with working_space("looking for duplicates", 17 * len(values)):
@@ -342,17 +344,16 @@ def _in_sorted(values: Array, among: Array) -> Array:
     return found
 
 
-# By which columns rows are sorted, and which way.
+# The columns that rows are sorted by, and the directions.
 
-# The places of all columns, the one that sorts first in front, and whether each sorts downwards.
+# The positions of all columns, the first sort key first, and whether each is descending.
 Order = Sequence[tuple[int, bool]]
 
 
 def order_of(
     columns: Sequence[str], by: str | Sequence[str] | None, descending: bool | Sequence[bool]
 ) -> Order:
-    """The order by the columns that are named, else by all from the left; ties are broken by the
-    columns that are left over.
+    """The order by the named columns, by default all from the left; the other columns break ties.
 
     >>> order_of(("x", "y", "z"), ["z", "x"], [True, False])
     [(2, True), (0, False), (1, False)]
@@ -377,7 +378,7 @@ def order_of(
 
 
 def place_of(columns: Sequence[str], name: str) -> int:
-    """The place of a column; an error, if there is none of this name."""
+    """The position of a column; an error if there is none of this name."""
     if name in columns:
         return columns.index(name)
     close = meant(name, columns) if isinstance(name, str) else None
@@ -388,19 +389,19 @@ def place_of(columns: Sequence[str], name: str) -> int:
 
 
 def plain(order: Order) -> bool:
-    """Whether rows sort by all columns from the left, upwards."""
+    """Whether rows sort by all columns from the left, ascending."""
     return all(place == (at, False) for at, place in enumerate(order))
 
 
 def turned(columns: Columns, order: Order) -> Columns:
-    """Columns as they sort: in this order, the bits of those inverted that sort downwards."""
+    """Columns as sort keys: in this order, with the bits of descending ones inverted."""
     if plain(order):
         return columns
     return tuple(~columns[at] if down else columns[at] for at, down in order)
 
 
 def turned_back(columns: Columns, order: Order) -> Columns:
-    """The columns in their own order, with their own bits."""
+    """Reverses `turned`."""
     if plain(order):
         return columns
     found = {at: ~key if down else key for key, (at, down) in zip(columns, order, strict=True)}

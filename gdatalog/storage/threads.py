@@ -1,4 +1,4 @@
-"""Work on long arrays, spread over the cores, sorting among it: NumPy releases the lock."""
+"""Work on long arrays, spread over the cores, such as sorting: NumPy releases the GIL."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from gdatalog.threads import PoolTask, begun
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
-LONG = 1 << 18  # entries, from which on a second thread is worth its start
-_MOST = 8  # copying and packing wait for memory, which more threads make no faster
-_STRETCH = 1 << 15  # rows at a time: what is made of them on the way stays in the cache
+LONG = 1 << 18  # entries: fewer are not worth a second thread
+_MOST = 8  # threads: more do not speed up copying and packing, which wait for memory
+_STRETCH = 1 << 15  # rows in a batch: temporary arrays stay in the cache
 
 
 def cores() -> int:
-    """How many cores this process may use, as far as more of them help here."""
+    """How many threads this process should use for work on arrays: its cores, but at most
+    `_MOST`."""
     try:
         available = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
@@ -32,14 +33,15 @@ def cores() -> int:
 
 
 def spread(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> list[Made]:
-    """`work` of each item, in the items' order; on several threads if it is `long`."""
+    """Calls `work` with each item; results are in the items' order. Uses several threads if the
+    work is `long`."""
     todo = list(items)
     workers = min(cores(), len(todo)) if long else 1
     if workers < 2:
         return [work(item) for item in todo]
     watch, errors = current_watch(), list[BaseException]()
     made: list[Any] = [None] * len(todo)
-    numbers = iter(range(len(todo)))  # each is taken once: `next` is atomic
+    numbers = iter(range(len(todo)))  # shared by the threads: `next` is atomic
 
     def share() -> None:
         try:
@@ -69,7 +71,7 @@ def spread(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> l
         for task in tasks:
             task.wait()
     except BaseException as error:
-        errors.append(error)  # so that the others stop
+        errors.append(error)  # stops the other threads
         for task in tasks:
             task.wait()
     if errors:
@@ -80,8 +82,9 @@ def spread(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> l
 def ahead(
     work: Callable[[Item], Made], items: Iterable[Item], long: bool, most: int | None = None
 ) -> Iterator[Made]:
-    """`work` of each item, in the items' order. If it is `long`, threads work on the next few
-    items while the caller uses the last one: on so many at the `most`, or one for each core."""
+    """Calls `work` with each item; results are in the items' order. If the work is `long`, threads
+    work on the next few items while the caller uses the last result: on `most` at a time, by
+    default one for each core."""
     if not long or cores() < 2:
         yield from map(work, items)
         return
@@ -102,7 +105,7 @@ def ahead(
 
 
 def in_ranges(work: Callable[[slice], None], length: int) -> None:
-    """`work` of all rows, stretch by stretch; each thread has a part of its own."""
+    """Calls `work` with all rows, batch by batch. Each thread has a range of its own."""
 
     def part(rows: slice) -> None:
         for start in range(rows.start, rows.stop, _STRETCH):
@@ -112,7 +115,7 @@ def in_ranges(work: Callable[[slice], None], length: int) -> None:
 
 
 def by_parts(work: Callable[[slice], None], length: int) -> None:
-    """`work` of all rows: of one part for each thread."""
+    """Calls `work` with all rows: one range for each thread."""
     if length < LONG:
         work(slice(0, length))
     else:
@@ -121,42 +124,43 @@ def by_parts(work: Callable[[slice], None], length: int) -> None:
         spread(work, [slice(*pair) for pair in pairwise(bounds)], True)
 
 
-# Sorting long arrays of integers: on several cores, or by a better sorter that was offered.
+# Sorting long arrays of integers: on several cores, or with a compiled sorter.
 #
-# What NumPy's sort takes depends on the processor: with vectors of 512 bits it is as fast as any,
-# without them compiled code is several times as fast. This layer imports no compiler; who has one
-# offers a sorter, which is asked for when an array is long.
+# The speed of NumPy's sort depends on the processor: with 512-bit vectors it is as fast as any,
+# without them compiled code is several times as fast. This layer cannot import the compiler, so
+# others offer a sorter, which long arrays ask for.
 
-# The sorted values of an array of int64, none less than the first bound or more than the second.
+# Sorts an array of int64; the bounds are not above and not below its values.
 Sorter = Callable[[Array, int, int], Array]
 
-# What gives a sorter of so many values; whether it may be started for that, or is to run already.
+# Returns a sorter for so many values, or None; the second argument says whether it may be compiled
+# now.
 Offer = Callable[[int, bool], Sorter | None]
 
 _offers: list[Offer] = []
 
 
 def offer(sorter_for: Offer) -> None:
-    """From now on, `sorter_for(length, start)` is asked for a sorter of so many values.
+    """Registers a function that returns sorters: `sorter_for(length, start)`.
 
-    It gives None where its sorter is not worth its start. Who offers comes before who did.
+    It returns None if its sorter is not worth compiling. The last one that was registered is called
+    first.
     """
     _offers.insert(0, sorter_for)
 
 
 def ascends(values: Array) -> bool:
-    """Whether the values are sorted; equal ones may stand beside each other."""
-    few = values[:1000]  # tell most of the time
+    """Whether the values are sorted; they may repeat."""
+    few = values[:1000]  # usually decide
     return bool((few[1:] >= few[:-1]).all()) and bool((values[1:] >= values[:-1]).all())
 
 
 def sort_values(values: Array, low: int, high: int, start: bool = True, own: bool = False) -> Array:
-    """The values of an array of ints in ascending order; it may be the array itself.
+    """The sorted values of an array of ints; may return the array itself.
 
-    None is less than `low` or more than `high`: the closer these are, the less there is to do.
-    `start`: whether a compiled sorter may be started for it. `own`: nobody else needs the array,
-    which may be sorted in place. The compiled sorter needs two more arrays of its size; where the
-    memory limit leaves no room for these, NumPy sorts.
+    All values are between `low` and `high`; close bounds save work. `start`: whether a sorter may
+    be compiled. `own`: the array may be sorted in place. The compiled sorter needs memory for two
+    more arrays; if the memory limit forbids that, NumPy sorts.
     """
     if ascends(values):
         return values
@@ -178,7 +182,7 @@ def sort_values(values: Array, low: int, high: int, start: bool = True, own: boo
 
 
 def _by_threads(values: Array) -> None:
-    """Halves the array by its middle value until each thread has a part, and sorts the parts."""
+    """Partitions the array at its medians until each thread has a part, and sorts the parts."""
     parts = [values]
     while 2 * len(parts) <= cores() and len(parts[0]) > 1:
         spread(lambda part: part.partition(len(part) // 2), parts, True)

@@ -1,13 +1,13 @@
-"""Trie arrays: a relation under a column order, as one sorted list of children per node.
+"""Tries as arrays: a relation in an order of columns, as one sorted list of children per node.
 
-Level 0 is one list, the root's. Level k holds the children of every node of level k-1, node by
-node, each list ascending; `offsets[p]` to `offsets[p + 1]` are the children of node p.
+Level 0 is one list, the root's. Level k has the lists of children of all nodes of level k-1, one
+after the other, each ascending; the children of node p are from `offsets[p]` to `offsets[p + 1]`.
 
-Searches in many lists at once go through one array of (parent, value) pairs packed into 64
-bits, made when first needed: one sorted search then serves every list. Values of 64 bits are
-first replaced by their rank among the level's distinct values.
+Searches in many lists at once use an array of (parent, value) pairs packed into 64 bits, made on
+first use: so one sorted search serves all lists. Values of 64 bits are first replaced by their rank
+among the level's distinct values.
 
-Arrays are NumPy's, or a device's: `xp` has the functions on them.
+Arrays are NumPy's or a device's; `xp` is their module.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from gdatalog.storage.on_device import brought
 from gdatalog.storage.spill import STRETCH, Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
 
-PAIRING = 24  # bytes that packing an entry takes
+PAIRING = 24  # bytes of memory to pack an entry
 
-# 33 bits for a value of 32 bits, so that a bound just outside of them has a place too.
+# 33 bits for a value of 32 bits, so that bounds just outside of these have a code, too.
 SHIFT = 33
 _BIAS = 1 << 32
 _LOW, _HIGH = -(1 << 31) - 1, 1 << 31
 
 # A test between two columns of a row, as (left column, operator, right column).
 RowTest = tuple[int, str, int]
-# A relation's trie by its order of columns, tests, whether it is weighted, whether ranked.
+# The key of a relation's trie: order of columns, tests, whether it is weighted, whether it is
+# ranked.
 TrieName = tuple[tuple[int, ...], tuple[RowTest, ...], bool, bool]
 
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 class TrieLevel:
-    """The lists of one level: `values`, and where each parent's list starts (`offsets`)."""
+    """The lists of one level: `values`, and the start of each parent's list (`offsets`)."""
 
     __slots__ = (
         "_domain", "_index", "_longest", "_pairs", "_span", "_starts", "offsets", "values", "xp"
@@ -72,7 +73,7 @@ class TrieLevel:
 
     @property
     def longest(self) -> int:
-        """How long the longest of the lists is."""
+        """The length of the longest list."""
         if self._longest is None:
             lengths = self.xp.diff(self.offsets)
             self._longest = int(lengths.max()) if len(lengths) else 0
@@ -80,22 +81,22 @@ class TrieLevel:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The least and the greatest value; (0, -1) if there is none."""
+        """The least and the greatest value; (0, -1) if there are none."""
         if self._span is None:
             values = self.values
             self._span = self._ints(values.min(), values.max()) if len(values) else (0, -1)
         return self._span
 
     def known_span(self, low: int, high: int) -> None:
-        """The least and the greatest value, where somebody knows them already."""
+        """Caches the least and the greatest value."""
         self._span = low, high
 
     def known_longest(self, longest: int) -> None:
-        """How long the longest of the lists is, where somebody knows it already."""
+        """Caches the length of the longest list."""
         self._longest = longest
 
     def _ints(self, low: Any, high: Any) -> tuple[int, int]:
-        """Two scalars as Python's: from a device in one go."""
+        """Two scalars as Python ints; one copy from a device."""
         if self.xp is np:
             return int(low), int(high)
         low, high = self.xp.stack([low, high]).tolist()
@@ -105,20 +106,20 @@ class TrieLevel:
 
     @property
     def is_dense(self) -> bool:
-        """Whether it has a dense index."""
+        """Whether the values are dense enough for an index."""
         low, high = self.span
         return high - low + 1 <= 4 * len(self.values) + 1024
 
     @property
     def low(self) -> int:
-        """The value that a dense index begins with; 0 where there is none."""
+        """The first value of a dense index; 0 without one."""
         if self._index is None:
             return self.span[0] if self.is_dense else 0
         return self._index[0]
 
     def starts(self, root: TrieLevel) -> Array:
-        """Of the level below a dense root: where the children of each value between the root's
-        least and its greatest begin, and where the last ones end."""
+        """For the level below a dense root: where the children of each value from the root's least
+        to its greatest begin, and where the last ones end."""
         if self._starts is None:
             low, high = root.span
             starts = np.zeros(high - low + 2, dtype=np.int32)
@@ -134,7 +135,7 @@ class TrieLevel:
         return self._index if len(self._index[1]) or not len(self.values) else None
 
     def indexed(self, dense: bool) -> tuple[int, Array]:
-        """Has a dense index from now on, or has none: a slice goes by the whole level."""
+        """Builds a dense index, or none. A slice follows the whole level."""
         xp, values = self.xp, self.values
         low, high = self.span
         if not dense:
@@ -146,11 +147,11 @@ class TrieLevel:
         return self._index
 
     def known_index(self, low: int, index: Array) -> None:
-        """Has this dense index, or none if it is empty."""
+        """Caches a dense index; an empty one means none."""
         self._index = low, index
 
     def find(self, values: Array) -> Array:
-        """Positions of values in the root's list, -1 where absent: by index where dense."""
+        """Positions of values in the root's list, -1 if absent; by index if the root is dense."""
         xp, dense = self.xp, self.dense_index()
         at: Array
         if dense is not None:
@@ -172,7 +173,7 @@ class TrieLevel:
     # ----------------------------------------------------------------- any level: many lists
 
     def pairs(self) -> Array:
-        """(parent, value) of every entry, packed, ascending."""
+        """The (parent, value) pairs of all entries, packed, ascending."""
         if self._pairs is None:
             here = self.xp is np
             spill = current_watch().account.spill_for(PAIRING * len(self)) if here else None
@@ -192,12 +193,12 @@ class TrieLevel:
         return column.finish()
 
     def parents(self) -> Array:
-        """The number of the list that each entry is in."""
+        """The number of each entry's list."""
         xp = self.xp
         if xp is np:
             lengths = np.diff(self.offsets)
             return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
-        # A device has no `repeat` by lengths that lie there
+        # A device has no `repeat` by an array of lengths.
         entries = xp.arange(len(self.values))
         found: Array = xp.searchsorted(self.offsets[1:], entries, side="right")
         return found.astype(xp.int64, copy=False)
@@ -209,7 +210,7 @@ class TrieLevel:
         return parents
 
     def _code(self, values: Array) -> tuple[Array, Array | None]:
-        """33-bit codes in the values' order; for 64-bit levels also whether each is exact."""
+        """33-bit codes in the order of values; for 64-bit levels also a mask of the exact codes."""
         xp = self.xp
         if self.values.dtype == xp.int32:
             if values.dtype != xp.int32:
@@ -223,7 +224,7 @@ class TrieLevel:
         return at, exact
 
     def find_in(self, parents: Array, values: Array) -> Array:
-        """Positions of values in their parents' lists, -1 where absent (sorted search)."""
+        """Positions of values in their parents' lists, -1 if absent (sorted search)."""
         xp = self.xp
         at: Array
         if len(self.values) == 0:
@@ -241,41 +242,42 @@ class TrieLevel:
         return at
 
     def bound_in(self, parents: Array, values: Array, after_equal: bool) -> Array:
-        """Where in its parent's list each value would stand; behind an equal one if asked."""
+        """Where each value would stand in its parent's list; after an equal one if
+        `after_equal`."""
         xp = self.xp
         codes, exact = self._code(values)
         wanted = (parents.astype(xp.int64) << SHIFT) | codes
         if after_equal:
-            # behind an equal code, unless the code is only the place of an absent value
+            # after an equal code, unless it is that of an absent value
             wanted += 1 if exact is None else exact.astype(xp.int64)
         places: Array = xp.searchsorted(self.pairs(), wanted)
         return places
 
 
 class Lookup(NamedTuple):
-    """Where values are looked up: in the list of each row's parent, or in the root's (None)."""
+    """Where values are looked up: in the lists of the rows' parents, or in the root's (None)."""
 
     level: TrieLevel
     parents: Array | None  # by row
-    wanted: bool  # whether somebody asks where they were found
+    wanted: bool  # whether the positions are needed
 
 
 class Meeting(NamedTuple):
-    """Entries of lists that other lists have too."""
+    """The entries of lists that other lists have, too."""
 
-    tried: int  # how many there were
-    rows: Array  # of which row each is
+    tried: int  # the number of entries before
+    rows: Array  # the row of each entry
     values: Array
-    places: list[Array]  # where it stands, for each list for which that was asked
+    places: list[Array]  # their positions, for each list whose positions are needed
 
 
 class Trie:
-    """The levels of a relation under a column order.
+    """The levels of a relation in an order of columns.
 
-    `weights`, where columns were dropped but must count, is the number of rows under each node
-    of the last level. A trie of no columns only knows how many rows there are (`total`). Where
-    ranks stand for values, `labels` are the values, by rank. `whole`: the trie that this one is a
-    slice of, if it is; printers go by its sizes, so that all slices share one text.
+    `weights`: if dropped columns must count, the number of rows under each node of the last level.
+    A trie without columns only has the number of rows (`total`). `labels`: the values by rank, if
+    ranks stand for values. `whole`: the trie that this one is a slice of; generated code depends on
+    the sizes of the whole, so that all slices share it.
     """
 
     __slots__ = (
@@ -290,7 +292,7 @@ class Trie:
         weights: Array | None,
         labels: Array | None = None,
     ) -> None:
-        """`total` may be told when it is first asked for."""
+        """`total` may be a function, called on first use."""
         self.levels = tuple(levels)
         self._total = total
         self._once: bool | None = None
@@ -298,24 +300,24 @@ class Trie:
         self.labels = labels
         self._weight_sums: Array | None = None
         self._weighed: Array | None = None
-        self.layouts: dict[object, Any] = {}  # what printers know of it
+        self.layouts: dict[object, Any] = {}  # cached by printers
         self.whole: Trie | None = None
 
     @property
     def total(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         if callable(self._total):
             self._total = self._total()
         return self._total
 
     @property
     def once(self) -> bool:
-        """Whether one row stands under each node of the last level."""
+        """Whether each node of the last level has exactly one row."""
         trie = self if self.whole is None else self.whole
         if trie._once is None:
             trie._once = bool(trie.levels) and trie.total == len(trie.levels[-1])
             if trie._once and trie.weights is not None:
-                trie._once = bool(trie.weights.all())  # a weight that is a count may be 0
+                trie._once = bool(trie.weights.all())  # counts as weights may be 0
         return trie._once
 
     def __getstate__(self) -> tuple[object, ...]:
@@ -326,7 +328,7 @@ class Trie:
         self.__init__(*state)  # type: ignore[misc]  # a copy starts as a new object does
 
     def weight_sums(self) -> Array:
-        """How many rows stand before each node of the last level, and behind the last."""
+        """The number of rows before each node of the last level, and of all rows."""
         if self._weight_sums is None:
             assert self.weights is not None
             weights = self.weights
@@ -337,7 +339,8 @@ class Trie:
         return self._weight_sums
 
     def weighed(self) -> Array:
-        """Of one dense level: how many rows each value between the least and the greatest has."""
+        """For a single dense level: the number of rows of each value from the least to the
+        greatest."""
         if self._weighed is None:
             assert self.weights is not None
             root = self.levels[0]
@@ -348,7 +351,7 @@ class Trie:
         return self._weighed
 
     def known_sums(self, sums: Array) -> None:
-        """What `weight_sums` gives, where somebody has it already."""
+        """Caches the result of `weight_sums`."""
         self._weight_sums = sums
 
     @property
@@ -358,7 +361,7 @@ class Trie:
 
 
 def _in_files_if_large(values: Array) -> Array:
-    """The same values, in a file if they do not fit memory; values on a device stay there."""
+    """The values, in a file if they do not fit in memory; values on a device stay there."""
     here = isinstance(values, np.ndarray) and not is_spilled(values)
     spill = current_watch().account.spill_for(values.nbytes) if here else None
     return values if spill is None else spill.rows([(values,)])[0]
@@ -367,9 +370,9 @@ def _in_files_if_large(values: Array) -> Array:
 def trie_name(
     order: Sequence[int], tests: Sequence[RowTest], weighted: bool, ranked: bool, turned: bool
 ) -> TrieName:
-    """What a trie is known by: tests have the lower column first, so that one trie has one name.
+    """The key of a trie. Tests have the lower column first, so that equal tries have one key.
 
-    `turned`: the other column first, of two, where one trie serves both orders.
+    `turned`: swaps the two columns, if one trie serves both orders.
     """
     if turned:
         order = [1 - column for column in order]
@@ -383,7 +386,7 @@ def _onwards(test: RowTest) -> RowTest:
 
 
 def first_levels(tries: Mapping[TrieName, Trie], name: TrieName) -> Trie | None:
-    """The trie of some columns as the first levels of one that goes on, if that is there."""
+    """The trie of some columns as the first levels of a longer one, if there is one."""
     order, tests, weighted, ranked = name
     if weighted or not order:
         return None

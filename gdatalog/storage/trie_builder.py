@@ -1,7 +1,6 @@
-"""Builds tries from rows by the cheapest sort; cuts them into slices, and reads them in place.
+"""Builds tries from rows by the cheapest sort; cuts tries into slices, or lays them out in place.
 
-The last level is made first. Where the nodes of a level begin among those of the next one are
-the next level's offsets.
+The last level is built first: the offsets of a level are the starts of its parents' lists.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, sort_values, spread
 from gdatalog.storage.trie import Trie, TrieLevel, TrieName
 
-# A column whose values are in a range this many times as long as it is counted, not sorted: but
-# only while the counts stay in a cache.
+# Columns whose range of values is at most so many times their length are counted, not sorted, but
+# only while the counts fit in the cache.
 DENSE, COUNTED = 2, 1 << 18
-# Rows that are sorted at once by one thread; bits of a row that is packed.
+# Rows that one thread sorts at once; bits of a packed row.
 FEW, PACKED = 1 << 16, 62
 
 
@@ -70,7 +69,7 @@ def _build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool
 
 
 def trie_of_counts(counts: Array, weighted: bool) -> Trie:
-    """The trie of the ranks that have rows, by how many rows each has."""
+    """The trie of the ranks that have rows, from the number of rows of each."""
     ranks = np.flatnonzero(counts)
     level = TrieLevel(ranks.astype(np.int32), np.array([0, len(ranks)], dtype=np.int64))
     if weighted:
@@ -79,7 +78,7 @@ def trie_of_counts(counts: Array, weighted: bool) -> Trie:
 
 
 def trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
-    """The trie of rows in any order; if it is not weighted equal rows are the same row."""
+    """The trie of rows in any order. If it is not weighted, duplicates count as one row."""
     if 1 < length < FEW and columns and not weighted:
         found = _of_few(columns)
         if found is not None:
@@ -88,7 +87,7 @@ def trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
 
 
 def _of_few(columns: Sequence[Array]) -> Trie | None:
-    """The same of rows that one thread soon has sorted; None if they cannot be packed."""
+    """The same for few rows, in one thread; None if they cannot be packed."""
     lows = [int(column.min()) for column in columns]
     bits = [
         (int(column.max()) - low).bit_length() for column, low in zip(columns, lows, strict=True)
@@ -167,7 +166,7 @@ def _runs(values: Array) -> tuple[Array, Array]:
 def _of_packed(
     packed: Array, packing: RowPacking, like: Sequence[Array], total: int, weights: Array | None
 ) -> Trie:
-    """The trie of packed rows, sorted and distinct, with values of the types of `like`."""
+    """The trie of packed rows, sorted and distinct, with the dtypes of `like`."""
     levels: list[TrieLevel] = []
     places = list(zip(packing.least, packing.bits, [column.dtype for column in like], strict=True))
     for low, bits, dtype in reversed(places[1:]):
@@ -185,7 +184,7 @@ def _root(values: Array) -> TrieLevel:
     return TrieLevel(values, np.array([0, len(values)]))
 
 
-# Indexes of a graph by the ranks of its vertices: sorted, or made of those that are there.
+# Indexes of a graph by the ranks of its vertices: sorted, or derived from other ranked indexes.
 
 Tests = tuple[tuple[int, str, int], ...]
 UP: Tests = ((0, "<", 1),)
@@ -200,8 +199,8 @@ def ranked_trie(
     weighted: bool,
     tries: Mapping[TrieName, Trie],
 ) -> Trie:
-    """The trie of the rows of `graph.ranked`, its levels the columns of `order`. `tries`: those
-    that are there by now."""
+    """The trie of the rows of `graph.ranked`, with the columns of `order` as levels. `tries`: those
+    built so far."""
     trie = None
     if len(order) == 1:
         trie = trie_of_counts(graph.degrees(order[0], tests), weighted)
@@ -215,7 +214,8 @@ def ranked_trie(
 
 
 def _of_others(graph: EdgeStatistics, tests: Tests, tries: Mapping[TrieName, Trie]) -> Trie | None:
-    """Of both ways of all edges those in one direction, or all of those in one direction."""
+    """Derives one direction of all edges from both, or both from one, without a sort of all
+    rows."""
     if current_watch().account.spill_for(TURNED * len(graph.left)) is not None:
         return None
     up, whole = (tries.get(((0, 1), tested, False, True)) for tested in (UP, ()))
@@ -227,20 +227,20 @@ def _of_others(graph: EdgeStatistics, tests: Tests, tries: Mapping[TrieName, Tri
 
 
 def _one_way(graph: EdgeStatistics, whole: Trie, tests: Tests) -> Trie:
-    """The lower neighbours of each list, or the higher ones."""
+    """Keeps the lower neighbours in each list, or the higher ones."""
     parts = [graph.degrees(0, each) for each in (DOWN, LOOPS, UP)]
     kept = _among(parts, (tests == DOWN, False, tests == UP))
     return _of_lists(parts[0 if tests == DOWN else 2], whole.levels[1].values[kept])
 
 
 def _among(parts: Sequence[Array], marks: Sequence[bool]) -> Array:
-    """Lists whose elements come in parts, one behind the other: True in those that are marked."""
+    """A mask for lists whose elements come in consecutive parts: True in the marked parts."""
     lengths = np.stack(parts, axis=1).ravel()
     return np.repeat(np.tile(np.array(marks), len(parts[0])), lengths)
 
 
 def _of_lists(lengths: Array, values: Array) -> Trie:
-    """The trie of the lists of all ranks, some of which may be empty."""
+    """The trie of the lists of all ranks; lists may be empty."""
     ranks = np.flatnonzero(lengths)
     root = TrieLevel(ranks.astype(values.dtype), np.array([0, len(ranks)]))
     offsets = np.append(0, np.cumsum(lengths[ranks]))
@@ -248,7 +248,7 @@ def _of_lists(lengths: Array, values: Array) -> Trie:
 
 
 def _both_ways(up: Trie, count: int) -> Trie:
-    """Each list is of the lower neighbours, then of the higher ones, which `up` has."""
+    """Builds lists of the lower neighbours, followed by the higher ones, which `up` has."""
     root, below = up.levels
     targets = below.values
     higher = np.zeros(count, dtype=np.int64)
@@ -267,18 +267,18 @@ def _both_ways(up: Trie, count: int) -> Trie:
     return _of_lists(lower + higher, values)
 
 
-# Slices of tries, and whole tries that are read in place from one stretch of bytes.
+# Slices of tries, and whole tries that are laid out in one range of bytes.
 #
-# A slice of a trie is a stretch of each of its arrays, with offsets that begin anew.
+# A slice of a trie has a range of each of its arrays, with offsets that start at 0.
 
 Numbers = npt.NDArray[np.int64]
 
-INDEX = 4  # bytes of a dense index for each value between the least and the greatest
-SHORT = 1 << 31  # entries of a level, below which offsets take 32 bits
+INDEX = 4  # bytes of a dense index for each possible value
+SHORT = 1 << 31  # entries of a level: with fewer, offsets take 32 bits
 
 
 class ArraySlice(NamedTuple):
-    """An array of a slice: a stretch of one of the trie's, less `base`, as this dtype."""
+    """An array of a slice: a range of one of the trie's, minus `base`, in this dtype."""
 
     source: Array
     dtype: np.dtype[Any]
@@ -289,7 +289,7 @@ class ArraySlice(NamedTuple):
         return len(self.source) * self.dtype.itemsize
 
     def fill(self, out: Array, start: int, end: int) -> None:
-        """Writes the elements from `start` to `end` into an array of the dtype."""
+        """Writes the elements from `start` to `end` to an array of this dtype."""
         source = self.source[start:end]
         if self.base or source.dtype != self.dtype:
             np.subtract(source, source.dtype.type(self.base), out=out, casting="unsafe")
@@ -298,8 +298,8 @@ class ArraySlice(NamedTuple):
 
 
 def sizes_of(trie: Trie) -> tuple[Numbers, Numbers]:
-    """For each place of the root's list, and the end: the bytes of the arrays of all rows before
-    it, and what these take on a device with what is made of them there."""
+    """For each position in the root's list, and the end: the bytes of the arrays of all rows before
+    it, and their bytes on a device with its indexes."""
     root = trie.levels[0]
     places: Numbers = np.arange(len(root) + 1, dtype=np.int64)
     moved = places * root.values.itemsize
@@ -319,7 +319,8 @@ def sizes_of(trie: Trie) -> tuple[Numbers, Numbers]:
 
 
 def pieces_of(trie: Trie, low: int, high: int) -> list[ArraySlice]:
-    """The arrays of a slice: the root's values, offsets and values of each level, weights."""
+    """The arrays of a slice: the root's values, the offsets and values of each level, the
+    weights."""
     values = trie.levels[0].values
     found = [ArraySlice(values[low:high], values.dtype)]
     for level in trie.levels[1:]:
@@ -333,7 +334,7 @@ def pieces_of(trie: Trie, low: int, high: int) -> list[ArraySlice]:
 
 
 def slice_of(trie: Trie, low: int, high: int, arrays: Sequence[Any], labels: Any, xp: Any) -> Trie:
-    """A slice as a trie, of its arrays where they lie."""
+    """A slice as a trie, from its arrays on their device."""
     whole = trie.levels[0]
     root = TrieLevel(arrays[0], xp.asarray(np.array([0, high - low], dtype=np.int32)), xp)
     if high > low:
@@ -355,12 +356,12 @@ def offsets_of(level: TrieLevel) -> np.dtype[Any]:
     return np.dtype(np.int32 if len(level) < SHORT else np.int64)
 
 
-# Whole tries read in place: the arrays that make one up, in one stretch of bytes after another.
+# Whole tries that are read in place: their arrays, one after the other in a range of bytes.
 #
-# Kernels read the arrays of such a trie where they lie, be that in the host's memory; nothing is
-# made of them on the device.
+# Kernels read these arrays where they are, even in host memory; the device derives nothing from
+# them.
 
-ALIGNED = 256  # bytes: where arrays begin, so that whole words of one are no other's
+ALIGNED = 256  # bytes: the alignment of arrays, so that no two share a word
 
 # An array of a trie: ("values", 1) are the values of its second level.
 Name = tuple[str, int]
@@ -368,7 +369,7 @@ Name = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrieArrays:
-    """The arrays of a trie, each with the byte at which it begins; how many bytes they take."""
+    """The arrays of a trie, the byte at which each begins, and their total bytes."""
 
     pieces: Mapping[Name, ArraySlice]
     starts: Mapping[Name, int]
@@ -376,7 +377,7 @@ class TrieArrays:
 
 
 def layout_of(trie: Trie) -> TrieArrays:
-    """The small ones first, and the values of deeper levels behind them."""
+    """Lays out the arrays of a trie: small ones first, then the values of deeper levels."""
     root = trie.levels[0]
     found: dict[Name, ArraySlice] = {("values", 0): _whole(root.values)}
     dense = root.dense_index()
@@ -404,7 +405,7 @@ def _whole(array: Array) -> ArraySlice:
 
 
 def trie_in_place(whole: Trie, arrays: Mapping[Name, Any], xp: Any) -> Trie:
-    """The trie of these arrays, which are those of a trie of the host."""
+    """A trie from these arrays, which copy those of a host trie."""
     levels = []
     for depth, own in enumerate(whole.levels):
         if depth:
