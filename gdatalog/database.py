@@ -1,4 +1,4 @@
-"""A database: data, the rules that were given to it, and answers."""
+"""`Database`: loads data, keeps rules, answers queries."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _INSIDE = frozenset(
 
 
 class ProgramWarning(UserWarning):
-    """What a program may say but probably did not mean."""
+    """A program may say this, but probably does not mean it."""
 
 
 class Database(PatternQueries):
-    """Relations, rules and answers. Made by `connect`.
+    """Holds relations and rules, and answers queries. `connect` makes one.
 
     >>> import gdatalog as gd
     >>> with gd.connect() as db:
@@ -68,19 +68,19 @@ class Database(PatternQueries):
 
     @property
     def _workspace(self) -> Workspace:
-        """What is behind the database."""
+        """The state of the database; the first call imports the engine."""
         return vars(self).get("_made") or self._behind()
 
     def _behind(self) -> Workspace:
         made = self._start.workspace(_warn, self._watch)
-        # If two threads ask first, it is the same for both.
+        # Two threads that ask at the same time get the same one.
         found: Workspace = vars(self).setdefault("_made", made)
         return found
 
     @property
     def workspace(self) -> Workspace:
-        """The state behind the database, for tools that show or change it, such as the prompt.
-        Its methods do not wait for other threads: use them within `call`.
+        """The state of the database, for tools that show or change it, such as the prompt. Its
+        methods do not wait for other threads: use them within `call`.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -102,7 +102,7 @@ class Database(PatternQueries):
 
     @property
     def cluster(self) -> Any:
-        """The Dask cluster that it is connected to: its `workers`, `client`, `address` and
+        """The Dask cluster that runs its queries, with `workers`, `client`, `address` and
         `dashboard`; None without one."""
         spread = self._workspace.cluster
         return None if spread is None else spread.connection
@@ -120,22 +120,22 @@ class Database(PatternQueries):
         self.close()
 
     def close(self) -> None:
-        """Let go of all data. The database cannot be used afterwards. A call that runs in another
+        """Free all data. You cannot use the database afterwards. A call that runs in another
         thread is interrupted."""
         with self._lock.hurried():
             self._workspace.close()
 
     def interrupt(self) -> None:
-        """Stop the call that runs in another thread: it raises `Interrupted`, whose text says what
-        was stopped and how far it was."""
+        """Stop the call that runs in another thread. It raises `Interrupted`, which says what the
+        call was doing and how far it was."""
         self._watch.stop.set()
 
     @contextmanager
     def call(
         self, on_progress: OnProgress | None = None, timeout: float | None = None
     ) -> Iterator[None]:
-        """Within, other threads' calls wait. What is done within counts as one call: it has
-        `timeout` seconds in all, and `interrupt` stops it.
+        """Make several calls as one: other threads' calls wait meanwhile, all of them together
+        have `timeout` seconds, and `interrupt` stops them.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -145,7 +145,7 @@ class Database(PatternQueries):
         1
         """
         seconds = seconds_of(timeout)
-        workspace = self._workspace  # what is imported for it is no part of the call's time
+        workspace = self._workspace  # imports do not count as time of the call
         seconds = workspace.timeout if seconds is None else seconds
         with self._lock.within(seconds), self._watch.reporting(on_progress):
             if self._watch.outermost:
@@ -166,31 +166,31 @@ class Database(PatternQueries):
         row_id: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
-        """Put data under a name, in place of all data that was there.
+        """Store data under a name; it replaces all data of that relation.
 
-        Rows that were loaded or inserted, facts of programs and what their `.input`s read are
-        replaced; rules stay, and a warning tells that they still add to the relation. If kept rules
-        do not fit the new data, a warning names them: they are invalid until they fit again, or
-        are dropped.
+        It replaces rows that were loaded or inserted, facts of programs, and rows that `.input`
+        read. Rules stay, and a warning says that they still add to the relation. A warning also
+        names kept rules that do not fit the new data: they are invalid until they fit again, or
+        until you drop them.
 
         `data` is a DataFrame (pandas, polars, cuDF), an Arrow table or stream, an array (NumPy,
         CuPy), a list of tuples, a scipy.sparse matrix, a networkx graph, or a path: of a file, of a
         folder of Parquet files, or a pattern such as "edges/*.csv". On a cluster it may be a dask
         DataFrame, and workers read Parquet files that are not small themselves.
 
-        `columns` selects columns by their names, or names all of them. The columns of a relation
-        that is declared match by name if the data has all of its names, by position if it has
-        none; anything between is an error. `header` says whether the first line of a text file
-        has names; else the declaration and the types of the columns decide.
+        `columns` selects columns by name, or names all of them. If the relation is declared, its
+        columns match by name where the data has all of its names, and by position where it has
+        none of them; anything in between is an error. `header` says whether the first line of a
+        text file holds names; without it the declaration and the types of the columns decide.
 
-        A missing value is an error. `nulls="drop"` drops the rows that have one and warns how
-        many; `fill` has values for columns of which some are missing.
+        A missing value is an error. `nulls="drop"` drops rows with missing values and warns how
+        many; `fill` gives values for them, by column.
 
-        A relation is a set: duplicate rows become one, with a warning. `row_id` names a column of
-        row numbers, which is added in front and keeps all rows apart.
+        A relation is a set: duplicate rows become one, with a warning. `row_id` adds a column of
+        row numbers in front, which keeps all rows.
 
-        What lies on the GPU that queries run on is not copied to the host, but for texts.
-        `on_progress` is told how much is loaded, as `query` tells it.
+        Data on the GPU that runs the queries stays there, except for texts. `on_progress` gets
+        the progress of loading, as in `query`.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -222,12 +222,12 @@ class Database(PatternQueries):
         row_id: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> Inserted:
-        """Add rows to a relation, which is made if it is not there.
+        """Add rows to a relation; a new relation is created.
 
-        Rows may be added to a relation that has rules: they are base facts beside what the rules
-        derive, and what comes back says so. Columns match, and missing values are dropped or
-        filled, as `load` does it; `row_id` goes on from the greatest number. `on_progress` is told
-        how much is loaded, as `query` tells it.
+        If the relation has rules, the rows are base facts beside those that the rules derive, and
+        the returned value says so. Columns match, and missing values are dropped or filled, as in
+        `load`; `row_id` continues from the greatest number. `on_progress` gets the progress of
+        loading, as in `query`.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -256,11 +256,11 @@ class Database(PatternQueries):
             return Inserted(name, count, workspace.rules_of(name))
 
     def drop(self, name: str, *, only: Literal["rules", "data"] | None = None) -> tuple[str, ...]:
-        """Drop a relation: its rules, its data and its declaration, or `only` one of the first two.
+        """Drop a relation: its rules, its data and its declaration, or `only` its rules or data.
 
-        Data are rows that were loaded or inserted, facts of programs and what `.input`s read. Gives
-        the relations that depended on it: they cannot be evaluated until it is there again, and a
-        warning names their rules. `del db[name]` drops all of it, too.
+        Data are rows that were loaded or inserted, facts of programs and rows that `.input` read.
+        Returns the relations that depended on it: they cannot be evaluated until it is there
+        again, and a warning names their rules. `del db[name]` drops all of it, too.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -283,7 +283,7 @@ class Database(PatternQueries):
         self.drop(name)
 
     def __getitem__(self, name: str) -> Result:
-        """A relation: stored data, or what the rules give."""
+        """The rows of a relation: stored ones, and those that its rules derive."""
         return self.relations[name]
 
     def __contains__(self, name: object) -> bool:
@@ -297,7 +297,7 @@ class Database(PatternQueries):
 
     @property
     def relations(self) -> Relations:
-        """All relations by name: a mapping to results, evaluated when asked for."""
+        """All relations by name: a mapping to results, which are evaluated on access."""
         from gdatalog.relations import Relations
 
         return Relations(self._workspace, self.call)
@@ -315,19 +315,19 @@ class Database(PatternQueries):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Result:
-        """The answer of a text's `?-`, or else the relation of its last rule.
+        """Answer a text's `?-`; without one, return the relation of its last rule.
 
-        The text's rules extend what the database has for this query only. A bare body is a
-        query too. `params` gives values to `$name`s.
+        The text's rules hold for this query only. A bare body is a query too. `params` gives
+        values to `$name`s.
 
         `strategy` says how rules run: "lftj", depth-first in compiled loops on all cores;
-        "levelwise", breadth-first in array operations, which compiles nothing; "auto" takes the
+        "levelwise", breadth-first in array operations, which compiles nothing; "auto" uses the
         second for small work and the first for the rest. The answer is the same.
 
-        `limit` cuts the answer short. `max_rows` refuses it: a larger answer is a `RowLimitError`,
-        raised as soon as the rows exceed it. A call that takes more than `timeout` seconds, to wait
-        for another thread's call included, is stopped with a `TimeLimitError`. Both leave the
-        database as it was.
+        `limit` cuts the answer short. `max_rows` refuses a larger one: a `RowLimitError` is raised
+        as soon as there are more rows. After `timeout` seconds, which include waiting for another
+        thread's call, the call ends with a `TimeLimitError`. Both errors leave the database as it
+        was.
 
         `on_progress` is called with a `Progress` about ten times a second while the query runs,
         and when a compilation begins, by the thread that called `query`. If it raises, the query
@@ -362,14 +362,14 @@ class Database(PatternQueries):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> dict[str, Result]:
-        """Keep a text's rules; give what each of its outputs holds.
+        """Keep a text's rules, and return the rows of each of its outputs.
 
-        The rules are views, made anew when what they read changes. Running a text under the
-        same `name` again (or the very same text) replaces the rules that it gave before; kept rules
+        The rules are views: they follow the data that they read. If you run a text under the same
+        `name` again (or the very same text), it replaces the rules that it gave before; kept rules
         that do not fit the new ones are invalid from then on, and a warning names them. Facts of
-        the text are data as loaded rows are: `db[name] = rows` replaces them, running the text
-        again brings them back. After `timeout` seconds the call ends with a
-        `TimeLimitError`, and nothing is kept.
+        the text are data, as loaded rows are: `db[name] = rows` replaces them, and running the
+        text again brings them back. After `timeout` seconds the call ends with a `TimeLimitError`,
+        and nothing is kept.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -408,9 +408,9 @@ class Database(PatternQueries):
     ) -> dict[str, Result]:
         """Run a `.dl` file: read its inputs, keep its rules, write its outputs.
 
-        Gives what each output holds. `facts` and `out` are the folders of `.input R` and
-        `.output R`, `include` those where `.include` looks besides the file's own. After `timeout`
-        seconds the call ends with a `TimeLimitError`, and no rule is kept.
+        Returns the rows of each output. `facts` and `out` are the folders of `.input R` and
+        `.output R`; `include` are folders that `.include` searches after the file's own. After
+        `timeout` seconds the call ends with a `TimeLimitError`, and no rule is kept.
         """
         with self.call(on_progress, timeout):
             from gdatalog.engine.facts.files import Folders
@@ -458,9 +458,9 @@ class Database(PatternQueries):
         *,
         strategy: Strategy = "auto",
     ) -> Explanation:
-        """How a text would be evaluated: nothing is, but what its plan's sizes need.
+        """Show how a text would be evaluated. It evaluates only what it needs to know sizes.
 
-        What comes prints itself as a tree; `save("plan.html")` makes a page of it.
+        The result prints as a tree; `save("plan.html")` writes it as a page.
         """
         with self.call():
             from gdatalog.report import explain
@@ -476,9 +476,9 @@ class Database(PatternQueries):
         strategy: Strategy = "auto",
         on_progress: OnProgress | None = None,
     ) -> Profile:
-        """Evaluate a text, and tell rows and time of every step. Nothing remembered is used.
+        """Evaluate a text without cached results, and measure rows and time of every step.
 
-        `on_progress` is told how far it is, as `query` tells it.
+        `on_progress` gets the progress, as in `query`.
         """
         with self.call(on_progress):
             from gdatalog.engine.metrics import Metrics

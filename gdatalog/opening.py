@@ -1,4 +1,4 @@
-"""`connect` and `query`: how a database is opened."""
+"""`connect` and `query` open a database."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def connect(
 ) -> Database:
     """A new, empty database.
 
-    `device` says where its queries run: "cpu", "cuda" (or "cuda:1"), several GPUs together
-    ("cuda:0,1", "cuda:all"), or "auto", which takes a GPU if there is a usable one; `db.device`
-    tells, and `gd.doctor()` what is missing for a GPU.
-    `memory_limit` ("8GiB", or bytes) bounds what a query may hold in memory. What is larger lies in
-    temporary files in `temp_directory`, for which the system's folder serves if you name none; with
-    "" there are no such files, and a query that needs more memory is an error. `threads` says how
-    many compiled loops use; without it there is one for each core. `timeout` is the number of
-    seconds that each call may take which does not name its own. `files` bounds what a text may read
-    and write: "all", "read", "none", or a folder.
+    `device` says where queries run: "cpu", "cuda" (or "cuda:1"), several GPUs together
+    ("cuda:0,1", "cuda:all"), or "auto", which uses a GPU if there is a usable one. `db.device`
+    names the choice, and `gd.doctor()` says what is missing for a GPU.
+    `memory_limit` ("8GiB", or bytes) bounds the memory of a query. Larger data goes to temporary
+    files in `temp_directory` (default: the system's folder); with "" there are no such files, and
+    a query that needs more memory is an error. `threads` is the number of threads of compiled
+    loops (default: one for each core). `timeout` is the time limit in seconds of calls that do not
+    have their own. `files` bounds what a text may read and write: "all", "read", "none", or a
+    folder.
 
-    `cluster` spreads the work of large queries over Dask's workers: those of a client, of a
-    scheduler by its address ("tcp://10.0.0.7:8786"), or "local": `threads` workers on this machine,
-    which end with the database. `db.cluster` tells of them.
+    `cluster` spreads large queries over Dask workers: those of a client, of a scheduler by its
+    address ("tcp://10.0.0.7:8786"), or "local": `threads` workers on this machine, which end with
+    the database. `db.cluster` describes them.
 
-    `untrusted` is for texts that strangers write: programs name no files and have bounded sizes,
-    `match` takes linear time, nothing is compiled, and unless you give others there is a memory
-    limit of 512 MiB and a timeout of 10 seconds. Your own `db.load(path)` stays as it is.
+    `untrusted` is for texts by strangers: programs name no files and have bounded sizes, `match`
+    takes linear time, nothing is compiled, and by default there is a memory limit of 512 MiB and a
+    timeout of 10 seconds. Your own `db.load(path)` still reads files.
 
     >>> import gdatalog as gd
     >>> gd.connect(memory_limit="1GiB", files="none")
@@ -76,10 +76,10 @@ def query(
     timeout: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> Result:
-    """One query over some data, without keeping a database.
+    """Run one query over some data, without keeping a database.
 
-    `on_progress` is told how far it is, of the loading too, as `Database.query` tells it.
-    `timeout` seconds may pass with all of it.
+    `on_progress` gets the progress, that of loading too, as in `Database.query`. `timeout` is the
+    time limit in seconds for all of it.
 
     >>> import gdatalog as gd
     >>> gd.query("n(count()) <- E(_, _).", {"E": [(1, 2), (2, 3)]}).fetchall()

@@ -1,4 +1,4 @@
-"""Answers: columns that stay as they were computed, and where, until someone asks for them."""
+"""`Result`: the rows of an answer, decoded and copied only when you convert them."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ ITERATED, FETCHED = 1 << 16, 1 << 12  # rows decoded at once by iteration, and b
 
 
 class Result:
-    """The rows of an answer. Their order is unspecified; `sorted()` sorts them.
+    """The rows of an answer, in no particular order; `sorted()` sorts them.
 
-    `r["x"]` is a column as a NumPy array, `r[0]` a row as a tuple, `r[2:5]` a result of some of
-    the rows. Rows are decoded when they are asked for: `len(r)`, `r.shape` and slices copy nothing.
+    `r["x"]` is a column as a NumPy array, `r[0]` a row as a tuple, `r[2:5]` a result with some of
+    the rows. Results are lazy: `len(r)`, `r.shape` and slices neither decode nor copy rows.
 
     >>> import gdatalog as gd
     >>> r = gd.query("big(x) <- n(x), x > 1.", {"n": [(1,), (2,), (3,)]})
@@ -92,12 +92,12 @@ class Result:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many rows and columns there are."""
+        """The numbers of rows and columns."""
         return len(self), len(self.columns)
 
     @property
     def new(self) -> Result:
-        """The rows that the last change of the relation added; all, if it was made anew.
+        """The rows that the last change of the relation added; all rows, if it was recomputed.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -121,11 +121,11 @@ class Result:
         *,
         descending: bool | Sequence[bool] = False,
     ) -> Result:
-        """The same rows, sorted by the columns that are named, in this order; else by all columns
+        """The same rows, sorted by the named columns, in this order; by default by all columns
         from the left. Texts are sorted by code points.
 
-        `descending` turns the order round, for all these columns or for each of them. Rows that
-        are equal in them are sorted by the other columns.
+        `descending` reverses the order, of all these columns or of each of them. The other columns
+        break ties.
 
         >>> import gdatalog as gd
         >>> r = gd.query("?- n(x, y).", {"n": [(1, 5), (2, 7), (3, 7)]})
@@ -156,7 +156,7 @@ class Result:
     sort = sorted
 
     def head(self, n: int) -> Result:
-        """The first `n` rows, in whatever order they are in."""
+        """The first `n` rows, in their current order."""
         count = len(self)
         return self._part(0, min(n, count) if n >= 0 else max(0, count + n))
 
@@ -211,8 +211,8 @@ class Result:
         return list(self.columns)
 
     def _lying(self) -> tuple[Sequence[Columns], DeviceStore | None]:
-        """The rows in blocks, where they lie: from the first call on in one order, whatever
-        others sort. And the device, if they lie on one."""
+        """The rows in blocks, and the device if they are on one. From the first call on they keep
+        their order, even if the relation is sorted meanwhile."""
         if self._away is None and self._blocks is None:
             relation = self._relation
             blocks, device = relation.store.where_they_lie()
@@ -226,12 +226,12 @@ class Result:
         return self._blocks or (), None
 
     def _rows(self) -> Sequence[Columns]:
-        """The same, as NumPy's arrays: copied from a device when they are first asked for."""
+        """The same as NumPy arrays; the first call copies them from the device."""
         blocks, device = self._lying()
         return blocks if device is None or self._away is None else self._away.fetched()
 
     def _keys(self) -> Columns:
-        """The keys of all rows, of which there is one at least."""
+        """The keys of all rows; there is at least one."""
         return tuple(map(np.asarray, concatenate(self._rows())))
 
     def _with(self, blocks: Sequence[Columns], device: DeviceStore | None) -> Result:
@@ -244,7 +244,7 @@ class Result:
 
     @property
     def _far(self) -> RemoteRows | None:
-        """The rows, if they are all that a relation has that lies afar."""
+        """The rows, if they are all of a relation on other machines."""
         far = self._relation.remote if self._whole else None
         return far if far is not None and far.unfetched else None
 
@@ -269,7 +269,7 @@ class Result:
         return self._with(parts, device)
 
     def table(self, room: Callable[[int, Any], Array] = np.empty) -> Table:
-        """The decoded columns, in arrays that `room` makes."""
+        """The decoded columns; `room` allocates their arrays."""
         relation, rows, count = self._relation, self._rows(), len(self)
         columns = cancellable(
             count, lambda: decode_blocks(rows, relation.types, self._symbols, room), "writing"
@@ -277,7 +277,7 @@ class Result:
         return Table(relation.columns, relation.types, columns, count)
 
     def shared(self, symbols: SymbolTable) -> Relation | Table:
-        """As data of a database with these symbols: the relation as it lies, if it is its own."""
+        """The rows for a database with these symbols; not copied if they are its own."""
         whole = self._whole and self._symbols is symbols
         return self._relation if whole else self.table()
 
@@ -291,7 +291,7 @@ class Result:
     ) -> pd.DataFrame:
         """A pandas DataFrame: int64, float64, bool, str and datetime64[ns, UTC], always.
 
-        `sort`: by the columns that are named, as `sorted` does; True sorts by all of them.
+        `sort`: the columns to sort by, as in `sorted`; True sorts by all of them.
         """
         from gdatalog.storage.export import to_pandas
 
@@ -334,9 +334,9 @@ class Result:
         """The columns as CuPy arrays, by their names: int64, float64, bool; nanoseconds since 1970
         for timestamps, since CuPy has no type for them. The same arrays each time.
 
-        What a GPU has found does not pass through the host; `__cuda_array_interface__` and DLPack
-        of the arrays hand it on without a copy. CuPy has no strings: with `codes` a column of
-        symbols holds the places of its texts in `categories`.
+        Answers of a GPU do not pass through the host; the arrays' `__cuda_array_interface__` and
+        DLPack share them without a copy. CuPy has no strings: with `codes`, a column of symbols
+        holds the positions of its texts in `categories`.
         """
         texts = [n for n, kind in zip(self.columns, self.dtypes, strict=True) if kind == "symbol"]
         if texts and not codes:
@@ -367,14 +367,14 @@ class Result:
 
     @property
     def categories(self) -> Array:
-        """The texts that codes of `to_cupy(codes=True)` stand for, by code."""
+        """The texts of the codes of `to_cupy(codes=True)`, by code."""
         return self._symbols.array().copy()
 
     def to_dask(self) -> Any:
         """A dask DataFrame, with the dtypes of `df()`; Dask must be installed.
 
-        Rows that lie on the workers of a cluster stay there: each partition is made by the worker
-        that has its rows, when it is computed. Others are partitions of what is here.
+        Rows on the workers of a cluster stay there: the worker that has them makes a partition when
+        it is computed. Other rows are partitions of local data.
         """
         far = self._far
         if far is not None:
@@ -384,11 +384,11 @@ class Result:
         return to_dask(self.table())
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write a Parquet file; or a folder of such files, if the path ends with a slash.
+        """Write a Parquet file; or a folder of Parquet files, if the path ends with a slash.
 
-        Rows that lie on the workers of a cluster are written into a folder by these, each its own,
-        so all of them must see it; into one file they pass through here, some at a time. A folder
-        that was written so before is replaced.
+        The workers of a cluster write their own rows into the folder, so all of them must see it;
+        into one file the rows pass through this process, some at a time. A folder that was written
+        before is replaced.
         """
         from gdatalog.storage.writers import filled, names_a_folder, write_folder, write_tables
 
@@ -408,7 +408,7 @@ class Result:
         write_tables(self.tables(), len(self), path, format="csv")
 
     def tables(self) -> Iterator[Table]:
-        """The rows, decoded block by block for a writer: at least one, few at a time in memory."""
+        """The rows for a writer: decoded block by block, at least one block."""
         from gdatalog.storage.writers import made_ahead, rows_at_once
 
         tables = self._tables(rows_at_once(self._relation.types))
@@ -419,7 +419,7 @@ class Result:
         return (part.table(room) for part in self._cut(rows))
 
     def _cut(self, rows: int) -> Iterator[Result]:
-        """So many rows at a time; at least one part."""
+        """The rows in parts of this many; at least one part."""
         if self._far is not None or not self._relation.types:
             pieces = range(0, max(1, len(self)), rows) if self._relation.types else range(1)
             yield from (self._part(at, at + rows) for at in pieces)
@@ -429,7 +429,7 @@ class Result:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values; timestamps as pandas Timestamps. After `fetchone`
-        or `fetchmany`, the rows that these have not given; then it begins anew.
+        or `fetchmany`, the rows that are left; the next call starts over.
         """
         from gdatalog.storage.export import to_rows
 
@@ -437,7 +437,7 @@ class Result:
         return to_rows(self.table()) if cursor is None else list(cursor)
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row; None after the last one, until `fetchall` is called.
+        """The next row; None after the last one. `fetchall` starts over.
 
         >>> import gdatalog as gd
         >>> r = gd.query("?- n(x).", {"n": [(1,), (2,), (3,)]}).sorted()
@@ -447,7 +447,7 @@ class Result:
         return next(iter(self.fetchmany(1)), None)
 
     def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
-        """The next rows, so many at the most; none after the last one."""
+        """The next rows, at most `size`; an empty list after the last one."""
         if size < 0:
             raise UsageError(f"a number of rows cannot be negative: {size}")
         if self._cursor is None:
@@ -455,7 +455,7 @@ class Result:
         return list(islice(self._cursor, size))
 
     def _stream(self, rows: int) -> Iterator[tuple[Any, ...]]:
-        """The rows as tuples, so many decoded at once."""
+        """The rows as tuples, decoded in blocks of this many."""
         from gdatalog.storage.export import to_rows
 
         return (row for table in self._tables(rows) for row in to_rows(table))

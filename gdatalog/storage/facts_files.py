@@ -47,9 +47,9 @@ from gdatalog.storage.text_files import (
     report_size,
 )
 
-# Gives the set that the texts of a file are added to.
+# Returns the set to add the texts of a file to.
 TextsFor = Callable[[TextSetFunctions], TextSet]
-Kept = Sequence[int] | None  # the columns that somebody will ask for; None: all
+Kept = Sequence[int] | None  # the columns that the program uses; None: all
 
 _HEAD = 1 << 16  # bytes that have the names of columns
 
@@ -96,7 +96,8 @@ def read_input(
     texts_for: TextsFor = TextSet,
     kept: Kept = None,
 ) -> Iterator[Table]:
-    """The keyword form: IO=file, filename, delimiter, headers, columns, rfc4180, and ours."""
+    """The keyword form: Soufflé's IO=file, filename, delimiter, headers, columns and rfc4180, and
+    our nulls, fill and row_id."""
     kind = options.get("IO", "file")
     if kind != "file":
         raise UsageError(
@@ -131,7 +132,7 @@ def read_input(
 
 
 def _positions(name: str, text: str | None, declared: Declared) -> list[int] | None:
-    """`columns="0:2"`: which column of the file each column of the relation is."""
+    """`columns="0:2"`: the columns of the file, for each column of the relation."""
     if not text:
         return None
     parts = text.split(":")
@@ -158,7 +159,7 @@ class _FactsText:
     kept: Kept = None
 
     def tables(self) -> Iterator[Table]:
-        """The rows of one block after the other; at least one table."""
+        """The rows, block by block; at least one table."""
         blocks = self._blocks()
         if len(blocks) == 1:
             yield self._table(blocks[0])
@@ -171,7 +172,7 @@ class _FactsText:
                 yield self._table(block, blocks)
 
     def _table(self, block: Block, blocks: Sequence[Block] = ()) -> Table:
-        """The rows of one of some blocks, or of all of a file."""
+        """The rows of a block, or of the whole file."""
         plain = self.positions is None and not self.options.mends
         found = self._cut(block, bool(blocks)) if plain else None
         if found is not None:
@@ -182,23 +183,23 @@ class _FactsText:
         return table_of_file(raw, self._options(block), self.declared, self.path)
 
     def _blocks(self) -> list[Block]:
-        """Blocks of whole lines; one of all that a file has where it is small, is packed, or may
-        have line ends within quotes."""
+        """Blocks of whole lines; a single one if the file is small or packed, or may have line ends
+        within quotes."""
         path = self.path
         if self.quoted or path.lower().endswith(PACKED) or not os.path.isfile(path):
             return [(0, 0)]
         try:
             return blocks_of(path)
-        except OSError:  # who reads it says what is wrong
+        except OSError:  # reading it reports the error
             return [(0, 0)]
 
     def _options(self, block: Block) -> LoadOptions:
-        # By position, whatever the header says: its names may even be all the same.
+        # Columns match by position: the names of the header may even be equal.
         header = self.header and not block[0]
         return replace(self.options, header=header, columns=self.declared.columns)
 
     def _cut_by(self, pieces: Iterable[bytes]) -> str:
-        """The delimiter of a text that has these pieces."""
+        """The delimiter of a text that consists of these pieces."""
         if self.delimiter is not None:
             return self.delimiter
         several = len(self.declared.types) > 1 or self.positions is not None
@@ -206,7 +207,7 @@ class _FactsText:
         return "," if is_csv and several and not any(b"\t" in piece for piece in pieces) else "\t"
 
     def _raw(self, block: Block, several: bool) -> Raw:
-        """The cells of a block, as they stand there."""
+        """The cells of a block."""
         first_line = 1
         if several:
             with open(self.path, "rb", buffering=0) as file:
@@ -230,8 +231,8 @@ class _FactsText:
         return replace(raw, names=None)
 
     def _cut(self, block: Block, several: bool) -> Table | None:
-        """The rows of a block that is as it should be, in one pass; without the texts of columns
-        that are not kept."""
+        """The rows of a plain block, in one pass, without the texts of columns that are not used;
+        None if it is not plain."""
         path, declared = self.path, self.declared
         if path.lower().endswith(PACKED) or not os.path.isfile(path):
             return None
@@ -249,7 +250,7 @@ class _FactsText:
                 if not several:
                     report_size(length)
                 blank = declared.types == ("symbol",) and not self.quoted
-                # Other values are looked at all the same: one that is none of its type is an error.
+                # Other columns are read in any case: a value of another type is an error.
                 wanted = [
                     at
                     for at, kind in enumerate(declared.types)
@@ -260,7 +261,7 @@ class _FactsText:
                 cut = cut_columns(file, length, layout, self.texts_for)
         except TimeLimitError:
             raise
-        except OSError:  # who reads it says what is wrong
+        except OSError:  # reading it reports the error
             return None
         if cut is None:
             return None

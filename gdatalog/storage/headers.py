@@ -1,9 +1,9 @@
 """Matches a file's or frame's columns with a relation's; finds whether a text file has a header.
 
-With a declaration it is one if it has all declared names, or if it cannot be a row and a line below
-can. Without one it is a header if it is all names and a column below holds something else than
-texts, in the whole file. Where all columns hold texts nothing tells a header from a row, but for a
-value that comes up again: then it is a row. Else it is taken for a header, with a warning.
+With a declaration, the first line is a header if it has all declared names, or if it cannot be a
+row and a line below can. Without one, it is a header if all its cells are names and some column
+below holds other values than texts. If all columns hold texts, a cell that occurs again below shows
+that the line is a row; otherwise it is taken for a header, with a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[^\W\d][\w .:/()%-]*|_\w*")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a line is a header, and why; `guessed`: nothing contradicts it."""
+    """Whether a line is a header, and why; `guessed`: it could as well be a row."""
 
     header: bool
     why: str
@@ -50,7 +50,7 @@ class BodyCells(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The cells of columns that are there."""
+    """The cells below the first line, as columns."""
 
     columns: Sequence[Any]
 
@@ -70,8 +70,8 @@ def verdict(
     declared: Declared | None,
     options: LoadOptions,
 ) -> Verdict:
-    """Decides whether the first line is a header, from some rows below it and the types of all
-    cells."""
+    """Decides whether the first line is a header. `below`: some rows after it; `cells`: all cells
+    after it."""
     if options.header is not None:
         return Verdict(options.header, f"header={str(options.header).lower()}")
     fields = [field.strip() for field in first.fields]
@@ -126,7 +126,7 @@ def _typed(cell: str) -> bool:
 
 
 def come_again(fields: Sequence[str], cells: Sequence[Any]) -> bool:
-    """Whether one of these texts occurs as a cell of some columns."""
+    """Whether one of these texts occurs in some columns."""
     for column in cells:
         if isinstance(column, TextColumn):
             assert column.spelled is not None
@@ -142,7 +142,7 @@ def come_again(fields: Sequence[str], cells: Sequence[Any]) -> bool:
 
 
 def tell(found: Verdict, name: str, first: Record, options: LoadOptions) -> None:
-    """Reports the decision: to the log, to the prompt, and as a warning if it was guessed."""
+    """Reports the decision to the log and the prompt, and as a warning if it is a guess."""
     what = "is the header" if found.header else "is a row"
     log = logging.getLogger("gdatalog")
     log.info("%s: the first line %s: %s", name, what, found.why)
@@ -180,11 +180,11 @@ def header_names(
     return filled
 
 
-# Which columns of some data are those of a relation: by name, or by position.
+# Matching the columns of data with those of a relation.
 #
-# If the data has all names of the relation, in any order, columns match by name and others are
-# left out. If it has none of them, and as many columns, they match by position. Anything else is
-# an error. Names that differ only in case are the same if that is unambiguous.
+# If the data has all names of the relation, in any order, columns match by name, and the others are
+# left out. If it has none of the names and as many columns, they match by position. Anything else
+# is an error. Case is ignored if that is unambiguous.
 
 Matched = tuple[Sequence[str], Sequence[int]]  # the relation's columns, and where each one is
 
@@ -214,7 +214,7 @@ def match_columns(
         if set(expected) <= set(spelled):
             return expected, [picked[spelled.index(name)] for name in expected]
         some = [name for name in expected if name in spelled]
-        # Who lists columns says their order, if it does not contradict their names.
+        # A list of columns gives their order, unless it contradicts their names.
         in_order = columns is not None and all(
             name not in spelled or spelled[at : at + 1] == [name]
             for at, name in enumerate(expected)
@@ -227,7 +227,7 @@ def match_columns(
 
 
 def respelled(names: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """The names; one that differs from a wanted name only in case is spelled as that one."""
+    """The names; a name that differs from a wanted one only in case is replaced by it."""
     there = set(names)
     folded = [name.lower() for name in names]
     spelled = {
@@ -266,7 +266,7 @@ def _asked_for(
 
 
 def _of(what: str, header: Span | None) -> str:
-    """Of which data an error speaks, if its place does not say it."""
+    """The name of the data, for an error without a place."""
     return f"{what}: " if header is None else ""
 
 
@@ -302,7 +302,7 @@ def _mismatch(
 
 
 def _misspelt(columns: Sequence[str], names: Sequence[str] | None) -> str | None:
-    """The data's column that was probably meant by a name that it does not have."""
+    """A hint: the column that a misspelt name probably means."""
     for name in columns:
         if names is not None and name not in names:
             near = meant(name, [other for other in names if other not in columns])

@@ -23,13 +23,13 @@ class Declared(Protocol):
 
 @dataclass(slots=True)
 class Findings:
-    """What a user should know about loaded data, of one file or of several."""
+    """What the user should know about loaded data, of one file or several."""
 
     warnings: list[Caution] = field(default_factory=list)
     header: bool | None = None  # whether a text file has one
-    guess: Caution | None = None  # if nothing speaks against the contrary
-    rows: int = 0  # that were loaded
-    dropped: int = 0  # rows that were not, because a value was missing
+    guess: Caution | None = None  # the header is a guess
+    rows: int = 0  # loaded rows
+    dropped: int = 0  # rows that were dropped because a value is missing
     missing: dict[str, int] = field(default_factory=dict)  # values, by column
     duplicates: int = 0
 
@@ -63,10 +63,10 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """`columns` selects columns by name, or gives names by position. `header`: whether the first
-    line of a text file is one. `nulls`: what is done with rows of which a value is missing; `fill`
-    gives these a value, by column. `row_id`: the name of a column of row numbers. `findings`
-    collects what is found, if somebody asks.
+    """`columns` selects columns by name, or names them by position. `header`: whether the first
+    line of a text file is one. `nulls`: what happens to rows with missing values; `fill` gives
+    values for them, by column. `row_id`: the name of a column of row numbers. `findings` collects
+    warnings, if given.
     """
 
     columns: Sequence[str] | None = None
@@ -80,7 +80,7 @@ class LoadOptions:
 
     @property
     def mends(self) -> bool:
-        """Whether rows with missing values are loaded, or dropped."""
+        """Whether missing values are filled, or their rows dropped."""
         return self.nulls == "drop" or bool(self.fill)
 
 
@@ -159,7 +159,7 @@ def check_delimiter(delimiter: str) -> str:
     return delimiter
 
 
-# Which column of which data: the place that an error about a value names.
+# The places that errors about values name: a column of some data.
 
 _CURES: dict[TypeName, str] = {
     "int": 'convert the data, .astype("int64")',
@@ -171,7 +171,7 @@ _CURES: dict[TypeName, str] = {
 
 
 class MissingValue(DataError):
-    """An error whose message depends on the other columns too, so it is composed later."""
+    """A missing value. The message depends on the other columns, so it is composed later."""
 
     @staticmethod
     def of(error: DataError) -> MissingValue:
@@ -180,7 +180,7 @@ class MissingValue(DataError):
 
 @dataclass(frozen=True, slots=True)
 class DataPlace:
-    """A column of some data, which errors name."""
+    """A column of some data, as errors name it."""
 
     what: str
     column: str
@@ -213,7 +213,7 @@ class DataPlace:
 
 @dataclass(frozen=True, slots=True)
 class FilePlace(DataPlace):
-    """A column of a file: errors advise to mend the file."""
+    """A column of a file."""
 
     def cure(self, declared: TypeName) -> str:
         return "mend the file"

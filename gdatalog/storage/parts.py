@@ -1,8 +1,8 @@
 """Relations in parts: the rows that were there before, and the rows that were added since.
 
-Adding rows to millions does not copy, sort or index the old rows again: the parts are relations
-that keep their own indexes, and operators work part by part where they can. The parts are merged,
-once, when all rows are needed in order, or an index of all rows.
+Rows that are added to millions leave the old rows and their indexes as they are: each part is a
+relation with its own indexes, and operators work part by part where they can. The parts are merged
+once all rows are needed in order, or in one index.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
 
-# Each part has at least so many times as many rows as the next, and there are at most so many:
-# what is done part by part is done for each way to choose one of every relation.
+# Each part has at least RATIO times the rows of the next, and there are at most MOST parts: a join
+# runs once for each combination of its relations' parts.
 RATIO, MOST = 8, 3
-# Fewer rows than these are put together at once.
+# Fewer rows than this are merged at once.
 FEW = 1 << 16
 
 
@@ -50,7 +50,7 @@ class DisjointParts(RowStore, Generic[Part]):
 
     def __init__(self, parts: Sequence[Part]) -> None:
         super().__init__([], 0, KnownRows.NOTHING)
-        self.parts = tuple(parts)  # none when they have been put together
+        self.parts = tuple(parts)  # empty after the merge
 
     def __reduce__(self) -> tuple[type[RowStore], tuple[list[Columns], int, KnownRows]]:
         self.as_they_are()
@@ -119,7 +119,7 @@ class DisjointParts(RowStore, Generic[Part]):
             return super().sorted()
 
     def mirrored(self) -> bool:
-        # Never said of rows of which most are known not to be: to look at all takes its time.
+        # If the largest part is not symmetric, a look at all rows is not worth its time.
         parts = self.parts
         graph = parts[0].statistics.graph if parts else None
         if graph is not None and not graph.mirrored:
@@ -142,8 +142,8 @@ def _merged(large: Columns, small: Columns) -> Columns:
 
 
 class PartsStatistics(Statistics):
-    """Statistics of rows in parts: estimates come from the largest part, and exact values, which
-    plans rely on, from all rows or not at all."""
+    """Statistics of rows in parts: estimates come from the largest part; exact values, which plans
+    rely on, from all rows or not at all."""
 
     __slots__ = ()
 
@@ -206,28 +206,26 @@ class PartsStatistics(Statistics):
         return parts[0].statistics.set() if parts else super().set()
 
 
-# What a relation was before, and which rows have come to it since.
+# The history of a relation: its earlier versions, and the rows that were added since.
 #
-# Who made something of a relation remembers its `Version`, which costs nothing, and not its rows.
-# Of a later relation it can then be asked which rows are new. Only versions that somebody
-# remembers are told apart: the rows that came between others are put together.
+# A view keeps the `Version` of a relation that it read, not its rows, and can later ask which rows
+# are new. The rows that were added between two versions are merged if nothing keeps the version
+# between them.
 
-# Rows that came one after the other are put together until each lot has this many times as many
-# as the next.
+# Sets of added rows are merged until each has at least this many times the rows of the next.
 STACKED = 2
-# Up to so many new rows are known, or as many as half of all: of more it is better to start again.
+# New rows are known up to this number, or up to half of all: with more, recomputing is cheaper.
 LITTLE = 1000
 
 
 class Version:
-    """Identifies the rows of a relation, as long as somebody refers to it."""
+    """Identifies the rows of a relation, as long as something refers to it."""
 
     __slots__ = ("__weakref__",)
 
 
 class VersionHistory(Generic[Part]):
-    """The versions that a relation descends from, oldest first, each with the rows that were added
-    then."""
+    """The earlier versions of a relation, oldest first, each with the rows added to it."""
 
     __slots__ = ("_steps",)
 
@@ -238,8 +236,8 @@ class VersionHistory(Generic[Part]):
         return len(self._steps)
 
     def grown(self, before: Version, new: Sequence[Part]) -> VersionHistory[Part]:
-        """The history of a relation with `new` rows more than the version `before`, which has this
-        history."""
+        """The history of a relation that adds `new` rows to the version `before`, whose history
+        this is."""
         steps: list[tuple[ref[Version], tuple[Part, ...]]] = []
         for version, rows in (*self._steps, (ref(before), tuple(new))):
             if version() is not None:
@@ -249,14 +247,14 @@ class VersionHistory(Generic[Part]):
         return VersionHistory(steps)
 
     def since(self, version: Version) -> tuple[Part, ...] | None:
-        """The rows that were added since a version, in disjoint sets; None if unknown."""
+        """The rows added since a version, in disjoint sets; None if unknown."""
         for at, (held, _) in enumerate(self._steps):
             if held() is version:
                 return tuple(part for _, rows in self._steps[at:] for part in rows)
         return None
 
     def within(self, count: int) -> VersionHistory[Part]:
-        """The history of `count` rows, without versions since which too many rows were added."""
+        """The history of `count` rows, without versions to which too many rows were added."""
         most = max(LITTLE, count // 2)
         count, kept = 0, len(self._steps)
         for at in range(len(self._steps) - 1, -1, -1):
@@ -270,8 +268,8 @@ class VersionHistory(Generic[Part]):
 def stacked(
     parts: Sequence[Part], ratio: int = STACKED, most: int | None = None
 ) -> tuple[Part, ...]:
-    """Disjoint sets of rows, of which the last ones are merged: each is at least `ratio` times as
-    large as the next, and there are at most `most`."""
+    """Merges the last of some disjoint sets of rows until each is at least `ratio` times as large
+    as the next, and there are at most `most`."""
     found = list(parts)
     while len(found) > 1 and (
         ratio * found[-1].store.at_most > found[-2].store.at_most

@@ -31,10 +31,10 @@ _ROW_NUMBERS = ("int64", "int32", "uint64", "uint32")
 class Raw:
     """Columns as they came: with names, or without (None); `length` counts the rows.
 
-    `source`: whether they hold values, cells of a text file, or what JSON can say. `place`
-    makes the place of a column from its position in the data and its name. `header`: where
-    names stand in a file. `warnings`: what of the data is not among the columns. `whole`: gives all
-    rows again, some at a time, if these are some of them.
+    `source`: whether they hold values, cells of a text file, or values of JSON. `place` makes the
+    place of a column, for errors, from its position in the data and its name. `header`: the place
+    of the names in a file. `warnings`: about data that is left out. `whole`: if these are some of
+    the rows, reads all rows again, some at a time.
     """
 
     names: tuple[str, ...] | None
@@ -53,8 +53,8 @@ def default_name(position: int) -> str:
 
 
 def at_hand(data: Any) -> int:
-    """How many rows any thread may read of data; 0 if it is made while it is read, or knows its
-    thread, as a cursor does."""
+    """The number of rows, if any thread may read the data; 0 if they are generated, or bound to a
+    thread, such as those of a cursor."""
     if isinstance(data, dict):
         return sum(map(at_hand, data.values())) if all(map(at_hand, data.values())) else 0
     library = type(data).__module__.partition(".")[0]
@@ -83,7 +83,7 @@ def raw_of(
     what: str,
     there: Any = None,
 ) -> Raw:
-    """`there`: the functions of a device that keeps what lies on it, if there is one."""
+    """The columns of any data. `there`: the array functions of a device that keeps its columns."""
     library = type(data).__module__.split(".")[0]
     if data is None or isinstance(data, bytes | bytearray | int | float | complex):
         if isinstance(data, bool):
@@ -95,8 +95,6 @@ def raw_of(
         return raw_of(data.compute(), arity, columns, declared, what, there)
     named = columns is not None or declared is not None
     if library in ("cudf", "modin", "pandas"):
-        # They build on this file.
-
         if library == "cudf" and there is not None and hasattr(data, "to_pandas"):
             return raw_of_cudf(data, what, named)
         if library != "pandas" and hasattr(data, "to_pandas"):
@@ -130,7 +128,7 @@ def raw_of(
 
 
 def _collected(data: Iterable[Any]) -> list[Any]:
-    """All of it, which may be made only now."""
+    """All items of an iterable, which may be generated only now."""
     if isinstance(data, list):
         return data
     found: list[Any] = []
@@ -199,13 +197,13 @@ def _of_structs(values: Any) -> Any:
 
 
 def raw_of_arrow(table: Any, what: str) -> Raw:
-    """An Arrow table's columns, but for an index that pandas or Dask wrote without a name."""
+    """An Arrow table's columns, except for an index without a name, which pandas or Dask wrote."""
     raw = raw_of_columns(table, data_columns(table.column_names))
     return replace(raw, warnings=index_warnings(table.schema, what))
 
 
 def raw_of_columns(table: Any, names: Mapping[str, str]) -> Raw:
-    """The columns of an Arrow table that `names` has: the name of each, and that in the table."""
+    """Some columns of an Arrow table; `names` maps their names to those in the table."""
     named = {of: name for name, of in names.items()}
     kept = [at for at, of in enumerate(table.column_names) if of in named]
     shown = tuple(named[table.column_names[at]] for at in kept)
@@ -213,9 +211,9 @@ def raw_of_columns(table: Any, names: Mapping[str, str]) -> Raw:
 
 
 def data_columns(names: Sequence[str]) -> dict[str, str]:
-    """The columns of a file or an Arrow table: the name of each, and its name in the data.
+    """The columns of a file or an Arrow table: their names, and their names in the data.
 
-    A lone index without a name numbers rows; several are the levels of an index, and are data.
+    A single index without a name only numbers rows; several are levels of an index, which are data.
     """
     unnamed = [name for name in names if _INDEX.fullmatch(name)]
     if len(unnamed) == 1 and len(names) > 1:
@@ -224,8 +222,7 @@ def data_columns(names: Sequence[str]) -> dict[str, str]:
 
 
 def index_warnings(schema: Any, what: str) -> list[Caution]:
-    """Warns of an index that is left out, and holds more than the numbers of rows."""
-
+    """Warns of an index that is left out although it does not just number the rows."""
     left = set(schema.names).difference(data_columns(schema.names).values())
     odd = any(str(schema.field(name).type) not in _ROW_NUMBERS for name in left)
     return [index_warning(what)] if odd else []
@@ -244,7 +241,7 @@ def _sparse(data: Any, arity: int | None, declared: Declared | None, what: str) 
 
 
 def _own(names: tuple[str, ...], declared: Declared | None) -> tuple[str, ...] | None:
-    """Names that the data itself does not have, unless a declaration has them all."""
+    """Default names for data without names; None if a declaration has others."""
     return names if declared is None or set(declared.columns) <= set(names) else None
 
 

@@ -23,6 +23,7 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
+from gdatalog.parser.words import QUALIFIERS
 from gdatalog.planner.check.catalog import Catalog
 from gdatalog.planner.check.walk import Node, children, variables, walk
 from gdatalog.planner.check.words import did_you_mean, show
@@ -38,12 +39,7 @@ PRAGMAS = frozenset(
         "warn",
     )
 )
-QUALIFIERS = frozenset(
-    (
-        *("input", "output", "printsize", "inline", "no_inline", "magic", "no_magic"),
-        *("btree", "btree_delete", "brie", "override", "overridable"),
-    )
-)
+KNOWN_QUALIFIERS = QUALIFIERS | {"override"}
 _SHOWN = 6  # places that one caution lists
 
 # Of the keyword form of directives.
@@ -200,9 +196,9 @@ def _unconnected(items: Sequence[Literal]) -> list[Atom]:
 
 def _qualifiers(decl: Decl) -> Iterator[Caution]:
     for qualifier in decl.qualifiers:
-        if qualifier not in QUALIFIERS:
+        if qualifier not in KNOWN_QUALIFIERS:
             message = f"the qualifier `{qualifier}` is not known, and does nothing"
-            yield Caution(message, decl.span, did_you_mean(qualifier, QUALIFIERS))
+            yield Caution(message, decl.span, did_you_mean(qualifier, KNOWN_QUALIFIERS))
 
 
 def _options(directive: Directive) -> Iterator[Caution]:

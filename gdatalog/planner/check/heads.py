@@ -29,7 +29,7 @@ from gdatalog.parser.syntax import (
 from gdatalog.plan.functions import AGGREGATES
 from gdatalog.planner.check.catalog import Catalog
 from gdatalog.planner.check.checked import CheckedRule
-from gdatalog.planner.check.walk import contains_head_aggregate, walk
+from gdatalog.planner.check.walk import contains_head_aggregate, head_aggregates
 from gdatalog.planner.check.words import did_you_mean, either, own_name, show
 from gdatalog.records import replace
 
@@ -77,7 +77,7 @@ def aggregate_columns(head: Atom) -> dict[int, str]:
 
 
 def _kinds(head: Atom) -> set[str]:
-    return {part.kind for part in walk(head) if isinstance(part, HeadAggregate)}
+    return {part.kind for part in head_aggregates(head)}
 
 
 def _check_single(
@@ -90,9 +90,7 @@ def _check_single(
         f"put what is aggregated in a relation of its own, say `{helper}(...)`, by as many rules "
         f"as it takes; then the one rule is `{' '.join(_text(rule.head))} <- {helper}(...).`"
     )
-    aggregate = next(
-        part for part in walk(rule.head) if isinstance(part, HeadAggregate) and part.kind == kind
-    )
+    aggregate = next(part for part in head_aggregates(rule.head) if part.kind == kind)
     for other in others:
         if other is not rule:
             what = "fact" if isinstance(other, Atom) or other.body is None else "rule"

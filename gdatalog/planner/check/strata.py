@@ -22,7 +22,14 @@ from gdatalog.parser.syntax import (
     Var,
 )
 from gdatalog.planner.check.checked import CheckedRule, Stratum
-from gdatalog.planner.check.walk import Node, children, contains_head_aggregate, variables, walk
+from gdatalog.planner.check.walk import (
+    Node,
+    children,
+    contains_head_aggregate,
+    head_aggregates,
+    variables,
+    walk,
+)
 from gdatalog.planner.check.words import as_rule, conjuncts, either, own_name, text_of
 from gdatalog.records import dataclass
 
@@ -55,8 +62,8 @@ def steps_of(rule: CheckedRule) -> Iterator[Step]:
     if rule.body is None:
         return
     through = ""
-    for part in walk(rule.head):
-        if isinstance(part, HeadAggregate) and part.kind not in ("min", "max"):
+    for part in head_aggregates(rule.head):
+        if part.kind not in ("min", "max"):
             through = f"the aggregate {part.kind}"
     yield from _steps(rule, rule.body, through)
 
