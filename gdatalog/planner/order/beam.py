@@ -1,13 +1,14 @@
-"""The search for an order of many variables: a beam of the best orders, extended one by one.
+"""Beam search for an order of many variables: the best prefixes are extended, one variable at a
+time.
 
-At each level every order in the beam is extended by each variable that may come next. Orders that
-lead to the same place are one: the cheaper is kept. How many turns a level may look at depends on
-how many variables there are (`TURNS`): the search takes about as long for 50 variables as for 10.
-With very many variables only the best order is extended, by the few variables that widen it
-least: the search is then greedy.
+At each level every prefix in the beam is extended by each variable that can come next. Of prefixes
+that lead to the same state only the cheapest is kept. The number of extensions of a level falls
+with the number of variables (`TURNS`), so that the search takes about as long for 50 variables as
+for 10. With very many variables the search is greedy: it extends only the best prefix, by the few
+variables with the least fan-out.
 
-What a branch costs is told by a greedy order of its own while the beam searches. A better one is
-searched for once it is known which branches there are.
+During the search, a branch costs what a small beam finds. The chosen branches are then searched
+again with the full beam.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from gdatalog.records import dataclass
 if TYPE_CHECKING:
     from gdatalog.planner.order.search import Search
 
-TURNS = 6000  # at a level, divided by the square of the number of variables
-FEWEST = 4  # at each level
+TURNS = 6000  # extensions of a level, before division by the square of the number of variables
+FEWEST = 4  # least number of extensions of a level
 
 
 @dataclass(slots=True, eq=False)
 class Prefix:
-    """An order of some variables: where it leads, and what it costs."""
+    """An order of some variables: the state it leads to, and its cost."""
 
     place: SearchState
-    rows: float  # that come there, beside what its path's variables have
+    rows: float  # rows that reach it, relative to the bindings of its path
     cost: float
     work: float
     indexes: float
     before: Prefix | None
     variable: int
-    own: VariableChoice  # what its last variable costs, for each row that comes to it
-    share: float  # of the rows that came to the place before
+    own: VariableChoice  # the cost of its last variable, for each row
+    share: float  # share of the rows of the state before
 
     @property
     def total(self) -> float:
@@ -47,8 +48,8 @@ class Prefix:
 def extend(
     search: Search, start: SearchState, allowed: int, found: dict[SearchState, VariableChoice]
 ) -> VariableChoice:
-    """The best choice at a place, with so many turns at a level; those at the places behind it
-    are noted in `found`."""
+    """The best choice at a state, with `allowed` extensions of each level; adds the choices at
+    later states to `found`."""
     none = VariableChoice(0.0, 0.0, 0.0, -1)
     prefixes = [Prefix(start, 1.0, 0.0, 0.0, 0.0, None, -1, none, 1.0)]
     best: Prefix | None = None
@@ -78,7 +79,7 @@ def _extended(search: Search, prefix: Prefix, allowed: int) -> list[Prefix]:
     if not candidates:
         later = search.late(place)
         if later.rest == place.rest:
-            later = later._replace(rest=0)  # nothing can bind what is left
+            later = later._replace(rest=0)  # nothing can bind the rest
         share = search.share(later, search.estimates.rows(place.path)) if later.rest else 1.0
         return [_longer(prefix, later, VariableChoice(0.0, 0.0, 0.0, -1), share)]
     if len(candidates) > allowed:
@@ -92,7 +93,7 @@ def _with(search: Search, prefix: Prefix, at: int) -> Prefix:
     following, rows = turn.next, turn.rows
     parts = turn.parts
     if parts and not following.rest:
-        # Nothing follows the branches: the largest is searched as what follows.
+        # Only branches remain: the search continues with the largest.
         following, rows = max(parts, key=lambda part: part[0].rest.bit_count())
         parts = [part for part in parts if part[0] is not following]
     for branch, come in parts:
@@ -119,13 +120,13 @@ def _longer(prefix: Prefix, place: SearchState, own: VariableChoice, share: floa
 
 
 def _promise(search: Search, prefix: Prefix) -> tuple[float, float]:
-    """Orders with the least of this are extended: what they cost, and the rows to go on with."""
+    """The sort key of prefixes: cost so far plus remaining rows, then remaining rows."""
     rows = prefix.rows * search.estimates.rows(prefix.place.path)
     return prefix.total + rows, rows
 
 
 def _noted(last: Prefix, found: dict[SearchState, VariableChoice]) -> VariableChoice:
-    """The choices that made an order, from its end to its beginning."""
+    """Records the choices of an order, from its end to its start."""
     choice = VariableChoice(0.0, 0.0, 0.0, -1)
     while last.before is not None:
         own, share = last.own, last.share

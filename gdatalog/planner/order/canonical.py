@@ -1,7 +1,7 @@
-"""Variables in an order that neither their names nor the order of the text decide.
+"""A canonical order of variables that depends neither on names nor on the order of the text.
 
-Each variable is told by what is asked of it and by where it stands in which items beside which
-others, as those are told by now; a few times over. What is still alike then can hardly matter.
+Variables are ranked by their role in the answer, then repeatedly by the items they occur in and the
+ranks of the variables beside them (colour refinement). Remaining ties hardly matter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROUNDS = 3
 def in_canonical_order(
     items: Sequence[Item], asked: Sequence[str], live: Collection[str], outer: Collection[str]
 ) -> list[str]:
-    """The variables of some items; `asked` are in the order of the answer."""
+    """The variables of the items; `asked` are in the order of the answer."""
     names = list(dict.fromkeys(name for item in items for name in sorted(item.variables)))
     shapes = [_shape(item) for item in items]
     places: dict[str, list[int]] = {name: [] for name in names}
@@ -53,7 +53,7 @@ def _ranks(texts: dict[str, str]) -> dict[str, int]:
 
 
 def _shape(item: Item) -> tuple[str, list[str]]:
-    """An item without the names of its variables, and these, in their order in it."""
+    """An item without the names of its variables; and its variables in order of appearance."""
     variables: list[str] = []
     match item:
         case AtomItem():

@@ -1,7 +1,8 @@
-"""How many bindings a set of variables is expected to have, and how many values are tried for one.
+"""Estimates: the number of bindings of a set of variables, and of values tried to bind one more.
 
-What is estimated for a set of variables is the same whichever way it was reached: by walks where
-they can be made, else by a formula, but never more than are tried for the last of them.
+The estimate for a set does not depend on the order in which it was bound. It comes from sampled
+walks if these are possible, otherwise from a formula, and is at most the number of values tried for
+its last variable.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.planner.order.sampling import Sampler
 from gdatalog.records import dataclass
 
-Made = frozenset[tuple[int, int]]  # lists: their kind, and the variables that led to them
+Made = frozenset[
+    tuple[int, int]
+]  # intersections: their kind, and the variables whose lists they intersect
 NONE: Made = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class LevelCost:
-    """What binding one more variable takes: values tried for each binding so far.
+    """The cost of binding one more variable: values tried for each binding so far.
 
-    `others` is how many lists each of them is looked up in; `single`: the number of values can
-    be read off, for they are all of one list.
+    `others`: the number of lists in which each value is looked up; `single`: all values are of one
+    list, so that their number is known.
     """
 
     tried: float
@@ -31,15 +34,15 @@ class LevelCost:
 
 
 class Estimates:
-    """The estimates of one pattern, each made once."""
+    """Memoised estimates of one pattern."""
 
     def __init__(
         self, pattern: QueryPattern, sampler: Sampler | None = None, exact: bool = True
     ) -> None:
-        """With a sampler, walks are believed rather than formulas, where there are any.
+        """A sampler's walks take precedence over formulas.
 
-        `exact`: rows are bounded by every order in which their variables could be bound, of which
-        there are very many; else by the one in which they were.
+        `exact`: rows are bounded by every order of their variables, of which there are very many;
+        otherwise by the order of the search.
         """
         self.pattern = pattern
         self.sampler = sampler
@@ -56,17 +59,19 @@ class Estimates:
             if any(needs >> at & 1 for at in pattern.aggregates)
         ]
         self._rows: dict[int, float] = {}
-        self._last = 0  # the variables that `whole` was asked of
-        self._levels: dict[tuple[int, int], LevelCost] = {}  # by what they depend on
+        self._last = 0  # the last argument of `whole`
+        self._levels: dict[
+            tuple[int, int], LevelCost
+        ] = {}  # by the variable, and the bound ones it depends on
         self._refined: dict[tuple[int, int, int, int], LevelCost] = {}
         self._made: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._kinds: dict[object, int] = {}
         self._alike = [self._numbered(at) for at in range(len(pattern.names))]
-        # By variable, what its lists could be made of at the most.
+        # By variable: the largest intersections it could use.
         self.wanted = [self.made(at, pattern.everything) for at in range(len(pattern.names))]
 
     def _ranges(self) -> list[list[int]]:
-        """The variables with ranges that change how long each variable's lists are."""
+        """For each variable, the variables whose value ranges change the length of its lists."""
         found: list[list[int]] = [[] for _ in self.pattern.names]
         for other, cut in self.pattern.ranges.items():
             near = 1 << other
@@ -77,7 +82,7 @@ class Estimates:
         return found
 
     def _scope(self, at: int) -> int:
-        """The variables on which a level's plain estimate depends, if they are bound."""
+        """The variables that can affect the plain estimate of a level."""
         pattern, formula = self.pattern, self.formula
         if self.sampler is not None or formula.orderings.compares(at):
             return pattern.everything
@@ -92,7 +97,8 @@ class Estimates:
         return found
 
     def _numbered(self, at: int) -> list[tuple[int, list[PatternAtom]]]:
-        """The atoms whose lists of a variable may be met with each other once for several."""
+        """Groups of atoms whose lists of a variable may share intersections with other
+        variables."""
         found = []
         for group in self.formula.grouped(at, lambda atom: (atom.source, atom.turned)):
             first = group[0]
@@ -104,9 +110,9 @@ class Estimates:
     # ------------------------------------------------------------------- of a set of variables
 
     def rows(self, bound: int, path: int = 0) -> float:
-        """How many bindings these variables have, by the atoms among them.
+        """The number of bindings of these variables, by the atoms among them.
 
-        `path`: those of them that are bound before the others, where that is known.
+        `path`: a subset that is bound first, if known.
         """
         found = self._rows.get(bound)
         if found is None:
@@ -125,7 +131,7 @@ class Estimates:
         return found
 
     def whole(self, bound: int) -> float:
-        """The same of variables that no path leads to one by one."""
+        """The same for a set that no known path reaches."""
         found = self._rows.get(bound)
         if found is None and not self.exact:
             found = self._rows[bound] = self.formula.rows(bound, self._last)
@@ -133,7 +139,7 @@ class Estimates:
         return self.rows(bound) if found is None else found
 
     def _bounded(self, bound: int) -> float:
-        """No more than are tried when the last of them is bound, whichever that is."""
+        """The rows, bounded by the values tried for the last variable, whichever it is."""
         if self.sampler is not None:
             sampled = self._sampled(bound)
             if sampled is not None:
@@ -151,7 +157,7 @@ class Estimates:
         return found
 
     def _wider(self, path: int, at: int) -> float:
-        """No more than are tried when one variable is bound, with those of a path before it."""
+        """The rows, bounded by the values tried for the variable `at`, bound after `path`."""
         found = self._formula(path | 1 << at, path)
         if path and not self.pattern.outer >> at & 1 and self.joined(at, path):
             found = min(found, self.tried(at, path))
@@ -162,14 +168,14 @@ class Estimates:
         if bound.bit_count() == 1:
             (at,) = bits(bound)
             found = min(found, *(self.formula.roots(atom, at) for atom in self._holding[at]), inf)
-        # An aggregate has one value for each binding of what it hangs on.
+        # An aggregate has one value for each binding of the variables it reads.
         rest = self._without_computed(bound)
         if rest != bound:
             found = min(found, self.rows(rest, path & rest))
         return found
 
     def _without_computed(self, bound: int) -> int:
-        """Of some variables those from which aggregates give the others their values."""
+        """The variables without aggregates of the others."""
         for target, needs in reversed(self._computed):
             if not needs & ~bound:
                 bound &= ~(1 << target)
@@ -179,23 +185,23 @@ class Estimates:
         sample = self.sampler.sample(bound) if self.sampler and bound else None
         if sample is None:
             return None
-        if not sample.count:  # rarer than can be seen
+        if not sample.count:  # too rare for the sample: never estimate zero
             return min(self.formula.rows(bound), float(sample.weight) / 2)
         return sample.rows * self.formula.passed(bound)
 
     # ------------------------------------------------------------------- of one variable more
 
     def joined(self, at: int, bound: int) -> bool:
-        """Whether an atom holds a variable beside something known."""
+        """Whether an atom contains the variable and a bound variable or constant."""
         bit = 1 << at
         return bool(self.formula.near[at] & bound & ~bit or self._fixed & bit)
 
     def tried(self, at: int, bound: int) -> float:
-        """How many values are tried for a variable, over all bindings of those before."""
+        """The number of values tried for a variable, over all bindings of the path."""
         return self.rows(bound) * self.level(at, bound).tried
 
     def level(self, at: int, bound: int, made: Made = NONE) -> LevelCost:
-        """Binding a variable, for each binding of those before, where some lists were made."""
+        """The cost of binding a variable, given intersections computed before."""
         key = at, bound & self._scopes[at]
         plain = self._levels.get(key)
         if plain is None:
@@ -231,7 +237,7 @@ class Estimates:
             return LevelCost(least, len(atoms), not atoms)
         if not near:
             walked = self.rows(bit)
-            if len(atoms) > 1:  # the shortest of the roots' lists
+            if len(atoms) > 1:  # the smallest root is walked
                 least = min(self.formula.roots(atom, at) for atom in atoms)
                 walked = max(walked, least * self._within(at, bound))
             return LevelCost(walked, 0, True)
@@ -245,7 +251,8 @@ class Estimates:
         return LevelCost(length * self._within(at, bound), others, others == 0)
 
     def made(self, at: int, bound: int) -> list[tuple[int, int]]:
-        """What lists of a variable's values are made of: the kind, and what leads to each."""
+        """The intersections that a variable's lists form: the kind, and the variables that lead to
+        the lists."""
         key = at, bound & self.formula.near[at]
         found = self._made.get(key)
         if found is None:
@@ -258,7 +265,7 @@ class Estimates:
         return found
 
     def _walked(self, at: int, bound: int, cut: float) -> float | None:
-        """The length of the shortest list, as walks have seen it."""
+        """The mean length of the shortest list in the sample."""
         tried = self.sampler.tried(at, bound) if self.sampler else None
         if tried is None or self.sampler is None:
             return None
@@ -268,14 +275,14 @@ class Estimates:
         return tried / sample.rows * min(lefts)
 
     def _left(self, cut: float, atom: PatternAtom, at: int, bound: int) -> float:
-        """How much a cut leaves of an atom's list, whose rows may be within it already."""
+        """The share that a cut leaves of an atom's list, whose rows may satisfy it already."""
         sees = any(at in pair and bound >> (pair[0] + pair[1] - at) & 1 for pair in atom.ascending)
         return min(1.0, cut / 0.5) if sees else cut
 
     def _common(self, at: int, bound: int, number: int, parents: int, plain: float) -> float:
-        """How long a list is that all of some bound variables lead to."""
+        """The length of the intersection of the lists of some bound variables."""
         if self.sampler and self.sampler.tried(at, bound) is not None:
-            # Between the shortest list and what is left of it when all have been asked.
+            # Interpolates between the shortest list and the full intersection.
             rows, after = self.rows(bound), self.rows(bound | 1 << at)
             if not rows or not plain:
                 return plain
@@ -289,8 +296,8 @@ class Estimates:
         return max(after, length * self._within(at, bound))
 
     def _within(self, at: int, bound: int) -> float:
-        """How long a variable's lists are, as comparisons with constants leave them, for one that
-        nothing is compared with: of its values, and of those that lead to it."""
+        """The length of a variable's lists relative to lists without comparisons with constants,
+        which can be on the variable itself or on a bound variable that leads to it."""
         found = 1.0
         for other in self._within_of[at]:
             cut = self.pattern.ranges[other]
@@ -301,7 +308,7 @@ class Estimates:
         return found
 
     def _parents(self, group: list[PatternAtom], at: int, bound: int) -> int:
-        """The bound variables that alone lead to a variable, by atoms of a kind."""
+        """The bound variables that alone lead to a variable, by atoms of one kind."""
         found = 0
         for atom in group:
             known = atom.mask & bound & ~(1 << at)

@@ -1,4 +1,4 @@
-"""A body's atoms as edges of graphs: their ends, what keeps these apart or in order, ranks."""
+"""Atoms as edges of graphs: their ends, inequalities and orders between them, and ranks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Names = frozenset[str]
 
 
 def rankable(size: RelationStatistics) -> bool:
-    """Whether a relation holds a graph's edges both ways, or each from its lower to its higher
-    end, or the other way: then `ranked` tries and comparisons say what its atoms say."""
+    """Whether a relation is a symmetric graph, or has each edge in one direction by value: then
+    `ranked` tries with comparisons can replace it."""
     return size.graph is not None and (bool(size.rises) or size.graph.symmetric)
 
 
 def edge_of(atom: AtomItem) -> Pair | None:
-    """The two variables of an atom of two different ones."""
+    """The variables of an atom with two different variables."""
     if len(atom.args) != 2 or len(atom.variables) != 2:
         return None
     a, b = atom.args
@@ -31,7 +31,7 @@ def edge_of(atom: AtomItem) -> Pair | None:
 
 
 def operator(item: Item) -> str | None:
-    """The comparison of two variables whose keys are compared, if that is what an item is."""
+    """The operator of a comparison between two variables' keys; None for other items."""
     test = item.test if isinstance(item, TestItem) else None
     if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">=", "!="):
         return None
@@ -49,7 +49,7 @@ def ends(item: Item) -> Pair:
 
 
 def unlike_neighbours(items: Sequence[Item], sizes: Statistics) -> set[Names]:
-    """Pairs of variables that an atom keeps different."""
+    """Pairs of variables that share an atom of a relation without loops."""
     return {
         frozenset(edge)
         for item in items
@@ -59,14 +59,14 @@ def unlike_neighbours(items: Sequence[Item], sizes: Statistics) -> set[Names]:
 
 
 def unlike_pairs(items: Sequence[Item], sizes: Statistics) -> set[Names]:
-    """Pairs of variables whose values differ in every solution."""
+    """Pairs of variables that differ in every solution."""
     comparisons = Comparisons(items, rising(items, sizes))
     strict = {frozenset(pair) for pair, strict in comparisons.below.items() if strict}
     return strict | comparisons.unequal | unlike_neighbours(items, sizes)
 
 
 def strict_order(items: Sequence[Item], sizes: Statistics) -> set[Pair] | None:
-    """Which variables are below which; None if some may be equal nevertheless."""
+    """The strict order of the variables; None if compared variables may be equal."""
     comparisons = Comparisons(items, rising(items, sizes))
     unlike = unlike_pairs(items, sizes)
     if any(
@@ -77,7 +77,7 @@ def strict_order(items: Sequence[Item], sizes: Statistics) -> set[Pair] | None:
 
 
 def chains_of(order: Collection[Pair]) -> list[tuple[str, ...]] | None:
-    """The parts of an order that are total each; None if one is not."""
+    """The components of an order, if each is a total order; otherwise None."""
     parts: list[set[str]] = []
     for pair in order:
         joined = set(pair).union(*(part for part in parts if not part.isdisjoint(pair)))
@@ -110,7 +110,7 @@ def types_of(items: Sequence[Item]) -> dict[str, TypeName]:
 
 
 def in_order(items: Sequence[Item]) -> list[str]:
-    """The variables, in the order of the text as far as atoms have them."""
+    """The variables, in the order of the text; variables outside atoms come last."""
     return list(dict.fromkeys([*types_of(items), *sorted(variables_of(items))]))
 
 
@@ -119,12 +119,12 @@ def comparison(op: str, left: str, right: str, kind: TypeName = "int") -> TestIt
 
 
 def rank(name: str) -> str:
-    """The variable for the rank of another one's value: no name of a program ends like this."""
+    """The variable for the rank of another variable's value; no user's name ends like this."""
     return name + "'"
 
 
 def ranked(item: Item) -> Item:
-    """The same atom or comparison of ranks."""
+    """The same atom or comparison over ranks."""
     if isinstance(item, AtomItem):
         args = tuple(Slot(rank(name), "int") for name in edge_of(item) or ())
         return replace(item, args=args, ranked=True)

@@ -1,11 +1,11 @@
-"""Estimates by formula: how many bindings variables have, how long lists are.
+"""Estimates by formula: numbers of bindings, and lengths of lists.
 
-An atom's rows are spread over its columns' values as the relation's degrees tell: where k atoms
-share a variable, the sum of the k-th powers of its degrees stands for how often they meet (a few
-hubs meet most). Atoms are independent otherwise.
+Degree moments tell how rows are distributed over values: if k atoms share a variable, the sum of
+the k-th powers of its degrees says how often they meet, because a few hubs meet most. Otherwise
+atoms are independent.
 
-What a set of variables has is computed from a set that has one variable more or less: only what
-that variable touches is looked at.
+The estimate for a set of variables is derived from the estimate for a set with one variable more or
+less, so that only the literals of that variable are examined.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gdatalog.planner.order.sizes import MOMENTS
 from gdatalog.planner.rewrite.orderings import Orderings
 
 TINY = 1e-9
-HUGE = 1e200  # products stop here: what is larger is as bad
-WIDE = 8  # columns, above which not all combinations of an atom's columns are counted
-COUNTED = 12  # columns whose combinations are counted at the most
-APART = 0.99  # of the rows: so many combinations tell them apart, and so do more columns
+HUGE = 1e200  # products saturate here
+WIDE = 8  # columns of an atom, above which not all column sets are counted
+COUNTED = 12  # most columns of a set that is counted
+APART = 0.99  # share of the rows: a set of columns with so many combinations is taken for a key
 
 
 class Formula:
-    """What degrees alone say of a pattern."""
+    """Estimates of a pattern from degrees alone."""
 
     def __init__(self, pattern: QueryPattern) -> None:
         self.pattern = pattern
@@ -37,9 +37,9 @@ class Formula:
                 self.holding[at].append(atom)
                 self.near[at] |= atom.mask
         self.given = {given.variable: given for given in pattern.given}
-        self._apart: dict[int, list[int]] = {}  # of wide atoms, variables that are keys
+        self._apart: dict[int, list[int]] = {}  # keys of wide atoms, as sets of variables
         self._shares: dict[tuple[int, int], float] = {}
-        # By variable: the bits of its atoms that hold a constant; those of others, and of what.
+        # By variable: its atoms with constants, as bits; others' bits, and their variables.
         self._fixed = [0] * len(names)
         self._leading: list[list[tuple[int, int]]] = [[] for _ in names]
         for at, atoms in enumerate(self.holding):
@@ -55,7 +55,7 @@ class Formula:
             ]
             for at in names
         ]
-        # By variable: the literals that hold it, each with the share of bindings that pass it.
+        # By variable: its literals, and the share of bindings that pass each.
         self._passes: list[list[tuple[int, float]]] = [[] for _ in names]
         self._spreads = [
             [self.holding[at][group[0]].spread(at).powers for group in groups]
@@ -75,7 +75,7 @@ class Formula:
             if atom.fixed:
                 start = min(HUGE, start * self.paths(atom, 0))
         self._known: dict[int, float] = {0: start}
-        # By variable: the ranges of others that depend on it.
+        # By variable: the other variables whose value ranges depend on it.
         self._ranges: list[list[int]] = [[] for _ in names]
         for at, cut in pattern.ranges.items():
             near = 0
@@ -87,14 +87,14 @@ class Formula:
     # ------------------------------------------------------------------- of a set of variables
 
     def rows(self, bound: int, path: int = 0) -> float:
-        """How many bindings variables have; `path`: a similar set of which that is known."""
+        """The number of bindings of some variables; `path`: a similar set with a known estimate."""
         found = self._known.get(bound)
         if found is None:
             found = self._reached(bound, path)
         return min(HUGE, found * self.orderings.share(bound))
 
     def _reached(self, bound: int, path: int) -> float:
-        """The same without comparisons of two variables, by way of sets that are in between."""
+        """The same without comparisons between variables, by way of intermediate sets."""
         known = self._known
         if path not in known or (path ^ bound).bit_count() > bound.bit_count():
             path = 0
@@ -102,7 +102,7 @@ class Formula:
             rest = path & ~(1 << at)
             if rest not in known:
                 change = self._change(at, rest) if known[path] else 0.0
-                if not change:  # of an empty set nothing can be told
+                if not change:  # an empty set tells nothing
                     path = 0
                     break
                 known[rest] = min(HUGE, known[path] / change)
@@ -116,11 +116,11 @@ class Formula:
         return known[bound]
 
     def _change(self, at: int, bound: int) -> float:
-        """How many times as many bindings there are with one variable more."""
+        """The factor by which one more variable changes the number of bindings."""
         bit = 1 << at
         wider = bound | bit
         found = self._share(at, wider)
-        parents = 0  # bound variables from which an atom leads on only now
+        parents = 0  # bound variables that an atom connects to the new one
         for atom in self.holding[at]:
             before, paths = atom.mask & bound, atom.paths
             after = paths.get(before | bit)
@@ -144,7 +144,7 @@ class Formula:
         return found
 
     def passed(self, bound: int) -> float:
-        """How much of the rows tests let through that nothing is known of."""
+        """The selectivity of tests that have no statistics."""
         passed = 1.0
         for at, cut in self.pattern.ranges.items():
             if bound >> at & 1:
@@ -155,7 +155,7 @@ class Formula:
         return passed
 
     def paths(self, atom: PatternAtom, bound: int) -> float:
-        """How many distinct rows an atom has in its bound columns, for each constant."""
+        """The number of distinct rows of an atom in its bound columns, for each constant."""
         found = atom.paths.get(bound)
         if found is None:
             size = atom.size
@@ -177,8 +177,8 @@ class Formula:
         return found
 
     def _combinations(self, atom: PatternAtom, bound: int) -> float:
-        """How many combinations of values the columns of bound variables and constants have. Of a
-        wide atom few are counted: what tells its rows apart does so with more columns, too."""
+        """The number of distinct values in the columns of bound variables and constants. For wide
+        atoms few sets are counted: a superset of a key is a key."""
         size = atom.size
         wide = len(atom.columns) > WIDE
         apart = self._apart.setdefault(id(atom), [])
@@ -192,9 +192,10 @@ class Formula:
     def grouped(
         self, at: int, test_of: Callable[[PatternAtom], tuple[object, bool]]
     ) -> list[list[PatternAtom]]:
-        """The atoms that hold a variable, those together that hold it in the same column.
+        """The atoms that contain a variable, in groups with the same column.
 
-        `test_of` is what makes two atoms the same, and whether the column does not matter.
+        `test_of` returns what identifies an atom's source, and whether its columns are
+        interchangeable.
         """
         groups: dict[object, list[PatternAtom]] = {}
         for atom in self.holding[at]:
@@ -203,14 +204,14 @@ class Formula:
         return list(groups.values())
 
     def _share(self, at: int, bound: int) -> float:
-        """By how much the atoms' meeting in a variable changes the product of their rows."""
+        """The factor by which atoms that meet in a variable change the product of their rows."""
         groups = self._groups[at]
         given = self.given.get(at)
         if not groups:
             return 1.0 if given is None else given.values
         atoms = self.holding[at]
         others = bound & ~(1 << at)
-        led = self._fixed[at]  # the atoms that lead to it, or on from it
+        led = self._fixed[at]  # the atoms with another bound variable or a constant
         for number, mask in self._leading[at]:
             if mask & others:
                 led |= number
@@ -227,7 +228,7 @@ class Formula:
                 found /= rows if led >> number & 1 else values
             found *= powers[min(many, len(powers) - 1)]
             if most < values and atoms[group[0]].size.assumed:
-                # What is not there yet is made of values that are.
+                # Relations to come are made of existing values.
                 found *= (values / most) ** (many - 1)
         found /= most ** (len(groups) - 1)
         if given is not None:
@@ -236,16 +237,16 @@ class Formula:
         return found
 
     def _most(self, groups: list[list[int]], at: int) -> float:
-        """Of how many values a variable takes some: those of what is there, if any of it is."""
+        """The number of values in a variable's domain: by existing relations if there are any."""
         values = [powers[0] for powers in self._spreads[at]]
         assumed = [self.holding[at][group[0]].size.assumed for group in groups]
         known = [count for count, guess in zip(values, assumed, strict=True) if not guess]
         return max([TINY, *(known or values)])
 
     def _domain(self, whole: int) -> float:
-        """How many values the side of an equation can have, as far as atoms tell.
+        """The number of values that the side of an equation can have, by its atoms.
 
-        A variable that no atom holds takes whatever value there is.
+        A variable without atoms takes whatever value there is.
         """
         most = 1.0
         if not all(self.holding[at] for at in bits(whole)):
@@ -256,16 +257,16 @@ class Formula:
         return most
 
     def roots(self, atom: PatternAtom, at: int) -> float:
-        """How many values an atom has for a variable."""
+        """The number of values of a variable in an atom."""
         return atom.degrees(at).powers[0]
 
     def fan(self, atom: PatternAtom, at: int, bound: int) -> float:
-        """How long an atom's list of a variable's values is, for a binding of those before."""
+        """The length of an atom's list of a variable's values, for a binding of the path."""
         known = atom.mask & bound
         if known & (known - 1) or atom.fixed or not known:
             known_paths = max(TINY, self.paths(atom, known))
             return min(self.paths(atom, known | 1 << at) / known_paths, self.roots(atom, at))
-        # What a binding sees: values of many rows are in many bindings.
+        # Size-biased: values with many rows are in many bindings.
         (parent,) = bits(known)
         degrees = atom.degrees(parent)
         powers = degrees.powers
@@ -278,7 +279,7 @@ class Formula:
         return min(fan, float(degrees.most), self.roots(atom, at))
 
     def _uses(self, atom: PatternAtom, at: int, bound: int) -> int:
-        """How many atoms like this one widen a variable's bindings already."""
+        """The number of atoms of the same source that have contributed to a variable's bindings."""
         column = atom.columns[at]
         return sum(
             1
@@ -289,8 +290,9 @@ class Formula:
         )
 
     def _met(self, atom: PatternAtom, at: int, bound: int) -> float | None:
-        """How long an atom's lists are for values that edges of the same graph lead to, some of
-        them cut by other comparisons: a vertex with many edges from below may have few above."""
+        """The length of an atom's lists at values reached by edges of the same graph, when
+        comparisons cut them differently: a vertex with many lower neighbours may have few higher
+        ones."""
         graph = atom.size.graph
         if graph is None or not atom.ranked:
             return None

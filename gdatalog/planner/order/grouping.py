@@ -1,7 +1,7 @@
-"""Orders that begin with a variable of the head, so that loops tell equal rows apart by groups.
+"""Orders that start with a variable of the head, so that duplicates are dropped group by group.
 
-Rows that agree in what is bound first then come one after the other (`plan/dedup.py`), and each is
-compared with those of its group, within the cache, where else it would be with all rows.
+Rows with the same values of the first variables then follow each other (`plan/dedup.py`), and each
+is compared only with its group, which fits the cache, rather than with all rows.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from gdatalog.planner.order.search_state import SearchState
 if TYPE_CHECKING:
     from gdatalog.planner.order.search import Search
 
-# What a row costs, in values tried: to be told from all others, or from those of its group; and to
-# be sorted, where it does not come in the order of the head.
+# Costs of a row, in values tried: deduplicating against all rows, or within its group; and sorting,
+# if rows do not come in the order of the head.
 ALL, GROUP, SORTED = 25.0, 1.0, 3.0
 
 
 def group(search: Search, place: SearchState, scale: float) -> None:
-    """Notes the choice of a variable of the head as the first, if that is worth it."""
+    """Chooses a variable of the head as the first, if that pays."""
     pattern, tuning = search.pattern, search.tuning
     if pattern.bag or not pattern.compacts or not pattern.live or pattern.outer:
         return
@@ -47,8 +47,8 @@ def group(search: Search, place: SearchState, scale: float) -> None:
 
 
 def _given(search: Search, place: SearchState, at: int, scale: float) -> tuple[float, float]:
-    """How many rows an order that begins with a variable gives, and in how many groups: bindings of
-    the head's variables that come before others. No groups: no two rows are equal."""
+    """The number of rows that an order with this first variable gives, and of groups: bindings of
+    the head's variables before the first other one. No groups: all rows are distinct."""
     live, groups = search.pattern.live, 0.0
     rows = search.estimates.rows(place.path) * scale
     while place.rest and at >= 0:

@@ -1,15 +1,14 @@
-"""Orders of variables that have been found, for bodies of the same shape.
+"""A cache of variable orders, by the shape of bodies.
 
-The search for an order takes most of the time of a plan. Its outcome depends on the shape of a
-pattern (which atoms read the same relation, which variables their columns share, what is compared
-and asked for), on how large the relations are, and on what is seen of their rows together. What
-variables are called does not matter. Sizes count in powers of four: how many rows there are, how
-many values a column has, how unevenly the rows are spread over them, and whether an index is there.
-Where sizes are only assumed, as of a recursion, any relations may take each other's orders. Others
-keep to their own: two relations of the same size may meet a third in few rows or in many.
+The search takes most of the time of planning. Its result depends on the pattern's shape (which
+atoms read the same relation, which variables they share, comparisons, variables of the answer), on
+the sizes of relations, and on sampled correlations. Names do not matter. Sizes are compared by
+powers of four: rows, distinct values, skew, and whether an index exists. Relations with assumed
+sizes, as in a recursion, share orders. Others do not: two relations of the same size may join a
+third with few rows or with many.
 
-So a rule whose relations have changed a little is planned anew without a search, and without the
-statistics that only a search asks for. Its estimates are those of the plan that was made first.
+So a rule whose relations have changed a little is planned again without a search, and without the
+statistics that only a search needs. Its estimates are those of the first plan.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ from gdatalog.planner.order.pattern import PatternAtom, QueryPattern
 from gdatalog.planner.order.search import FREE, best_order
 from gdatalog.planner.order.search_state import Order
 
-MOST = 1024  # orders that are kept
+MOST = 1024  # cached orders
 
-# Of each variable, by its number: its place in the order, and the bindings that are expected.
+# By variable number: its rank in the order; its expected bindings; and the work.
 Found = tuple[dict[int, int], dict[int, float], float]
 
 
 class Orders:
-    """The orders that a database's plans have taken, those that were used last."""
+    """An LRU cache of a database's variable orders."""
 
     def __init__(self) -> None:
-        self.searched = 0  # how often an order was looked for
+        self.searched = 0  # number of searches
         self._found: dict[Hashable, Found] = {}
 
     def clear(self) -> None:
         self._found.clear()
 
     def best(self, pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
-        """The order that costs least, for so many rows from outside."""
+        """The cheapest order, for `rows` outer rows."""
         if len(pattern.atoms) < 2:
-            return best_order(pattern, rows, tuning)  # which costs hardly more than to look it up
+            return best_order(pattern, rows, tuning)  # hardly slower than a look-up
         key = shape_of(pattern, rows), tuning
         found = self._found.pop(key, None)
         if found is None:
@@ -66,7 +65,7 @@ class Orders:
 
 
 def shape_of(pattern: QueryPattern, rows: float) -> Hashable:
-    """What is the same where one order serves."""
+    """A key that is equal for patterns which can share an order."""
     numbers: dict[object, int] = {}
     return (
         len(pattern.names),
@@ -92,7 +91,7 @@ def shape_of(pattern: QueryPattern, rows: float) -> Hashable:
 
 
 def _atom(atom: PatternAtom, numbers: dict[object, int]) -> Hashable:
-    """An atom. What it reads is a number, from 0 in each pattern, where its size is assumed."""
+    """An atom. Relations with assumed sizes are numbered from 0 in each pattern."""
     size, ranked = atom.size, atom.ranked
     reads: tuple[Hashable, ...] = (atom.source, atom.kind)
     if size.assumed:
@@ -111,5 +110,5 @@ def _atom(atom: PatternAtom, numbers: dict[object, int]) -> Hashable:
 
 
 def _power(number: float) -> int:
-    """In which power of four a number lies."""
+    """The power of four of a number."""
     return frexp(number)[1] >> 1 if number > 0 else -100

@@ -1,4 +1,4 @@
-"""A conjunction as the search for an order sees it: variables are bits, literals sets of bits."""
+"""A conjunction in the form that the search uses: variables are bits, literals are bitsets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gdatalog.records import dataclass, field
 
 @lru_cache(maxsize=1 << 12)
 def bits(mask: int) -> tuple[int, ...]:
-    """The numbers of the bits that are set, ascending."""
+    """The positions of the set bits, ascending."""
     found = []
     while mask:
         low = mask & -mask
@@ -21,37 +21,37 @@ def bits(mask: int) -> tuple[int, ...]:
 
 @dataclass(slots=True, eq=False)
 class PatternAtom:
-    """An atom: which column each variable has, and which columns hold a constant."""
+    """An atom: the column of each variable, and the columns with constants."""
 
-    source: tuple[object, ...]  # equal where two atoms read the same rows
-    kind: tuple[object, ...]  # the same, but for comparisons of a mirrored one
+    source: tuple[object, ...]  # equal for atoms that read the same rows
+    kind: tuple[object, ...]  # the same, without comparisons of a mirrored atom
     size: RelationStatistics
     columns: dict[int, int]  # by variable
     fixed: frozenset[int]
     tests: tuple[ColumnTest, ...]
     mask: int
-    mirrored: bool  # whether each row stands the other way round too, but for comparisons
+    mirrored: bool  # whether the relation is symmetric, apart from comparisons
     ranked: bool
-    ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row of it
-    known: dict[int, DegreeMoments] = field(default_factory=dict)  # degrees, by variable
+    ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row
+    known: dict[int, DegreeMoments] = field(default_factory=dict)  # cached degrees, by variable
     paths: dict[int, float] = field(default_factory=dict)  # see `Formula.paths`
 
     @property
     def turned(self) -> bool:
-        """Whether its two columns are alike."""
+        """Whether its two columns are interchangeable."""
         return self.mirrored and self.source == self.kind
 
     def spread(self, at: int) -> DegreeMoments:
-        """As `degrees`, but the comparisons of a mirrored relation are left to others.
+        """Like `degrees`, but without the comparisons of a mirrored atom.
 
-        In how many orders of all variables they hold says more than what each lets through.
+        For these, the share of orders of all variables that satisfy them is more accurate.
         """
         if not self.mirrored:
             return self.degrees(at)
         return self.size.degrees(0, (), self.ranked)
 
     def degrees(self, at: int) -> DegreeMoments:
-        """In how many of its rows each value of a variable stands."""
+        """The degree moments of a variable's column."""
         found = self.known.get(at)
         if found is None:
             found = self.size.degrees(self.columns[at], self.tests, self.ranked)
@@ -59,14 +59,14 @@ class PatternAtom:
         return found
 
     def lists(self, at: int, ranked: bool = True) -> ListSizes | None:
-        """The other variable's values for each of one's, where they are at hand; of ranks those of
-        ranks, or of values."""
+        """The lists of the other variable's values by this one's, if they exist; `ranked`: lists of
+        ranks if the atom is ranked."""
         return self.size.lists(self.columns[at], self.tests, self.ranked and ranked)
 
 
 @dataclass(slots=True, eq=False)
 class GivenValues:
-    """Values that a variable is generated from, so many for each binding of `sources`."""
+    """A generator of values for a variable, for each binding of `sources`."""
 
     variable: int
     sources: int
@@ -75,10 +75,10 @@ class GivenValues:
 
 @dataclass(frozen=True, slots=True)
 class ValueRange:
-    """What comparisons with constants leave of a variable's values: which share of them.
+    """The share of a variable's values that comparisons with constants leave.
 
-    `rows`: for each atom that holds it, the atom's other variables, whether a constant stands
-    there too, and how many times as large a share of its rows is left.
+    `rows`: for each atom of the variable: its other variables, whether it has a constant, and the
+    share of its rows that is left divided by the share of values.
     """
 
     bounds: tuple[object, ...]
@@ -86,7 +86,7 @@ class ValueRange:
     rows: tuple[tuple[int, bool, float], ...] = ()
 
     def share(self, bound: int) -> float:
-        """Which share of the bindings of the variable and some others is left."""
+        """The share that is left of the bindings of the variable and some others."""
         found = self.values
         for others, fixed, times in self.rows:
             if fixed or others & bound:
@@ -94,18 +94,18 @@ class ValueRange:
         return min(1.0, found)
 
     def listed(self, bound: int) -> float:
-        """Which share is left of a list of the variable's values that others lead to."""
+        """The share that is left of a list of the variable's values."""
         near = [times for others, fixed, times in self.rows if fixed or others & bound]
         return min(1.0, self.values * min(near, default=1.0))
 
     def longer(self, at: int) -> float:
-        """How many times as long as others the lists of a variable are that its values lead to."""
+        """The factor by which lists that the variable's values lead to are longer."""
         return min((times for others, _, times in self.rows if others >> at & 1), default=1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """A variable that holds an aggregate: what it hangs on, and what it costs for each row."""
+    """A variable that holds an aggregate: the variables it needs, and its cost for each row."""
 
     needs: int
     cost: float
@@ -113,44 +113,54 @@ class Aggregated:
 
 @dataclass(slots=True)
 class QueryPattern:
-    """A conjunction's variables and literals; sets of variables are ints, a bit for each."""
+    """A conjunction's variables and literals; a set of variables is an int, one bit for each."""
 
     names: list[str]
     atoms: list[PatternAtom] = field(default_factory=list)
     given: list[GivenValues] = field(default_factory=list)
     links: list[int] = field(default_factory=list)  # the variables of each literal
-    risky: int = 0  # variables of literals that may fail
-    computed: int = 0  # variables that wait for such a literal, or for an aggregate
-    late: list[tuple[int, int]] = field(default_factory=list)  # of them, and what each needs
-    aggregates: dict[int, Aggregated] = field(default_factory=dict)  # those that may come early
-    equations: list[tuple[int, int]] = field(default_factory=list)  # variable, what it needs
+    risky: int = 0  # variables of literals that can fail
+    computed: int = 0  # variables that such a literal, or an aggregate, computes
+    late: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # those computed last, and the variables each needs
+    aggregates: dict[int, Aggregated] = field(
+        default_factory=dict
+    )  # aggregates that can be placed freely
+    equations: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # a variable, and the variables it needs
     equal: list[int] = field(default_factory=list)  # the variables of each equation
-    tests: list[tuple[int, float]] = field(default_factory=list)  # what they read, how many pass
-    filters: list[int] = field(default_factory=list)  # what is tested once these are bound
+    tests: list[tuple[int, float]] = field(
+        default_factory=list
+    )  # variables read, share that passes
+    filters: list[int] = field(default_factory=list)  # variables of tests without cuts
     ranges: dict[int, ValueRange] = field(default_factory=dict)  # by variable: cuts by constants
-    below: dict[tuple[int, int], bool] = field(default_factory=dict)  # a <= b, whether a < b
+    below: dict[tuple[int, int], bool] = field(default_factory=dict)  # a <= b; whether a < b
     unequal: set[frozenset[int]] = field(default_factory=set)
     outer: int = 0
     live: int = 0
-    outputs: tuple[int, ...] = ()  # the variables asked for, in the order of the answer
+    outputs: tuple[int, ...] = ()  # variables of the answer, in order
     bag: bool = False
     compacts: bool = False
-    before: list[int] = field(default_factory=list)  # of each variable, its twins before it
+    before: list[int] = field(default_factory=list)  # by variable: earlier twins
     behind: list[int] = field(default_factory=list)
-    lower: list[int] = field(default_factory=list)  # of each rank, its neighbours of lower rank
+    lower: list[int] = field(
+        default_factory=list
+    )  # by variable of a rank: neighbours of lower rank
     solved: list[list[tuple[int, int]]] = field(
         default_factory=list
     )  # equations, by what they need
 
-    held: int = 0  # variables that atoms or generators give values to
-    around_each: list[int] = field(default_factory=list)  # what shares a literal with a variable
+    held: int = 0  # variables of atoms and generators
+    around_each: list[int] = field(default_factory=list)  # by variable: those that share a literal
 
     @property
     def everything(self) -> int:
         return (1 << len(self.names)) - 1
 
     def finish(self) -> None:
-        """Finds what follows from all literals, once they are there."""
+        """Computes derived fields, once all literals are added."""
         names = len(self.names)
         self.links = list(dict.fromkeys(self.links))
         self.filters = list(dict.fromkeys(self.filters))
@@ -173,10 +183,10 @@ class QueryPattern:
         self._find_lower()
 
     def _find_lower(self) -> None:
-        """Finds the ranks that are neighbours in ascending order.
+        """Finds neighbouring ranks that are compared.
 
-        A vertex has few neighbours of higher degree, whatever its own; so lists are short if the
-        lower of two is bound first.
+        A vertex has few neighbours of higher degree, whatever its own degree: lists are short if
+        the lower rank is bound first.
         """
         self.lower = [0] * len(self.names)
         for atom in self.atoms:
@@ -187,7 +197,7 @@ class QueryPattern:
                         self.lower[high] |= 1 << low
 
     def components(self, among: int) -> list[int]:
-        """The parts of some unbound variables that no literal connects."""
+        """The connected components of some unbound variables."""
         parts: list[int] = []
         around = self.around_each
         left = among
@@ -204,18 +214,18 @@ class QueryPattern:
         return sorted(parts)
 
     def widens(self, part: int) -> bool:
-        """Whether some variables can have several values: else they are computed of others."""
+        """Whether some of the variables can have several values; otherwise they are computed."""
         return bool(part & self.held)
 
     def around(self, part: int) -> int:
-        """The variables that share a literal with some others, and these."""
+        """The variables that share a literal with these, and these."""
         found = 0
         for at in bits(part):
             found |= self.around_each[at]
         return found
 
     def apart_from(self, rest: int, some: int) -> int:
-        """Those of some variables that share no literal with the rest."""
+        """Those of `some` that share no literal with `rest`."""
         found = left = some
         while left:
             low = left & -left
@@ -225,9 +235,9 @@ class QueryPattern:
         return found
 
     def closed(self, bound: int, among: int, new: int | None = None) -> int:
-        """What is bound once every equation that can give a variable its value has.
+        """The bound variables after solving equations.
 
-        `new`: the bound variables that no equation has been asked about, if not all.
+        `new`: the bound variables whose equations have not been checked; None: all.
         """
         if new is None:
             new = bound

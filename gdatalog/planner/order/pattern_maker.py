@@ -1,4 +1,4 @@
-"""From the items of a conjunction whose atoms have been opened to its pattern."""
+"""Builds the pattern of a conjunction of opened atoms and other items."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from gdatalog.planner.order.sizes import PASSES, Looked, OfEdges, Params, Relati
 from gdatalog.planner.order.twins import find_twins
 from gdatalog.planner.reductions import given_out
 
-# How much of the rows other tests let through.
+# Selectivity of other tests, and of negations.
 OTHERWISE, NEGATED = 0.5, 0.7
-# How many values a range has whose ends are not known.
+# Assumed size of a range with unknown ends.
 RANGE = 100.0
 
 
 class PatternMaker:
-    """Makes the pattern of a conjunction whose atoms have been opened."""
+    """Builds the pattern of a conjunction."""
 
     def __init__(
         self,
@@ -52,16 +52,18 @@ class PatternMaker:
         self.place = {name: at for at, name in enumerate(names)}
         self.pattern = QueryPattern(names, outer=self.mask(outer), live=self.mask(live))
         asked = (name for name in outputs if name in self.place)
-        # What an aggregate gives is computed, and never solved for.
+        # Variables that aggregates bind: equations do not solve for these.
         self.given_out = given_out(items)
-        self.bounds: dict[int, list[tuple[str, Expr]]] = {}  # of variables, by what is no variable
+        self.bounds: dict[
+            int, list[tuple[str, Expr]]
+        ] = {}  # by variable: comparisons with constants and parameters
         self.pattern.outputs = tuple(self.place[name] for name in asked)
 
     def mask(self, names: Collection[str]) -> int:
         return sum(1 << self.place[name] for name in frozenset(names) if name in self.place)
 
     def finish(self, comparisons: Comparisons, bag: bool, compacts: bool) -> QueryPattern:
-        """The pattern, once all atoms and other items are in it."""
+        """The pattern, after all atoms and other items have been added."""
         place = self.place
         self.pattern.bag, self.pattern.compacts = bag, compacts
         self.pattern.below = {
@@ -102,15 +104,15 @@ class PatternMaker:
             if low in variables and high in variables
         )
         relation, by_rank = item.relation, item.ranked
-        if isinstance(size, OfEdges):  # whoever is met there is met by the relation's edges
+        if isinstance(size, OfEdges):  # for estimates it is like the relation's edges
             relation, by_rank = size.relation, size.ranked
         mirrored = by_rank or size.balanced
         if mirrored and any(op in (">", ">=") for _, op, _ in tests):
-            # The same rows read the other way round: one name for both.
+            # The same rows in the other direction: normalise it.
             columns = {variable: 1 - column for variable, column in columns.items()}
             fixed = {1 - column for column in fixed}
             tests = tuple((left, FLIPPED[op], right) for left, op, right in tests)
-        # That the ends of an edge differ is hardly a test.
+        # `!=` between the ends of an edge filters hardly anything.
         ordered = tuple(test for test in tests if test[1] != "!=" or not mirrored)
         kept = () if mirrored else tests
         ordered = () if isinstance(size, OfEdges) else ordered
@@ -130,8 +132,8 @@ class PatternMaker:
         self.pattern.links.append(found.mask)
 
     def item(self, item: Item, cost: float | None = None) -> None:
-        """What an item that is no atom means for the search. `cost`: of an aggregate that may come
-        early, for each row."""
+        """Adds an item other than an atom. `cost`: the cost for each row of an aggregate that can
+        be placed freely."""
         pattern = self.pattern
         whole = self.mask(item.variables)
         pattern.links.append(whole)
@@ -180,12 +182,12 @@ class PatternMaker:
             pattern.filters.append(whole)
             return
         if test.function == "!=" and all(isinstance(arg, Slot) for arg in test.args):
-            return  # one of the comparisons
+            return  # handled by the comparisons
         ordered = [arg for arg in test.args if isinstance(arg, Slot) and arg.type != "symbol"]
         if test.function in ("=", "!=") or not ordered:
             pattern.filters.append(whole)
         elif len(ordered) == 2:
-            return  # one of the comparisons
+            return  # handled by the comparisons
         elif whole & (whole - 1) == 0:
             at = self.place[ordered[0].name]
             left, right = test.args
@@ -198,9 +200,8 @@ class PatternMaker:
     def _range(
         self, at: int, bounds: Sequence[tuple[str, Expr]], implied: Sequence[tuple[str, Expr]]
     ) -> ValueRange:
-        """What is left of a variable's values, as the relations that hold it tell: the one with
-        the fewest has those that all of them have. `implied`: those of other variables,
-        by way of which this one is bounded too."""
+        """The share of a variable's values within its bounds, by the statistics of its relations;
+        the relation with the fewest values decides. `implied`: bounds through other variables."""
         value = self.params.value
         known = [(op, bound) for op, bound in (*bounds, *implied) if value(bound) is not None]
         guessed = prod(PASSES[op] for op, bound in bounds if value(bound) is None)
@@ -221,8 +222,8 @@ class PatternMaker:
     def _within(
         self, atom: PatternAtom, at: int, known: Sequence[tuple[str, Expr]]
     ) -> tuple[float, float]:
-        """Which share of an atom's values for a variable is left, and of its rows."""
-        # Where both columns are alike either will do.
+        """The shares of an atom's values for a variable, and of its rows, that are left."""
+        # Interchangeable columns share statistics.
         column = 0 if atom.mirrored else atom.columns[at]
         limits = [(op, self.params.value(bound)) for op, bound in known]
         shares = atom.size.within(column, [(op, v) for op, v in limits if v is not None])

@@ -1,8 +1,8 @@
-"""Estimates by walks: some bindings of each set of variables, taken evenly from all there are.
+"""Estimates by sampled walks: a systematic sample of the bindings of each set of variables.
 
-A sample is made wider by a variable: of all values that would be tried for all its rows an even
-share is taken, so that a hub's weigh as much as they do, and those are kept that every atom holds.
-No chance is in it: the same pattern over the same data gives the same figures.
+A sample is extended by a variable: from all values that would be tried for its rows a systematic
+sample is taken, so that hubs have their weight, and values that all atoms contain are kept. Nothing
+is random: the same pattern over the same data gives the same estimates.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.planner.order.sizes import ListSizes
 from gdatalog.records import dataclass
 
-TAKEN = 256  # values that are tried, of each sample
+TAKEN = 256  # values tried for each sample
 Array = Any
 
 
 class Sample:
-    """Some bindings of a set of variables, each of which stands for `weight`: all for as many, or
-    an array."""
+    """Some bindings of a set of variables, each standing for `weight` bindings: a number, or an
+    array."""
 
     __slots__ = ("columns", "count", "rows", "weight", "weights")
 
@@ -35,7 +35,8 @@ class Sample:
 
 @dataclass(slots=True)
 class Lengths:
-    """Where the shortest list of a variable's values lies, for each row of a sample."""
+    """For each row of a sample: the start and length of the shortest list of a variable's
+    values."""
 
     starts: Array
     lengths: Array
@@ -46,9 +47,9 @@ class Sampler:
     """Samples of one pattern's sets of variables."""
 
     def __init__(self, pattern: QueryPattern, values: bool = False) -> None:
-        """`values`: where lists of ranks are not at hand, walks may go along those of values."""
+        """`values`: walk lists of values where lists of ranks do not exist."""
         self.pattern = pattern
-        self.held = 0  # the variables that atoms hold
+        self.held = 0  # variables of atoms
         self._lists: dict[tuple[int, int], ListSizes] = {}
         self._sets: dict[int, Array] = {}
         self._places: dict[tuple[int, int, int], Array] = {}
@@ -62,7 +63,7 @@ class Sampler:
         self.usable = self._prepare(True) or (values and self._prepare(False))
 
     def _prepare(self, ranked: bool) -> bool:
-        """Finds the lists to walk along; False if too many are not at hand."""
+        """Finds the lists to walk; False if too many do not exist."""
         pattern = self.pattern
         held = 0
         self._lists.clear()
@@ -101,7 +102,7 @@ class Sampler:
         return self._samples[bound]
 
     def _first(self, at: int) -> Sample | None:
-        """Values of one variable that all its atoms have."""
+        """Values of one variable that all its atoms contain."""
         every = [self._values(atom, at) for atom in self._holding[at]]
         known = [values for values in every if values is not None]
         if len(known) < len(every):
@@ -112,13 +113,13 @@ class Sampler:
         keep = np.ones(len(column), dtype=np.bool_)
         for atom in self._holding[at]:
             keep &= self._among(atom, at, column)
-        if not keep.any():  # of so many nobody has been seen
+        if not keep.any():  # none in the sample
             return Sample(len(values) / max(1, len(column)), {at: column[:0]}, 0)
         return Sample(weight[keep], {at: column[keep]}, int(np.count_nonzero(keep)))
 
     def _by_degree(self, at: int, values: Array) -> tuple[Array, Array]:
-        """Some places of values, and how many each stands for: half of them evenly, half by how
-        long the lists of these values are, so that no hub is missed."""
+        """Positions in `values`, and the weight of each: half of the sample is uniform, half is by
+        list length, so that no hub is missed."""
         count = len(values)
         if count <= TAKEN:
             return np.arange(count), np.ones(count)
@@ -127,12 +128,15 @@ class Sampler:
         lists = [*its.values()]
         picked = lists[0].picked if lists else {}
         if tuple(its) not in picked:
-            picked[tuple(its)] = lists, *_picked(count, lists)  # they stay, and so do their ids
+            picked[tuple(its)] = (
+                lists,
+                *_picked(count, lists),
+            )  # keeping the lists keeps their ids valid
         _, taken, weight = picked[tuple(its)]
         return taken, weight
 
     def _last(self, bound: int) -> Sample | None:
-        """By the variable that is cheapest to bind last."""
+        """A sample, extended by the cheapest last variable."""
         best: tuple[float, int] | None = None
         for at in bits(bound):
             if self.pattern.behind[at] & bound:
@@ -156,7 +160,7 @@ class Sampler:
         near = [atom for atom in self._holding[at] if atom.mask & rest]
         alike = {atom.source for atom in near if atom.turned}
         for atom in self._holding[at]:
-            # What has a neighbour in a symmetric relation is one itself.
+            # In a symmetric relation a value with a neighbour needs no further check.
             if not atom.mask & rest and atom.source not in alike:
                 keep &= self._among(atom, at, values)
         left: Array = np.flatnonzero(keep)
@@ -172,7 +176,7 @@ class Sampler:
     def _met(
         self, atom: PatternAtom, at: int, rest: int, sample: Sample, rows: Array, values: Array
     ) -> Array:
-        """Which values an atom holds beside what is bound of it, by either of its columns."""
+        """Which values an atom contains beside its bound variable, by lists of either column."""
         (parent,) = bits(atom.mask & rest)
         lists = self._lists.get((id(atom), parent))
         if lists is not None:
@@ -183,7 +187,7 @@ class Sampler:
         return found & (lists.values[places] == values)
 
     def _holds(self, at: int, rest: int, sample: Sample, rows: Array, values: Array) -> Array:
-        """Which values pass the comparisons with what is bound."""
+        """Which values satisfy the comparisons with bound variables."""
         keep = np.ones(len(values), dtype=np.bool_)
         for (low, high), strict in self.pattern.below.items():
             if at in (low, high) and rest >> (low + high - at) & 1:
@@ -200,7 +204,7 @@ class Sampler:
     # -------------------------------------------------------------------------- one level more
 
     def tried(self, at: int, path: int) -> float | None:
-        """How many values would be tried for a variable over all bindings of the path."""
+        """The number of values tried for a variable over all bindings of the path."""
         key = at, path & self.held
         if key not in self._tried:
             lists, sample = self.lengths(*key), self.sample(path)
@@ -211,7 +215,7 @@ class Sampler:
         return self._tried[key]
 
     def lengths(self, at: int, path: int) -> Lengths | None:
-        """The shortest lists, where something bound leads to the variable."""
+        """The shortest lists, if a bound variable leads to the variable."""
         path &= self.held
         key = at, path
         if key not in self._lengths:
@@ -228,8 +232,8 @@ class Sampler:
 
     def _shortest(self, near: list[PatternAtom], path: int, sample: Sample) -> Lengths:
         best: Lengths | None = None
-        # In the order in which the parents were bound: where two lists are as long, neither the
-        # text nor a name decides which is walked.
+        # In the order in which the parents were bound, so that ties do not depend on the text or on
+        # names.
         bound = list(sample.columns)
         near = sorted(near, key=lambda a: (bound.index(*bits(a.mask & path)), str(a.source)))
         for atom in near:
@@ -259,7 +263,7 @@ class Sampler:
         return self._sets.get(id(atom)) if found is None else found.values
 
     def _among(self, atom: PatternAtom, at: int, values: Array) -> Array:
-        """Which values an atom has at all."""
+        """Which values an atom contains."""
         mine = self._values(atom, at)
         if mine is None:
             return np.ones(len(values), dtype=np.bool_)
@@ -271,7 +275,7 @@ class Sampler:
         return found
 
     def _placed(self, lists: ListSizes, at: int, bound: int, sample: Sample) -> Array:
-        """Where each row's value stands among those that have lists."""
+        """The position of each row's value among the values that have lists."""
         key = id(lists), at, bound
         found = self._places.get(key)
         if found is None:
@@ -280,7 +284,7 @@ class Sampler:
 
 
 def _picked(count: int, lists: list[ListSizes]) -> tuple[Array, Array]:
-    """Places of so many values with these lists, and how many each stands for."""
+    """Positions of values with these lists, and the weight of each."""
     shares = np.full(count, 1.0 / count)
     for each in lists:
         lengths = each.ends - each.starts
@@ -293,14 +297,14 @@ def _picked(count: int, lists: list[ListSizes]) -> tuple[Array, Array]:
 
 
 def _even(whole: float, places: int) -> tuple[Array, float]:
-    """Points of a stretch, evenly, and how much each stands for; no more than there are places."""
+    """Evenly spaced points, at most as many as there are places, and the weight of each."""
     taken = min(TAKEN, places)
     share = whole / max(1, taken)
     return (np.arange(taken) + 0.5) * share, share
 
 
 def _within(lists: ListSizes, parents: Array, values: Array) -> Array:
-    """Which values stand in their parents' lists: a binary search in all of them at once."""
+    """Which values are in their parents' lists, by a vectorised binary search."""
     low, high = lists.starts[parents], lists.ends[parents]
     last = high - 1
     children = lists.children

@@ -1,13 +1,13 @@
-"""The order in which variables are bound, as a tree, by what it costs.
+"""Search for the cheapest order of variables, as a tree.
 
-The search goes over sets: `rest` is to be bound, `path` is what is known on the way (what is
-bound, less what nobody needs any more). Where the rest falls into parts that share no literal,
-parts that are not asked for become branches: of a set a witness is enough (`exists`), of a bag
-how many there are (`count`), and what a branch costs depends on what it reads alone. An aggregate
-is a variable too: it has one value, at a cost, once what it hangs on is bound.
+A state is a pair of sets: `rest`, the variables to bind, and `path`, the known ones (bound, and
+still needed). Components of the rest without variables of the answer become branches, `exists`
+under set semantics and `count` under bag semantics; the cost of a branch depends only on the
+variables it reads. An aggregate is a variable too: it has one value, at a cost, once its variables
+are bound.
 
-Up to `Tuning.ordered_exactly` variables every order is weighed. Beyond, only the best few orders
-are extended (`beam.py`). A single atom needs no search (`single.py`).
+Up to `Tuning.ordered_exactly` variables, the search is exhaustive. Beyond, a beam search extends
+the best prefixes (`beam.py`). A single atom needs no search (`single.py`).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from gdatalog.planner.order.sampling import Sampler
 from gdatalog.planner.order.search_state import Extension, Order, SearchState, VariableChoice
 from gdatalog.planner.single import FEW, single_order
 
-# What things cost, in values tried.
+# Costs, in values tried.
 ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
-RESTORED = 10.0  # to put the values of a row's ranks back
-SORT, FREE = 3.0, 1000  # of an index that is not there: for each row, but for so many
+RESTORED = 10.0  # restoring the values of a row's ranks
+SORT, FREE = 3.0, 1000  # building a missing index: for each row, after so many free ones
 
 
 class Search:
@@ -52,7 +52,7 @@ class Search:
         self._refining = sum(1 << at for at, lists in enumerate(self.estimates.wanted) if lists)
 
     def order(self, rows: float) -> Order:
-        """The best order, for so many rows from outside."""
+        """The best order, for `rows` outer rows."""
         pattern = self.pattern
         order = Order()
         path = pattern.closed(pattern.outer, pattern.everything)
@@ -66,7 +66,7 @@ class Search:
     # ------------------------------------------------------------------------------ candidates
 
     def candidates(self, place: SearchState) -> list[int]:
-        """What may be bound next: what something known leads to, if there is such a thing."""
+        """The variables that can be bound next; preferably connected ones."""
         pattern, estimates = self.pattern, self.estimates
         if place.due is not None:
             return [place.due]
@@ -77,15 +77,15 @@ class Search:
         if found or not free:
             return [*self._lowest(found, free), *computed]
         if computed and place.path & ~pattern.outer:
-            return computed  # before a product: it may connect what is left
+            return computed  # before a cross product: it may connect the rest
         if self._computable(place):
-            return []  # so may what is computed last
+            return []  # so may late computations
         sourced = {given.variable for given in pattern.given if not given.sources & ~place.path}
         found = [at for at in first if estimates.formula.holding[at] or at in sourced]
         return [*self._lowest(found, free), *computed]
 
     def _aggregates(self, place: SearchState) -> list[int]:
-        """Those that could be computed next."""
+        """The aggregates that could be computed next."""
         return [
             at
             for at, aggregate in self.pattern.aggregates.items()
@@ -93,14 +93,14 @@ class Search:
         ]
 
     def _lowest(self, candidates: list[int], free: int) -> list[int]:
-        """Without those that have a neighbour of lower rank yet to come, if others are left."""
+        """The candidates without unbound neighbours of lower rank, if there are any."""
         lower = self.pattern.lower
         return [at for at in candidates if not lower[at] & free] or candidates
 
     # ------------------------------------------------------------------------------- the search
 
     def best(self, place: SearchState) -> VariableChoice:
-        """What is best bound next, for all bindings of the path."""
+        """The best variable to bind next, and its cost."""
         found = self._found.get(place)
         if found is None:
             self.watch.poll()
@@ -112,11 +112,11 @@ class Search:
         return found
 
     def begin(self, place: SearchState, choice: VariableChoice) -> None:
-        """Makes a choice, whatever else may cost less."""
+        """Fixes the choice at a state."""
         self._found[place] = choice
 
     def branch(self, place: SearchState) -> VariableChoice:
-        """What a branch costs, by an order that need not be the best."""
+        """The cost of a branch, by an order that may not be optimal."""
         if self.exact:
             return self.best(place)
         found = self._sketched.get(place)
@@ -125,11 +125,11 @@ class Search:
         return found
 
     def _weighed(self, place: SearchState) -> VariableChoice:
-        """The same, when every order has been weighed."""
+        """The best choice, by exhaustive search."""
         candidates = self.candidates(place)
         if len(candidates) == 1:
             return self.choice(candidates[0], place, inf)
-        # The cheapest first: what costs more at once need not be followed.
+        # Cheapest first, to prune the others.
         least = {at: self.tried(at, place) for at in candidates}
         found = VariableChoice(inf, inf, 0.0, -1)
         for at in sorted(least, key=least.__getitem__):
@@ -151,22 +151,22 @@ class Search:
         return self.estimates.rows(place.path) * level.tried
 
     def near(self, at: int, place: SearchState) -> float:
-        """What a variable seems to cost next, with the rows that it leaves."""
+        """A quick estimate of a variable's cost, including the rows that it leaves."""
         return self.tried(at, place) + self.estimates.rows(place.path | 1 << at, place.path)
 
     def late(self, place: SearchState) -> SearchState:
-        """What is left when what is computed last has been."""
+        """The state after late computations."""
         known = self._computable(place) or place.rest & self.pattern.computed
         path = self.pattern.closed(place.path | known, place.rest)
         return place._replace(path=path, rest=place.rest & ~path)
 
     def _computable(self, place: SearchState) -> int:
-        """What is computed last and could be by now."""
+        """The late computations whose variables are bound."""
         late = (1 << at for at, needs in self.pattern.late if not needs & ~place.path)
         return place.rest & reduce(or_, late, 0)
 
     def choice(self, at: int, place: SearchState, enough: float) -> VariableChoice:
-        """Binding a variable next; what it costs need not be known where it is `enough`."""
+        """The cost of binding a variable next; exact only up to `enough`."""
         turn = self.turn(at, place)
         cost, work, indexes = self.step_cost(at, place, turn)
         for below, rows in (*turn.parts, (turn.next, turn.rows)):
@@ -178,11 +178,12 @@ class Search:
         return VariableChoice(cost, work, indexes, at)
 
     def step_cost(self, at: int, place: SearchState, turn: Extension) -> tuple[float, float, float]:
-        """What binding a variable takes itself: its cost, values tried, and indexes made."""
+        """The cost of binding a variable, without later ones: its cost, values tried, and the cost
+        of building indexes."""
         estimates = self.estimates
         others = estimates.level(at, place.path, place.made).others
         cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * others) + turn.extra
-        # What an aggregate looks at is counted where its own steps are planned.
+        # The work of an aggregate is counted when its branch is planned.
         work = 0.0 if at in self.pattern.aggregates else turn.tried
         return cost, work, self._index(at, place.path)
 
@@ -190,7 +191,7 @@ class Search:
         return rows / max(TINY, self.estimates.rows(place.path))
 
     def turn(self, at: int, place: SearchState) -> Extension:
-        """What follows when a variable is bound next."""
+        """The state and the costs after binding a variable."""
         found = self._turns.get((at, place))
         if found is None:
             found = self._turns[at, place] = self._turn(at, place)
@@ -206,7 +207,7 @@ class Search:
         tried = estimates.rows(path) * level.tried
         after, rows = estimates.rows(path | bit, path), estimates.rows(bound, path | bit)
         if exists:
-            # Once there is a witness nobody looks on.
+            # The search stops at the first witness.
             matches = estimates.whole(path | rest) / max(TINY, estimates.rows(path))
             if matches > 1:
                 tried, after, rows = tried / matches, after / matches, rows / matches
@@ -217,7 +218,7 @@ class Search:
             and not bit & pattern.live
             and not any(whole & bit and not whole & ~bound for whole in pattern.filters)
         ):
-            # The last level of a count is the length of a list, less what has to differ.
+            # The last level of a count is the length of a list.
             tried = estimates.rows(path)
         turn = Extension(
             tried, after, rows, SearchState(bound, left, exists, self._made(at, path, left, made))
@@ -228,7 +229,7 @@ class Search:
         return turn
 
     def _made(self, at: int, path: int, left: int, made: Made) -> Made:
-        """The lists that there are now, as far as a variable that is left can refine them."""
+        """The intersections that a remaining variable can reuse."""
         own = () if at in self.pattern.aggregates else self.estimates.made(at, path)
         lists = made.union(own)
         if not lists:
@@ -241,7 +242,7 @@ class Search:
         return frozenset(
             (group, parents)
             for group, parents in lists
-            # One that more leads to is shorter, and serves as well.
+            # A larger intersection replaces its parts.
             if not any(
                 own == group and parents & ~more == 0 != more & ~parents for own, more in lists
             )
@@ -249,7 +250,7 @@ class Search:
         )
 
     def _split(self, turn: Extension) -> None:
-        """Parts that are not asked for become branches."""
+        """Turns components without variables of the answer into branches."""
         pattern, estimates = self.pattern, self.estimates
         stay = pattern.live | pattern.risky
         if not turn.next.rest & ~stay:
@@ -283,12 +284,12 @@ class Search:
         turn.next = turn.next._replace(rest=kept)
 
     def _worth(self, place: SearchState, passed: float) -> float:
-        """By what a branch comes before others."""
+        """The sort key of a branch."""
         rows = max(TINY, self.estimates.rows(place.path))
         return _worth(self.branch(place).cost / rows, passed)
 
     def _tested(self, place: SearchState, than: float, aggregates: list[int]) -> int | None:
-        """An aggregate of which a test is better made before the branches are looked into."""
+        """An aggregate whose test should come before the branches."""
         pattern, rows = self.pattern, self.estimates.rows
         found = []
         for at in aggregates:
@@ -300,11 +301,11 @@ class Search:
         return at if worth < than else None
 
     def _emit(self, turn: Extension, at: int, path: int) -> None:
-        """What it costs to hand rows on: to the answer, or on as fewer rows."""
+        """The cost of passing rows on: to the answer, or to a later level after compaction."""
         pattern = self.pattern
         bound, rest = turn.next.path, turn.next.rest
         if pattern.live & bound and not rest:
-            # Rows of one group that come one after the other are one.
+            # Consecutive rows of a group are merged.
             grouped = pattern.bag and not pattern.live >> at & 1
             turn.extra += EMIT * (self.estimates.rows(path) if grouped else turn.rows)
         if pattern.live >> at & 1 and not pattern.bag:
@@ -317,12 +318,12 @@ class Search:
             few = self.estimates.rows(kept, bound) if kept != bound else inf
             if few < 0.9 * turn.rows:
                 turn.extra += COMPACT * turn.rows
-                # Rows become one breadth-first only, so they count by half.
+                # Only breadth-first execution compacts: so count it by half.
                 turn.rows = (turn.rows + few) / 2
                 turn.next = turn.next._replace(path=kept)
 
     def _index(self, at: int, path: int) -> float:
-        """What sorting takes for atoms whose first column is bound now, without an index yet."""
+        """The cost of building missing indexes of atoms whose first column is bound here."""
         key = (at, path & self.estimates.formula.near[at])
         found = self._indexes.get(key)
         if found is None:
@@ -338,7 +339,7 @@ class Search:
     # ------------------------------------------------------------------------------ the outcome
 
     def _describe(self, place: SearchState, scale: float, order: Order) -> None:
-        """Writes down the tree that was found: `scale` times the path's rows come to it."""
+        """Records the tree that was found, with `scale` rows for each row of the path."""
         todo = [(place, scale)]
         while todo:
             place, scale = todo.pop()
@@ -355,7 +356,7 @@ class Search:
             name = self.pattern.names[at]
             order.rank[name] = len(order.rank)
             order.work += self.step_cost(at, place, turn)[1] * scale
-            # Of an aggregate those are told that pass the tests of its value.
+            # For an aggregate, count the rows that pass the tests of its value.
             rows = turn.rows if at in self.pattern.aggregates else turn.after
             order.estimates[name] = rows * scale
             todo.append((turn.next, self.share(turn.next, turn.rows) * scale))
@@ -370,7 +371,7 @@ def _worth(cost: float, passed: float) -> float:
 
 
 def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
-    """The best order by formulas; by walks, if that is much work and walks are possible."""
+    """The best order by formulas; by samples, if the work is large and sampling is possible."""
     variables = (pattern.everything & ~pattern.outer).bit_count()
     if len(pattern.atoms) == 1 and variables > FEW:
         alone = single_order(pattern, rows)
@@ -381,7 +382,7 @@ def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
     sampler = Sampler(pattern, always) if search.exact and search.variables > 2 else None
     if sampler is None or not sampler.usable:
         return search.order(rows)
-    # So many rows of the data take long enough that formulas need not be asked.
+    # With so many rows, sampling pays without a search by formulas first.
     enough = tuning.walked_from << search.variables
     if max(atom.size.rows for atom in pattern.atoms) < enough:
         order = search.order(rows)

@@ -1,4 +1,4 @@
-"""Where the search for an order can be, and what can be done from there."""
+"""States and transitions of the search for an order."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from gdatalog.records import dataclass, field
 
 @dataclass(slots=True)
 class Order:
-    """What the search has found: when each variable is bound, and what is expected then."""
+    """The result of the search: ranks of variables, and estimates."""
 
     rank: dict[str, int] = field(default_factory=dict)
-    estimates: dict[str, float] = field(default_factory=dict)  # bindings after it
-    work: float = 0.0  # values tried at all levels
+    estimates: dict[str, float] = field(default_factory=dict)  # bindings after each variable
+    work: float = 0.0  # values tried, at all levels
 
 
 class SearchState(NamedTuple):
-    """Where the search is: what is known on the way, and what is still to be bound.
+    """A state of the search: the known variables, and those still to be bound.
 
-    `exists`: one match is enough. `made` are lists that a later level may refine. `due`: an
-    aggregate that is to be computed next, if there is one.
+    `exists`: one match is enough. `made`: intersections that later levels can reuse. `due`: an
+    aggregate that must be computed next.
     """
 
     path: int
@@ -32,9 +32,9 @@ class SearchState(NamedTuple):
 
 
 class VariableChoice(NamedTuple):
-    """The variable that is bound next, and what it takes to bind all that is left.
+    """The variable to bind next, and the cost of binding all remaining ones.
 
-    `cost` and `work` (values tried) are for the rows that come; indexes are made once.
+    `cost` and `work` (values tried) are for the rows that arrive; indexes are built once.
     """
 
     cost: float
@@ -47,7 +47,7 @@ class VariableChoice(NamedTuple):
         return self.cost + self.indexes
 
     def better(self, other: VariableChoice) -> bool:
-        """Whether it costs less, or as much and tries less; but for how sums are rounded."""
+        """Whether it costs less, or the same with fewer values tried; tolerant of rounding."""
         if abs(self.total - other.total) > 1e-9 * other.total:
             return self.total < other.total
         return self.work < other.work * (1 - 1e-9)
@@ -55,11 +55,13 @@ class VariableChoice(NamedTuple):
 
 @dataclass(slots=True)
 class Extension:
-    """What follows when a variable has been bound."""
+    """The state and the costs after binding a variable."""
 
-    tried: float  # values, over all rows of the path
+    tried: float  # values tried, over all rows of the path
     after: float  # bindings with the variable
-    rows: float  # of them that go on
+    rows: float  # bindings that continue
     next: SearchState
-    parts: list[tuple[SearchState, float]] = field(default_factory=list)  # branches, and their rows
-    extra: float = 0.0  # what handing rows on costs
+    parts: list[tuple[SearchState, float]] = field(
+        default_factory=list
+    )  # branches, and the rows that reach them
+    extra: float = 0.0  # the cost of passing rows on

@@ -1,4 +1,4 @@
-"""What the planner asks of a relation's statistics, and what it assumes where there are none."""
+"""The interface to relations' statistics, and assumed statistics where there are none."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gdatalog.values import Value
 
 # A test between two columns of a row, as (left column, operator, right column).
 ColumnTest = tuple[int, str, int]
-# An operator, and what a column is compared with.
+# An operator, and its right operand.
 Bound = tuple[str, Value]
-# How much of the rows a test lets through, by its operator, where nothing else is known.
+# Default selectivity of a test, by its operator.
 PASSES = {"=": 0.1, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4, "!=": 0.95}
-MOMENTS = 8  # powers of degrees that are asked for
+MOMENTS = 8  # number of degree moments
 
 
 class DegreeMoments(Protocol):
-    """In how many rows a column's values stand: the most, and sums of powers of the degrees."""
+    """The degrees of a column's values: the greatest, and the sums of their powers."""
 
     @property
     def most(self) -> int: ...
@@ -31,7 +31,7 @@ class DegreeMoments(Protocol):
 
 
 class ListSizes(Protocol):
-    """A binary relation as one list of `children` for each of some ascending `values`."""
+    """A binary relation as a list of `children` for each of the ascending `values`."""
 
     @property
     def values(self) -> Any: ...
@@ -47,14 +47,14 @@ class ListSizes(Protocol):
 
     @property
     def picked(self) -> dict[Any, Any]:
-        """What samplers have picked of the values, which others pick as well."""
+        """A cache of the values that samplers have picked."""
 
 
 class GraphStatistics(Protocol):
-    """What can be asked of a finished binary relation over one type; the answers take a while.
+    """Statistics of a finished binary relation over one type; computed on demand, and slow.
 
-    `symmetric`: it holds every row turned round. `loops`: it holds some (x, x). `skew`: how many
-    more pairs of higher neighbours its vertices have by their keys than by their degrees.
+    `symmetric`: it contains every row reversed. `loops`: it contains some (x, x). `skew`: the
+    number of pairs of higher neighbours by key divided by the number by degree.
     """
 
     @property
@@ -65,8 +65,8 @@ class GraphStatistics(Protocol):
     def skew(self) -> float: ...
 
     def paths(self, ways: tuple[tuple[int, tuple[ColumnTest, ...]], ...]) -> float | None:
-        """In how many ways rows of ranks meet in a value, one for each column and its tests; None
-        if that is unknown."""
+        """The number of ways in which rows of ranks meet in a value, one row for each column and
+        its tests; None if unknown."""
 
 
 class RelationStatistics(Protocol):
@@ -77,16 +77,16 @@ class RelationStatistics(Protocol):
 
     @property
     def assumed(self) -> bool:
-        """Whether the relation is not there yet, and all this is a guess."""
+        """Whether the relation does not exist yet, so that all statistics are guesses."""
 
     @property
     def rises(self) -> frozenset[tuple[int, int]]:
-        """Pairs of columns of which the first is less than the second in every row."""
+        """Pairs of columns whose values ascend in every row."""
 
     @property
     def graph(self) -> GraphStatistics | None:
-        """The relation as a graph, if it can be one and is finished: what grows is never
-        symmetric for long."""
+        """The relation as a graph, if it is binary and finished; a growing relation does not stay
+        symmetric."""
 
     @property
     def symmetric(self) -> bool: ...
@@ -99,29 +99,29 @@ class RelationStatistics(Protocol):
         """Whether it seems to be a symmetric binary relation."""
 
     def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
-        """How many rows pass some tests."""
+        """The number of rows that pass the tests."""
 
     def distinct(self, columns: frozenset[int]) -> int:
-        """How many combinations of values some columns have."""
+        """The number of distinct combinations of values in some columns."""
 
     def degrees(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
     ) -> DegreeMoments:
-        """In how many rows each value of a column stands."""
+        """The degrees of a column's values."""
 
     def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
-        """How many rows have to be sorted for an index that begins with a column."""
+        """The number of rows to sort for an index that starts with a column."""
 
     def lists(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
     ) -> ListSizes | None:
-        """The lists of the other column by this one, where they are at hand."""
+        """The lists of the other column by this one, if they exist."""
 
     def set(self) -> Any:
-        """The values of a relation of one column, ascending; None for others."""
+        """The sorted values of a relation with one column; None for others."""
 
     def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
-        """Which share of a column's values, and of the rows, these bounds leave."""
+        """The shares of a column's values, and of the rows, within these bounds."""
 
 
 Statistics = Callable[[str, Version], RelationStatistics]
@@ -129,8 +129,8 @@ Statistics = Callable[[str, Version], RelationStatistics]
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was found of a relation's column where it is compared with parameters: which share of
-    its values is left, and of the rows."""
+    """The selectivity of a comparison of a column with parameters: the shares of its values, and of
+    the rows, that are left."""
 
     relation: str
     column: int
@@ -140,7 +140,7 @@ class Looked:
 
 @dataclass(slots=True)
 class Params:
-    """The values of parameters for which a plan is made, and what was found by them."""
+    """The parameter values for which a plan is made, and the selectivities that depend on them."""
 
     values: Mapping[str, Value] = field(default_factory=dict)
     looked: list[Looked] = field(default_factory=list)
@@ -160,7 +160,7 @@ class AssumedDegrees:
 
 @lru_cache(maxsize=1 << 8)
 def _even(rows: int, values: int) -> AssumedDegrees:
-    """Each of so many values stands in as many of the rows."""
+    """The degrees of values that have the same number of rows each."""
     mean = max(1.0, rows / values)
     powers = tuple(values * mean**k for k in range(MOMENTS + 1))
     return AssumedDegrees(int(mean), powers)
@@ -168,10 +168,10 @@ def _even(rows: int, values: int) -> AssumedDegrees:
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """A relation that is not there yet, as one that a fixpoint is about to make."""
+    """A relation that does not exist yet, such as one that a fixpoint will derive."""
 
     rows: int
-    values: int  # distinct ones in each column
+    values: int  # distinct values of each column
     arity: int
     rises: frozenset[tuple[int, int]] = field(default=frozenset())
     balanced: bool = False
@@ -179,7 +179,7 @@ class Assumed:
     graph: GraphStatistics | None = None
     symmetric: bool = False
     loopless: bool = False
-    each: tuple[int, ...] | None = None  # distinct values of each column, where they are known
+    each: tuple[int, ...] | None = None  # the same by column, if known
 
     def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
         return max(1, self.rows >> len(tests))
@@ -212,8 +212,8 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class OfEdges:
-    """A table of counts by the ends of edges of a symmetric relation: what is known of these.
-    `ranked`: by their ranks."""
+    """A table of counts by the ends of a symmetric relation's edges, with the relation's
+    statistics. `ranked`: by their ranks."""
 
     relation: str
     edges: RelationStatistics

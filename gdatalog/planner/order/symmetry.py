@@ -1,18 +1,19 @@
-"""Where only one of many alike solutions need be found, and in the order of degrees.
+"""Symmetry breaking: finds one of several equivalent solutions, in degree order.
 
-Two rewritings of a conjunction, each only where it changes no answer:
+Two rewrites of a conjunction, which preserve all answers:
 
-`in_degree_order`: a chain such as x < y < z over a graph. If every permutation of the chain's
-variables leaves the rest as it is, any total order of the vertices finds the same sets of them:
-so vertices are ranked by degree, ranks are enumerated, and the values they stand for are sorted
-back into x, y, z (a `RestoreItem`) before anything else reads them.
+`in_degree_order` is for chains such as x < y < z over a graph. If every permutation of the chain's
+variables maps the rest to itself, any total order of the vertices finds the same sets. So vertices
+are ranked by degree, ranks are enumerated, and their values are sorted back into x, y, z (a
+`RestoreItem`) before anything else reads them.
 
-`one_of_each`: a count of all bindings. The automorphisms of the body make its solutions fall into
-orbits; where the values of an orbit of variables are pairwise different, restrictions `<` single
-out one solution of each, and the count is multiplied. The order that `<` means is that of degrees
-where this helps, else that of the values.
+`one_of_each` is for counts of all bindings. The automorphisms of the body divide solutions into
+orbits. If the values of an orbit of variables are pairwise different, restrictions `<` select one
+solution of each orbit, and the count is multiplied. `<` compares degrees if this helps, otherwise
+values.
 
-Both ask whether relations are symmetric or free of loops, of those only that are finished.
+Both need to know whether relations are symmetric or without loops, which only finished relations
+tell.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from gdatalog.planner.rewrite.automorphisms import Pair, Symmetries, literals_of
 
 
 def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...]:
-    """The items without tests `x != y` that an atom or another comparison ensures."""
+    """The items without tests `x != y` that an atom or another comparison implies."""
     unequal = [item for item in items if operator(item) == "!="]
     if not unequal:
         return tuple(items)
@@ -70,7 +71,7 @@ def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...
         if below.get((a, b)) or below.get((b, a)):
             implied.add(item)
         elif frozenset((a, b)) in loopless and (a, b) not in below and (b, a) not in below:
-            implied.add(item)  # with x <= y it says x < y, which is worth a cut
+            implied.add(item)  # together with x <= y it means x < y, which is worth a cut
     return tuple(item for item in items if item not in implied)
 
 
@@ -86,10 +87,10 @@ def in_degree_order(
     restores: bool,
     tuning: Tuning,
 ) -> tuple[Item, ...]:
-    """The items, with chains over a graph put in the order of degrees where that is sound.
+    """The items, with the chains over a graph in degree order if that is sound.
 
-    Of one graph at most: ranks of one mean nothing to another. Whether it is quicker where values
-    have to be put back is for others to say; without `restores` nothing of that kind is done.
+    At most one graph is rewritten, since ranks of different graphs do not compare. The caller
+    decides whether restoring values pays; without `restores`, nothing that needs it is done.
     """
     if any(isinstance(i, RestoreItem) or (isinstance(i, AtomItem) and i.ranked) for i in items):
         return tuple(items)
@@ -131,7 +132,7 @@ class _Chains:
         self.size = sizes(relation, "full")
 
     def ranked(self, live: Names, bag: bool, restores: bool) -> tuple[Item, ...] | None:
-        """The items, with ranks in place of this graph's vertices; None if that will not do."""
+        """The items with ranks in place of the graph's vertices; None if that is not sound."""
         order = strict_order([*self.atoms, *self.tests], self.sizes)
         if not order:
             return None
@@ -172,17 +173,17 @@ class _Chains:
         return RestoreItem(self.relation, tuple(map(rank, names)), values)
 
     def _promising(self, chains: Sequence[Sequence[str]], needed: Names, bag: bool) -> bool:
-        """Whether it may well be quicker, if degrees differ much."""
+        """Whether degree order may be faster on skewed degrees."""
         near = {frozenset(edge_of(atom) or ()) for atom in self.atoms}
         if not any(has_triangle(chain, near) for chain in chains):
             return False
         for chain in chains:
             if not bag and not needed.isdisjoint(chain) and not needed.issuperset(chain):
-                return False  # a witness is enough for the rest of the chain
+                return False  # the rest of the chain only needs a witness
         return all(map(self._can_wait, self.late))
 
     def _can_wait(self, item: Item) -> bool:
-        """Whether it does no harm to come to an item only when the values are back."""
+        """Whether an item can be evaluated after values are restored at no great cost."""
         if isinstance(item, AtomItem):
             size = self.sizes(item.relation, item.version)
             vertices = self.size.distinct(frozenset((0,)))
@@ -200,10 +201,10 @@ class _Chains:
 def one_of_each(
     items: Sequence[Item], sizes: Statistics, tuning: Tuning, fixed: Collection[str] = ()
 ) -> tuple[tuple[Item, ...], int]:
-    """Items with fewer solutions, and how many of the given ones' solutions each stands for.
+    """Items with fewer solutions, and the number of original solutions that each stands for.
 
-    Only for a count of all solutions, or of those for each value of `fixed` variables: which one of
-    each orbit is left has no meaning.
+    Only for a count of all solutions, or of the solutions for each value of `fixed` variables: the
+    choice from an orbit has no meaning.
     """
     counted = any(isinstance(item, AtomItem) and item.counted for item in items)
     if any(map(item_may_fail, items)) or (len(variables_of(items)) < 3 and not counted):
@@ -215,7 +216,7 @@ def one_of_each(
 def _by_value(
     items: Sequence[Item], sizes: Statistics, fixed: Collection[str]
 ) -> tuple[tuple[Item, ...], int]:
-    """Any body: restrictions compare values, so those have to have an order."""
+    """For any body: restrictions compare values, whose type must have an order."""
     types = types_of(items)
     literals = literals_of(items, lambda atom: sizes(atom.relation, atom.version).symmetric)
     if literals is None:
@@ -233,10 +234,10 @@ def _by_value(
 def _by_degree(
     items: Sequence[Item], sizes: Statistics, tuning: Tuning
 ) -> tuple[tuple[Item, ...], int] | None:
-    """A body of nothing but one graph's edges and comparisons: in the order of degrees.
+    """For a body of one graph's edges and comparisons: in degree order.
 
-    Comparisons that are there already may go if each orbit has as many solutions that pass them,
-    whatever the order.
+    Existing comparisons can be dropped if each orbit has the same number of solutions that satisfy
+    them, whatever the order.
     """
     atoms = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
     tests = [item for item in items if isinstance(item, TestItem) and operator(item)]
@@ -255,7 +256,7 @@ def _by_degree(
         return None
     unlike = unlike_pairs(items, sizes)
     unequal = [item for item in tests if operator(item) == "!="]
-    apart = unlike_neighbours(atoms, sizes)  # as the atoms say already
+    apart = unlike_neighbours(atoms, sizes)  # implied by atoms
     unequal += [comparison("!=", a, b) for a, b in sorted(order) if frozenset((a, b)) not in apart]
     literals = literals_of([*atoms, *unequal], lambda atom: True)
     assert literals is not None
@@ -286,9 +287,9 @@ def _degrees_help(
     size: RelationStatistics,
     tuning: Tuning,
 ) -> bool:
-    """Whether the order of degrees is better than that of values."""
+    """Whether degree order is better than the order of values."""
     if "symbol" in types_of(atoms).values():
-        return True  # values have no order that cuts a list
+        return True  # symbols have no order that can cut lists
     below = Comparisons([comparison("<", a, b) for a, b in pairs]).below
     compared = {frozenset(pair) for pair in below}
     names = sorted({name for pair in pairs for name in pair})

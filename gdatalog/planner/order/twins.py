@@ -1,4 +1,4 @@
-"""Variables that can stand for each other: the search tries only one of them."""
+"""Twins: interchangeable variables, of which the search tries only one."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from gdatalog.planner.order.pattern import QueryPattern, ValueRange, bits
 
-# What is said, and of which variables, each with its place in the literal.
+# A literal's shape, and its variables with their places.
 Literal = tuple[object, tuple[tuple[int, int], ...]]
 
 
 def find_twins(pattern: QueryPattern) -> None:
-    """Finds variables that can stand for each other: whatever is said of one is of both.
+    """Finds interchangeable variables, which occur in the same literals.
 
-    Only the first of them need be tried next, and only the last can have been last.
+    Only the first unbound twin is tried next, and only the last bound twin can have been last.
     """
     opaque = pattern.outer | pattern.live | pattern.computed | pattern.risky
     for whole in (*pattern.equal, *(whole for whole, _ in pattern.tests)):
@@ -46,7 +46,7 @@ def _are_twins(
     both = 1 << at | 1 << other
     if (pattern.around_each[at] ^ pattern.around_each[other]) & ~both:
         return False
-    # A literal that holds both is in both lists: it counts once.
+    # A literal with both variables is in both lists, and must count once.
     some = [literal for literal in said[other] if at not in _variables(literal)]
     some += said[at]
     swap = {at: other, other: at}
@@ -56,8 +56,7 @@ def _are_twins(
 
 
 def _said_of_each(pattern: QueryPattern) -> list[list[Literal]]:
-    """Of each variable all literals that hold it: what they say, and of which variables at
-    which places."""
+    """The literals of each variable: their shape, and their variables with places."""
     said: list[list[Literal]] = [[] for _ in pattern.names]
     literals: list[Literal] = []
     for atom in pattern.atoms:
@@ -84,7 +83,7 @@ def _renamed(literal: Literal, names: Mapping[int, int]) -> object:
 
 
 def _signature(at: int, said: Sequence[Literal], cut: ValueRange | None) -> object:
-    """What twins have in common."""
+    """A key that twins share."""
     literals = Counter(
         (what, len(places), next(place for place, own in places if own == at))
         for what, places in said

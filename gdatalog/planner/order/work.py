@@ -1,8 +1,8 @@
-"""What the loops of a join are expected to do, where plans of different kinds are compared.
+"""The expected work of a join's loops, to compare plans of different kinds.
 
-The search for an order compares orders of one body, by the values that it tries. Here a level that
-intersects lists costs as much as its shorter list is long, for each binding that comes to it; of a
-vertex that was reached by an edge, a list is as long as a size-biased mean says.
+The search for an order compares orders of one body by values tried. Here an intersection costs the
+length of its shorter list, for each binding; the length of the list of a vertex that was reached by
+an edge is a size-biased mean.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from gdatalog.plan.nest import Paths, TrieNode, measurable, recoding
 from gdatalog.plan.nodes import Branch, Generate, Join, JoinPlan, Seek, Step, Tally
 from gdatalog.planner.order.sizes import Statistics
 
-WORD = 64  # values that a bitset meets at once
-SOUGHT = 3.0  # what it costs to look a value up in a list, beside one that is walked
-PUSH = 1.5  # what it costs to add to a table of counts, beside a value that is looked at
+WORD = 64  # values that one word of a bitset intersects
+SOUGHT = 3.0  # cost of a lookup in a list, relative to a value walked
+PUSH = 1.5  # cost of adding to a table of counts, relative to a value walked
 
 
 def work_of(
     join: JoinPlan, sizes: Statistics, live: Collection[str] = (), bits: bool = True
 ) -> float:
-    """Values that the loops look at; `live`: variables whose values are asked for; `bits`: whether
-    branches read rows of bits."""
+    """The number of values that the loops process; `live`: variables whose values are needed;
+    `bits`: whether branches read bitsets."""
     return _Work(join, sizes, live, bits).of(join.steps, 1.0, True)
 
 
@@ -36,7 +36,7 @@ class _Work:
         self.tables = {step.table for step in join.steps if isinstance(step, Tally)}
 
     def of(self, steps: Sequence[Step], rows: float, counts: bool) -> float:
-        """For so many rows that come to the steps; `counts`: the last level need not be walked."""
+        """The work for `rows` rows; `counts`: the last level is counted without being walked."""
         total, recoded, bits = 0.0, set[int](), set[int]()
         for at, step in enumerate(steps):
             if isinstance(step, Branch):
@@ -67,19 +67,19 @@ class _Work:
     def _level(self, step: Join, rows: float, bits: bool, counted: bool) -> float:
         nodes = {self.paths.node(part): at for at, part in enumerate(step.participants)}
         if step.reuse is not None and len(step.reuse.covers) == len(step.participants):
-            return rows if counted else rows + step.estimate  # of a list that is there
+            return rows if counted else rows + step.estimate  # a reused list
         lists = [n for n in nodes if n.terms and n.trie.relation not in self.tables]
         if len(lists) < 2:
             weighs = any(node.trie.weighted for node in nodes)
             return rows if lists and counted and not weighs else rows + step.estimate
-        if bits:  # a row of bits is as wide as the list within which all lie
+        if bits:  # a row of bits is as wide as the recoded list
             width = max(map(self._length, lists)) / WORD
             return rows * (1 + width) + (0.0 if counted else step.estimate)
         length = min(self._length(node) * _left(step, nodes[node]) for node in lists)
         return rows * (1 + length * (len(lists) - 1)) + (0.0 if counted else step.estimate)
 
     def _length(self, node: TrieNode) -> float:
-        """How long a list is, where what leads to it was reached by the same relation."""
+        """The expected length of a list at a value that was reached by the same relation."""
         ref = node.trie
         size = self.sizes(ref.relation, ref.version)
         columns = ref.columns[: node.depth]
@@ -91,6 +91,6 @@ class _Work:
 
 
 def _left(step: Join, participant: int) -> float:
-    """How much comparisons leave of a list."""
+    """The share of a list that comparisons leave."""
     whole = all((participant, cut) in step.implied for cut in range(len(step.cuts)))
     return 1.0 if whole else 0.5
