@@ -121,19 +121,11 @@ class QueryPattern:
     links: list[int] = field(default_factory=list)  # the variables of each literal
     risky: int = 0  # variables of literals that can fail
     computed: int = 0  # variables that such a literal, or an aggregate, computes
-    late: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # those computed last, and the variables each needs
-    aggregates: dict[int, Aggregated] = field(
-        default_factory=dict
-    )  # aggregates that can be placed freely
-    equations: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # a variable, and the variables it needs
+    late: list[tuple[int, int]] = field(default_factory=list)  # computed last: variable, its needs
+    aggregates: dict[int, Aggregated] = field(default_factory=dict)  # those placed freely
+    equations: list[tuple[int, int]] = field(default_factory=list)  # variable, those it needs
     equal: list[int] = field(default_factory=list)  # the variables of each equation
-    tests: list[tuple[int, float]] = field(
-        default_factory=list
-    )  # variables read, share that passes
+    tests: list[tuple[int, float]] = field(default_factory=list)  # variables, share that passes
     filters: list[int] = field(default_factory=list)  # variables of tests without cuts
     ranges: dict[int, ValueRange] = field(default_factory=dict)  # by variable: cuts by constants
     below: dict[tuple[int, int], bool] = field(default_factory=dict)  # a <= b; whether a < b
@@ -145,9 +137,7 @@ class QueryPattern:
     compacts: bool = False
     before: list[int] = field(default_factory=list)  # by variable: earlier twins
     behind: list[int] = field(default_factory=list)
-    lower: list[int] = field(
-        default_factory=list
-    )  # by variable of a rank: neighbours of lower rank
+    lower: list[int] = field(default_factory=list)  # by rank variable: neighbours of lower rank
     solved: list[list[tuple[int, int]]] = field(
         default_factory=list
     )  # equations, by what they need

@@ -128,10 +128,7 @@ class Sampler:
         lists = [*its.values()]
         picked = lists[0].picked if lists else {}
         if tuple(its) not in picked:
-            picked[tuple(its)] = (
-                lists,
-                *_picked(count, lists),
-            )  # keeping the lists keeps their ids valid
+            picked[tuple(its)] = lists, *_picked(count, lists)  # kept, so that ids stay valid
         _, taken, weight = picked[tuple(its)]
         return taken, weight
 

@@ -61,7 +61,5 @@ class Extension:
     after: float  # bindings with the variable
     rows: float  # bindings that continue
     next: SearchState
-    parts: list[tuple[SearchState, float]] = field(
-        default_factory=list
-    )  # branches, and the rows that reach them
+    parts: list[tuple[SearchState, float]] = field(default_factory=list)  # branches, their rows
     extra: float = 0.0  # the cost of passing rows on
