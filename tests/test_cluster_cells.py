@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.cluster.pool import Call
-from gdatalog.cluster.pool.work_queue import WorkQueue
+from gdatalog.cluster.pool.execution import WorkQueue
 from gdatalog.cluster.replicated import cells, morsel_scheduler, morsels
 from gdatalog.cluster.replicated.cells import join_cells, settled
 from gdatalog.cluster.replicated.costs import CostLevel

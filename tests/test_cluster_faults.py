@@ -22,8 +22,7 @@ import numpy as np
 import pytest
 
 from gdatalog.cluster.pool import Call, Lost, Pool, RemoteValue, TooLarge
-from gdatalog.cluster.pool.calls import Recipe, made_as
-from gdatalog.cluster.pool.lineage import Lineage
+from gdatalog.cluster.pool.calls import Lineage, Recipe, made_as
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.workers.scheduler import set_free
 from gdatalog.errors import DeviceError

@@ -20,7 +20,7 @@ from gdatalog.cluster import dask_cluster
 from gdatalog.cluster.dask_cluster import DaskCluster
 from gdatalog.cluster.partitioned.bucket_store import BucketStore
 from gdatalog.cluster.pool import Call, RemoteValue, TooLarge
-from gdatalog.cluster.pool.work_queue import WorkQueue
+from gdatalog.cluster.pool.execution import WorkQueue
 from gdatalog.cluster.replicated import cells
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.engine.context import ExecutionContext

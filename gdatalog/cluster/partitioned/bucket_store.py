@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gdatalog.cluster.partitioned.buckets import BucketedRows, Grid, bucketed, counted, light
+from gdatalog.cluster.partitioned.buckets import BucketedRows, Grid, bucketed, counted
 from gdatalog.cluster.partitioned.cell_tasks import MAKING
 from gdatalog.cluster.partitioned.layout import Layout, Source
 from gdatalog.cluster.pool import Broadcast, Call, Pool, RemoteValue
@@ -94,7 +94,7 @@ class SourceBuckets:
         """How many rows lie in each combination of the grid's key ranges, and the bytes of one."""
         keep = self.base.remote
         calls = [
-            Call(counted, (*self._args(at), keep), keep, tag=at, summary=light)
+            Call(counted, (*self._args(at), keep), keep, tag=at, summary=BucketedRows.light)
             for at in range(len(self.base.groups))
         ]
         found = pool.all(calls, told, limits)
@@ -106,7 +106,7 @@ class SourceBuckets:
     def make(self, pool: Pool, told: str, limits: Limits) -> None:
         """Buckets the rows."""
         calls = [
-            Call(bucketed, self._args(at), True, tag=at, summary=light)
+            Call(bucketed, self._args(at), True, tag=at, summary=BucketedRows.light)
             for at in range(len(self.base.groups))
         ]
         self.groups, self.read = pool.all(calls, told, limits), []
@@ -131,7 +131,7 @@ class BucketStore:
 
     def room(self) -> tuple[int, int]:
         """The memory that a call has on any worker, and how many run at once."""
-        info = self.pool.recent_info.values()
+        info = self.pool.info.values()
         room = [room_of(each["memory_limit"] or UNLIMITED) / each["nthreads"] for each in info]
         return int(min(room, default=UNLIMITED)), sum(each["nthreads"] for each in info) or 1
 

@@ -135,23 +135,14 @@ class Offsets(NamedTuple):
 # ----------------------------------------------------------------------------------- on a worker
 
 
-class CountedRows(NamedTuple):
-    """How many rows of blocks lie in each combination of key ranges; the rows, if reading them
-    again would be more work; and the bytes of a row."""
+class BucketedRows(NamedTuple):
+    """Rows of a source, bucket by bucket, how many each bucket has, the bytes of a row, and the
+    worker that has them. Rows that are only counted are in no order, and None if reading them again
+    is little work."""
 
     rows: StoredRows | None
     counts: Array
     width: int
-
-    def light(self) -> CountedRows:
-        return self._replace(rows=None)
-
-
-class BucketedRows(NamedTuple):
-    """Rows of a source, bucket by bucket; how many each bucket has; the worker that has them."""
-
-    rows: StoredRows | None
-    counts: Array
     home: str
 
     def light(self) -> BucketedRows:
@@ -176,18 +167,22 @@ class BucketSlices(NamedTuple):
         return sum(column.offsets.nbytes for columns in self.columns for column in columns)
 
 
-def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None, keep: bool) -> CountedRows:
+def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None, keep: bool) -> BucketedRows:
     """Counts the rows of blocks; `keep`: they stay."""
     keys = _read(blocks, grid.source, edges)
-    width = sum(column.itemsize for column in keys.values())
     counts = count(keys, grid.dims, grid.domains)
-    return CountedRows(StoredRows(tuple(keys.values())) if keep else None, counts, width)
+    return _told(StoredRows(tuple(keys.values())) if keep else None, counts, keys)
 
 
 def bucketed(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> BucketedRows:
     """The rows of blocks in buckets."""
-    rows, counts = in_buckets(_read(blocks, grid.source, edges), grid)
-    return BucketedRows(StoredRows(rows), counts, own_address())
+    keys = _read(blocks, grid.source, edges)
+    rows, counts = in_buckets(keys, grid)
+    return _told(StoredRows(rows), counts, keys)
+
+
+def _told(rows: StoredRows | None, counts: Array, keys: Mapping[int, Array]) -> BucketedRows:
+    return BucketedRows(rows, counts, sum(c.itemsize for c in keys.values()), own_address())
 
 
 def sliced(of: BucketedRows, ranges: Sequence[tuple[int, int]]) -> BucketSlices:
@@ -206,15 +201,10 @@ def received(slices: Sequence[BucketSlices]) -> ReceivedRows:
     )
 
 
-def light(value: Any) -> Any:
-    """What is told of what is kept."""
-    return value.light()
-
-
 def _read(blocks: Sequence[Any], source: Source, edges: Edges | None) -> dict[int, Array]:
     """The rows of a source that blocks have: those that were counted; or the values of parts.
     `edges`: how these tell each edge once, and the ranks that are wanted in place of vertices."""
-    if isinstance(blocks[0], CountedRows):
+    if isinstance(blocks[0], BucketedRows):
         assert blocks[0].rows is not None
         return dict(zip(source.columns, blocks[0].rows.read(), strict=True))
     found: list[Columns] = []

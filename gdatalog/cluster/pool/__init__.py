@@ -28,9 +28,8 @@ from typing import Any
 
 from gdatalog.cluster.pool.broadcast import Broadcast, Broadcaster, workers_of
 from gdatalog.cluster.pool.calls import Call, Lost, RemoteElement, RemoteValue, TooLarge
-from gdatalog.cluster.pool.execution import itself
+from gdatalog.cluster.pool.execution import WorkQueue, itself
 from gdatalog.cluster.pool.task_stage import Smaller, TaskStage
-from gdatalog.cluster.pool.work_queue import WorkQueue
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.workers.membership import workers_told
 from gdatalog.errors import UsageError
@@ -143,19 +142,13 @@ class Pool:
 
     @property
     def info(self) -> Mapping[str, Mapping[str, Any]]:
-        """What the scheduler tells of each worker, by its address; there is at least one."""
-        while True:
-            workers_of(self.connection.client)
-            found = workers_told(self.connection.client)
-            if found:
-                self._info = monotonic(), found
-                return found
-
-    @property
-    def recent_info(self) -> Mapping[str, Mapping[str, Any]]:
-        """The same as it was a moment ago, for who asks often: it takes some milliseconds."""
+        """What the scheduler reports of each worker, by its address, a moment ago: asking it takes
+        some milliseconds. There is at least one worker."""
         when, found = self._info
-        return found if found and monotonic() - when <= SOON else self.info
+        while not found or monotonic() - when > SOON:
+            workers_of(self.connection.client)
+            when, found = self._info = monotonic(), workers_told(self.connection.client)
+        return found
 
     @property
     def memory(self) -> list[int]:

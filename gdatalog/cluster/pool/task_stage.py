@@ -16,6 +16,7 @@ from gdatalog.cancellation import PATIENCE
 from gdatalog.cluster.pool.broadcast import ALONE, EVERY, OFTEN, Broadcast, awaited
 from gdatalog.cluster.pool.calls import (
     Call,
+    Lineage,
     Lost,
     Recipe,
     RemoteElement,
@@ -26,7 +27,6 @@ from gdatalog.cluster.pool.calls import (
     whole,
 )
 from gdatalog.cluster.pool.execution import outcome_of, packed, part_of, run_call, summary_of
-from gdatalog.cluster.pool.lineage import Lineage
 from gdatalog.cluster.pool.worker_cache import BAD, MissingBroadcast
 from gdatalog.cluster.workers.scheduler import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError

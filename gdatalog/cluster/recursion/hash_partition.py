@@ -436,15 +436,14 @@ def summary_of(found: StepOutput) -> StepSummary:
     return told
 
 
-def had(found: StepOutput, names: frozenset[str]) -> tuple[Parcel, list[dict[int, StepCounts]]]:
-    """All rows of some relations that are at home at an owner, after its last step; and what its
-    plans did."""
+def seen_of(found: StepOutput) -> list[dict[int, StepCounts]]:
+    """What an owner's plans did."""
     state: PartitionState = found["state"]
-    return {name: state.home_rows(name) for name in names}, state.seen()
+    return state.seen()
 
 
 def rows_at_home(found: StepOutput, name: str) -> Columns:
-    """All rows of a relation that are at home at an owner, to stay there."""
+    """All rows of a relation that are at home at an owner, after its last step."""
     state: PartitionState = found["state"]
     return state.home_rows(name)[0]
 

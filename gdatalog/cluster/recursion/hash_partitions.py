@@ -21,10 +21,10 @@ from gdatalog.cluster.recursion.hash_partition import (
     PartitionTask,
     StepSummary,
     fragment_of,
-    had,
     parcels_of,
     rows_at_home,
     rows_by_partition,
+    seen_of,
     step,
     summary_of,
 )
@@ -386,32 +386,24 @@ class HashPartitions:
         stage = self._stage(course)
         for owner, kept in course.kept.items():
             worker = self.workers[owner]
-            here = frozenset(names) - stays
-            stage.add(Call(had, (kept, here), worker=worker))
-            for name in stays:
+            stage.add(Call(seen_of, (kept,), worker=worker))
+            for name in names:
                 args = kept, name
-                stage.add(Call(rows_at_home, args, True, worker, tag=name, summary=size_of))
-        parcels: list[Parcel] = []
-        apart: dict[str, list[RemoteValue]] = {name: [] for name in stays}
-        for call, given in stage:
-            if call.keep:
-                apart[call.tag].append(given)
+                stage.add(Call(rows_at_home, args, name in stays, worker, name, size_of))
+        given: dict[str, list[Any]] = {name: [] for name in names}
+        for call, some in stage:
+            if call.tag is None:
+                self._saw(some)
             else:
-                parcels.append(given[0])
-                self._saw(given[1])
+                given[call.tag].append(some)
         found: dict[str, Relation] = {}
         for name in names:
-            table = self.run.tables[name]
+            columns, types = self.run.tables[name].columns, self.run.tables[name].types
             if name in stays:
-                parts = parts_of(apart[name])
-                found[name] = Relation.of_parts(
-                    table.columns, table.types, parts, self.keeper, True
-                )
-                continue
-            some = [parcel[name] for parcel in parcels if parcel[name][1]]
-            count = sum(count for _, count in some)
-            blocks = [columns for columns, _ in some]
-            found[name] = Relation.of_blocks(table.columns, table.types, blocks, count, True)
+                parts = parts_of(given[name])
+                found[name] = Relation.of_parts(columns, types, parts, self.keeper, True)
+            else:
+                found[name] = Relation.of_blocks(columns, types, given[name], rows[name], True)
         return found
 
     # --------------------------------------------------------------------------------- telling

@@ -8,7 +8,7 @@ from typing import Any
 
 from gdatalog.cluster.pool import Broadcast, Call, Pool, TaskStage, TooLarge
 from gdatalog.cluster.replicated.cells import settled
-from gdatalog.cluster.replicated.tasks import CellResult, light
+from gdatalog.cluster.replicated.tasks import CellResult
 from gdatalog.errors import MemoryLimitError
 from gdatalog.limits import Limits
 from gdatalog.records import dataclass
@@ -65,7 +65,7 @@ class CellScheduler(ABC):
         args: tuple[Any, ...],
         worker: str | None,
     ) -> Call:
-        return Call(function, args, self.work.keep, worker, tag, light)
+        return Call(function, args, self.work.keep, worker, tag, CellResult.light)
 
     def _smaller(self, large: TooLarge) -> list[Call]:
         """Calls in the place of one for which a worker had not enough memory."""

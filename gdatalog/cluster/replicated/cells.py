@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
-from gdatalog.cluster.pool.work_queue import WorkQueue
+from gdatalog.cluster.pool.execution import WorkQueue
 from gdatalog.cluster.replicated.tasks import CellResult, JoinTask
 from gdatalog.cluster.rows.texts import NewTexts, gathered_symbols, symbol_columns
 from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_here

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gdatalog.cluster.pool import Pool, RemoteValue
-from gdatalog.cluster.replicated.tasks import CellResult, RemoteSummary
+from gdatalog.cluster.replicated.tasks import CellResult
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.shuffle import (
     OwnedRows,
+    PartSize,
     Shuffle,
     ShuffleBlock,
     owner_of,
@@ -49,7 +50,7 @@ class Collector:
     context: ExecutionContext
     blocks: list[Columns] = field(default_factory=list)  # that came
     gathering: Gathering | None = None  # the same of groups
-    left: list[tuple[RemoteValue, RemoteSummary]] = field(default_factory=list)
+    left: list[tuple[RemoteValue, PartSize]] = field(default_factory=list)
     held: int = 0  # bytes of rows that came
     moved: int = 0  # bytes that went from worker to worker, to be merged
 

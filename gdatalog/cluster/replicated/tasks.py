@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+from gdatalog.cluster.rows.shuffle import PartSize
 from gdatalog.cluster.rows.texts import FewTexts, NewTexts
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.errors import Caution, MemoryLimitError
@@ -58,13 +59,6 @@ class JoinTask:
         return found
 
 
-class RemoteSummary(NamedTuple):
-    """How many rows or groups stay, and what they take."""
-
-    rows: int
-    nbytes: int
-
-
 @dataclass(slots=True)
 class CellResult:
     """What a call gives of its cells: of the first `cells` of them. The next one may have been
@@ -94,7 +88,7 @@ class CellResult:
     cautions: dict[str, Caution] = field(default_factory=dict)
     anew: NewTexts = field(default_factory=NewTexts)
     seen: dict[int, StepCounts] = field(default_factory=dict)
-    left: RemoteSummary | None = None
+    left: PartSize | None = None
     kept: Any = None
     cuts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     moved: int = 0
@@ -112,15 +106,10 @@ class CellResult:
         texts are told go with them."""
         gathering = self.gathering
         if gathering is not None:
-            left = RemoteSummary(gathering.groups, gathering.nbytes)
+            left = PartSize(gathering.groups, gathering.nbytes)
         else:
             held = sum(column.nbytes for block in self.blocks for column in block)
-            left = RemoteSummary(self.count, held)
+            left = PartSize(self.count, held)
         if left.nbytes <= SMALL or len(self.anew.codes):
             return self
         return replace(self, blocks=[], gathering=None, left=left)
-
-
-def light(found: CellResult) -> CellResult:
-    """What is told of what is kept."""
-    return found.light()

@@ -68,7 +68,7 @@ class RowKeeper:
         for turn in range(turns):
             calls = [(duplicate_rows.numbers_in, (value, exact, turn, turns)) for value in values]
             dealt = shuffle.partition(
-                self._kept("distinct: numbers", calls), duplicate_rows.split_plain
+                self._each("distinct: numbers", calls, True), duplicate_rows.split_plain
             )
             met += shuffle.merge(dealt, duplicate_rows.met)
         if not any(self._each("distinct: count", [(len, (each,)) for each in met])):
@@ -77,16 +77,17 @@ class RowKeeper:
             (duplicate_rows.numbered, (value, number, exact, met))
             for number, value in enumerate(values)
         ]
-        dealt = shuffle.partition(self._kept("distinct: rows", few), duplicate_rows.split_numbers)
+        dealt = shuffle.partition(
+            self._each("distinct: rows", few, True), duplicate_rows.split_numbers
+        )
         found = shuffle.merge(dealt, duplicate_rows.repeated)
         again: Counter[int] = Counter()
         for some in self._each(
             "distinct: count", [(duplicate_rows.how_many, (each,)) for each in found]
         ):
             again.update(some)
-        places = self._kept(
-            "distinct: places", [(duplicate_rows.places_of, (found, number)) for number in again]
-        )
+        asked = [(duplicate_rows.places_of, (found, number)) for number in again]
+        places = self._each("distinct: places", asked, True)
         without = dict(zip(again, places, strict=True))
         parts = []
         for number, part in enumerate(rows.parts):
@@ -153,7 +154,7 @@ class RowKeeper:
             None if ranking is None else self.pool.broadcast(id(ranking), ranking, ranking.nbytes)
         )
         calls = [(graph_degrees.counts_of, (value, way, what, placed)) for value in values]
-        counted = self._kept("ranks: counts", calls)
+        counted = self._each("ranks: counts", calls, True)
         shuffle = self._shuffle("ranks", 16 * 2 * rows.at_most)
         return shuffle.merge(
             shuffle.partition(counted, graph_degrees.split_counts), graph_degrees.counts_together
@@ -169,7 +170,7 @@ class RowKeeper:
             return values, "all"
         calls = [(graph_degrees.edges_of, (value, "turned")) for value in values]
         shuffle = self._shuffle("edges", rows.remote_bytes)
-        return list(shuffle.distinct(self._kept("edges", calls))), "all"
+        return list(shuffle.distinct(self._each("edges", calls, True))), "all"
 
     def _summed(self, counts: Sequence[RemoteValue]) -> Degrees:
         found = self._each(
@@ -181,7 +182,7 @@ class RowKeeper:
 
     def put(self, blocks: Sequence[Columns]) -> list[RemotePart]:
         """Parts of rows that are here, none of which is empty."""
-        made = self._kept("send", [(tuple, (list(block),)) for block in blocks])
+        made = self._each("send", [(tuple, (list(block),)) for block in blocks], True)
         return [replace(RemotePart.of(b), value=kept) for b, kept in zip(blocks, made, strict=True)]
 
     def _turns(self, nbytes: int) -> int:
@@ -194,17 +195,13 @@ class RowKeeper:
     def _shuffle(self, told: str, nbytes: int) -> Shuffle:
         return Shuffle.over(self.pool, told, Limits(memory=self.memory), nbytes)
 
-    def _each(self, told: str, calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Any:
-        """What calls give, in their order."""
-        return self._run(told, calls, False)
-
-    def _kept(self, told: str, calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Any:
-        """The same, left where they ran."""
-        return self._run(told, calls, True)
-
-    def _run(
-        self, told: str, calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]], keep: bool
+    def _each(
+        self,
+        told: str,
+        calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]],
+        keep: bool = False,
     ) -> list[Any]:
+        """What calls give, in their order; `keep`: left where they ran."""
         asked = [Call(function, args, keep) for function, args in calls]
         return self.pool.all(asked, told, Limits(memory=self.memory))
 
