@@ -27,7 +27,7 @@ def integers(values: Array, place: DataPlace) -> Array:
         if big.any():
             row = int(big.argmax())
             raise place.too_big(row, values[row])
-    # 32 bits are enough for what came in 32 bits: most of loading is copying.
+    # Columns of 32 bits stay so: most of the time of loading is copying.
     dtype = np.int32 if np.can_cast(values.dtype, np.int32) else np.int64
     return np.ascontiguousarray(values.astype(dtype, copy=False))
 
@@ -41,9 +41,9 @@ class _Borrowed:
 
 
 def borrowed(values: Array, keeper: object) -> Array:
-    """The same array; as long as it is there `keeper` is, and nobody changes what it holds.
+    """The same array, which keeps `keeper` alive; its contents must not change.
 
-    So is it with pandas 3: a change of what two frames or columns share is made to a copy.
+    pandas 3 guarantees that: it copies shared data before a change.
     """
     return np.asarray(_Borrowed(values, keeper))
 
@@ -54,7 +54,7 @@ def is_borrowed(values: Array) -> bool:
 
 
 def floats(values: Array, place: DataPlace) -> Array:
-    # Adding 0.0 turns -0.0 into 0.0; it copies, so what the caller holds is left alone.
+    # Adding 0.0 turns -0.0 into 0.0, and copies, so the caller's array is not changed.
     result = values.astype(np.float64, copy=False) + 0.0
     bad = np.isnan(result)
     if bad.any():
@@ -94,7 +94,7 @@ def arrow_numbers(values: Any) -> Array:
     return np.from_dlpack(values)
 
 
-_FEW = 100_000  # texts that are decoded one by one rather than import pandas
+_FEW = 100_000  # texts: so few are decoded one by one, without importing pandas
 
 
 def encoded(values: Any) -> TextColumn:
@@ -106,7 +106,7 @@ def encoded(values: Any) -> TextColumn:
     except pa.ArrowNotImplementedError:  # string views, before pyarrow 18
         values = pa.array(values.to_pylist(), pa.large_string())
     if isinstance(values, pa.ChunkedArray):
-        # Together before they are encoded: to unify many dictionaries takes far longer.
+        # Concatenated before they are encoded: unifying many dictionaries takes far longer.
         values = values.combine_chunks()
     found = values.dictionary_encode()
     if len(found.dictionary) <= _FEW:
@@ -116,10 +116,10 @@ def encoded(values: Any) -> TextColumn:
     return TextColumn(arrow_numbers(found.indices), texts)
 
 
-# Columns that lie on a device, on their way in: CuPy's arrays, cuDF's, whatever speaks of CUDA.
+# Columns on a device that are loaded: CuPy's arrays, cuDF's, and others with CUDA's interface.
 #
-# What is plainly right is typed and checked where it lies. All else (texts, dates with a time
-# zone, values that are missing or do not fit) is copied to the host, where errors are told.
+# Plainly valid columns are typed and checked on the device. All others (texts, dates with a time
+# zone, missing or invalid values) are copied to the host, where errors are raised.
 
 _TYPES: dict[str, TypeName] = {"i": "int", "u": "int", "f": "float", "b": "bool", "M": "timestamp"}
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -171,7 +171,7 @@ def device_column(raw: Any, declared: TypeName | None, xp: Any) -> tuple[TypeNam
 
 
 def _instants(values: Any, unit: str) -> Any:
-    """Nanoseconds, if all fit 64 bits and none is missing."""
+    """Nanoseconds; None unless all fit 64 bits and none is missing."""
     factor = _NANOSECONDS.get(unit)
     if factor is None:
         return None

@@ -22,8 +22,8 @@ from gdatalog.storage.table import Column, Table, TextColumn, TextSet
 from gdatalog.storage.threads import ahead
 from gdatalog.values import TypeName, timestamp_to_text
 
-_BATCH = 1 << 16  # rows that are turned into text at a time
-_LINES = 1 << 14  # rows that compiled code turns into lines at a time
+_BATCH = 1 << 16  # rows in one batch of text
+_LINES = 1 << 14  # rows in one batch of compiled code
 _MARK = b"\xef\xbb\xbf"
 _UNQUOTABLE = ("\t", "\n", "\r")
 
@@ -33,7 +33,7 @@ Made = TypeVar("Made")
 
 
 def begun(pieces: Iterable[Made]) -> Iterator[Made]:
-    """The same pieces; the first is made now, so that its errors come before any output."""
+    """The same pieces; makes the first one now, so that its errors come before any output."""
     rest = iter(pieces)
     return chain(list(islice(rest, 1)), rest)
 
@@ -76,7 +76,7 @@ def facts_file(
             headed = header and at == 0
             pieces = facts_text([table], relation, delimiter=delimiter, header=headed)
         for piece in pieces:
-            # Readers drop one byte order mark: a text that begins with one gets another.
+            # Readers drop one byte order mark, so a text that begins with one gets another.
             if first and _begins_with_mark(piece):
                 yield _MARK
             first = False
@@ -89,8 +89,8 @@ def _begins_with_mark(piece: Piece) -> bool:
 
 
 def _compiled(table: Table, relation: str, delimiter: str) -> Iterator[memoryview] | None:
-    """The lines of a table by compiled code; None if that is not at hand. There is an error before
-    the last piece if no text says it."""
+    """The lines of a table by compiled code; None if that is not loaded. Raises before the last
+    piece if the format cannot represent a text."""
     spelled = {column.spelled for column in table.columns if isinstance(column, TextColumn)}
     if set(table.types) - {"symbol", "int"} or len(spelled) != 1:
         return None
@@ -109,7 +109,7 @@ def _lines(table: Table, relation: str, texts: TextSet, delimiter: str) -> Itera
     found = ahead(lines, range(0, table.length, _LINES), table.length > _BATCH)
     for _, piece in zip(starts(table, _LINES), found, strict=True):
         if piece is None:
-            # Who goes through the texts one by one says what is wrong.
+            # The slow path, which reads the texts one by one, raises the error.
             for text in facts_text([table], relation, delimiter=delimiter):
                 text.encode()
             return
@@ -132,7 +132,7 @@ def _check_verbatim(relation: str, name: str, column: TextColumn, delimiter: str
     ]
     if not bad:
         return
-    # A table may know texts that none of its rows holds.
+    # A table may have texts that occur in no row.
     found = next((index for index in bad if (column.codes == index).any()), None)
     if found is not None:
         raise DataError(
@@ -180,8 +180,8 @@ def _slice(column: Column, start: int) -> Column:
 
 
 def quoted(tables: Iterable[Table], delimiter: str, header: bool) -> Iterator[str]:
-    # Quoted: what would end the cell, what a reader may take for a quote or strip, and the
-    # empty text, which alone on a line would be no row at all.
+    # Quotes cells with delimiters or line breaks, with characters that a reader may take for quotes
+    # or strip, and the empty text, which alone would not be a row.
     special = (delimiter, '"', "\n", "\r")
 
     def quote(text: str) -> str:

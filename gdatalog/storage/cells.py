@@ -42,7 +42,7 @@ def cells_column(cells: Any, declared: TypeName | None, place: DataPlace) -> Typ
     if isinstance(cells, TextColumn):
         if declared in (None, "symbol"):
             return "symbol", cells
-        cells = as_arrow(cells)  # which tells what is wrong
+        cells = as_arrow(cells)  # raises the error
     if len(cells) == 0:
         return declared or "symbol", empty_column(declared or "symbol")
     if declared is None:
@@ -68,7 +68,7 @@ def cell_value(text: str, kind: TypeName) -> Value | None:
             return float(text)
         value = float(text) if _FLOAT.fullmatch(text) else None
         return None if value is None or np.isinf(value) else value
-    # Python limits the digits of an int; what is longer than this is too big anyway.
+    # Python limits the digits of an int; longer texts are too big anyway.
     if len(text) > 200:
         return None
     if _INT.fullmatch(text):
@@ -157,7 +157,7 @@ def _fast(cells: Any, kind: TypeName) -> Array | None:
     if kind == "int" and pc.any(pc.starts_with(cells, "0x", ignore_case=True)).as_py():
         return None  # Arrow would wrap large ones around
     if kind == "timestamp":
-        # Shorter times, which Arrow reads too, are none of ours: 2026-11-20T08
+        # Arrow also reads shorter times, which are not supported: 2026-11-20T08
         length = pc.binary_length(cells)
         if not pc.all(pc.or_(pc.equal(length, 10), pc.greater_equal(length, 16))).as_py():
             return None
@@ -211,7 +211,7 @@ class Kinds:
     """Infers the type of a column whose cells arrive block by block."""
 
     def __init__(self) -> None:
-        self._possible: list[TypeName] | None = None  # None: no cell has come
+        self._possible: list[TypeName] | None = None  # None: no cells so far
         self._identifiers = False
 
     def see(self, cells: Any) -> None:
@@ -219,7 +219,7 @@ class Kinds:
             return
         plain = _possible(cells[:100].to_pylist())[:1]
         if plain and plain[0] in ("int", "float") and _fast(cells, plain[0]) is not None:
-            there = cells  # of which none is missing: they need no look
+            there = cells  # none is missing
         else:
             there = _there(cells)
         if not len(there):
@@ -227,7 +227,7 @@ class Kinds:
         known = _possible(there[:100].to_pylist())
         if self._possible is not None:
             known = [kind for kind in known if kind in self._possible]
-        ints = "int" in known and _all_read(there, "int")  # which all read as floats, too
+        ints = "int" in known and _all_read(there, "int")  # ints are floats, too
         self._possible = [
             kind
             for kind in known
@@ -345,7 +345,7 @@ def why_unreadable(text: str, kind: TypeName) -> str | None:
     'a decimal point is a dot: 2.5'
     """
     if text in MISSING:
-        return None  # what all missing values cost is told together
+        return None  # missing values are reported together
     if kind == "float" and text.lower().lstrip("+-") == "nan":
         return "a NaN is not a value"
     if len(text) > 1 and text[0] == text[-1] == '"':

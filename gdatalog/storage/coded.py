@@ -1,6 +1,6 @@
 """Relations whose rows are dictionary codes, decoded when the keys are needed.
 
-A rule that ran on codes returns codes. Counting, comparing and sorting use the codes; a rule over
+A rule that runs on codes returns codes. Counting, comparing and sorting use the codes; a rule with
 the same dictionaries reads them directly; an answer decodes only what it shows.
 """
 
@@ -29,9 +29,10 @@ class Coded(RowStore):
     def __init__(
         self, codes: RowStore, statistics: Statistics, dictionaries: Sequence[Dictionary | None]
     ) -> None:
-        """`statistics`: of the codes. `dictionaries`: of each column; None of one that has keys."""
+        """`statistics`: of the codes. `dictionaries`: one for each column, None for columns of
+        keys."""
         super().__init__([], 0, KnownRows.NOTHING)
-        self.codes: RowStore | None = codes  # None when they have been decoded
+        self.codes: RowStore | None = codes  # None once they are decoded
         self.statistics = statistics
         self.dictionaries = tuple(dictionaries)
         self._ordered = not any(d is not None and d.more for d in dictionaries)
@@ -143,7 +144,7 @@ def _decoded(parts: Sequence[Array], dictionary: Dictionary | None, span: Span |
 
 
 class CodedStatistics(Statistics):
-    """What is known of rows that are codes: how many values there are is known without decoding."""
+    """Statistics of rows that are codes: distinct values are counted without decoding."""
 
     __slots__ = ()
 

@@ -167,7 +167,7 @@ def arrow_column(values: Any, declared: TypeName | None, place: DataPlace) -> Ty
     if types.is_run_end_encoded(values.type):
         values = pc.run_end_decode(values)
     if types.is_dictionary(values.type):
-        # A dictionary may repeat a text or hold a null: decoding settles both.
+        # A dictionary may repeat a text or contain a null: decoding handles both.
         values = _decoded(values)
     if len(values) == 0 and types.is_null(values.type):
         return declared or "symbol", empty_column(declared or "symbol")
@@ -265,7 +265,7 @@ def _wrong_arrow(values: Any, place: DataPlace) -> DataError:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Kind = TypeName | str | None  # a type, "missing", or None for what cannot be stored
+Kind = TypeName | str | None  # a type, "missing", or None for unsupported values
 
 
 def _kind(of: type) -> Kind:
@@ -278,7 +278,7 @@ def _kind(of: type) -> Kind:
         ("symbol", (str,)),
         ("timestamp", (date, np.datetime64)),
     )
-    # numpy.timedelta64 is a child of numpy.signedinteger.
+    # numpy.timedelta64 is a subclass of numpy.signedinteger.
     if issubclass(of, np.timedelta64):
         return None
     return next((name for name, types in order if issubclass(of, types)), None)
@@ -386,7 +386,7 @@ def _odd_one(
 
 def _integers_of(values: Sequence[Any] | Array, seen: set[type], place: DataPlace) -> Array:
     try:
-        # NumPy's own scalars may wrap around in the conversion, Python's ints do not.
+        # NumPy's scalars may wrap in the conversion, Python's ints do not.
         plain = values if seen == {int} else [int(value) for value in values]
         return np.array(plain, dtype=np.int64)
     except OverflowError:

@@ -32,12 +32,12 @@ from gdatalog.storage.table import (
 from gdatalog.storage.threads import cores, spread
 from gdatalog.values import TypeName
 
-PIECE = 1 << 21  # bytes that are read at a time
-SMALL = 1 << 20  # bytes, up to which Python cuts a file while the compiler does not run
+PIECE = 1 << 21  # bytes that are read at once
+SMALL = 1 << 20  # bytes: Python splits smaller files if the compiler has not been started
 _NUMBERS = re.compile("[+-]?[0-9]{1,18}(?:\n[+-]?[0-9]{1,18})*+")
-_ROWS = 1 << 15  # that are cut at a time
+_ROWS = 1 << 15  # rows that are split at once
 
-# As the compiled code has them (`codegen/helpers/lines.py`).
+# The same constants as in the compiled code (`codegen/helpers/lines.py`).
 _TEXT, _INT, _NOTHING = 0, 1, 2
 _PLACE, _ROW, _SEEN = 0, 1, 2
 _NEWLINE = ord("\n")
@@ -49,8 +49,8 @@ class _Odd(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ColumnLayout:
-    """How a text is cut: the type that is wanted of each of its columns, None of one that is not;
-    `quoted`: a quote would mean something; `blank`: an empty line is a row."""
+    """The columns of a text. `wanted`: the type of each, None to skip it; `quoted`: quotes have a
+    meaning; `blank`: an empty line is a row."""
 
     delimiter: str
     wanted: tuple[TypeName | None, ...]
@@ -64,10 +64,8 @@ def cut_columns(
     layout: ColumnLayout,
     texts_for: Callable[[TextSetFunctions], TextSet],
 ) -> tuple[tuple[Column, ...], int] | None:
-    """The columns that are wanted of the rest of a file, which has so many bytes, and how many rows
-    there are; None if it is not simple. `texts_for`: gives the set to add the texts of a large file
-    to.
-    """
+    """The wanted columns of the next `length` bytes of a file, and the number of rows; None if the
+    text is not plain. `texts_for`: returns the set for the texts of a large file."""
     if {*layout.wanted} - {"symbol", "int", None} or not {*layout.wanted} - {None}:
         return None
     kernels = kernels_for(length)
@@ -131,7 +129,7 @@ class _Cutting:
         self._kinds = [kinds[kind] for kind in layout.wanted if kind is not None]
         self._lock = Lock()
         self._left, self._tail, self._pieces = length, b"", 0
-        self._found: dict[tuple[int, int], list[Array]] = {}  # by piece and place in it
+        self._found: dict[tuple[int, int], list[Array]] = {}  # by piece and part of it
         self._progress = current_watch().innermost
 
     def columns(self) -> list[Column]:
@@ -158,13 +156,13 @@ class _Cutting:
                 self._cut(number, room, stop)
         except _Odd:
             with self._lock:
-                self._left, self._tail = 0, b""  # for the other threads
+                self._left, self._tail = 0, b""  # stops the other threads
             raise
 
     def _next(self, room: bytearray) -> int:
         """Fills the buffer with whole lines; returns their length in bytes."""
         held, tail = len(self._tail), self._tail
-        room[:held] = tail  # which may be longer than the room was
+        room[:held] = tail  # may enlarge the buffer
         while True:
             missing = max(2 * held, PIECE) + 1 + PADDING - len(room)
             room += bytes(max(0, missing))
@@ -173,11 +171,11 @@ class _Cutting:
                 with memoryview(room)[held:end] as into:
                     count = self._file.readinto(into)  # type: ignore[attr-defined]  # binary files have it
                 if not count:
-                    raise _Odd  # it has become shorter meanwhile
+                    raise _Odd  # the file has become shorter
                 self._left, held = self._left - count, held + count
                 self._progress.share(1 - self._left / self._length)
             if not self._left and held and room[held - 1] != _NEWLINE:
-                room[held] = _NEWLINE  # the last line has no end
+                room[held] = _NEWLINE  # the last line has no line break
                 held += 1
             stop = room.rfind(b"\n", 0, held) + 1
             if stop or not self._left:

@@ -1,8 +1,8 @@
 """Delimited text: CSV (RFC 4180), TSV and facts files become columns of cells.
 
-A facts file has no quoting and no header; whatever stands between two delimiters is the value.
-Arrow splits the bulk, and refuses what is not a table; then the file is read once more, record
-by record, to say which line is wrong.
+A facts file has no quoting and no header: a value is everything between two delimiters. Arrow
+splits the text, and rejects text that is not a table; then the file is read again, record by
+record, to find the wrong line.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from gdatalog.values import TypeName
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}
 SNIFFED = (",", "\t", ";", "|")
-MARK = b"\xef\xbb\xbf"  # of UTF-8, which a file may begin with
+MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
 _END = "\0end\0"
-LONG = 1 << 24  # bytes, from which on it is worth telling how far the cutting is
+LONG = 1 << 24  # bytes: splitting larger files reports progress
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     line: int  # counted from 1
     fields: list[str]
-    text: str  # as it stands in the file, without its line break
+    text: str  # the source text, without its line break
     end: int  # offset of the byte after it
 
 
 @dataclass(frozen=True, slots=True)
 class Delimited:
-    """A text and its format: `start` and `first_line` tell where its rows begin."""
+    """A text and its format. Its rows begin at byte `start`, in line `first_line`."""
 
     name: str
     data: bytes
@@ -76,7 +76,7 @@ class Delimited:
                 taken.append(found.group().decode(errors="replace"))
                 yield taken[-1]
 
-        # The csv module's limit on a cell, 128 KiB, is one for all readers; raising it harms none.
+        # The csv module's limit for a cell, 128 KiB, is global; raising it does no harm.
         csv.field_size_limit((1 << 31) - 1)
         line = self.first_line
         reader = csv.reader(chain(lines(), (_END,)), delimiter=self.delimiter)
@@ -131,8 +131,8 @@ class Delimited:
         return Span(source, start, len(record.text))
 
     def columns(self, width: int, texts: Collection[int] = ()) -> list[Any]:
-        """The cells: `width` columns of strings, as Arrow has them. Those of `texts` are `Texts`
-        where that is sooner."""
+        """The cells: `width` columns of Arrow strings. Columns in `texts` are `TextColumn`s if that
+        is faster."""
         found: dict[int, Any] = {}
         length = len(self.data) - self.start
         kernels = kernels_for(length) if texts else None
@@ -158,7 +158,8 @@ class Delimited:
         names = [str(i) for i in range(width)]
         data = pa.py_buffer(self.data)[self.start :]
         if self.data.startswith(MARK, self.start):
-            # Arrow drops a byte order mark; this one is part of a value, the file's is gone.
+            # Arrow drops a byte order mark. The file's own was dropped before; this one is part of
+            # a value.
             data = pa.py_buffer(MARK + self.data[self.start :])
         if not self.blank_is_row and not self.data[self.start :].strip(b"\r\n"):
             return [pa.chunked_array([], pa.string()) for _ in wanted]
@@ -166,7 +167,7 @@ class Delimited:
             return [pa.chunked_array([], pa.string()) for _ in wanted]
         quotes = self.quoted and b'"' in self.data
         if quotes and self.data.count(b'"') % 2:
-            for _ in self.records():  # which finds a quote that is never closed
+            for _ in self.records():  # raises if a quote is never closed
                 pass
         parse = arrow_csv.ParseOptions(
             delimiter=self.delimiter,
@@ -195,8 +196,8 @@ class Delimited:
         raise DataError(f"{self.name}: a row is larger than 2 GiB")
 
     def _why(self, width: int, error: Exception) -> DataError:
-        """The error for a file that Arrow refused."""
-        header = len(_LINE.findall(self.data, 0, self.start))  # lines that rows begin below
+        """The error for a file that Arrow has rejected."""
+        header = len(_LINE.findall(self.data, 0, self.start))  # lines above the rows
         found = bad_utf8(self.name, self.data, self.first_line - header)
         if found is not None:
             return found
@@ -235,7 +236,7 @@ class Delimited:
 
 
 class _Slowly(io.RawIOBase):
-    """A text as a file, from which Arrow reads block after block; so far it has come."""
+    """A text as a file that Arrow reads in blocks, to report progress."""
 
     def __init__(self, data: Any) -> None:
         self._data = memoryview(data)
@@ -271,7 +272,7 @@ class CellPlace(DataPlace):
 def no_break_in_quotes(rows: bytes) -> bool:
     """Whether every line has an even number of quotes."""
     chars = np.frombuffer(rows, dtype=np.uint8)
-    before = np.cumsum(chars == ord('"'), dtype=np.uint8)  # its last bit is all that is asked
+    before = np.cumsum(chars == ord('"'), dtype=np.uint8)  # only its last bit is used
     return not bool((before[chars == ord("\n")] & 1).any())
 
 
@@ -294,7 +295,7 @@ def bad_utf8(name: str, data: bytes, first_line: int = 1) -> DataError | None:
     return None
 
 
-# Which share of loading a file is what, for a large CSV file of ints, the slowest to read.
+# The shares of progress of the steps of loading, for a large CSV file of ints, the slowest to read.
 
 
 READING, CUTTING = (0.0, 0.05), (0.05, 0.4)

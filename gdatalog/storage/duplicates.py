@@ -34,14 +34,14 @@ from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import cores, in_ranges, sort_values, spread
 
-ROOM = 24  # bytes that looking for duplicates takes for each row, at the most
-_PIECE = 1 << 16  # rows that are compared with their neighbours before the next ones are
-MANY = 1 << 27  # rows, of which a sixty-fourth has the hash of another if it has 32 bits
+ROOM = 24  # most bytes for each row of a search for duplicates
+_PIECE = 1 << 16  # rows in one batch of comparisons with neighbours
+MANY = 1 << 27  # rows: with 32-bit hashes, one in 64 collides
 FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
-_SAMPLE = 1 << 17  # values of a column: enough to meet an equal pair among 2**31 different ones
-_FEW = 1 << 11  # enough to meet one among 2**20
-_MANY_ZEROS = 4  # lowest bits of a column without which a hash of 32 bits tells rows badly
-_RUNS, _RUN = 64, 256  # of a sample of rows, and the rows of each run
+_SAMPLE = 1 << 17  # values of a column: enough to find an equal pair among 2**31 values
+_FEW = 1 << 11  # enough to find one among 2**20
+_MANY_ZEROS = 4  # constant lowest bits of a column that weaken a 32-bit hash
+_RUNS, _RUN = 64, 256  # runs in a sample of rows, and rows in each run
 
 
 def distinct_rows(
@@ -60,7 +60,7 @@ def distinct_rows(
         return rows, KnownRows.SORTED
     account = current_watch().account
     spill = account.spill_for(ROOM * count)
-    if spill is not None:  # what needs less memory
+    if spill is not None:  # needs less memory
         few = _sample(rows)
         if len(sort_rows(few)[0]) == len(few[0]) and all_differ(rows, account, spill):
             return rows, KnownRows.DISTINCT
@@ -91,7 +91,7 @@ def distinct_rows(
     if packing is None:
         return sort_rows(rows), KnownRows.SORTED
     packed = packing.pack(rows)
-    if _is_short(ends()):  # half as wide is sorted in half the time
+    if _is_short(ends()):  # half the width takes half the time
         packed = packed.astype(np.int32)
     packed = sort_values(packed, 0, (1 << sum(packing.bits)) - 1, start=False)
     marks = firsts(packed)
@@ -160,7 +160,7 @@ def _selective(some: Columns) -> list[int]:
     zeros = [_zeros(key) for key in some]
     for count in range(3, len(some)):
         hashes = _hashes([some[at] for at in most[:count]], [zeros[at] for at in most[:count]])
-        if np.count_nonzero(firsts(np.sort(hashes))) >= len(hashes) - 1:  # two may agree by chance
+        if np.count_nonzero(firsts(np.sort(hashes))) >= len(hashes) - 1:  # two hashes may collide
             return most[:count]
     return most
 
@@ -247,13 +247,13 @@ def mix(numbers: Array) -> None:
     numbers ^= numbers >> np.uint64(32)
 
 
-# Whether no two of many rows are equal, where memory has no room to sort them.
+# Tests whether many rows are distinct, if memory does not suffice to sort them.
 
 
-STRETCH = 1 << 20  # rows that are hashed at a time, at the most
-HASHING, SORTING = 48, 24  # bytes that a row takes while it is hashed, and its hash while sorted
-SHARE = 4  # what is at hand takes such a part of the spare memory
-MOST_BITS = 12  # of a hash that tell its part
+STRETCH = 1 << 20  # most rows in one batch of hashing
+HASHING, SORTING = 48, 24  # bytes to hash a row, and to sort its hash
+SHARE = 4  # a batch takes one part in so many of the free memory
+MOST_BITS = 12  # most bits of a hash that choose its partition
 
 
 def all_differ(rows: Columns, account: Account, spill: Spill) -> bool:
@@ -293,9 +293,9 @@ def _divided(numbers: Array, bits: int) -> tuple[Array, Array]:
     return numbers[np.argsort(parts, kind="stable")], np.append(0, np.cumsum(counts))
 
 
-# Groups of equal rows, numbered: by a table where there are few possible rows, else by a sort.
+# Numbers groups of equal rows: with a table if there are few possible rows, else with a sort.
 
-# Groups are numbered by a table of up to this many entries for each row, or so many in all.
+# A table for groups has up to this many entries for each row, or so many in all.
 COUNTED, SMALL = 2, 1 << 12
 
 
@@ -324,7 +324,7 @@ def _group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
         order = np.argsort(packed, kind="stable")
         marks = firsts(packed[order])
         return order[marks], _numbered(order, marks)
-    # A sort of plain integers is quicker than one that moves rows' numbers along.
+    # A sort of plain integers is faster than one that also moves the rows' numbers.
     packed <<= row_bits
     packed |= np.arange(length)
     packed = sort_values(packed, 0, (1 << (bits + row_bits)) - 1, own=True)
@@ -342,7 +342,7 @@ def _counted_groups(packed: Array, length: int) -> tuple[Array, Array]:
         numbers = np.empty(len(counts), dtype=np.int64)
         numbers[present] = np.arange(len(present))
         groups = numbers[packed]
-    few = 16 * len(present)  # rows, among which most often each group is
+    few = 16 * len(present)  # rows: usually enough to find each group
     first = _first_of(groups[:few], len(present))
     if few < length and int(first.min()) < 0:
         first = _first_of(groups, len(present))
@@ -352,7 +352,7 @@ def _counted_groups(packed: Array, length: int) -> tuple[Array, Array]:
 def _first_of(groups: Array, count: int) -> Array:
     """The first row of each group; -1 where there is none."""
     first = np.full(count, -1, dtype=np.int64)
-    first[groups[::-1]] = np.arange(len(groups) - 1, -1, -1)  # of equal places the last one stays
+    first[groups[::-1]] = np.arange(len(groups) - 1, -1, -1)  # the last assignment stays
     return first
 
 
@@ -360,7 +360,7 @@ def _numbered(order: Array, marks: Array) -> Array:
     """The group number of each row, from the sorted order and the first row of each group."""
     groups, numbers = np.empty(len(order), dtype=np.int64), np.cumsum(marks) - 1
 
-    def fill(part: slice) -> None:  # all at once NumPy would keep the interpreter's lock
+    def fill(part: slice) -> None:  # one large call would hold the GIL
         groups[order[part]] = numbers[part]
 
     in_ranges(fill, len(order))

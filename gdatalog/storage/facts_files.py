@@ -1,6 +1,6 @@
-"""Facts files, and what `.input`s without a path read: delimited text, as Soufflé reads it.
+"""Facts files, and other files of `.input` without a path: delimited text as Soufflé reads it.
 
-A large file is read block by block, cut at line ends. A block is cut in one pass if it is plain
+A large file is read in blocks of whole lines. A block is split in one pass if it is plain
 (`cutting.py`), else cell by cell.
 """
 
@@ -51,7 +51,7 @@ from gdatalog.storage.text_files import (
 TextsFor = Callable[[TextSetFunctions], TextSet]
 Kept = Sequence[int] | None  # the columns that the program uses; None: all
 
-_HEAD = 1 << 16  # bytes that have the names of columns
+_HEAD = 1 << 16  # bytes: contains the header
 
 
 def read_facts(
@@ -61,7 +61,7 @@ def read_facts(
     texts_for: TextsFor = TextSet,
     kept: Kept = None,
 ) -> Iterator[Table]:
-    """The bare `.input R`: R.facts, else R.csv, R.parquet, R.arrow, from the facts folder."""
+    """Reads a bare `.input R`: R.facts, else R.csv, R.parquet, R.arrow, from the facts folder."""
     path = find_facts(name, folder)
     if format_of(path) in TEXTS:
         return _FactsText(path, declared, texts_for=texts_for, kept=kept).tables()
@@ -83,7 +83,7 @@ def find_facts(name: str, folder: str | os.PathLike[str]) -> str:
 
 
 def _within(folder: str | os.PathLike[str], name: str) -> str:
-    """A path below a folder; an absolute one stays, and the working directory is not named."""
+    """A path in a folder; absolute paths stay, and the working directory is left out."""
     return os.path.normpath(os.path.join(os.fspath(folder), name))
 
 
@@ -96,8 +96,8 @@ def read_input(
     texts_for: TextsFor = TextSet,
     kept: Kept = None,
 ) -> Iterator[Table]:
-    """The keyword form: Soufflé's IO=file, filename, delimiter, headers, columns and rfc4180, and
-    our nulls, fill and row_id."""
+    """Reads the keyword form: IO=file, filename, delimiter, headers, columns, rfc4180, and our own
+    options."""
     kind = options.get("IO", "file")
     if kind != "file":
         raise UsageError(
@@ -132,7 +132,7 @@ def read_input(
 
 
 def _positions(name: str, text: str | None, declared: Declared) -> list[int] | None:
-    """`columns="0:2"`: the columns of the file, for each column of the relation."""
+    """`columns="0:2"`: the file's column for each column of the relation."""
     if not text:
         return None
     parts = text.split(":")
@@ -146,7 +146,7 @@ def _positions(name: str, text: str | None, declared: Declared) -> list[int] | N
 
 @dataclass(frozen=True, slots=True)
 class _FactsText:
-    """A text as Soufflé reads it; R.csv has commas only where no line holds a tab."""
+    """A text as Soufflé reads it. R.csv has commas unless a line contains a tab."""
 
     path: str
     declared: Declared
@@ -159,7 +159,7 @@ class _FactsText:
     kept: Kept = None
 
     def tables(self) -> Iterator[Table]:
-        """The rows, block by block; at least one table."""
+        """The rows in blocks; at least one table."""
         blocks = self._blocks()
         if len(blocks) == 1:
             yield self._table(blocks[0])
@@ -172,7 +172,7 @@ class _FactsText:
                 yield self._table(block, blocks)
 
     def _table(self, block: Block, blocks: Sequence[Block] = ()) -> Table:
-        """The rows of a block, or of the whole file."""
+        """The rows of one of several blocks, or of the whole file."""
         plain = self.positions is None and not self.options.mends
         found = self._cut(block, bool(blocks)) if plain else None
         if found is not None:
@@ -183,8 +183,8 @@ class _FactsText:
         return table_of_file(raw, self._options(block), self.declared, self.path)
 
     def _blocks(self) -> list[Block]:
-        """Blocks of whole lines; a single one if the file is small or packed, or may have line ends
-        within quotes."""
+        """Blocks of whole lines. A single block if the file is small or compressed, or if line
+        breaks may be within quotes."""
         path = self.path
         if self.quoted or path.lower().endswith(PACKED) or not os.path.isfile(path):
             return [(0, 0)]
@@ -199,7 +199,7 @@ class _FactsText:
         return replace(self.options, header=header, columns=self.declared.columns)
 
     def _cut_by(self, pieces: Iterable[bytes]) -> str:
-        """The delimiter of a text that consists of these pieces."""
+        """The delimiter of a text, given in pieces."""
         if self.delimiter is not None:
             return self.delimiter
         several = len(self.declared.types) > 1 or self.positions is not None
@@ -207,7 +207,7 @@ class _FactsText:
         return "," if is_csv and several and not any(b"\t" in piece for piece in pieces) else "\t"
 
     def _raw(self, block: Block, several: bool) -> Raw:
-        """The cells of a block."""
+        """The cells of a block, as texts."""
         first_line = 1
         if several:
             with open(self.path, "rb", buffering=0) as file:
@@ -231,8 +231,8 @@ class _FactsText:
         return replace(raw, names=None)
 
     def _cut(self, block: Block, several: bool) -> Table | None:
-        """The rows of a plain block, in one pass, without the texts of columns that are not used;
-        None if it is not plain."""
+        """The rows of a plain block, split in one pass, without the texts of columns that are not
+        `kept`."""
         path, declared = self.path, self.declared
         if path.lower().endswith(PACKED) or not os.path.isfile(path):
             return None
@@ -270,7 +270,7 @@ class _FactsText:
         return table if self.kept is None else table.only([wanted.index(at) for at in self.kept])
 
     def _rows_begin(self, file: BinaryIO, delimiter: str) -> int | None:
-        """Where the rows of a file begin; None if its beginning is not plain."""
+        """Where the rows of a file begin; None if its head is not plain."""
         file.seek(0)
         head = file.read(_HEAD)
         start = len(MARK) if head.startswith(MARK) else 0

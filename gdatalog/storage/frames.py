@@ -35,7 +35,7 @@ from gdatalog.storage.raw import Raw, raw_of, raw_of_table
 from gdatalog.storage.table import Column, Table
 from gdatalog.values import TypeName, is_unicode
 
-TYPING = (0.4, 0.9)  # which share of loading a file it is, see `delimited.py`
+TYPING = (0.4, 0.9)  # its share of the progress of loading, see `delimited.py`
 
 
 def table_from(
@@ -125,7 +125,7 @@ def _typed(
             hint = "all columns of a relation have one length"
             raise DataError(f"{message} {raw.length}", hint=hint)
     watch, work = current_watch(), current_watch().innermost
-    # Of several files nobody knows yet how many rows they have; of some rows, somebody does.
+    # The number of rows of several files is unknown so far; that of a batch is counted elsewhere.
     if not work.several and raw.whole is None:
         work.new_rows = raw.length
     if work.stage == "loading" and work.total is None:
@@ -186,7 +186,7 @@ def _empty(names: tuple[str, ...], types: tuple[TypeName, ...]) -> Table:
     return Table(names, types, tuple(empty_column(kind) for kind in types), 0)
 
 
-# A column of row numbers: with it rows that are equal stay apart, though a relation is a set.
+# A column of row numbers keeps equal rows apart, although a relation is a set.
 
 
 def with_row_ids(

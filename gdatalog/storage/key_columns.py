@@ -27,10 +27,10 @@ from gdatalog.storage.symbols import ENTRY, SymbolTable
 from gdatalog.storage.table import Array, Table, TextColumn
 from gdatalog.storage.threads import LONG, spread
 
-LOADING = "rows that are loaded"  # the owner of the keys while there are more to come
-STRETCH = 1 << 18  # keys that are widened at a time
-SPELLED = 24  # bytes of a text in a set of bytes, beside its own
-SAMPLE = 1 << 10  # texts that are measured, of those of a column
+LOADING = "rows that are loaded"  # the account's name for keys during loading
+STRETCH = 1 << 18  # keys in one batch of widening
+SPELLED = 24  # bytes of a text in a set, beside its characters
+SAMPLE = 1 << 10  # texts of a column that are measured
 
 
 def tables_of(
@@ -107,7 +107,7 @@ class KeyColumns:
     def __init__(self, width: int) -> None:
         self.rows = 0
         self._account = current_watch().account
-        self._held = 0  # bytes, which are charged
+        self._held = 0  # charged bytes
         self._columns = [_Column() for _ in range(width)]
 
     def add(self, table: Table, symbols: SymbolTable) -> None:

@@ -1,8 +1,8 @@
-"""Keys: integers in the order of the values that they stand for; and dictionaries of distinct keys.
+"""Keys: integers in the order of the values that they represent; and dictionaries of distinct keys.
 
-int, bool and timestamp are their own keys; a float's key is its bit pattern, mended so that it
-orders as the float does; a symbol's key is its code in the symbol table, which has no order.
-Columns of keys are kept in 32 bits where they fit.
+int, bool and timestamp are their own keys. A float's key is its bit pattern, changed so that keys
+have the order of floats. A symbol's key is its code in the symbol table, which has no order.
+Columns of keys have 32 bits if these suffice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gdatalog.storage.table import DTYPES, Array, Column, TextColumn
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.values import TypeName, Value
 
-_PIECE = 1 << 19  # keys that a thread decodes at a time
+_PIECE = 1 << 19  # keys in one batch of decoding
 
 
 def float_to_key(values: Array) -> Array:
@@ -69,13 +69,13 @@ def decode_blocks(
     symbols: SymbolTable,
     room: Callable[[int, np.dtype[Any]], Array] = np.empty,
 ) -> tuple[Column, ...]:
-    """Columns as people know them, of the keys of all blocks together; they share no memory.
+    """Columns of values, decoded from the keys of all blocks; they share no memory with these.
 
-    `room` makes the arrays of a length and a dtype that are filled.
+    `room` allocates the result arrays, by length and dtype.
     """
     length = sum(len(block[0]) for block in blocks if block)
     columns: list[Column] = []
-    # where values go, their type, their keys
+    # the array for values, their type, their keys
     todo: list[tuple[Array, TypeName, Array | CodedColumn]] = []
     for at, kind in enumerate(types):
         parts = [block[at] for block in blocks]
@@ -118,7 +118,7 @@ def encode_values(values: Sequence[Any], kind: TypeName, symbols: SymbolTable) -
 
 
 def key_of(value: Value, kind: TypeName) -> int:
-    """The key of one value that is no symbol."""
+    """The key of one value other than a symbol."""
     if kind == "float":
         return int(float_to_key(np.array([value], dtype=np.float64))[0])
     return int(value)
@@ -133,31 +133,31 @@ def decode_value(key: int, kind: TypeName, symbols: SymbolTable) -> Any:
     return bool(key) if kind == "bool" else int(key)
 
 
-# A dictionary of keys: the distinct keys of some columns, each with a code from 0 on.
+# Dictionaries: the distinct keys of some columns, each with a code from 0 on.
 #
-# Keys that lie far apart (real ids of 64 bits) make every look-up in an index a search. Their
-# codes are dense and fit 32 bits, so that the same look-up is one read of an array.
+# If keys are sparse (real ids of 64 bits), every look-up in an index is a search. Codes are dense
+# and fit 32 bits, so that a look-up is one read of an array.
 
 ABSENT = -1
-# Keys in no order are at most one for so many in order, which count as so many more than they are.
+# With n ordered keys, a dictionary has at most (n + LEAST) / FEW unordered ones.
 FEW, LEAST = 16, 10_000
-# So many times fewer keys than a dictionary has are looked up by binary search, and so are fewer
-# than SHORT: importing Arrow for its hash tables takes longer, and 80 MiB.
+# Columns with so many times fewer keys than a dictionary, or fewer than SHORT, are looked up by
+# binary search: importing Arrow for its hash tables takes longer, and 80 MiB.
 SEARCHED, SHORT = 8, 1 << 17
 
 
 class Dictionary:
-    """Keys in ascending order, whose codes are their positions; `more` follow in any order.
+    """Keys in ascending order, whose codes are their positions; `more` keys follow in any order.
 
-    A key has one code for ever: more keys may come, and rows that have been encoded stay so.
+    A key's code never changes: keys can be added, and encoded rows stay valid.
     """
 
     def __init__(self, keys: Array, more: Sequence[int] = (), lasting: bool = True) -> None:
-        """`lasting`: not only for the constants of one call."""
+        """`lasting`: False if it is only for the constants of one call."""
         self.keys = keys
         self.more = {key: len(keys) + at for at, key in enumerate(more)}
         self.lasting = lasting
-        self._every = keys  # all keys by their codes, when they were last asked for
+        self._every = keys  # all keys by code, as of the last `decode`
         self._lock = Lock()
 
     @staticmethod
@@ -178,8 +178,8 @@ class Dictionary:
         return int(self.keys.nbytes)
 
     def add(self, column: Array) -> bool:
-        """Gives codes to keys that have none; False, and nothing is changed, if these are so many
-        that a new dictionary is better."""
+        """Assigns codes to new keys. Returns False, and changes nothing, if there are so many that
+        a new dictionary is better."""
         absent = dict.fromkeys(column[self.encode(column) == ABSENT].tolist())
         if not absent:
             return True
@@ -191,14 +191,14 @@ class Dictionary:
         return True
 
     def extended(self, keys: Array) -> Dictionary:
-        """The same codes, and new ones for these keys where they have none: for one call."""
+        """The same codes, and more for these keys if they have none: for one call."""
         absent = keys[self.encode(keys) == ABSENT].tolist()
         if not absent:
             return self
         return Dictionary(self.keys, tuple(dict.fromkeys((*self.more, *absent))), lasting=False)
 
     def encode(self, column: Array) -> Array:
-        """The codes of keys; ABSENT where there is none."""
+        """The codes of keys; ABSENT if a key has none."""
         few = len(column) < SHORT or SEARCHED * len(column) < len(self.keys)
         codes = self._searched(column) if few else self._hashed(column)
         if self.more:
@@ -215,15 +215,15 @@ class Dictionary:
         return np.array(found.to_numpy(), dtype=np.int32)
 
     def _searched(self, column: Array) -> Array:
-        """The same for few keys, for which a hash table of all is not worth making."""
+        """The same for few keys, which are not worth a hash table of all."""
         places = np.searchsorted(self.keys, column)
         found = self.keys.take(places, mode="clip") == column
         return np.where(found, places, ABSENT).astype(np.int32)
 
     def bound(self, key: int, op: str) -> int:
-        """The code that compares with codes as `key` does with keys: `x op key`.
+        """The code for a comparison `x op key` on codes.
 
-        Only without `more`, whose codes are in no order.
+        Not with `more`, whose codes have no order.
         """
         if op in ("=", "!="):
             return int(self.encode(np.array([key], dtype=np.int64))[0])
@@ -254,7 +254,7 @@ def _distinct(column: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedColumn:
-    """A column of keys as codes. It is decoded where NumPy makes an array of it."""
+    """A column of keys as codes, decoded when NumPy makes an array of it."""
 
     codes: Array
     dictionary: Dictionary

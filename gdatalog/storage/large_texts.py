@@ -36,8 +36,8 @@ from gdatalog.storage.text_files import (
 )
 from gdatalog.values import TypeName
 
-WHOLE = 4  # bytes that a file takes for each of its own, at the least, where it is read whole
-FIRST = 0.4  # of the work that the first reading of two takes
+WHOLE = 4  # least bytes of memory for each byte of a file that is read whole
+FIRST = 0.4  # the share of work of the first of two passes
 
 
 def tables_of_large(
@@ -50,7 +50,7 @@ def tables_of_large(
     """The rows of a file in blocks; None if it has to be read whole."""
     path = file.path
     if options.nulls == "drop" and declared is None:
-        return None  # types come from the rows that are left of all
+        return None  # types are inferred from the rows that are not dropped
     try:
         size = os.path.getsize(path) if os.path.isfile(path) else 0
         packed = path.lower().endswith(PACKED)
@@ -61,7 +61,7 @@ def tables_of_large(
             return None
         said = declared if options.columns is None else None
         found = _large(file, blocks, delimiter, quoted, said, options)
-    except OSError:  # who reads it whole says what is wrong
+    except OSError:  # reading it whole raises the error
         return None
     return None if found is None else _tables(found, declared, options)
 
@@ -180,7 +180,7 @@ def _breaks(text: Delimited) -> bool:
 def _tables(large: _Large, declared: Declared | None, options: LoadOptions) -> Iterator[Table]:
     work, first = current_watch().innermost, large.head[0]
     report_size(large.blocks[-1][1])
-    # With a declaration the first lines tell whether there is a header.
+    # With a declaration the first lines decide whether there is a header.
     twice = declared is None or (large.declared is None and options.header is None)
     seen: Any = None
     if twice:

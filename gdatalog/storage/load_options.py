@@ -26,11 +26,11 @@ class Findings:
     """What the user should know about loaded data, of one file or several."""
 
     warnings: list[Caution] = field(default_factory=list)
-    header: bool | None = None  # whether a text file has one
+    header: bool | None = None  # whether a text file has a header
     guess: Caution | None = None  # the header is a guess
     rows: int = 0  # loaded rows
     dropped: int = 0  # rows that were dropped because a value is missing
-    missing: dict[str, int] = field(default_factory=dict)  # values, by column
+    missing: dict[str, int] = field(default_factory=dict)  # missing values by column
     duplicates: int = 0
 
     def count(self, loaded: int, distinct: int) -> None:
@@ -75,7 +75,7 @@ class LoadOptions:
     fill: Mapping[str, Any] = field(default_factory=dict)
     row_id: str | None = None
     first_row_id: int = 0
-    fill_is_text: bool = False  # its values are texts, as a file has them
+    fill_is_text: bool = False  # whether its values are texts, as in a file
     findings: Findings | None = field(default=None, compare=False)
 
     @property

@@ -1,8 +1,8 @@
-"""Which of some rows are in a set: by a bit for each possible row, or by a search.
+"""Tests which rows are in a set: with a bit for each possible row, or by searching.
 
-A bitmap takes a fraction of the memory of a dense set, such as a closure, and answers in one
-access. Other sets are searched in their order. An unsorted set is not sorted for a few rows: one
-pass finds the candidates.
+The bitmap of a dense set, such as a closure, takes a fraction of its memory, and a test is one
+access. Other sets are sorted and searched. For a few rows an unsorted set is not sorted: one pass
+finds the candidates.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges
 from gdatalog.values import INT_MAX, INT_MIN
 
-MANY = 1 << 15  # rows from which on bits are worth their making
-MOST = 1 << 22  # bits that are looked at for the rows that hold some values
-FEW = 4096  # rows, up to which a pass over a column is better than sorting all
+MANY = 1 << 15  # rows: smaller sets are not worth a bitmap
+MOST = 1 << 22  # most bits that `rows_with` tests
+FEW = 4096  # rows: for fewer, a pass over a column is faster than a sort of all
 
 
 class RowBits:
@@ -43,8 +43,8 @@ class RowBits:
 
     @staticmethod
     def of(store: RowStore, more: Columns = ()) -> RowBits | None:
-        """Those of a set of rows, with room for `more` and some others, where they take
-        little beside the rows."""
+        """The bitmap of a set of rows, with room for `more` and some others; None if it takes too
+        much memory, compared with the rows."""
         if store.at_most <= MANY:
             return None
         spans = [store.spans, spans_of([more] if more else [])]
@@ -78,7 +78,7 @@ class RowBits:
         return new
 
     def rows_with(self, column: int, values: Array) -> Columns | None:
-        """The rows that hold one of some distinct values in a column; None if that takes long."""
+        """The rows with one of some distinct values in a column; None if that takes long."""
         sizes = [high - low + 1 for low, high in zip(self._low, self._high, strict=True)]
         low, size = self._low[column], sizes[column]
         strides = [prod(sizes[at + 1 :]) for at in range(len(sizes))]
@@ -110,7 +110,7 @@ def _room(low: Sequence[int], high: Sequence[int]) -> int:
 
 
 def held_by(store: RowStore, rows: Columns) -> Array:
-    """Which of the rows are in a set, by a search."""
+    """A mask of the rows that are in a set, by searching."""
     if store.known < KnownRows.SORTED and len(rows[0]) <= FEW < store.at_most:
         candidates = _candidates(store.as_they_are(), rows)
         return _search(sort_rows(candidates), rows)
@@ -118,7 +118,7 @@ def held_by(store: RowStore, rows: Columns) -> Array:
 
 
 def _candidates(among: Columns, rows: Columns) -> Columns:
-    """The rows of a set, in any order, whose value in each column is among those of `rows`."""
+    """The rows of a set, in any order, whose value in each column occurs there in `rows`."""
     wanted = [sorted_set(column) for column in rows]
     kept = rows_among(among[0], wanted[0])
     for column, values in zip(among[1:], wanted[1:], strict=True):
@@ -127,20 +127,20 @@ def _candidates(among: Columns, rows: Columns) -> Columns:
 
 
 def _search(among: Columns, rows: Columns) -> Array:
-    """Which of the rows are among sorted rows."""
+    """A mask of the rows that are among sorted rows."""
     return places_in(among, rows)[1]
 
 
 def places_in(among: Columns, rows: Columns) -> tuple[Array, Array]:
     """The position of each row among sorted rows with columns of the same width, and whether it is
-    there: column by column, between bounds that narrow."""
+    there. Narrows the bounds column by column."""
     count = len(rows[0])
     inside = np.ones(count, dtype=np.bool_)
     start: Array = np.zeros(count, dtype=np.int64)
     end: Array = np.full(count, len(among[0]), dtype=np.int64)
     for at, (column, values) in enumerate(zip(among, rows, strict=True)):
         wanted = values
-        if wanted.dtype != column.dtype:  # NumPy would make the long column as wide
+        if wanted.dtype != column.dtype:  # NumPy would widen the long column
             if column.dtype == np.int32:
                 inside &= (wanted >= INT32_MIN) & (wanted <= INT32_MAX)
             wanted = wanted.astype(column.dtype)
@@ -156,7 +156,8 @@ def places_in(among: Columns, rows: Columns) -> tuple[Array, Array]:
 
 
 def _bound(column: Array, wanted: Array, start: Array, end: Array, behind: bool) -> Array:
-    """The position of each value between its bounds: before equal values, or `behind` them."""
+    """The position of each value between its bounds: before equal values, or after them if
+    `behind`."""
     low, high = start, end
     last = len(column) - 1
     for _ in range(int((end - start).max(initial=0)).bit_length()):

@@ -88,12 +88,12 @@ def taken(column: Any, keep: Array) -> Any:
     if hasattr(column, "filter") and type(column).__module__.startswith("pyarrow"):
         import pyarrow as pa
 
-        if pa.types.is_string_view(column.type):  # which Arrow cannot filter
+        if pa.types.is_string_view(column.type):  # Arrow cannot filter these
             column = column.cast(pa.large_string())
         return column.filter(pa.array(keep))
     if hasattr(column, "iloc"):
         if isinstance(column.dtype, np.dtype) and not column.dtype.isnative:
-            return column.to_numpy()[keep]  # pandas takes nothing of the other byte order
+            return column.to_numpy()[keep]  # pandas cannot select from foreign byte orders
         return column.iloc[np.flatnonzero(keep)]
     if not hasattr(column, "__getitem__"):
         return taken(list(column), keep)

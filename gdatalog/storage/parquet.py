@@ -1,7 +1,6 @@
-"""Parquet files: what stands in them, and their rows, some at a time.
+"""Parquet files: their metadata, and their rows in batches.
 
-A file is never in memory as a whole: what is read of it at a time becomes keys before the next rows
-are read.
+A file is never completely in memory: the rows of a batch become keys before the next batch is read.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from gdatalog.storage.raw import Raw, data_columns, index_warnings, raw_of_colum
 from gdatalog.storage.table import TextColumn
 from gdatalog.values import TypeName
 
-ROWS_AT_ONCE = 1 << 22  # rows that are read at a time, at the most
-LEAST_BYTES, MOST_BYTES = 1 << 23, 1 << 27  # that these take
-SHARE = 16  # of the memory that is left: one part of so many
-ROWS = "gdatalog.rows"  # in a file without columns: how many rows it has
+ROWS_AT_ONCE = 1 << 22  # most rows of a batch
+LEAST_BYTES, MOST_BYTES = 1 << 23, 1 << 27  # bounds for the bytes of a batch
+SHARE = 16  # a batch takes one part in so many of the free memory
+ROWS = "gdatalog.rows"  # the number of rows in a file without columns
 
 
 def damaged(name: str, error: BaseException) -> DataError:
@@ -38,8 +37,8 @@ def damaged(name: str, error: BaseException) -> DataError:
 def raws_of_parquet(
     name: str, opened: Callable[[], Any], wanted: Sequence[str] | None
 ) -> Iterator[Raw]:
-    """The rows of a file, some at a time, at least once: the columns that are wanted, if they are
-    all there. `opened`: gives a source of the file's bytes."""
+    """The rows of a file in batches, at least one: only the `wanted` columns, if the file has them
+    all. `opened`: opens the file's bytes."""
     with _reading(name):
         import pyarrow.parquet as pq
 
@@ -71,7 +70,7 @@ def _place(name: str, before: int, _: int, column: str) -> RowPlace:
 
 @contextmanager
 def _reading(name: str) -> Iterator[None]:
-    """Within, a file that cannot be read is told of as damaged."""
+    """Raises errors of reading as errors that the file is damaged."""
     import pyarrow as pa
 
     try:
@@ -83,8 +82,8 @@ def _reading(name: str) -> Iterator[None]:
 
 
 def _batches(name: str, file: Any, columns: list[str]) -> Iterator[tuple[Any, tuple[float, float]]]:
-    """The rows of a file, some at a time, which Arrow reads on all cores; and from which share of
-    them to which they are."""
+    """The rows of a file in batches, which Arrow reads on all cores; and the share of all rows at
+    which each batch starts and ends."""
     import pyarrow as pa
 
     watch, size = current_watch(), file.metadata
@@ -117,17 +116,17 @@ def _batches(name: str, file: Any, columns: list[str]) -> Iterator[tuple[Any, tu
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a file says of itself; `stamp` changes when the file does."""
+    """The metadata of a file; `stamp` changes when the file does."""
 
     file: File
     stamp: tuple[int, int]
-    types: tuple[tuple[str, TypeName | None], ...]  # by column, those of folders last
-    groups: tuple[tuple[int, int], ...]  # rows and bytes of each group
+    types: tuple[tuple[str, TypeName | None], ...]  # of columns, those of folders last
+    groups: tuple[tuple[int, int], ...]  # the rows and bytes of each group
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """Some groups of a file that stand together. `first`: the rows before them."""
+    """Consecutive row groups of a file. `first`: the number of rows before them."""
 
     file: File
     stamp: tuple[int, int]
@@ -138,12 +137,13 @@ class RowGroups:
 
 @dataclass(frozen=True, slots=True)
 class RowPlace(FilePlace):
-    """A column of some groups: rows are told as the file counts them."""
+    """A column of some row groups; errors count rows from the start of the file."""
 
     before: int
 
     def where(self, row: int) -> str:
-        # Not by super(): of a dataclass with slots it would be another class's.
+        # Not with super(): a dataclass with slots is another class than the one that super() would
+        # use.
         return FilePlace.where(self, self.before + row)
 
 
@@ -171,7 +171,7 @@ def footer_of(file: File) -> Footer:
 
 
 def groups_of(footer: Footer, most_rows: int, most_bytes: int) -> Iterator[RowGroups]:
-    """The file's groups, as many together as have no more rows and bytes than that."""
+    """The file's row groups, joined as long as they have at most so many rows and bytes."""
     numbers: list[int] = []
     first = rows = size = 0
     for number, (more, nbytes) in enumerate(footer.groups):
@@ -185,8 +185,8 @@ def groups_of(footer: Footer, most_rows: int, most_bytes: int) -> Iterator[RowGr
 
 
 def typed_by(footers: Sequence[Footer], columns: Sequence[str] | None) -> TypedColumns | None:
-    """The columns of some files, and their types by the first that has rows of each; None if
-    columns are to be matched or typed by their values."""
+    """The columns of some files, with the types of the first file that has rows; None if columns
+    must be matched or typed by their values."""
     with_rows = [f for f in footers if any(rows for rows, _ in f.groups)] or list(footers)
     first = dict(with_rows[0].types)
     names = tuple(first) if columns is None else tuple(columns)
@@ -198,7 +198,7 @@ def typed_by(footers: Sequence[Footer], columns: Sequence[str] | None) -> TypedC
 
 
 def raw_of_groups(groups: RowGroups, wanted: Sequence[str]) -> Raw:
-    """The rows of some groups: the columns that are wanted, as far as they are there."""
+    """The rows of some row groups: only the `wanted` columns, as far as the file has them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -224,7 +224,7 @@ def raw_of_groups(groups: RowGroups, wanted: Sequence[str]) -> Raw:
 
 
 def with_keys(raw: Raw, file: File) -> Raw:
-    """The columns of a file, and those of its folders behind them."""
+    """The columns of a file, followed by those of its folders' names."""
     if not file.keys or raw.names is None:
         return raw
     names = tuple(key for key, _ in file.keys)

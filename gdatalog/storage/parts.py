@@ -1,8 +1,8 @@
-"""Relations in parts: the rows that were there before, and the rows that were added since.
+"""Relations in parts: the old rows, and the rows added since.
 
-Rows that are added to millions leave the old rows and their indexes as they are: each part is a
-relation with its own indexes, and operators work part by part where they can. The parts are merged
-once all rows are needed in order, or in one index.
+Adding rows to millions neither copies nor sorts nor indexes the old rows again: the parts are
+relations with indexes of their own, and operators work part by part where they can. The parts are
+merged, once, when all rows are needed in order, or an index of all rows.
 """
 
 from __future__ import annotations
@@ -219,13 +219,14 @@ LITTLE = 1000
 
 
 class Version:
-    """Identifies the rows of a relation, as long as something refers to it."""
+    """Identifies the rows of a relation, as long as it is referenced."""
 
     __slots__ = ("__weakref__",)
 
 
 class VersionHistory(Generic[Part]):
-    """The earlier versions of a relation, oldest first, each with the rows added to it."""
+    """The versions that a relation descends from, oldest first, each with the rows that were added
+    next."""
 
     __slots__ = ("_steps",)
 
@@ -236,8 +237,8 @@ class VersionHistory(Generic[Part]):
         return len(self._steps)
 
     def grown(self, before: Version, new: Sequence[Part]) -> VersionHistory[Part]:
-        """The history of a relation that adds `new` rows to the version `before`, whose history
-        this is."""
+        """The history of a relation that adds `new` rows to the version `before`, which has this
+        history."""
         steps: list[tuple[ref[Version], tuple[Part, ...]]] = []
         for version, rows in (*self._steps, (ref(before), tuple(new))):
             if version() is not None:
@@ -254,7 +255,7 @@ class VersionHistory(Generic[Part]):
         return None
 
     def within(self, count: int) -> VersionHistory[Part]:
-        """The history of `count` rows, without versions to which too many rows were added."""
+        """The history of `count` rows, without versions since which too many rows were added."""
         most = max(LITTLE, count // 2)
         count, kept = 0, len(self._steps)
         for at in range(len(self._steps) - 1, -1, -1):

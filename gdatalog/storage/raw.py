@@ -1,6 +1,6 @@
-"""Raw columns of any data, before they are matched and typed; those of pandas and cuDF, too.
+"""Raw columns of any data, pandas and cuDF included, before they are matched and typed.
 
-Every kind of data has its function.
+Each kind of data has its own function.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from gdatalog.storage.arrays import fetched, lies_on_device
 from gdatalog.storage.load_options import DataPlace, Declared, shown
 from gdatalog.storage.table import Table
 
-AT_ONCE = 1 << 14  # rows that are taken from an iterator without a look at who waits
+AT_ONCE = 1 << 14  # rows that are taken from an iterator between two polls
 
 
-# Columns that pandas and Dask write for an index, or a level of one, that has no name.
+# Columns that pandas and Dask write for an unnamed index, or level of an index.
 _INDEX = re.compile(r"__index_level_(\d+)__|__null_dask_index__")
 _ROW_NUMBERS = ("int64", "int32", "uint64", "uint32")
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Columns as they came: with names, or without (None); `length` counts the rows.
+    """Columns as they were given: with names, or without (None); `length` is the number of rows.
 
-    `source`: whether they hold values, cells of a text file, or values of JSON. `place` makes the
-    place of a column, for errors, from its position in the data and its name. `header`: the place
-    of the names in a file. `warnings`: about data that is left out. `whole`: if these are some of
-    the rows, reads all rows again, some at a time.
+    `source`: whether they have values, cells of a text file, or JSON values. `place` makes the
+    place of a column, for errors, from its position and name. `header`: where a file's names are.
+    `warnings`: what was left out. `whole`: returns all rows again, in batches, if this is one
+    batch.
     """
 
     names: tuple[str, ...] | None
@@ -48,13 +48,13 @@ class Raw:
 
 
 def default_name(position: int) -> str:
-    """The name of a column that has none."""
+    """The name of an unnamed column."""
     return f"column{position}"
 
 
 def at_hand(data: Any) -> int:
-    """The number of rows, if any thread may read the data; 0 if they are generated, or bound to a
-    thread, such as those of a cursor."""
+    """The number of rows that any thread may read; 0 if the data is generated while it is read, or
+    belongs to one thread, as a cursor does."""
     if isinstance(data, dict):
         return sum(map(at_hand, data.values())) if all(map(at_hand, data.values())) else 0
     library = type(data).__module__.partition(".")[0]
@@ -64,12 +64,12 @@ def at_hand(data: Any) -> int:
         return 0
     try:
         return len(data)
-    except TypeError:  # a generator, or a stream
+    except TypeError:  # a generator or stream
         return 0
 
 
 def raw_of_table(table: Table) -> Raw:
-    """A table as data again, so that it can be matched with a declaration."""
+    """A table as raw data, so that it can be matched with a declaration."""
     from gdatalog.storage.export import to_arrow
 
     return Raw(table.names, tuple(to_arrow(table).columns), table.length)
@@ -83,7 +83,7 @@ def raw_of(
     what: str,
     there: Any = None,
 ) -> Raw:
-    """The columns of any data. `there`: the array functions of a device that keeps its columns."""
+    """`there`: the array module of a device, on which columns stay that are there."""
     library = type(data).__module__.split(".")[0]
     if data is None or isinstance(data, bytes | bytearray | int | float | complex):
         if isinstance(data, bool):
@@ -128,7 +128,7 @@ def raw_of(
 
 
 def _collected(data: Iterable[Any]) -> list[Any]:
-    """All items of an iterable, which may be generated only now."""
+    """The rows of an iterable, which may be generated only now."""
     if isinstance(data, list):
         return data
     found: list[Any] = []
@@ -197,13 +197,13 @@ def _of_structs(values: Any) -> Any:
 
 
 def raw_of_arrow(table: Any, what: str) -> Raw:
-    """An Arrow table's columns, except for an index without a name, which pandas or Dask wrote."""
+    """The columns of an Arrow table, except an unnamed index of pandas or Dask."""
     raw = raw_of_columns(table, data_columns(table.column_names))
     return replace(raw, warnings=index_warnings(table.schema, what))
 
 
 def raw_of_columns(table: Any, names: Mapping[str, str]) -> Raw:
-    """Some columns of an Arrow table; `names` maps their names to those in the table."""
+    """Some columns of an Arrow table: `names` has the name of each, and its name in the table."""
     named = {of: name for name, of in names.items()}
     kept = [at for at, of in enumerate(table.column_names) if of in named]
     shown = tuple(named[table.column_names[at]] for at in kept)
@@ -211,9 +211,10 @@ def raw_of_columns(table: Any, names: Mapping[str, str]) -> Raw:
 
 
 def data_columns(names: Sequence[str]) -> dict[str, str]:
-    """The columns of a file or an Arrow table: their names, and their names in the data.
+    """The columns of a file or an Arrow table: the name of each, and its name in the data.
 
-    A single index without a name only numbers rows; several are levels of an index, which are data.
+    A single unnamed index has row numbers and is left out. Several are the levels of an index,
+    which are data.
     """
     unnamed = [name for name in names if _INDEX.fullmatch(name)]
     if len(unnamed) == 1 and len(names) > 1:
@@ -222,7 +223,7 @@ def data_columns(names: Sequence[str]) -> dict[str, str]:
 
 
 def index_warnings(schema: Any, what: str) -> list[Caution]:
-    """Warns of an index that is left out although it does not just number the rows."""
+    """A warning if an index is left out that has other values than row numbers."""
     left = set(schema.names).difference(data_columns(schema.names).values())
     odd = any(str(schema.field(name).type) not in _ROW_NUMBERS for name in left)
     return [index_warning(what)] if odd else []
@@ -231,7 +232,7 @@ def index_warnings(schema: Any, what: str) -> list[Caution]:
 def _sparse(data: Any, arity: int | None, declared: Declared | None, what: str) -> Raw:
     if len(data.shape) != 2:
         raise DataError(f"{what}: a sparse matrix has two dimensions, found {len(data.shape)}")
-    stored = data.tocsr().tocoo()  # which adds up repeated entries
+    stored = data.tocsr().tocoo()  # adds up repeated entries
     kept = stored.data != 0
     rows, cols, values = stored.row, stored.col, stored.data
     if not kept.all():
@@ -241,14 +242,15 @@ def _sparse(data: Any, arity: int | None, declared: Declared | None, what: str) 
 
 
 def _own(names: tuple[str, ...], declared: Declared | None) -> tuple[str, ...] | None:
-    """Default names for data without names; None if a declaration has others."""
+    """Default names, unless a declaration lacks some: then columns match by position."""
     return names if declared is None or set(declared.columns) <= set(names) else None
 
 
 def _graph(
     data: Any, arity: int | None, columns: Sequence[str] | None, declared: Declared | None
 ) -> Raw:
-    """Edges as (source, target); a third column holds the edges' attribute of its name."""
+    """Edges as (source, target), and the attribute that the third column is named after, if there
+    is one."""
     names: tuple[str, ...] = ("source", "target")
     edges = list(data.edges())
     sources = [edge[0] for edge in edges]
@@ -289,7 +291,7 @@ def _dict(data: Mapping[Any, Any], what: str, there: Any) -> Raw:
 
 
 def raw_of_rows(rows: list[Any], what: str) -> Raw:
-    """Rows that are tuples, lists, arrays, records (dicts), or single values."""
+    """Rows: tuples, lists, arrays, records (dicts), or single values."""
     if not rows:
         return Raw(None, (), 0)
     first = rows[0]
@@ -315,7 +317,7 @@ def _tuples(rows: list[Any], what: str) -> Raw:
     names = getattr(rows[0], "_fields", None)  # of a namedtuple
     if width == 0:
         return Raw(None, (), len(rows))
-    # One list and strides instead of zip(*rows): no argument list of all rows.
+    # One list with strides instead of zip(*rows), which would pass all rows as arguments.
     flat = list(chain.from_iterable(rows))
     return Raw(names, tuple(flat[i::width] for i in range(width)), len(rows))
 
@@ -358,22 +360,21 @@ def count_of_columns(number: int) -> str:
 
 # DataFrames of pandas and cuDF, Series and indexes as raw columns.
 #
-# An index that has a name, or several levels, is data: its levels are the first columns. One
-# without a name that holds integers numbers the rows, and is left out; one that holds anything
-# else is left out with a warning.
+# An index with a name or several levels is data: its levels are the first columns. An unnamed index
+# of integers has row numbers, and is left out; other unnamed indexes are left out with a warning.
 
 
 def raw_of_pandas(data: Any, what: str, named: bool) -> Raw | None:
-    """A DataFrame, Series, index or extension array; None if it is something else.
+    """A DataFrame, Series, index or extension array; None for anything else.
 
-    `named`: whether the caller names the columns. Then the data have names only if all of their
-    columns have one.
+    `named`: whether the caller names the columns. Then the data has names only if all of its
+    columns do.
     """
     import pandas as pd
 
     if isinstance(data, pd.DataFrame):
         positions = range(data.shape[1])
-        # A frame that was made without names numbers its columns.
+        # A frame without column names has numbers instead.
         numbered = isinstance(data.columns, pd.RangeIndex)
         names = [None if numbered else str(name) for name in data.columns]
         columns = [data.iloc[:, i] for i in positions]
@@ -390,7 +391,7 @@ def raw_of_pandas(data: Any, what: str, named: bool) -> Raw | None:
 def _with_index(
     data: Any, names: list[str | None], columns: list[Any], what: str, named: bool
 ) -> Raw:
-    """The columns of a frame or Series, behind those of its index if that is data."""
+    """The columns of a frame or Series, after those of its index if that is data."""
     import pandas as pd
 
     index = data.index
@@ -405,7 +406,8 @@ def _with_index(
 
 
 def index_columns(index: Any) -> list[tuple[str | None, Any]]:
-    """The levels of an index, each with its name; unnamed levels of several have numbers."""
+    """The levels of an index with their names. If there are several, unnamed levels are
+    numbered."""
     import pandas as pd
 
     if index.nlevels == 1:
@@ -425,7 +427,7 @@ def index_warning(what: str) -> Caution:
 def _raw(
     names: Sequence[str | None], columns: Sequence[Any], named: bool, length: int | None = None
 ) -> Raw:
-    """The columns; those without a name are numbered, unless none has one or `named`."""
+    """The columns. Unnamed ones are numbered, unless all are unnamed, or `named`."""
     rows = len(columns[0]) if length is None else length
     unnamed = [name is None for name in names]
     if any(unnamed) and (named or all(unnamed)):
@@ -435,7 +437,7 @@ def _raw(
 
 
 def raw_of_cudf(data: Any, what: str, named: bool) -> Raw:
-    """A frame's columns, or a Series, as they lie on the device."""
+    """The columns of a frame, or a Series, which stay on the device."""
     index = getattr(data, "index", None)
     levels = getattr(index, "nlevels", 1)
     if index is not None and (levels > 1 or getattr(index, "name", None) is not None):

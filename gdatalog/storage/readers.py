@@ -1,15 +1,4 @@
-"""Readers: a file becomes tables, of which each has some of its rows.
-
-    .csv .tsv .txt           RFC 4180; the delimiter is sniffed (but of .tsv), the header too
-    .facts                   tab-separated, no header, no quoting
-    .parquet                 .arrow .feather .ipc: Arrow's file or stream format
-    .json                    a list of records, of rows or of values; or one record of columns
-    .jsonl .ndjson           a record, row or value a line
-
-each also as .gz or .zst. A folder of Parquet files is read as one, and so are all files that a
-pattern names ("edges/*.csv"). Parquet files are read some rows at a time, large texts block by
-block (`large_texts.py`), others whole. Nothing but an Error comes out of a file that is damaged.
-"""
+"""Readers: the rows of a file as tables."""
 
 from __future__ import annotations
 
@@ -71,9 +60,9 @@ def read_tables(
     quoting: bool | None = None,
     declared: Declared | None = None,
 ) -> Iterator[Table]:
-    """The tables that a file holds, or files that are one relation: all Parquet files of a folder,
-    or those that a pattern names. They have the same columns, and there is at least one. What is
-    not said follows from the name and the content."""
+    """The tables of a file, or of several files that are one relation: all Parquet files of a
+    folder, or the files that match a pattern. There is at least one table, and all have the same
+    columns. Options that are not given follow from the name and the content."""
     name = os.fspath(path)
     said = partial(_read_file, format=format, delimiter=delimiter, quoting=quoting)
 
@@ -100,7 +89,7 @@ def read_tables(
 def _size_of(file: File) -> int:
     try:
         return os.stat(file.path).st_size
-    except OSError:  # who reads it says so
+    except OSError:  # reading it raises the error
         return 0
 
 
@@ -116,7 +105,7 @@ def _read_file(
     name, columns = file.path, options.columns
     if format is None:
         if not os.path.exists(name) and not os.path.splitext(name)[1]:
-            raise _missing(name)  # as likely a folder
+            raise _missing(name)  # a file or a folder
         format = format_of(name)
     elif format not in FORMATS.values():
         known = ", ".join(sorted(set(FORMATS.values())))
@@ -161,15 +150,15 @@ def _read_file(
 
 
 def _source_of(name: str) -> Callable[[], Any]:
-    """The source that Arrow opens: the path, or the content of a packed file or a pipe."""
+    """What Arrow opens: the path, or the content of a compressed file or a pipe."""
     import pyarrow as pa
 
     if name.lower().endswith(PACKED) or not os.path.isfile(name):
         return partial(pa.BufferReader, read_bytes(name))
-    with _reading(name), open(name, "rb") as file:  # whether it can be read at all
+    with _reading(name), open(name, "rb") as file:  # raises if it cannot be read
         size = os.fstat(file.fileno()).st_size
         report_size(size)
-    # Arrow would keep what it reads of a file until its end; what is mapped takes no memory.
+    # Arrow keeps what it reads of a file until it closes it; mapped pages take no memory.
     return partial(pa.memory_map if size else pa.OSFile, name)
 
 
@@ -177,7 +166,7 @@ def _source_of(name: str) -> Callable[[], Any]:
 
 
 def format_of(name: str, default: str | None = None) -> str:
-    """The format that a file's name tells."""
+    """The format of a file, by its name."""
     plain = name
     for ending in PACKED:
         if plain.lower().endswith(ending):
@@ -193,9 +182,9 @@ def format_of(name: str, default: str | None = None) -> str:
 
 
 def read_bytes(name: str) -> bytes:
-    """The whole content of a file, unpacked."""
+    """The whole content of a file, decompressed."""
     with _reading(name):
-        report_size(os.stat(name).st_size)  # 0 of a pipe, whose end nobody knows
+        report_size(os.stat(name).st_size)  # 0 for a pipe, whose size is unknown
         with current_watch().innermost.within(*READING):
             data = _read(name)
     try:
@@ -264,7 +253,7 @@ def similar(name: str) -> str | None:
         there = os.listdir(folder or ".")
     except (OSError, ValueError):
         return f"there is no folder {folder!r} either"
-    # By the part before the dot: all facts files end alike.
+    # Compares the parts before the dot, because all facts files have the same ending.
     stems = {file.split(".")[0]: file for file in sorted(there, reverse=True)}
     close = difflib.get_close_matches(base.split(".")[0], stems, n=1, cutoff=0.6)
     return f"did you mean {os.path.join(folder, stems[close[0]])!r}?" if close else None

@@ -26,10 +26,11 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, in_ranges, spread
 from gdatalog.timers import spending
 
-# Fewer rows than these are sorted at once: it costs nothing, and people see them in order.
+# Fewer rows than these are sorted when they are made: it costs nothing, and people read them in
+# order.
 FEW = 1 << 14
 
-Fingerprint = tuple[int, tuple[tuple[str, int], ...]]  # of rows: their number, and their columns
+Fingerprint = tuple[int, tuple[tuple[str, int], ...]]  # the number of rows, and hashes of columns
 
 
 class RowStore:
@@ -55,12 +56,12 @@ class RowStore:
         self._on_device = None if ops is None else DeviceStore(ops, blocks, count, known)
         self._on_host = ops is None
         self._blocks = list(blocks) if self._on_host else []
-        self._plain = known == KnownRows.SORTED  # one block, in 32 bits where they do
+        self._plain = known == KnownRows.SORTED  # one block, in 32 bits if they suffice
         self._count = count
         self._known = known
         self._spans: list[Span] | None = None
         self._lock = RLock()
-        self.tries_there: Mapping[Any, Any] = {}  # those that a device keeps, by their names
+        self.tries_there: Mapping[Any, Any] = {}  # the tries that a device caches
 
     def __reduce__(self) -> tuple[type[RowStore], tuple[list[Columns], int, KnownRows]]:
         with self._lock:
@@ -171,7 +172,7 @@ class RowStore:
 
     @property
     def spans(self) -> list[Span]:
-        """The least and the greatest value of each column; nothing where there are no rows."""
+        """The least and the greatest value of each column; empty if there are no rows."""
         if self._spans is None:
             self._spans = spans_of(self.blocks)
         return self._spans
@@ -198,7 +199,7 @@ class RowStore:
     def distinct(self) -> list[Columns]:
         """The rows in any order, in blocks."""
         device_rows = None if self._on_host else self._on_device
-        if device_rows is not None:  # made distinct before they are copied
+        if device_rows is not None:  # removes duplicates before the copy
             with self._lock:
                 device_rows.distinct()
         self._bring()
@@ -222,8 +223,8 @@ class RowStore:
         return self._blocks[0]
 
     def mirrored(self) -> bool:
-        """Whether two columns may be each other's mirror image; found out without sorting, unless
-        it has to be known first which rows are the same."""
+        """Whether each of two columns may have the values of the other. Tested without a sort,
+        unless duplicates have to be removed first."""
         left, right = self.as_they_are()
         if len(left) == 0:
             return True
@@ -234,7 +235,7 @@ class RowStore:
         return cancellable(len(left), lambda: len({_mixed_sum(column) for column in rows}) == 1)
 
     def _hold(self, rows: Columns, known: KnownRows) -> None:
-        # In this order: who reads without the lock sees what is known last.
+        # In this order, because threads read `known` without the lock.
         self._blocks = [rows]
         self._count = len(rows[0])
         self._known = known

@@ -20,9 +20,9 @@ from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
 
 PACKED = 8  # bytes of a packed row
-SORTING = 32  # bytes that sorting a row in memory takes beside its columns, at the most
-SHARE = 4  # a run takes such a part of the spare memory
-SAMPLES = 8  # rows that are sampled for each range, in all runs together
+SORTING = 32  # most bytes to sort a row in memory, beside its columns
+SHARE = 4  # a run takes one part in so many of the free memory
+SAMPLES = 8  # rows sampled for each range, from all runs together
 
 
 def sort_rows(columns: Sequence[Array]) -> Columns:
@@ -34,9 +34,9 @@ def sort_rows(columns: Sequence[Array]) -> Columns:
 
 
 def merge_rows(blocks: list[Columns]) -> Columns:
-    """The rows of all blocks, sorted and without duplicates; at least one block.
+    """The rows of all blocks, sorted and without duplicates. There must be a block.
 
-    It takes the blocks out of the list as it goes, so that each can be freed once it is packed.
+    Removes blocks from the list, so that each is freed once it is packed.
     """
     count = sum(len(block[0]) for block in blocks)
     if count < 2 or (len(blocks) == 1 and len(blocks[0]) == 1):
@@ -90,7 +90,7 @@ class SortedRuns:
         self._dtypes = list(dtypes)
         self._rows = spill.columns(dtypes)
         self._bounds = [0]
-        self._earlier: list[Columns] = []  # runs of narrower columns
+        self._earlier: list[Columns] = []  # runs with narrower columns
 
     @property
     def length(self) -> int:
@@ -116,7 +116,7 @@ class SortedRuns:
         runs = [run for run in self._finished() if len(run[0])]
         width = sum(dtype.itemsize for dtype in self._dtypes)
         most = rows_at_once(account, self._spill, width)
-        # More runs would take more samples than are sorted at once.
+        # More runs would need more samples than can be sorted at once.
         fan = max(2, math.isqrt(most // 4))
         while len(runs) > 1:
             runs = [self._merge(runs[at : at + fan], most) for at in range(0, len(runs), fan)]
@@ -142,8 +142,7 @@ def merged_runs(runs: Sequence[Columns], most: int) -> Iterator[Columns]:
 
 
 def divided(runs: Sequence[Columns], most: int) -> Iterator[list[Columns]]:
-    """Sorted runs, divided at the same rows into ranges of about `most` rows; each range is less
-    than the next."""
+    """Cuts sorted runs at the same rows into ranges of about `most` rows, in ascending order."""
     for low, high in pairwise(_ranges(runs, most)):
         yield [
             tuple(column[start:end] for column in run)
@@ -152,7 +151,8 @@ def divided(runs: Sequence[Columns], most: int) -> Iterator[list[Columns]]:
 
 
 def _ranges(runs: Sequence[Columns], most: int) -> list[list[int]]:
-    """The places that divide the runs: between neighbours are about `most` rows of all runs."""
+    """The positions at which the runs are cut, so that ranges have about `most` rows of all
+    runs."""
     total = sum(len(run[0]) for run in runs)
     step = max(1, most // max(SAMPLES, 2 * len(runs)))
     samples = concatenate([tuple(column[::step] for column in run) for run in runs])
@@ -172,7 +172,7 @@ def _place(run: Columns, row: Sequence[int]) -> int:
         kind = np.iinfo(column.dtype)
         if not kind.min <= value <= kind.max:
             return low if value < kind.min else high
-        part, key = column[low:high], column.dtype.type(value)  # of another type it would be copied
+        part, key = column[low:high], column.dtype.type(value)  # other types copy the column
         low, high = (
             low + int(np.searchsorted(part, key)),
             low + int(np.searchsorted(part, key, side="right")),

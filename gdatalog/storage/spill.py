@@ -25,13 +25,13 @@ from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.storage.table import Array
 
-LARGE_FILES = "/var/tmp"  # where systems that keep /tmp in memory have room for large files
+LARGE_FILES = "/var/tmp"  # on a disk, also on systems that keep /tmp in memory
 LEAST_BYTES, LEAST_ROWS = 1 << 20, 1 << 12
 SHORT = 1 << 16  # bytes of a column that stays in memory
-BUFFER = 1 << 20  # bytes that are written at once
-STRETCH = 1 << 18  # values that are widened at once
-LOOK = 1 << 26  # bytes after which the folder's room is looked at again
-KEPT_FREE = 0.05  # of the disk, which others need
+BUFFER = 1 << 20  # bytes of one write
+STRETCH = 1 << 18  # values in one batch of widening
+LOOK = 1 << 26  # bytes between two checks of the free space
+KEPT_FREE = 0.05  # share of the disk that is left free
 
 
 class Spill:
@@ -45,10 +45,10 @@ class Spill:
         short: int = SHORT,
         always: bool = False,
     ) -> None:
-        """`folder`: None stands for the system's folder for large temporary files. `least`: fewer
-        bytes than these stay in memory. `run`: no fewer rows are sorted at a time. `short`: a
-        column of no more bytes stays in memory, rather than in a file of its own. `always`: all
-        goes to files, in runs as short as can be, for tests."""
+        """`folder`: None is the system's folder for large temporary files. `least`: fewer bytes
+        stay in memory. `run`: the least rows that are sorted at a time. `short`: a column with at
+        most so many bytes stays in memory, instead of a file of its own. `always`: everything goes
+        to files, in the shortest runs, for tests."""
         self.folder = os.fspath(folder) if folder is not None else default_folder()
         self.least = least
         self.run = run
@@ -124,13 +124,13 @@ class SpilledColumn:
         self.length = 0
         self._spill = spill
         self._file: Any = None
-        self._pieces: list[Array] = []  # of a short column
+        self._pieces: list[Array] = []  # a short column
 
     def append(self, values: Array) -> None:
         """Appends values. A short column keeps the array itself."""
         if not len(values):
             return
-        # A file would keep the lower half of wider values, without a word.
+        # A file would silently keep the lower half of wider values.
         assert np.can_cast(values.dtype, self.dtype), (values.dtype, self.dtype)
         self.length += len(values)
         if self._file is None and self.length * self.dtype.itemsize <= self._spill.short:
@@ -179,7 +179,7 @@ class SpilledRows:
 
 
 class SpillPolicy(Protocol):
-    """Decides which rows go to files; an account of memory does."""
+    """Decides which rows go to files; implemented by an account of memory."""
 
     def spill_half(self, count: int) -> Spill | None: ...
 
@@ -193,8 +193,8 @@ class Blocks:
     def __init__(self, policy: SpillPolicy) -> None:
         self._policy = policy
         self._spilled: list[tuple[Array, ...]] = []
-        self._waiting: list[tuple[Array, ...]] = []  # in memory, all or in part
-        self.held = 0  # bytes, which whoever has the blocks charges
+        self._waiting: list[tuple[Array, ...]] = []  # wholly or partly in memory
+        self.held = 0  # bytes, charged by the owner of the blocks
 
     def __iter__(self) -> Iterator[tuple[Array, ...]]:
         yield from self._spilled
@@ -213,14 +213,14 @@ class Blocks:
             self._waiting, self.held = [], 0
 
     def take(self) -> list[tuple[Array, ...]]:
-        """All blocks; this object lets them go."""
+        """Removes and returns all blocks."""
         blocks = list(self)
         self._spilled, self._waiting, self.held = [], [], 0
         return blocks
 
 
 class _Mapping:
-    """A file in the address space, as long as some array of it is there.
+    """A memory-mapped file, as long as an array of it exists.
 
     Python's own mappings each keep a file open, and there may be thousands.
     """

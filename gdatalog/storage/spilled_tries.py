@@ -16,7 +16,7 @@ from gdatalog.storage.spill import Spill, SpilledColumn
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest, Trie, TrieLevel
 
-STRETCH = 1 << 18  # rows that are read at once where they are only passed over
+STRETCH = 1 << 18  # rows in one batch of a pass
 
 
 def trie_of(
@@ -29,7 +29,7 @@ def trie_of(
 ) -> Trie:
     """The trie of the rows that pass `tests`; its levels are the columns of `order`."""
     columns = store.as_they_are()
-    # Rows that differ only in columns which are dropped count one by one.
+    # Weights count rows that differ only in dropped columns.
     rest = [at for at in range(len(columns)) if at not in order] if weighted else []
     used = [*order, *rest]
     if not tests and store.known == KnownRows.SORTED and used == list(range(len(used))):
@@ -57,15 +57,15 @@ def passing_spilled(
 
 
 def spilled_trie(columns: Columns, depth: int, weighted: bool, spill: Spill) -> Trie:
-    """The trie of the first `depth` columns of sorted, distinct rows."""
+    """The trie of the first `depth` columns of sorted, distinct rows, in files."""
     nodes = [spill.column(column.dtype) for column in columns[:depth]]
     starts = [spill.column(np.int64) for _ in range(1, depth)]
-    counted = spill.column(np.int64)  # where the rows of each node of the last level begin
+    counted = spill.column(np.int64)  # where the rows of each node of the last level start
     total = len(columns[0])
     for at, rows, marks in _stretches(columns[:depth], total):
         for level, (column, new) in enumerate(zip(rows, marks, strict=True)):
             if level:
-                # How many nodes of this level stand before the first child of each new parent.
+                # The number of nodes of this level before the first child of each new parent.
                 before = np.cumsum(new)[marks[level - 1]] - 1
                 starts[level - 1].append(before + nodes[level].length)
             nodes[level].append(column if new.all() else column[new])
@@ -81,8 +81,8 @@ def spilled_trie(columns: Columns, depth: int, weighted: bool, spill: Spill) -> 
 
 
 def _stretches(columns: Columns, total: int) -> Iterator[tuple[int, list[Array], list[Array]]]:
-    """Sorted rows in stretches: the start of each, its columns, and for each column the rows at
-    which the prefix of columns changes."""
+    """Sorted rows in batches: the start of each, its columns, and for each column a mask of the
+    rows at which the prefix of columns changes."""
     for start in range(0, total, STRETCH):
         rows = [column[start : start + STRETCH] for column in columns]
         marks: list[Array] = []

@@ -21,22 +21,22 @@ from gdatalog.account import TEXTS
 from gdatalog.cancellation import OBJECT, cancellable, current_watch, working_space
 from gdatalog.storage.table import Array, TextColumn, TextSet, TextSetFunctions, used_codes
 
-# What a text takes beside its characters: its entries in a list and in a dict, which holds up to
-# twice as much for a moment when it grows, and what the allocator rounds up.
+# The bytes of a text beside its characters: its entries in a list and in a dict (which briefly has
+# up to twice as many when it grows), and the allocator's rounding.
 ENTRY = 136
-RANKING = 56  # bytes for each text while texts are ordered
-STEP = 1 << 20  # characters of new texts that are charged together
-MANY = 1 << 19  # texts, from which on Arrow sorts them
-PIECE = 1 << 16  # texts that it is given at once
-AT_ONCE = 1 << 13  # texts that are given codes without a look at who waits
+RANKING = 56  # bytes for each text while texts are sorted
+STEP = 1 << 20  # characters of new texts that are charged at once
+MANY = 1 << 19  # texts: more are sorted by Arrow
+PIECE = 1 << 16  # texts in one batch for Arrow
+AT_ONCE = 1 << 13  # texts that get codes between two polls
 
 
 class SymbolTable:
     def __init__(self) -> None:
-        self._codes: dict[str, int] = {}  # once there is a set, of those that Python asked for
+        self._codes: dict[str, int] = {}  # with a set: only a cache
         self._texts: list[str] = []
-        self._set: TextSet | None = None  # in place of the list
-        self.made = 0  # bytes of texts that programs and their evaluation brought
+        self._set: TextSet | None = None  # replaces the list
+        self.made = 0  # bytes of texts from programs and their evaluation
         self._lock = Lock()
         self._array: Array = np.empty(0, dtype=object)
         self._ranks: Array = np.empty(0, dtype=np.int64)
@@ -107,7 +107,7 @@ class SymbolTable:
         return np.concatenate(codes)
 
     def text(self, code: int) -> str:
-        texts = self._texts  # before the set is looked at, which takes the list's place
+        texts = self._texts  # before the set is read, which replaces the list
         return texts[code] if self._set is None else self._set.text_of(code)
 
     def texts_of(self, codes: Array) -> list[str]:
@@ -118,7 +118,7 @@ class SymbolTable:
         return list(map(texts.__getitem__, codes.tolist()))
 
     def encode(self, column: TextColumn) -> Array:
-        """Codes of this table for a column of texts, one a row."""
+        """This table's code for each row of a column of texts."""
         if len(column) == 0:
             return np.empty(0, dtype=np.int32)
         if column.spelled is not None and column.spelled is self._set:
@@ -134,13 +134,13 @@ class SymbolTable:
         return codes[column.codes]
 
     def _taken_in(self, texts: TextSet) -> Array:
-        """The codes of a set's texts, in its order."""
+        """The codes of a set's texts, in the set's order."""
         if texts.coded is None or texts.coded[0] is not self:
             texts.coded = self, self.as_set(texts.kernels).take_in(texts)
         return texts.coded[1]
 
     def as_set(self, kernels: TextSetFunctions) -> TextSet:
-        """The set that stores this table's texts from now on; codes are the set's numbers."""
+        """Moves this table's texts to a set, whose numbers are the codes."""
         with self._lock:
             if self._set is None:
                 known = self._texts
@@ -151,7 +151,7 @@ class SymbolTable:
             return self._set
 
     def decode(self, codes: Array) -> TextColumn:
-        """A column of texts, with only the texts that occur in it."""
+        """A column of texts, from their codes."""
         texts = self._texts
         if self._set is not None:
             return TextColumn(codes, self._set)
@@ -162,7 +162,7 @@ class SymbolTable:
 
     def array(self) -> Array:
         """All texts, as an array of objects, by code."""
-        array = self._array  # another thread may put a shorter one there meanwhile
+        array = self._array  # another thread may replace it by a shorter one
         if len(array) != len(self):
             array = np.empty(len(self), dtype=object)
             array[:] = self.__getstate__()[: len(array)]

@@ -1,9 +1,8 @@
-"""Tables: typed columns of people's values; and sets of texts as bytes, for columns of a large
-file.
+"""Tables: typed columns of users' values; and sets of texts as bytes, for columns of a large file.
 
-Readers and data frames make tables, relations are made of them; results become tables, and
-writers write those. A column is a NumPy array: int64 for int (int32 too, on its way in), float64
-for float, bool for bool, int64 nanoseconds since 1970 (UTC) for timestamp; a symbol column is a
+Readers and data frames make tables, from which relations are made; results become tables, which
+writers write. A column is a NumPy array: int64 for int (or int32, before it is loaded), float64 for
+float, bool for bool, int64 nanoseconds since 1970 (UTC) for timestamp; a symbol column is a
 `TextColumn`.
 """
 
@@ -28,12 +27,12 @@ class TextColumn:
     __slots__ = ("_codes", "_texts", "numbers", "spelled")
 
     def __init__(self, codes: Array, texts: Array | TextSet) -> None:
-        """`codes`: integers, one a row. `texts`: of dtype object, each a str, all different; or a
-        set that may have many more. Strings are made of those that stand in a row, when somebody
-        asks for them."""
+        """`codes`: an integer for each row. `texts`: distinct strs, with dtype object; or a set,
+        which may have many more. Strings are then made on demand, only of texts that occur in a
+        row."""
         objects = texts if isinstance(texts, np.ndarray) else None
         self._codes, self._texts = (None if objects is None else codes), objects
-        self.numbers = codes  # as they were given
+        self.numbers = codes  # the given codes
         self.spelled = None if isinstance(texts, np.ndarray) else texts
 
     def __len__(self) -> int:
@@ -64,13 +63,14 @@ class TextColumn:
         return TextColumn(self.numbers[rows], self.texts if self.spelled is None else self.spelled)
 
     def decode(self) -> Array:
-        """One str for each row, as an array of objects."""
+        """A str for each row, as an array of objects."""
         codes, texts = self._narrowed()
         return texts[codes] if len(texts) else np.empty(0, dtype=object)
 
 
 def used_codes(codes: Array, count: int) -> tuple[Array, Array]:
-    """The codes that occur in a column, ascending; and the position of each row's code there."""
+    """The codes that occur in a column, ascending; and the position of each row's code among
+    them."""
     if count > 16 * len(codes):
         used, places = np.unique(codes, return_inverse=True)
         return used, places.astype(np.int32)
@@ -92,7 +92,7 @@ DTYPES: dict[TypeName, Any] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Columns of one length; `length` matters if there is no column."""
+    """Columns of one length; `length` is the number of rows, for tables without columns."""
 
     names: tuple[str, ...]
     types: tuple[TypeName, ...]
@@ -117,28 +117,28 @@ class Table:
         return Table(self.names, self.types, columns, len(rows))
 
 
-# A set of texts as bytes: the texts of a large file, and those of a database that has read one.
+# Sets of texts as bytes: the texts of a large file, and of a database that has read one.
 #
-# A text takes its bytes and 16 more, where Python's own object takes 50 and an entry in a dict 100
-# more. Texts are numbered from 0 on; numbers never change. Texts that are no valid Unicode (half a
-# surrogate pair) are kept too.
+# A text takes its bytes and 16 more; a Python object takes 50 more, and an entry in a dict another
+# 100. Texts are numbered from 0 on, and numbers never change. Texts that are not valid Unicode
+# (half a surrogate pair) are allowed.
 #
-# What looks at many texts is compiled. This layer imports no compiler; who has one offers its
-# functions, which are asked for when a text is long.
+# Functions on many texts are compiled. This layer cannot import the compiler, so others offer the
+# functions, which long texts ask for.
 
-PADDING = 8  # bytes behind the last text, for texts are read by words
-_FEW = 1 << 10  # texts that an empty set has room for
-_MANY = 1 << 17  # texts, from which on a table of slots only doubles
+PADDING = 8  # bytes after the last text, because texts are read by words
+_FEW = 1 << 10  # capacity of an empty set
+_MANY = 1 << 17  # texts: from here on a table of slots only doubles
 _TAG_BITS = 31
-_DECODED = 1 << 13  # texts that are decoded together
-_GAPS = 4  # so many times what is wanted may be decoded with it
-_NUMBER = 21  # bytes that a number and what ends it may take
-NOT_ASCII = 0x8080_8080_8080_8080  # the bits of a word that has such a byte
+_DECODED = 1 << 13  # texts in one batch of decoding
+_GAPS = 4  # times the needed bytes may be decoded at most
+_NUMBER = 21  # most bytes of a number and its delimiter
+NOT_ASCII = 0x8080_8080_8080_8080  # bits that are only set in bytes beyond ASCII
 _ODD = "surrogatepass"
 
 
 class TextSetFunctions(Protocol):
-    """The compiled functions; those of `spelling.py` and `lines.py` of `codegen/helpers`."""
+    """The compiled functions, those of `codegen/helpers/lines.py`."""
 
     def scan(self, *args: Any) -> int: ...
     def measure(self, *args: Any) -> None: ...
@@ -148,7 +148,7 @@ class TextSetFunctions(Protocol):
     def move_slots(self, *args: Any) -> None: ...
 
 
-# What gives the functions to cut so many bytes of text; None if that is not worth their start.
+# Returns the functions for so many bytes of text; None if compiling is not worth it.
 Offer = Callable[[int], TextSetFunctions | None]
 
 _offers: list[Offer] = []
@@ -171,17 +171,17 @@ class TextSet:
     def __init__(self, kernels: TextSetFunctions) -> None:
         self.kernels = kernels
         self.lock = Lock()
-        self.unicode = True  # whether no text holds half a surrogate pair
+        self.unicode = True  # whether all texts are valid Unicode
         self.text = np.empty(64 * _FEW, dtype=np.uint8)
         self.ends = np.zeros(_FEW + 1, dtype=np.int64)
         self.slots = np.zeros(2 * _FEW, dtype=np.int64)
         self.state = np.zeros(1, dtype=np.int64)
-        self.coded: tuple[object, Array] | None = None  # a symbol table, and its codes of these
+        self.coded: tuple[object, Array] | None = None  # a symbol table, and its codes for these
 
     @staticmethod
     def of(texts: Sequence[str], used: Array, kernels: TextSetFunctions) -> TextSet:
-        """The set of these texts, with their places as numbers. A text may come again where it is
-        not `used`; there it is not found."""
+        """The set of these texts, numbered by position. A text that is not `used` cannot be found,
+        and may be a duplicate."""
         made = TextSet(kernels)
         made.text, made.ends = made._spelled(texts)
         made.slots = np.zeros(1 << max(len(texts).bit_length() + 1, 11), dtype=np.int64)
@@ -202,8 +202,8 @@ class TextSet:
         return int(self.ends[len(self)])
 
     def _grow(self) -> None:
-        """Makes more room, where there is none for one more text. Arrays are replaced, for other
-        threads may read the old ones."""
+        """Enlarges the array that is full. Arrays are replaced, because other threads may read the
+        old ones."""
         count, used = len(self), self.nbytes
         if count + 1 < len(self.ends):
             text = np.empty(2 * len(self.text) + 64 * _FEW, dtype=np.uint8)
@@ -221,7 +221,7 @@ class TextSet:
     # ------------------------------------------------------------------------------------ adding
 
     def add(self, texts: Sequence[str]) -> Array:
-        """The numbers of texts; new texts are added."""
+        """The numbers of texts; adds new ones."""
         return self._add(*self._spelled(texts))
 
     def take_in(self, other: TextSet) -> Array:
@@ -235,8 +235,7 @@ class TextSet:
         return self.look_up(text, bounds, sizes)
 
     def look_up(self, text: Array, begins: Array, sizes: Array) -> Array:
-        """The numbers of texts, by where each begins, and its hash and length; they are added
-        where they are new."""
+        """The numbers of texts, from the start of each, and its hash and length; adds new ones."""
         codes, at = np.empty(len(sizes), dtype=np.int32), 0
         with self.lock:
             while True:
@@ -247,7 +246,7 @@ class TextSet:
                 self._grow()
 
     def _spelled(self, texts: Sequence[str]) -> tuple[Array, Array]:
-        """The bytes of texts, one behind the other, and where each ends."""
+        """The bytes of texts, concatenated, and where each begins and ends."""
         whole = "".join(texts)
         try:
             data = whole.encode()
@@ -270,13 +269,13 @@ class TextSet:
         """All texts as an Arrow array of a type with offsets of 64 bits; nothing is copied."""
         import pyarrow as pa
 
-        count, ends = len(self), self.ends  # before the texts, which may be moved meanwhile
+        count, ends = len(self), self.ends  # before the texts, which another thread may replace
         return pa.Array.from_buffers(
             kind, count, [None, pa.py_buffer(ends), pa.py_buffer(self.text)]
         )
 
     def texts(self, codes: Array | None = None) -> list[str]:
-        """The texts of some numbers, or all texts."""
+        """The texts with these numbers, or all texts."""
         codes = np.arange(len(self)) if codes is None else codes
         found: list[str] = []
         for at in range(0, len(codes), _DECODED):
@@ -289,11 +288,11 @@ class TextSet:
         if high - low > _GAPS * int((stops - starts).sum()):
             text, pairs = self.text.data, zip(starts.tolist(), stops.tolist(), strict=True)
             return [str(text[a:b], "utf-8", _ODD) for a, b in pairs]
-        # Most of what lies between is wanted: it is decoded as a whole.
+        # Most bytes in this range are needed: decodes it as a whole.
         data = self.text[low:high].tobytes()
         whole, starts, stops = data.decode("utf-8", _ODD), starts - low, stops - low
         if len(whole) < len(data):
-            first = np.frombuffer(data, dtype=np.int8) >= -64  # of the bytes of a character
+            first = np.frombuffer(data, dtype=np.int8) >= -64  # the first byte of each character
             places = np.append(0, np.cumsum(first))
             starts, stops = places[starts], places[stops]
         return [whole[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
@@ -301,8 +300,8 @@ class TextSet:
     def lines(
         self, columns: Sequence[Array], are_texts: Sequence[bool], delimiter: str
     ) -> memoryview | None:
-        """The lines of rows of numbers, and of texts by their numbers; None if a text holds what
-        ends a cell or a line, or is no valid Unicode."""
+        """Rows of numbers, and of texts by their numbers, as delimited lines; None if a text
+        contains a delimiter or a line break, or is not valid Unicode."""
         cells = np.stack(columns, axis=1).astype(np.int64, copy=False)
         room = _NUMBER * cells.size + PADDING
         for at in np.flatnonzero(are_texts):

@@ -29,7 +29,7 @@ from gdatalog.storage.load_options import (
 from gdatalog.storage.raw import Raw, raw_of_rows
 from gdatalog.storage.table import TextColumn
 
-SAMPLE = 100  # records that are looked at to tell delimiter and header
+SAMPLE = 100  # records from which delimiter and header are inferred
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -44,8 +44,8 @@ def raw_of_text(
     picked: Sequence[int] | None = None,
     first_line: int = 1,
 ) -> Raw:
-    """The columns of a text; `picked` takes some of them by position. `first_line`: where it stands
-    in its file."""
+    """The columns of a text; `picked` selects some by position. `first_line`: the number of its
+    first line in the file."""
     arity = None if declared is None else len(declared.types)
     if data.startswith(UTF16):
         raise DataError(f"{name}: the text is UTF-16", hint="save it as UTF-8")
@@ -99,7 +99,7 @@ def raw_of_text(
 
 
 def check_width(text: Delimited, head: Sequence[Record], declared: Declared | None) -> None:
-    """Refuses rows that have not as many columns as declared; these are the first."""
+    """Raises if rows do not have as many columns as declared, from the first rows."""
     first = head[0]
     if declared is not None and len(first.fields) != len(declared.types):
         header_like = all_names([field.strip() for field in first.fields]) and len(head) > 1
@@ -121,7 +121,7 @@ def texts_among(head: Sequence[Record], declared: Declared | None) -> list[int]:
 
 
 def _with_first(cell: str, column: Any) -> Any:
-    """A column of cells, and one before them."""
+    """A column of cells, with one cell added in front."""
     if isinstance(column, TextColumn):
         assert column.spelled is not None
         return TextColumn(np.append(column.spelled.add([cell]), column.numbers), column.spelled)
@@ -131,7 +131,8 @@ def _with_first(cell: str, column: Any) -> Any:
 
 
 def _unlike(names: Sequence[str] | None, declared: Declared | None) -> str | None:
-    """The declared columns that a header lacks: then columns cannot be matched by name."""
+    """The declared columns that a header lacks; if there are some, columns cannot be matched by
+    name."""
     if names is None or declared is None:
         return None
     missing = [name for name in declared.columns if name not in names]
@@ -182,15 +183,15 @@ def sniffed(name: str, data: bytes, quoted: bool, declared: Declared | None) -> 
     return max(found)[-1] if found else ","
 
 
-# Blocks of whole lines of a text file, which are read one after the other.
+# Blocks of whole lines of a text file, read one after the other.
 
 
-Block = tuple[int, int]  # from which byte of a file to which
+Block = tuple[int, int]  # its first byte in the file, and its end
 
-PIECE = 1 << 24  # bytes that are read at a time
-LEAST_BYTES, MOST_BYTES = 1 << 23, 1 << 27  # of a block
-SHARE = 16  # of the memory that is left: one part of so many
-_HEAD = 1 << 16  # bytes in which the end of a line is sought
+PIECE = 1 << 24  # bytes of one read
+LEAST_BYTES, MOST_BYTES = 1 << 23, 1 << 27  # bounds for the bytes of a block
+SHARE = 16  # a block takes one part in so many of the free memory
+_HEAD = 1 << 16  # bytes that are read to find the end of a line
 
 
 def blocks_of(path: str) -> list[Block]:
@@ -243,10 +244,10 @@ def bytes_of(file: BinaryIO, count: int) -> bytes:
     return b"".join(parts)
 
 
-# JSON files: a list of records, rows or values, or one of them a line.
+# JSON files: a list of records, rows or values, or one of these on each line.
 #
-# JSON has one kind of number and no times, so an int may stand for a declared float, and an ISO
-# 8601 text for a declared timestamp.
+# JSON has one kind of number and no times, so an int may be a declared float, and an ISO 8601 text
+# a declared timestamp.
 
 
 def _text(name: str, data: bytes) -> str:
@@ -302,7 +303,7 @@ def _parsed(name: str, text: str, first_line: int) -> Any:
     except json.JSONDecodeError as error:
         span = Span(SourceText(name, text, first_line), error.pos, error.pos + 1)
         raise DataError(f"not JSON: {error.msg}", span) from None
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 10,000 brackets
+    except (ValueError, RecursionError) as error:  # very long numbers, very deep nesting
         reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)
         span = Span(SourceText(name, text, first_line), 0, 1)
         raise DataError(f"cannot be read: {reason}", span) from None

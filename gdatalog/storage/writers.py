@@ -35,13 +35,13 @@ from gdatalog.storage.table import Table
 from gdatalog.storage.threads import ahead
 from gdatalog.values import TypeName
 
-GROUP = 1 << 20  # rows of a group in a Parquet file, at the most
-GROUP_BYTES = 1 << 25  # of decoded values
-_WIDTH, _TEXT = 8, 32  # bytes of a value, and what is assumed of a text
+GROUP = 1 << 20  # most rows of a row group in a Parquet file
+GROUP_BYTES = 1 << 25  # most bytes of its decoded values
+_WIDTH, _TEXT = 8, 32  # bytes of a value, and the assumed bytes of a text
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MORE_SPACE = "free some space, or write to another disk"
-_KEPT = 1 << 24  # bytes of what goes into a pipe that are kept in memory until it is whole
-_PIECE = 1 << 20  # bytes that go into a pipe at a time
+_KEPT = 1 << 24  # bytes: output to a pipe is first kept in memory up to this, then in a file
+_PIECE = 1 << 20  # bytes of one write to a pipe
 
 
 def rows_at_once(types: Sequence[TypeName]) -> int:
@@ -80,8 +80,7 @@ def write_tables(
     delimiter: str | None = None,
     header: bool | None = None,
 ) -> None:
-    """The same of tables of the same columns, which have so many rows together; there is at least
-    one."""
+    """Writes tables with the same columns, at least one, and `length` rows together."""
     name = os.fspath(path)
     kind = format or format_of(name)
     if kind not in TEXTS and (delimiter is not None or header is not None):
@@ -103,7 +102,7 @@ def write_tables(
             pieces = records(tables, kind == "jsonl")
         else:
             raise UsageError(f"there is no format {kind!r}")
-        pieces = begun(pieces)  # before there is a folder or a file
+        pieces = begun(pieces)  # errors come before a folder or file is made
         _write(name, lambda file: _write_texts(name, file, pieces))
 
 
@@ -116,7 +115,7 @@ def _check_not_packed(name: str, kind: str) -> None:
 
 
 def write_text(text: str, path: str | os.PathLike[str]) -> None:
-    """Write a text, whole or not at all."""
+    """Write a text, completely or not at all."""
     name = os.fspath(path)
     with _naming(name):
         _write(name, lambda file: _write_texts(name, file, [text]))
@@ -180,15 +179,15 @@ def _naming(name: str) -> Iterator[None]:
 
 
 def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
-    """Fills a new file beside `name`, then renames it to that."""
-    # A link is followed: the file that it names is replaced, not the link.
+    """Fills a new file in the same folder, then renames it to `name`."""
+    # Follows links: the file that a link names is replaced, not the link.
     target = os.path.realpath(name)
     folder = os.path.dirname(target)
     if os.path.isdir(target):
         raise DataError(f"{name}: this is a folder, not a file", hint="name a file in it")
     if os.path.exists(name) and not os.path.isfile(name):
-        # A pipe or a device, /dev/stdout for instance, has nothing to rename. A pipe that
-        # /dev/fd names is nowhere else.
+        # A pipe or a device such as /dev/stdout cannot be replaced by renaming. A pipe that /dev/fd
+        # names has no other name.
         _fill_special(name, fill)
         return
     os.makedirs(folder, exist_ok=True)
@@ -225,19 +224,19 @@ def _fill_special(target: str, fill: Callable[[BinaryIO], None]) -> None:
                     view = view[file.write(view) or 0 :]
 
 
-# Files and folders that are filled under another name, beside the place that they take.
+# Files and folders that are filled under a temporary name in the same folder.
 #
 # Their process holds a lock on each. A process that was killed leaves them behind; the next one
-# that writes into that folder removes those that nobody holds.
+# that writes to that folder removes those without a lock.
 
 _NAME = re.compile(r"\.gdatalog-[0-9a-f]{16}\.tmp")
-_swept: set[str] = set()  # folders that this process has looked through
+_swept: set[str] = set()  # folders that this process has cleaned
 
 
 @contextmanager
 def beside(folder: str, make: Callable[[str], None]) -> Iterator[str]:
-    """A new file or folder in `folder`, which `make` makes at a path; removed at the end if it is
-    still there."""
+    """A new file or folder in `folder`, which `make` makes at a path. Removed at the end if it
+    still exists."""
     _sweep(folder)
     while True:
         path = os.path.join(folder, f".gdatalog-{secrets.token_hex(8)}.tmp")
@@ -245,7 +244,7 @@ def beside(folder: str, make: Callable[[str], None]) -> Iterator[str]:
         held, taken = _lock(path)
         if not taken and os.path.exists(path):
             break
-        if held is not None:  # another process has taken it for left behind
+        if held is not None:  # another process has removed it as left behind
             os.close(held)
     try:
         yield path
@@ -256,11 +255,11 @@ def beside(folder: str, make: Callable[[str], None]) -> Iterator[str]:
 
 
 def _lock(path: str) -> tuple[int | None, bool]:
-    """What holds a file or folder until it is closed, and whether another process holds it. The
-    first is None also where files cannot be held."""
+    """Locks a file or folder until the returned descriptor is closed; None if that is not possible.
+    Also returns whether another process holds the lock."""
     try:
         import fcntl
-    except ImportError:  # Windows, where nothing is removed
+    except ImportError:  # on Windows nothing is removed
         return None, False
     try:
         opened = os.open(path, os.O_RDONLY)
@@ -299,9 +298,9 @@ def _remove(path: str) -> None:
             os.unlink(path)
 
 
-# A folder of Parquet files in the place of one file: whole or not at all, as files are.
+# A folder of Parquet files instead of one file: written completely or not at all, too.
 #
-# It is filled under another name beside its place, and takes it when all of it is there.
+# It is filled under a temporary name in the same folder, and renamed when it is complete.
 
 PART = re.compile(r"part-\d+\.parquet")
 
@@ -320,8 +319,8 @@ def file_name(number: int) -> str:
 def write_folder(
     path: str | os.PathLike[str], parts: Iterable[tuple[Iterable[Table], int]]
 ) -> None:
-    """Writes each part, some tables and how many rows they have, into a file of its own; there is
-    at least one."""
+    """Writes each part to a file of its own. A part is some tables and their number of rows; there
+    is at least one."""
     with filled(path) as folder:
         for number, (tables, length) in enumerate(parts):
             write_tables(tables, length, os.path.join(folder, file_name(number)), format="parquet")
@@ -329,8 +328,8 @@ def write_folder(
 
 @contextmanager
 def filled(path: str | os.PathLike[str]) -> Iterator[str]:
-    """A new folder, which is at `path` when it has been filled. A folder of parts that is there is
-    replaced; one that has anything else stays, and is an error."""
+    """A new folder, which is renamed to `path` once it is filled. An existing folder of parts is
+    replaced; a folder with other files stays, and is an error."""
     name = os.fspath(path)
     target = os.path.realpath(name)
     _check(name, target)
