@@ -63,6 +63,9 @@ class Algebra:
 
 NEVER = Algebra("never")
 
+# Joins, what each is for, and what they cost.
+Found = tuple[tuple[JoinPlan, ...], tuple[Term, ...], float]
+
 
 def signed_sum(
     items: Conjunction,
@@ -74,7 +77,7 @@ def signed_sum(
     algebra: Algebra,
     keys: tuple[str, ...] = (),
     targets: tuple[str, ...] = (),
-) -> tuple[tuple[JoinPlan, ...], tuple[Term, ...], float] | None:
+) -> Found | None:
     """The joins of a signed sum, its terms, and its cost; None if `enumerated` is better.
 
     `keys`: the variables that group the count. `targets`: the variables whose values are summed.
@@ -86,12 +89,34 @@ def signed_sum(
     enough = work_of(enumerated, sizes, live)
     rows = (sizes(i.relation, i.version).rows for i in items if isinstance(i, AtomItem))
     most = max(rows, default=0)
-    if most >= tuning.algebra_rows and len(variables_of(items)) >= tuning.algebra_walks:
-        # Formulas do not see correlations such as clustering: sample walks instead.
-        tuning = replace(tuning, walked_from=0)
-        enough = max(enough, _walked(items, sizes, params, orders, tuning, live))
-    if not forced and enough < tuning.algebra_from:
-        return None
+
+    def found(enough: float) -> Found | None:
+        if not forced and enough < tuning.algebra_from:
+            return None
+        return _cheaper(items, enough, sizes, params, orders, tuning, algebra, live)
+
+    if most < tuning.algebra_rows or len(variables_of(items)) < tuning.algebra_walks:
+        return found(enough)
+    # Formulas do not see correlations such as clustering: sample walks instead. A sum that costs
+    # less than the formulas' estimate does not need them.
+    tuning = replace(tuning, walked_from=0)
+    first = found(enough) if enough >= tuning.algebra_halves else None
+    walked = 0.0 if first else _walked(items, sizes, params, orders, tuning, live)
+    return first or found(max(enough, walked))
+
+
+def _cheaper(
+    items: Conjunction,
+    enough: float,
+    sizes: Statistics,
+    params: Params | None,
+    orders: Orders,
+    tuning: Tuning,
+    algebra: Algebra,
+    live: tuple[str, ...],
+) -> Found | None:
+    """The cheapest signed sum, if it costs less than `enough`."""
+    forced = algebra.mode not in ("auto", "never")
     best: Elimination | None = None
     large = forced or enough >= tuning.algebra_halves
     for terms in _sums(items, sizes, live, large) if algebra.mode != "suffixes" else ():
