@@ -1,7 +1,7 @@
-"""Small graphs to look for in larger ones: `db.count(patterns.clique(4))`.
+"""Small graphs to find in larger ones: `db.count(patterns.clique(4))`.
 
-A pattern prints itself as the rule that it is. Families, suites of papers, and those made of
-edges, of networkx' graphs and of DotMotif's texts are the same kind of object.
+A pattern prints as its rule. Families, suites of papers, edge lists, networkx graphs and DotMotif
+texts all give the same kind of object.
 
 >>> import gdatalog as gd
 >>> from gdatalog import patterns

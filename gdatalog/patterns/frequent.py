@@ -33,9 +33,9 @@ def frequent_rules(
     directed: bool = False,
     head: str = "frequent",
 ) -> str:
-    """The program that finds frequent patterns: its last rules give (shape, labels, support).
+    """The program that finds frequent patterns: its last rules derive (shape, labels, support).
 
-    A shape's tuples are as long as the largest shape's: the first label fills them.
+    Tuples of smaller shapes are padded with their first label.
 
     >>> from gdatalog import patterns
     >>> print(patterns.frequent_rules(1, 100, "instances", head="f"))
@@ -51,7 +51,7 @@ def frequent_rules(
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """Relations of a shape are named by its number: its candidates, its positions, its tuples."""
+    """Relations of a shape have its number in their names: its candidates, positions and tuples."""
 
     support: int
     measure: Measure
@@ -81,7 +81,7 @@ class _Program:
             number, smaller = number + len(here), here
 
     def _graph(self) -> Iterator[str]:
-        """The labels that may be in a pattern, and each vertex' neighbours by label."""
+        """The labels that can be in a pattern, and each vertex's neighbours by label."""
         h = self.head
         if self.labels is None:
             yield f"{h}_label(v, 0) <- {self.edges}(v, _) ; {self.edges}(_, v)."
@@ -98,7 +98,7 @@ class _Program:
             yield f"{h}_from(u, l, v) <- {self.edges}(v, u), {kept}."
 
     def _candidates(self, at: int, shape: Shape, smaller: Sequence[Shape], before: int) -> str:
-        """The label tuples all of whose parts with one edge less are there."""
+        """The label tuples all of whose parts with one edge less were found."""
         h, names = self.head, _labels(shape)
         if len(shape.edges) == (1 if self.directed else 2):
             body = [self._label(0), f"{h}_kept(la)", f"{h}_to(a, lb, _)"]
@@ -131,7 +131,7 @@ class _Program:
         return f"{self.head}_label({NAMES[place]}, l{NAMES[place]})"
 
     def _turned(self, at: int, shape: Shape) -> Iterator[str]:
-        """The tuples in all orders in which larger shapes may meet them."""
+        """The tuples in all orders in which larger shapes may join them."""
         names = _labels(shape)
         last, found = f"{self.head}{at}_n", ", ".join([*names, "_"])
         steps = list(turns(shape)) or [[tuple(range(shape.size))]]
@@ -142,7 +142,7 @@ class _Program:
             last, found = head, ", ".join(names)
 
     def _body(self, shape: Shape, root: int) -> str:
-        """The rest of an embedding, along a tree from one vertex: neighbours by their labels."""
+        """The rest of an embedding, along a tree from one vertex: neighbours by label."""
         h, seen = self.head, [root]
         atoms = []
         left = sorted(shape.edges)

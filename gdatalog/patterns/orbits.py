@@ -1,11 +1,11 @@
-"""Orbits of graphlets: rules that count homomorphisms, and the induced counts that follow.
+"""Orbits of graphlets: rules that count homomorphisms, and the induced counts computed from them.
 
-A homomorphism maps the vertices of a small graph to vertices of the data, edges to edges; two
-vertices may have one image. Rooted at a vertex, these counts come from few relations: numbers for
-each edge (`RULES`), which are multiplied and added up along edges. Each homomorphism maps its graph
-onto some graphlet, so the counts of all graphs with up to five vertices are linear combinations of
-the graphlet degrees; they are solved for these (`induced`). The relations of ORCA (Hocevar and
-Demsar 2014) and ESCAPE (Pinar et al. 2017) are of this kind.
+A homomorphism maps the vertices of a small graph to vertices of the data, and edges to edges;
+vertices may share an image. Rooted at a vertex, these counts need few relations: numbers for each
+edge (`RULES`), multiplied and summed along edges. Each homomorphism maps its graph onto some
+graphlet, so that the counts of all graphs with up to five vertices are linear combinations of the
+graphlet degrees, for which they are solved (`induced`). ORCA (Hocevar and Demsar 2014) and ESCAPE
+(Pinar et al. 2017) use such relations.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from gdatalog.patterns.pattern import Pattern
 from gdatalog.patterns.suites import GRAPHLETS, suite
 from gdatalog.records import dataclass
 
-# E holds each edge both ways, and no loops. By edge: `tri` and `four`, how many triangles and
-# cliques of four vertices lie on it, each with all orders of the other vertices; `walk`, the walks
-# of three edges between its ends. `hN` counts the maps of orbit N's graph whose root is v.
+# E has each edge in both directions, and no loops. By edge: `tri` and `four`, the number of
+# triangles and 4-cliques of the edge, for all orders of the other vertices; `walk`, the walks of
+# three edges between its ends. `hN` counts the homomorphisms of orbit N's graph with root v.
 RULES = """
 deg(v, count()) <- E(v, _).
 tri(u, v, count()) <- E(u, v), E(u, w), E(v, w).
@@ -117,8 +117,9 @@ h72(v, count()) <- E(v, u), E(v, w), E(v, x), E(v, y), E(u, w), E(u, x), E(u, y)
 
 Pairs = frozenset[tuple[int, int]]
 
-# An orbit of each graphlet, by whose rule its maps are counted; graphlets of which a count without
-# a root is quicker; and those of these whose embeddings are quicker to count than all maps.
+# For each graphlet an orbit by whose rule its homomorphisms are counted; graphlets that are faster
+# to count without a root; and those of these whose embeddings are faster to count than all
+# homomorphisms.
 TOTALS = (0, 2, 3, 5, 7, 8, 11, 13, 14, 17, 21, 23, 26, 30, 33, 34, 38, 42, 44, 47, 50, 53, 55, 58,
           61, 63, 67, 69, 71, 72)  # fmt: skip
 ROOTLESS = 8, 14, 34, 47, 50, 61, 63, 69, 71, 72
@@ -127,19 +128,19 @@ EMBEDDED = 8, 34, 69, 72
 
 @dataclass(frozen=True, slots=True)
 class Orbit:
-    """Vertices of a graphlet that its automorphisms map onto each other: `root` is one."""
+    """Vertices of a graphlet that its automorphisms map onto each other: `root` is one of them."""
 
     number: int
     pattern: Pattern
     root: str
-    members: int  # how many vertices that are
+    members: int  # the number of vertices
 
     @property
     def size(self) -> int:
         return len(self.pattern.vertices)
 
     def pairs(self) -> Pairs:
-        """The edges, both ways, between numbers of vertices; the root is 0."""
+        """The edges in both directions, between numbers of vertices; the root is 0."""
         names = sorted(self.pattern.vertices, key=lambda name: (name != self.root, name))
         ends = [(names.index(u), names.index(v)) for u, v in self.pattern.edges]
         return frozenset([*ends, *((v, u) for u, v in ends)])
@@ -156,8 +157,7 @@ def orbits() -> tuple[Orbit, ...]:
 
 
 def rules(edges: str, prefix: str, numbers: Iterable[int]) -> str:
-    """The rules for some orbits over a relation of edges; their own relations' names get a
-    prefix."""
+    """The rules for some orbits over a relation of edges; other relations get the prefix."""
     every = {text.partition("(")[0]: text for text in re.findall(r"^\w.*?\.$", RULES, re.M | re.S)}
     needed, waiting = set[str](), [f"h{number}" for number in numbers]
     while waiting:
@@ -176,8 +176,9 @@ def rules(edges: str, prefix: str, numbers: Iterable[int]) -> str:
 
 @cache
 def onto(number: int) -> Mapping[int, int]:
-    """For each orbit, how many homomorphisms map the graph of orbit `number` onto its graph, root
-    to root, edges anywhere: what a count of homomorphisms has of each graphlet degree."""
+    """For each orbit, the number of homomorphisms from the graph of orbit `number` onto a subgraph
+    of its graph, root to root: the coefficients of the graphlet degrees in a count of
+    homomorphisms."""
     orbit = orbits()[number]
     images: Counter[tuple[int, Pairs]] = Counter()
     for blocks in _partitions(orbit.size):
@@ -200,7 +201,7 @@ def _pairs(size: int) -> list[tuple[int, Pairs]]:
 
 
 def _partitions(size: int) -> Iterator[tuple[int, ...]]:
-    """For each partition of so many vertices, the block of each; the first has block 0."""
+    """For each partition of `size` vertices, the block of each vertex; the first has block 0."""
     ways: list[tuple[int, ...]] = [(0,)]
     for _ in range(size - 1):
         ways = [(*way, block) for way in ways for block in range(max(way) + 2)]
@@ -208,7 +209,8 @@ def _partitions(size: int) -> Iterator[tuple[int, ...]]:
 
 
 def induced(numbers: Iterable[int], maps: Callable[[int], Any]) -> dict[int, Any]:
-    """The graphlet degrees of orbits, of these and all smaller graphs, from counts of maps."""
+    """The graphlet degrees of orbits, which must include those of all smaller graphs, from counts
+    of homomorphisms."""
     found: dict[int, Any] = {}
     every = [orbits()[number] for number in numbers]
     for orbit in sorted(every, key=lambda one: (one.size, -len(one.pattern.edges))):
@@ -222,8 +224,8 @@ def induced(numbers: Iterable[int], maps: Callable[[int], Any]) -> dict[int, Any
 
 
 def copies(counts: Mapping[int, int], embedded: Collection[int]) -> dict[str, int]:
-    """How often each graphlet is an induced subgraph, from a count of one orbit of each: of all
-    maps, or of the `embedded` ones of those that are injective."""
+    """The number of induced subgraphs of each graphlet, from a count for one orbit of each: of all
+    homomorphisms, or, for `embedded` orbits, of the injective ones."""
     found: dict[str, int] = {}
     every = [orbits()[number] for number in counts]
     for orbit in sorted(every, key=lambda one: (one.size, -len(one.pattern.edges))):

@@ -1,4 +1,4 @@
-"""Patterns: small graphs whose occurrences a rule finds."""
+"""Patterns: small graphs, whose occurrences a rule finds."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gdatalog.errors import UsageError
 from gdatalog.patterns.shapes import Shape, restrictions
 from gdatalog.records import dataclass
 
-MOST_VERTICES = 10  # all orders of the vertices are looked through, as far as they may map edges
+MOST_VERTICES = 10  # automorphisms are found by trying orders of the vertices
 
-# Names that a rule may read as something else.
+# Words of the language, which cannot name variables.
 _WORDS = {"true", "false", "not", "inf", "null", "nil", "in", "exists", "distinct", "match"}
 _WORDS |= {"count", "sum", "min", "max", "mean", "any_value", "count_distinct", "bnot", "lnot"}
 _WORDS |= {"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru"}
@@ -43,18 +43,18 @@ class Pattern:
 
     @property
     def vertices(self) -> tuple[str, ...]:
-        """In the order in which the edges name them, then the labels."""
+        """The vertices, in the order of the edges, then of the labels."""
         ends = [v for pair in (*self.edges, *self.absent) for v in pair]
         return tuple(dict.fromkeys([*ends, *(vertex for vertex, _ in self.labels)]))
 
     @property
     def automorphisms(self) -> int:
-        """In how many ways the pattern maps onto itself: what a count of all embeddings counts
-        each occurrence for."""
+        """The number of automorphisms. A count of embeddings counts each occurrence so many
+        times."""
         return len(self.shape().automorphisms())
 
     def shape(self) -> Shape:
-        """The pattern with numbers for vertices."""
+        """The pattern with numbered vertices."""
         place = {vertex: at for at, vertex in enumerate(self.vertices)}
         labels = dict(self.labels)
         return Shape.of(
@@ -66,7 +66,7 @@ class Pattern:
         )
 
     def labelled(self, labels: Mapping[str, Label] | Sequence[Label]) -> Pattern:
-        """The pattern whose vertices have these labels, by name or in the vertices' order.
+        """The pattern with labels for its vertices, by name or in order.
 
         >>> from gdatalog import patterns
         >>> print(patterns.path(2).labelled([0, 1]))
@@ -83,7 +83,7 @@ class Pattern:
     # ------------------------------------------------------------------------------- as rules
 
     def body(self, edges: str = "E", labels: str = "L", induced: bool = False) -> list[str]:
-        """What a binding of the vertices fulfils, but for that they differ."""
+        """The literals of an occurrence, without the inequality of its vertices."""
         found = [f"{edges}({u}, {v})" for u, v in self.edges]
         found += [f"{labels}({vertex}, {_literal(label)})" for vertex, label in self.labels]
         absent = dict.fromkeys(self.absent)
@@ -99,9 +99,9 @@ class Pattern:
     def rule(
         self, edges: str = "E", labels: str = "L", induced: bool = False, head: str = ""
     ) -> str:
-        """The rule that gives each occurrence once, whatever the order of its vertices.
+        """The rule that derives each occurrence once, whatever the order of its vertices.
 
-        `head`: the relation that it gives; else it has the pattern's name.
+        `head`: the relation to derive; by default the pattern's name.
         """
         body = self.body(edges, labels, induced)
         names = self.vertices
@@ -112,7 +112,7 @@ class Pattern:
     def count_rule(
         self, edges: str = "E", labels: str = "L", induced: bool = False, head: str = "n"
     ) -> str:
-        """The rule that counts all embeddings: each occurrence for every automorphism."""
+        """The rule that counts all embeddings: each occurrence once for every automorphism."""
         body = [*self.body(edges, labels, induced), *self._apart()]
         return f"{head}(count()) <- {', '.join(body)}."
 
@@ -130,7 +130,7 @@ def from_edges(
     labels: Mapping[Any, Label] | None = None,
     directed: bool = False,
 ) -> Pattern:
-    """The pattern of these edges: pairs, or a text of pairs of letters.
+    """The pattern of an edge list: pairs, or a text with pairs of letters.
 
     >>> from gdatalog import patterns
     >>> patterns.from_edges("ab bc ca").automorphisms
@@ -159,7 +159,7 @@ def from_edges(
 
 
 def from_networkx(graph: Any, *, name: str = "pattern", label: str = "label") -> Pattern:
-    """The pattern that a networkx graph is; nodes that have a `label` are labelled.
+    """The pattern of a networkx graph; the nodes' attribute `label` gives labels.
 
     >>> import networkx as nx
     >>> from gdatalog import patterns
@@ -175,27 +175,27 @@ def from_networkx(graph: Any, *, name: str = "pattern", label: str = "label") ->
 
 
 def clique(size: int) -> Pattern:
-    """All pairs of so many vertices."""
+    """The complete graph of `size` vertices."""
     return _made(f"clique{size}", size, 2, lambda: combinations(range(size), 2))
 
 
 def path(size: int) -> Pattern:
-    """So many vertices in a row."""
+    """A path of `size` vertices."""
     return _made(f"path{size}", size, 2, lambda: ((at, at + 1) for at in range(size - 1)))
 
 
 def cycle(size: int) -> Pattern:
-    """So many vertices in a ring."""
+    """A cycle of `size` vertices."""
     return _made(f"cycle{size}", size, 3, lambda: ((at, (at + 1) % size) for at in range(size)))
 
 
 def star(leaves: int) -> Pattern:
-    """A vertex with so many neighbours."""
+    """A vertex with `leaves` neighbours."""
     return _made(f"star{leaves}", leaves + 1, 2, lambda: ((0, at + 1) for at in range(leaves)))
 
 
 def biclique(left: int, right: int) -> Pattern:
-    """Each of `left` vertices beside each of `right` others."""
+    """The complete bipartite graph of `left` and `right` vertices."""
     if left < 1 or right < 1:
         raise UsageError("each side of a biclique has a vertex at least")
     name = f"biclique{left}_{right}"
@@ -215,13 +215,13 @@ def _made(
 
 
 def _either_way(pair: Pair, pairs: Sequence[Pair]) -> Pair:
-    """The pair as it came first."""
+    """The direction in which the pair occurs first."""
     turned = pair[1], pair[0]
     return pair if turned not in pairs or pairs.index(pair) < pairs.index(turned) else turned
 
 
 def variable(vertex: Any) -> str:
-    """The variable of a rule that stands for a vertex."""
+    """The variable of a vertex."""
     told = str(vertex)
     plain = re.fullmatch(r"[A-Za-z]\w*", told, re.ASCII) and told not in _WORDS
     return told if plain else "v" + re.sub(r"\W", "_", told, flags=re.ASCII)
@@ -239,7 +239,7 @@ def _literal(label: Label) -> str:
 
 
 def drawn(pattern: Pattern) -> str:
-    """The pattern as walks along its edges, of which each is drawn once.
+    """The pattern as walks along its edges, in which each edge occurs once.
 
     >>> from gdatalog import patterns
     >>> print(drawn(patterns.clique(3).labelled([0, 1, 1])))

@@ -1,4 +1,4 @@
-"""Counts and occurrences of patterns, and frequent ones, as rules of a database."""
+"""Queries for patterns: counts, occurrences, and frequent patterns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Queried(Protocol):
-    """What patterns ask of a database."""
+    """The methods of a database that patterns use."""
 
     def query(self, text: str, *, limit: int | None = None) -> Result: ...
     def __getitem__(self, name: str) -> Result: ...
@@ -33,10 +33,10 @@ class Queried(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DataGraph:
-    """Where patterns are looked for: the names of relations of edges, and of vertices and labels.
+    """The graph to search: the names of relations of edges, and of vertices and labels.
 
-    `induced`: the vertices of an occurrence have no edges but the pattern's. `directed`: what is
-    said of patterns that do not say it.
+    `induced`: occurrences have no edges between their vertices except the pattern's. `directed`:
+    overrides the patterns' own setting.
     """
 
     edges: str = "E"
@@ -49,7 +49,7 @@ class DataGraph:
         return self.edges, self.labels or ""
 
     def pattern(self, given: Pattern | str) -> Pattern:
-        """The pattern, or that of a suite with the name; directed or not, if that is said."""
+        """The pattern, or the pattern of that name, with this graph's direction."""
         found = named(given) if isinstance(given, str) else given
         if self.directed is None or self.directed == found.directed:
             return found
@@ -57,11 +57,12 @@ class DataGraph:
 
 
 SIZES = 3, 4, 5  # of motifs
-MOST_EDGES = 7  # of frequent patterns: of 8 there are thousands of rules
+MOST_EDGES = 7  # of frequent patterns: 8 edges need thousands of rules
 
 
 def count_patterns(db: Queried, patterns: Sequence[Pattern], graph: DataGraph) -> list[int]:
-    """How often each pattern occurs: all by one query, which shares statistics and indexes."""
+    """The number of occurrences of each pattern. One query counts all of them, and shares
+    statistics and indexes."""
     if not patterns:
         return []
     names, rules = _edges_of(db, patterns, graph)
@@ -84,7 +85,7 @@ def count_patterns(db: Queried, patterns: Sequence[Pattern], graph: DataGraph) -
 
 
 def match_pattern(db: Queried, pattern: Pattern, graph: DataGraph, limit: int | None) -> Result:
-    """Each occurrence once: a row of the vertices."""
+    """Each occurrence once, as a row of its vertices."""
     (name,), rules = _edges_of(db, [pattern], graph)
     head = _unused(db, "matches", graph)
     rules.append(pattern.rule(name, graph.labels or "", graph.induced, head))
@@ -92,9 +93,10 @@ def match_pattern(db: Queried, pattern: Pattern, graph: DataGraph, limit: int | 
 
 
 def count_motifs(db: Queried, size: int, graph: DataGraph) -> dict[str, int]:
-    """How often each connected graph of so many vertices is an induced subgraph.
+    """The number of induced subgraphs that are isomorphic to each connected graph of `size`
+    vertices.
 
-    From counts of embeddings; of homomorphisms, too, where these are quicker.
+    Computed from counts of embeddings, or of homomorphisms if these are faster.
     """
     if size not in SIZES:
         raise UsageError(f"motifs have 3, 4 or 5 vertices, not {size}")
@@ -115,7 +117,8 @@ def count_motifs(db: Queried, size: int, graph: DataGraph) -> dict[str, int]:
 
 
 def _totals(db: Queried, numbers: Sequence[int], graph: DataGraph) -> dict[int, int] | None:
-    """For each orbit how many maps of its graph there are, or embeddings; None beyond 64 bits."""
+    """For each orbit the number of homomorphisms of its graph, or of embeddings; None beyond 64
+    bits."""
     name, text = _simple(db, graph)
     head = _unused(db, "motifs", graph)
     mapped = [number for number in numbers if number not in (*EMBEDDED, *ROOTLESS)]
@@ -139,8 +142,8 @@ def _totals(db: Queried, numbers: Sequence[int], graph: DataGraph) -> dict[int, 
 
 
 def count_orbits(db: Queried, size: int, graph: DataGraph) -> pd.DataFrame:
-    """How often each vertex stands in each orbit of the connected graphs of up to so many
-    vertices, as induced subgraphs."""
+    """The graphlet degrees of each vertex: how often it is in each orbit of the connected induced
+    subgraphs of up to `size` vertices."""
     if size not in SIZES:
         raise UsageError(f"orbits are of graphs of 3, 4 or 5 vertices, not {size}")
     if not _fits(db, size, graph):
@@ -170,7 +173,7 @@ def frequent_patterns(
     graph: DataGraph,
     max_rows: int | None,
 ) -> pd.DataFrame:
-    """A row for each pattern of up to so many edges, those with fewer edges first."""
+    """A row for each frequent pattern of up to `k_edges` edges, sorted by number of edges."""
     if not (isinstance(k_edges, Integral) and 1 <= k_edges <= MOST_EDGES):
         raise UsageError(f"frequent patterns have 1 to {MOST_EDGES} edges, not {k_edges!r}")
     if not (isinstance(support, Integral) and 1 <= support < 1 << 63):
@@ -196,8 +199,8 @@ def frequent_patterns(
         told = tuple(filled[: shapes[at].size])
         images = [tuple(told[place] for place in mapping) for mapping in groups[at]]
         if told != min(images):
-            continue  # the same pattern with its vertices in another order
-        if measure == "instances":  # so far all embeddings
+            continue  # a duplicate: the same pattern in another order of its vertices
+        if measure == "instances":  # the count is of embeddings so far
             count //= images.count(told)
         if count >= support:
             if len(rows) == max_rows:
@@ -232,7 +235,7 @@ def _shaped(shape: Shape, labels: Sequence[Label], directed: bool) -> Pattern:
 def _edges_of(
     db: Queried, patterns: Sequence[Pattern], graph: DataGraph
 ) -> tuple[list[str], list[str]]:
-    """The relation that each pattern's edges are looked for in, and the rules that make it."""
+    """The relation of edges for each pattern, and the rules that derive it."""
     edges = graph.edges
     if not all(pattern.directed for pattern in patterns) and not _is_both_ways(db, edges):
         name = _unused(db, "both_ways", graph)
@@ -242,7 +245,8 @@ def _edges_of(
 
 
 def _simple(db: Queried, graph: DataGraph) -> tuple[str, str]:
-    """A relation that has each edge both ways and no loops, and the rules that make it."""
+    """A relation with each edge in both directions and without loops, and the rules that derive
+    it."""
     edges = graph.edges
     if _is_both_ways(db, edges) and not _has_loops(db, edges):
         return edges, ""
@@ -257,7 +261,7 @@ def _has_loops(db: Queried, edges: str) -> bool:
 
 
 def _fits(db: Queried, size: int, graph: DataGraph) -> bool:
-    """Whether there are less than 2^63 maps of any graph of so many vertices to each root."""
+    """Whether any graph of `size` vertices has less than 2^63 homomorphisms for each root."""
     columns = (0,) if _is_both_ways(db, graph.edges) else (0, 1)
     relation: Any = db[graph.edges]._relation
     most = sum(int(relation.statistics.degrees(column).most) for column in columns)
@@ -265,14 +269,14 @@ def _fits(db: Queried, size: int, graph: DataGraph) -> bool:
 
 
 def _unused(db: Queried, name: str, graph: DataGraph) -> str:
-    """A name that no relation begins with."""
+    """A prefix that no relation's name has."""
     while any(known.startswith(name) for known in (*db, *graph.names)):
         name += "_"
     return name
 
 
 def _is_both_ways(db: Queried, edges: str) -> bool:
-    """Whether each edge of a relation is there both ways."""
+    """Whether a relation has each edge in both directions."""
     relation: Any = db[edges]._relation
     if len(relation.types) != 2 or relation.types[0] != relation.types[1]:
         told = ", ".join(relation.types)

@@ -1,6 +1,7 @@
-"""Small graphs by the numbers of their vertices: grown edge by edge, automorphisms, embeddings.
+"""Small graphs with numbered vertices: generation edge by edge, automorphisms, embeddings.
 
-Vertices are few: searches place one after the other, and leave off where an edge has no image.
+Searches are by backtracking: they place one vertex after the other, and stop where an edge has no
+image.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from gdatalog.cancellation import current_watch
 from gdatalog.records import dataclass
 
 Edge = tuple[int, int]
-Mapping = tuple[int, ...]  # where each vertex goes
+Mapping = tuple[int, ...]  # the image of each vertex
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A graph of `size` vertices. An undirected edge is there both ways."""
+    """A graph of `size` vertices. An undirected edge is stored in both directions."""
 
     size: int
     edges: frozenset[Edge]
@@ -43,7 +44,7 @@ class Shape:
 
 
 def embeddings(small: Shape, large: Shape) -> Iterator[Mapping]:
-    """The injective maps of vertices that keep edges, absent pairs and labels."""
+    """The injective maps of vertices that preserve edges, absent pairs and labels."""
     before = [
         [
             (other, pairs)
@@ -80,8 +81,8 @@ def embeddings(small: Shape, large: Shape) -> Iterator[Mapping]:
 
 
 def restrictions(shape: Shape) -> list[Edge]:
-    """Pairs (u, v) such that u < v holds for one of each class of embeddings that differ by an
-    automorphism (Grochow and Kellis 2007); what follows from others is left out."""
+    """Pairs (u, v) such that u < v holds for one embedding of each class under automorphisms
+    (Grochow and Kellis 2007); implied pairs are left out."""
     group, found = shape.automorphisms(), []
     while len(group) > 1:
         orbits = [{mapping[at] for mapping in group} for at in range(shape.size)]
@@ -92,7 +93,7 @@ def restrictions(shape: Shape) -> list[Edge]:
 
 
 def _follows(pair: Edge, pairs: Sequence[Edge]) -> bool:
-    """Whether a chain of other pairs leads from one end to the other."""
+    """Whether other pairs imply this one by transitivity."""
     waiting = [v for u, v in pairs if u == pair[0] and v != pair[1]]
     seen = set(waiting)
     while waiting:
@@ -105,12 +106,13 @@ def _follows(pair: Edge, pairs: Sequence[Edge]) -> bool:
     return False
 
 
-# Connected graphs, grown edge by edge, and what they are made of.
+# Connected graphs, generated edge by edge, and their parts.
 
 
 @cache
 def grown(size: int, directed: bool) -> tuple[Shape, ...]:
-    """The connected graphs of so many edges, each once: those with one less, and an edge more."""
+    """The connected graphs of `size` edges, up to isomorphism: those with one edge less, plus an
+    edge."""
     if size == 1:
         return (Shape.of(2, [(0, 1)], directed=directed),)
     found: dict[tuple[object, ...], list[Shape]] = {}
@@ -132,8 +134,8 @@ def grown(size: int, directed: bool) -> tuple[Shape, ...]:
 
 
 def parts(shape: Shape, smaller: Sequence[Shape], directed: bool) -> Iterator[tuple[int, Mapping]]:
-    """Each way to take an edge off such that the rest is connected: which of the smaller shapes
-    that is, and where each of its vertices lies."""
+    """The connected parts with one edge less: the number of the isomorphic smaller shape, and the
+    positions of its vertices."""
     for u, v in sorted(shape.edges):
         if directed or u < v:
             taken = {(u, v)} if directed else {(u, v), (v, u)}
@@ -148,7 +150,7 @@ def parts(shape: Shape, smaller: Sequence[Shape], directed: bool) -> Iterator[tu
 
 
 def turns(shape: Shape) -> Iterator[list[Mapping]]:
-    """The automorphisms as products of few: one of each list, in turn."""
+    """The automorphisms, factored: each is a product of one map of each list, in order."""
     group = shape.automorphisms()
     for vertex in range(shape.size):
         images = {mapping[vertex]: mapping for mapping in group}
@@ -158,11 +160,11 @@ def turns(shape: Shape) -> Iterator[list[Mapping]]:
 
 
 def onto(one: Shape, other: Shape) -> Mapping | None:
-    """One graph onto another with as many edges, if they are the same."""
+    """An isomorphism between graphs with the same number of edges, if there is one."""
     return next(embeddings(one, other), None)
 
 
 def degrees_of(shape: Shape) -> tuple[object, ...]:
-    """What isomorphic graphs have in common."""
+    """An invariant of isomorphism: the degrees."""
     ends = [[edge[end] for edge in shape.edges] for end in (0, 1)]
     return tuple(sorted((ends[0].count(v), ends[1].count(v)) for v in range(shape.size)))

@@ -1,4 +1,4 @@
-"""Patterns by name, from the suites of papers, and from texts in DotMotif's language."""
+"""Patterns by name, from the suites of papers, and from DotMotif texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gdatalog.records import dataclass, field, replace
 
 _FAMILIES = {"clique": clique, "path": path, "cycle": cycle, "star": star, "biclique": biclique}
 
-# Of T-DFS; the next seven are the same with labels 0 to 3 in the order of the vertices.
+# T-DFS; seven more patterns are these with labels 0 to 3 in the order of the vertices.
 _T_DFS = (
     "ab ac ad bc bd",
     "ab ac ad bc bd cd",
@@ -35,15 +35,15 @@ _T_DFS = (
     "ab ac ad ae bc bd be cd ce de",
 )
 _T_DFS_LABELS = 4
-# Of STMatch and GraphSet.
+# STMatch and GraphSet.
 _STMATCH = {"house": "ab ac ae bc bd de", "q1": "ab ac bc cd ce de", "q10": "ab ac ad bc bd cf de"}
 _GRAPHSET = {
     "G_P2": "ab ac ae af bc bd be cd cf",
     "G_P3": "ab ac ad ae af bc cd ce cf de ef",
     "G_P4": "ab ac ad ae bc bd bf ef",
 }
-# Of cuTS: the eleven connected graphs with most edges of 5, 6 and 7 vertices; those with as many
-# edges are in the order of networkx' graph atlas.
+# cuTS: the eleven connected graphs with most edges, of 5, 6 and 7 vertices; ties in the order of
+# networkx' graph atlas.
 _CUTS = {
     5: (
         "ab ac ad ae bc bd be cd ce de",
@@ -85,7 +85,7 @@ _CUTS = {
         "ab ac ad ae af ag bc bd be bf bg cd ce cf cg ef eg",
     ),
 }
-# G0 to G29, and the orbit of each vertex a, b, c, ... in the numbers of Przulj (2007).
+# G0 to G29, and the orbit of each vertex a, b, c, ... by the numbers of Przulj (2007).
 GRAPHLETS = (
     ("ab", (0, 0)),
     ("ab bc", (1, 2, 1)),
@@ -120,7 +120,7 @@ GRAPHLETS = (
 )
 
 
-# What people call patterns that have a name of a suite or a family.
+# Common names of patterns.
 _USUAL = {"triangle": "clique3", "wedge": "path3", "square": "cycle4", "diamond": "P1"}
 
 
@@ -138,7 +138,7 @@ def suite(name: str) -> tuple[Pattern, ...]:
 
 
 def named(name: str) -> Pattern:
-    """A pattern of a suite or a family, by its name; or by a common one: triangle, wedge, square,
+    """A pattern by its name in a suite or a family, or by a common name: triangle, wedge, square,
     diamond.
 
     >>> from gdatalog import patterns
@@ -168,7 +168,7 @@ def named(name: str) -> Pattern:
 
 
 def graphlets(size: int) -> tuple[Pattern, ...]:
-    """The connected graphs of so many vertices: 2 to 5."""
+    """The connected graphs of `size` vertices, from 2 to 5."""
     return tuple(one for one in suite("graphlets") if len(one.vertices) == size)
 
 
@@ -216,7 +216,7 @@ _EDGE = re.compile(rf"({_NAME})\s*(->|<-|!>|~>)\s*({_NAME})$")
 _LABEL = re.compile(rf"({_NAME})\.label\s*=\s*(?:(-?\d+)|\"([^\"]*)\"|'([^']*)')$")
 _CALL = re.compile(rf"({_NAME})\s*\(([^()]*)\)$")
 _MACRO = re.compile(rf"({_NAME})\s*\(([^()]*)\)\s*\{{([^{{}}]*)\}}")
-_DEEPEST = 100  # macros within macros
+_DEEPEST = 100  # most nested calls of macros
 
 
 @dataclass(slots=True)
@@ -227,10 +227,10 @@ class _Read:
 
 
 def from_dotmotif(text: str, *, name: str = "pattern") -> Pattern:
-    """The pattern that a text in DotMotif's language describes; edges have a direction.
+    """The pattern of a DotMotif text; edges are directed.
 
-    `A -> B` and `B <- A` are edges; `A !> B` or `A ~> B` must not be one; `A.label = 3` is a
-    label; `pair(A, B) { A -> B; B -> A }` makes a macro, which `pair(x, y)` uses; `#` begins a
+    `A -> B` and `B <- A` are edges; `A !> B` and `A ~> B` are absent edges; `A.label = 3` is a
+    label; `pair(A, B) { A -> B; B -> A }` defines a macro, and `pair(x, y)` calls it; `#` starts a
     comment.
 
     >>> from gdatalog import patterns
@@ -258,7 +258,8 @@ def _read(
     found: _Read,
     depth: int,
 ) -> None:
-    """Reads statements, whose names stand for those that a macro was `called` with."""
+    """Parses statements, with a macro's parameters replaced by the vertices it was `called`
+    with."""
     for line in _statements(text):
         if edge := _EDGE.match(line):
             u, v = (called.get(edge[at], edge[at]) for at in (1, 3))

@@ -1,8 +1,7 @@
-"""Cells: parts of the space of a join's bindings, which can be looked through one by one.
+"""Cells: parts of the space of a join's bindings, which can run one by one.
 
-A cell says of some variables that their keys lie in a stretch of numbers. The cells of a join that
-share no binding and leave none out give its rows, each once, wherever each is looked through:
-a join within a cell is a join like any other.
+A cell restricts the keys of some variables to ranges. Cells that are disjoint and cover the space
+return each row of the join once, wherever each cell runs. A join within a cell is an ordinary join.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from gdatalog.records import dataclass, field, replace
 
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1  # keys
 
-# Comparisons of a variable's key with what is known before a join runs.
+# Comparisons of a variable's key with constants and parameters.
 Tests = Sequence[tuple[str, Expr]]
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The keys from `low` on, below `high`; None: there is no such end."""
+    """The keys from `low` up to, without, `high`; None: unbounded."""
 
     low: int | None = None
     high: int | None = None
@@ -45,7 +44,7 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Where the keys of some variables lie; of all others nothing is said."""
+    """The key ranges of some variables; other variables are unrestricted."""
 
     stretches: Mapping[str, KeyRange] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -58,16 +57,15 @@ UNBOUNDED = KeyRange()
 
 
 def cuttable(join: JoinPlan) -> tuple[Slot, ...]:
-    """The variables that cells may tell apart, in the order in which they are bound: each binding
-    has one value of each, and is given once."""
+    """The variables that cells can cut, in the order in which they are bound: each binding has one
+    value of each, so that it lies in one cell."""
     given = () if join.given is None else join.given.slots
     joined = [Slot(step.variable, step.type) for step in join.steps if isinstance(step, Join)]
     return (*given, *joined)
 
 
 def roles(join: JoinPlan) -> tuple[tuple[str | None, ...], ...]:
-    """For each trie of a join the variable that is bound to each of its levels; None for a
-    constant."""
+    """For each trie of a join, the variables bound to its levels; None for a constant."""
     found: list[list[str | None]] = [[None] * len(ref.columns) for ref in join.tries]
     for step in all_steps(join.steps):
         name = next(iter(binds(step)), None)
@@ -79,9 +77,9 @@ def roles(join: JoinPlan) -> tuple[tuple[str | None, ...], ...]:
 
 
 def reached(join: JoinPlan) -> list[Step]:
-    """The steps that every binding passes: those outside of branches, and those of branches that
-    count matches, or look for one, where the matches may be split over several cells. A count is
-    the sum of the counts within cells; where equal rows are one row, any cell may find a match."""
+    """The steps whose matches can be split over cells: those outside branches, and those inside
+    branches that count or test existence. A count is the sum of the counts of cells; under set
+    semantics, any cell may find the match."""
     mode = "count" if join.bag else "exists"
     found: list[Step] = []
     waiting = list(reversed(join.steps))
@@ -94,8 +92,8 @@ def reached(join: JoinPlan) -> list[Step]:
 
 
 def sliceable(join: JoinPlan) -> dict[str, bool]:
-    """The variables by which slices of tries may be cut, and whether each row of the join comes
-    from one cell only then: a match that is looked for may be found in several."""
+    """The variables by which tries can be sliced, and whether each row of the join then comes from
+    one cell only: an existence test may succeed in several."""
     top = {slot.name for slot in cuttable(join)}
     bound = Counter(name for step in all_steps(join.steps) for name in binds(step))
     inner = [] if may_fail(join.steps) else reached(join)
@@ -110,8 +108,8 @@ def sliceable(join: JoinPlan) -> dict[str, bool]:
 
 
 def roots(join: JoinPlan) -> tuple[Expr | None, ...]:
-    """What each trie's first column is bound to, if that decides which of its rows are read: a
-    variable that cells may cut by, a constant or a parameter."""
+    """The term bound to each trie's first column, if it determines the rows that are read: a
+    variable that cells can cut, a constant or a parameter."""
     names = sliceable(join)
     found: list[Expr | None] = [None] * len(join.tries)
     for step in all_steps(join.steps):
@@ -156,8 +154,8 @@ def orders(join: JoinPlan) -> frozenset[tuple[str, str, bool]]:
 
 
 def sliced(join: JoinPlan, labels: Sequence[str], variables: Collection[str]) -> JoinPlan:
-    """The join over slices of its tries: `labels` say of each what chooses its rows. It is bounded
-    by those of the cut `variables` that no slice of a trie restricts."""
+    """The join over slices of its tries: `labels` say which term selects the rows of each. Cut
+    `variables` that no slice restricts become bounds."""
     tries = tuple(replace(ref, sliced=label) for ref, label in zip(join.tries, labels, strict=True))
     free = {
         labels[part.trie]
@@ -167,7 +165,7 @@ def sliced(join: JoinPlan, labels: Sequence[str], variables: Collection[str]) ->
     }
     found = replace(join, tries=tries)
     found = replace(found, steps=_without_reuse(found.steps, Paths.of(found), {}))
-    # A list of other tries goes beyond the slice: each value would be looked up there in vain.
+    # Lists of other tries extend beyond the slice, and most lookups of their values would fail.
     beyond = {s.variable for s in found.steps if isinstance(s, Join) and not _at_roots(s)}
     return bounded(found, [name for name in variables if name in beyond or name not in free])
 
@@ -175,7 +173,7 @@ def sliced(join: JoinPlan, labels: Sequence[str], variables: Collection[str]) ->
 def _without_reuse(
     steps: Sequence[Step], paths: Paths, levels: dict[str, Join]
 ) -> tuple[Step, ...]:
-    """The steps, of which none reuses a list that slices have made another."""
+    """The steps, without reuse of lists that slices have changed."""
     kept: list[Step] = []
     for step in steps:
         if isinstance(step, Branch):
@@ -193,7 +191,7 @@ def _without_reuse(
 
 
 def places(steps: Sequence[Step], cut: Sequence[Step]) -> list[tuple[int, Step]]:
-    """Which step of a join each step of the join within a cell is, if it is one."""
+    """Pairs of a step of the join within a cell and the number of the original step."""
     found: list[tuple[int, Step]] = []
     for step in cut:
         at = len(found)
@@ -209,7 +207,7 @@ def _cut_from(step: Step, whole: Step) -> bool:
 
 
 def within(join: JoinPlan, cell: Cell) -> JoinPlan:
-    """The join of the bindings that lie in a cell."""
+    """The join of the bindings in a cell."""
     tests: dict[str, Tests] = {}
     for name, stretch in cell.stretches.items():
         ends = ((">=", stretch.low), ("<", stretch.high))
@@ -218,8 +216,8 @@ def within(join: JoinPlan, cell: Cell) -> JoinPlan:
 
 
 def bounded(join: JoinPlan, variables: Collection[str]) -> JoinPlan:
-    """The join within any cell that tells these variables apart, whose ends are parameters: one
-    plan, printed once, for all of them."""
+    """The join within any cell that cuts these variables, whose ends are parameters: one plan and
+    one function for all cells."""
     tests: dict[str, Tests] = {}
     for name in variables:
         low, high = _parameters(name)
@@ -228,7 +226,7 @@ def bounded(join: JoinPlan, variables: Collection[str]) -> JoinPlan:
 
 
 def ends(cell: Cell, variables: Collection[str]) -> dict[str, int]:
-    """A cell's ends, as the parameters of the join that is `bounded` by these variables."""
+    """A cell's ends, as parameters of the join `bounded` by these variables."""
     found: dict[str, int] = {}
     for name in variables:
         stretch = cell.stretches.get(name, UNBOUNDED)
@@ -243,10 +241,10 @@ def _parameters(variable: str) -> tuple[str, str]:
 
 
 def _tested(join: JoinPlan, tests: Mapping[str, Tests]) -> JoinPlan:
-    """The join of the bindings whose variables pass tests by constants."""
+    """The join of the bindings whose variables satisfy the tests."""
     if not any(tests.values()):
         return join
-    readers: dict[str, list[Join]] = {}  # of a level's list
+    readers: dict[str, list[Join]] = {}  # levels that reuse a level's list
     for step in all_steps(join.steps):
         if isinstance(step, Join) and step.reuse is not None:
             readers.setdefault(step.reuse.variable, []).append(step)
@@ -267,14 +265,14 @@ def _tested(join: JoinPlan, tests: Mapping[str, Tests]) -> JoinPlan:
             steps.append(
                 replace(step, cuts=(*step.cuts, *(RangeBound(op, end) for op, end in own)))
             )
-        else:  # places in its list are numbers of bits
+        else:  # bits are numbered by positions in the whole list
             steps += [step, *_filters(step.variable, own)]
     return replace(join, steps=tuple(steps))
 
 
 def _unread(variable: str, op: str, readers: Mapping[str, Sequence[Join]]) -> bool:
-    """Whether nobody who starts from a variable's list wants what such a test of it leaves out:
-    all want values on the same side of the variable's own."""
+    """Whether the levels that reuse a variable's list never read the values that this test removes:
+    all of them cut the list on the same side of the variable."""
     return all(
         any(cut.op[0] == op[0] and cut.bound == Slot(variable, reader.type) for cut in reader.cuts)
         for reader in readers[variable]
@@ -286,6 +284,6 @@ def _at_roots(step: Join) -> bool:
 
 
 def _filters(variable: str, tests: Tests) -> list[Step]:
-    """Keys are compared as the numbers that they are, whatever they stand for."""
+    """Tests of keys as integers, whatever type they represent."""
     key = Slot(variable, "int")
     return [Filter(Apply(op, (key, end), "bool")) for op, end in tests]

@@ -1,4 +1,4 @@
-"""The plan's checker: what every plan must satisfy, whoever wrote it. Run in tests."""
+"""The plan checker: what every plan must satisfy. Tests run it on every plan."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gdatalog.plan.stratum import (
 
 
 class PlanError(AssertionError):
-    """A plan that no executor should be given."""
+    """A plan that no executor accepts."""
 
 
 def check_rule_plan(rule: RulePlan) -> None:
@@ -98,7 +98,7 @@ def _check_steps(
             whole = set(range(len(step.alternatives)))
             _demand(not used or (used == whole and step.mode == "count"), f"terms of {step}")
             for inner in step.alternatives:
-                # A branch sees what it reads, and nothing else.
+                # A branch sees only the variables it reads.
                 _check_steps(join, inner, set(step.reads), depths)
         if isinstance(step, Tally):
             inside = _check_steps(join, step.steps, set(step.reads), depths)
@@ -123,16 +123,15 @@ def _check_reuse(join: JoinPlan, step: Join, levels: dict[str, Join]) -> None:
 
 
 def check_stratum(plan: StratumPlan) -> None:
-    """That the last strategy can end what the first one begins, and the rules suit all of them."""
+    """Checks that each strategy can take over from the one before, and that the rules suit all of
+    them."""
     names, ways = set(plan.relations), plan.strategies
     _demand(len(names) == len(plan.relations) > 0, "a relation stands twice in a stratum, or none")
     _demand(len(set(ways)) == len(ways), "a strategy follows itself")
     for rule in (*plan.before, *plan.rules):
         check_rule_plan(rule)
     _demand(not any(rule.recursive_on for rule in plan.before), "what runs before is recursive")
-    heads = names | {
-        rule.relation for rule in plan.rules
-    }  # projections have relations of their own
+    heads = names | {rule.relation for rule in plan.rules}  # projections add relations
     follows = set().union(*(rule.recursive_on for rule in plan.rules))
     _demand(follows <= heads, f"{sorted(follows - heads)} is followed, and in no rule's head")
     if isinstance(ways[0], Incremental):
@@ -162,7 +161,7 @@ def check_stratum(plan: StratumPlan) -> None:
 
 
 def _check_keys(plan: StratumPlan, keys: Mapping[str, int]) -> None:
-    """That each recursive rule passes the key on."""
+    """Checks that each recursive rule passes the key on."""
     for join in (join for rule in plan.rules if rule.recursive_on for join in rule.joins):
         assert join.given is not None
         head = next(rule.relation for rule in plan.rules if join in rule.joins)

@@ -1,4 +1,4 @@
-"""Conditions on which a plan goes over to another strategy or place: counts, never seconds."""
+"""Conditions on which a plan switches to another strategy or place: counts, never times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gdatalog.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TooManyRows:
-    """The strategy has looked at more rows than `most`."""
+    """The strategy has read more than `most` rows."""
 
     most: int
 
@@ -19,7 +19,7 @@ class TooManyRows:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """More than `most` bytes would be held: the memory limit."""
+    """More than `most` bytes would be allocated: the memory limit."""
 
     most: int
 
@@ -29,8 +29,8 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class SmallRounds:
-    """After `count` rounds, or a later power of two of them, there are fewer than `rows` rows for
-    each round."""
+    """After `count` rounds, or that times a power of two, the average round has fewer than `rows`
+    rows."""
 
     count: int
     rows: int
@@ -41,8 +41,8 @@ class SmallRounds:
 
 @dataclass(frozen=True, slots=True)
 class LargeTurns:
-    """Rules have looked at `least` rows, and at `each` rows on average each time that one ran; and
-    what is held by then is no more than the `most` bytes of the device that takes over."""
+    """Rules have read `least` rows, and `each` rows on average for each run; and the allocated
+    memory fits the `most` bytes of the device that takes over."""
 
     least: int
     each: int
@@ -55,7 +55,7 @@ class LargeTurns:
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """A relation has got more than `least` rows, and more than it had."""
+    """A relation has derived more than `least` rows, and more than it had before."""
 
     least: int
 
@@ -65,7 +65,7 @@ class Grown:
 
 @dataclass(frozen=True, slots=True)
 class Unsuited:
-    """Compiled loops cannot compute some expression, or what they keep has no room."""
+    """Compiled loops cannot compute some expression, or have no room for their state."""
 
     def __str__(self) -> str:
         return "where compiled loops do not suit"

@@ -1,8 +1,8 @@
-"""How a join tells equal rows apart while it makes them: group by group.
+"""Deduplication of a join's rows group by group.
 
-Where the first variables that a join binds are all in its head, rows that differ in one of them
-differ, and the rows of one group, which agree in all of them, come one after the other. So each
-group is deduplicated by itself, by a set of a few keys that stays in the cache.
+If the first variables that a join binds are all in its head, rows that differ in one of them are
+different, and rows of one group, with the same values of all of them, follow each other. So each
+group is deduplicated by itself, with a small set that stays in the cache.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from gdatalog.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DedupGroups:
-    """`by`: the variables that a group has in common; `keys`: those that tell its rows apart, in
-    the order of the head. `first`: the number of the first step of those that each group has for
-    itself. `estimate`: rows that are expected, equal ones included."""
+    """`by`: the variables that identify a group; `keys`: those that identify a row within its
+    group, in the order of the head. `first`: the number of the first step inside a group.
+    `estimate`: expected rows, including duplicates."""
 
     by: tuple[str, ...]
     keys: tuple[str, ...]
@@ -38,12 +38,13 @@ class DedupGroups:
 
 
 def groups_of(join: JoinPlan) -> DedupGroups | None:
-    """The groups whose rows a join's loops can tell apart; None if there are none, or no need."""
+    """The groups by which a join's loops can deduplicate; None if that is impossible or
+    unnecessary."""
     if join.bag or join.given is not None or not join.outputs or one_row_each(join):
         return None
     outputs = {output.name for output in join.outputs if isinstance(output, Slot)}
     by: list[str] = []
-    known: set[str] = set()  # what a group has in common
+    known: set[str] = set()  # variables that are constant within a group
     first = -1
     for step in join.steps:
         first += 1
@@ -62,7 +63,7 @@ def groups_of(join: JoinPlan) -> DedupGroups | None:
         if slots(output) <= known:
             continue
         if not isinstance(output, Slot) or output.name not in levels:
-            return None  # nothing tells which values it may have
+            return None  # the range of its values is unknown
         if output.name not in keys:
             keys.append(output.name)
     if not by or not keys:
@@ -72,8 +73,8 @@ def groups_of(join: JoinPlan) -> DedupGroups | None:
 
 
 def ascends(join: JoinPlan) -> bool:
-    """Whether a join's rows come in the order of the head: it binds what the head has, column by
-    column, and nothing else; or its groups are read in order, what the loops bind besides."""
+    """Whether a join's rows are sorted by the head: either its loops bind exactly the head's
+    columns, in order; or its groups are emitted in order."""
     outputs = [output.name for output in join.outputs if isinstance(output, Slot)]
     if len(outputs) < len(join.outputs) or join.given is not None or join.bag:
         return False
@@ -87,8 +88,8 @@ def ascends(join: JoinPlan) -> bool:
 
 
 def kept_apart(join: JoinPlan, groups: DedupGroups, step: Compact) -> tuple[str, ...] | None:
-    """The variables by which rows of a group that are equal in all that is still needed become
-    one at a step; None if there are none, or one of them has no list of values."""
+    """The variables by which a step can drop duplicates within a group; None if there are none, or
+    one of them has no list of values."""
     levels = {step.variable for step in join.steps if isinstance(step, Join)}
     names = tuple(name for name in step.keep if name not in groups.by)
     if not names or not levels.issuperset(names) or not set(groups.by) <= set(step.keep):
@@ -97,7 +98,7 @@ def kept_apart(join: JoinPlan, groups: DedupGroups, step: Compact) -> tuple[str,
 
 
 def level_of(join: JoinPlan, variable: str) -> Participant:
-    """A participant whose list has all values that a variable takes."""
+    """A participant whose list contains all values of a variable."""
     return next(
         step.participants[0]
         for step in join.steps

@@ -1,4 +1,4 @@
-"""What a step reads and binds, and what is left of a plan where one result is missing."""
+"""What steps read and bind, and what remains of a plan without one of its values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gdatalog.records import replace
 
 
 def reads(step: Step) -> frozenset[str]:
-    """The variables that a step needs to have been bound."""
+    """The variables that must be bound before a step."""
     match step:
         case Seek():
             return slots(step.value)
@@ -50,7 +50,7 @@ def reads(step: Step) -> frozenset[str]:
 
 
 def expressions(step: Step) -> tuple[Expr, ...]:
-    """The expressions that a step computes, its branches' not included."""
+    """The expressions that a step computes, without those of its branches."""
     match step:
         case Seek():
             return (step.value,)
@@ -69,7 +69,7 @@ def expressions(step: Step) -> tuple[Expr, ...]:
 
 
 def binds(step: Step) -> tuple[str, ...]:
-    """The variables that a step gives a value to."""
+    """The variables that a step binds."""
     if isinstance(step, (Join, Assign, Generate)):
         return (step.variable,)
     if isinstance(step, Restore):
@@ -86,7 +86,7 @@ def participants(step: Step) -> tuple[Participant, ...]:
 
 
 def may_fail(steps: tuple[Step, ...]) -> bool:
-    """Whether any expression below can fail (division, overflow of a sum, ...)."""
+    """Whether any expression in the steps can fail (division, overflow of a sum, ...)."""
     return any(
         (isinstance(step, (Assign, Generate)) and step.may_fail)
         or (
@@ -101,7 +101,7 @@ def may_fail(steps: tuple[Step, ...]) -> bool:
 
 
 def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """The steps and all steps inside their branches and tallies."""
+    """The steps, and all steps inside their branches and tallies."""
     for step in steps:
         yield step
         if isinstance(step, Branch):
@@ -112,12 +112,12 @@ def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
-    """The steps that do not need the variable's value, directly or by way of others.
+    """The steps that do not need the variable's value, directly or indirectly.
 
-    A computation that fails is an error only if the rest of the body holds: this is the rest.
+    A failed computation is an error only if the rest of the body holds: this is the rest.
     """
     if steps and variable in binds(steps[0]) and participants(steps[0]):
-        # The first step is the one that failed: atoms that hold its variable bind it instead.
+        # The first step failed: atoms that contain its variable bind it instead.
         parts = participants(steps[0])
         assert isinstance(steps[0], (Assign, Generate))
         return (Join(variable, steps[0].type, parts), *steps[1:])
@@ -127,9 +127,9 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
 
 
 def _rest(steps: tuple[Step, ...], missing: set[str], wider: set[str]) -> tuple[Step, ...]:
-    """What is left of steps where some variables are `missing`. `wider`: levels whose lists have
-    not been through all that they should."""
-    lost: set[int] = set()  # tries of which a level above was left out
+    """The steps that remain without the `missing` variables. `wider`: levels whose lists lack some
+    of their cuts."""
+    lost: set[int] = set()  # tries with a missing level above
     kept: list[Step] = []
     for step in steps:
         if isinstance(step, (Compact, Guard)):
@@ -138,7 +138,7 @@ def _rest(steps: tuple[Step, ...], missing: set[str], wider: set[str]) -> tuple[
             continue
         if isinstance(step, Branch) and step.mode != "aggregate" and reads(step) & missing:
             if step.mode == "not exists":
-                # A match that needs none of it decides all the same.
+                # An alternative without the missing variables still decides.
                 sure = (inner for inner in step.alternatives if not _needs(inner) & missing)
             else:
                 sure = (_rest(inner, set(missing), set(wider)) for inner in step.alternatives)
@@ -156,7 +156,7 @@ def _rest(steps: tuple[Step, ...], missing: set[str], wider: set[str]) -> tuple[
         if reads(step) & missing:
             parts = tuple(part for part in participants(step) if part.trie not in lost)
             if isinstance(step, (Assign, Generate)) and parts:
-                # An atom's variable that would have been computed: the atom binds it.
+                # The atom binds the variable in place of the expression.
                 kept.append(Join(step.variable, step.type, parts))
                 continue
             missing.update(binds(step))
@@ -178,7 +178,7 @@ def _rest(steps: tuple[Step, ...], missing: set[str], wider: set[str]) -> tuple[
 
 
 def _without_cuts(step: Join, missing: Collection[str]) -> Join:
-    """A level without the cuts by what is missing."""
+    """A level without cuts by missing variables."""
     kept = [at for at, cut in enumerate(step.cuts) if not slots(cut.bound) & frozenset(missing)]
     implied = tuple((part, kept.index(at)) for part, at in step.implied if at in kept)
     cuts = tuple(step.cuts[at] for at in kept)
@@ -191,8 +191,8 @@ def _needs(steps: tuple[Step, ...]) -> frozenset[str]:
 
 
 def one_row_each(join: JoinPlan) -> bool:
-    """Whether different bindings give different rows: all that the loops bind can be read off
-    the outputs."""
+    """Whether different bindings give different rows, because the outputs determine all variables
+    that loops bind."""
     outputs = {output.name for output in join.outputs if isinstance(output, Slot)}
     for step in join.steps:
         if isinstance(step, Restore) and outputs.issuperset(step.variables):
@@ -209,12 +209,12 @@ def one_row_each(join: JoinPlan) -> bool:
 
 
 def widens(join: JoinPlan) -> bool:
-    """Whether a binding may become several, or needs a branch looked into."""
+    """Whether a binding can become several, or needs a branch."""
     return any(isinstance(step, (Join, Generate, Branch)) for step in join.steps)
 
 
 def relations_read(plan: RulePlan) -> list[TrieRef]:
-    """The tries of relations that a plan reads, each once; not the tables that it makes itself."""
+    """The distinct tries of stored relations that a plan reads, without tables that it computes."""
     made = {term.table for term in plan.terms} | {inner.relation for inner in plan.within}
     made |= {s.table for join in plan.joins for s in all_steps(join.steps) if isinstance(s, Tally)}
     refs = dict.fromkeys(ref for join in plan.joins for ref in longest_first(join.tries))
@@ -223,18 +223,18 @@ def relations_read(plan: RulePlan) -> list[TrieRef]:
 
 
 def longest_first(tries: tuple[TrieRef, ...]) -> list[TrieRef]:
-    """The order in which to make a plan's tries: of some, others are the first levels."""
+    """A plan's tries, longest first: some are prefixes of others."""
     return sorted(tries, key=lambda ref: -len(ref.columns))
 
 
 def falls(join: JoinPlan) -> bool:
-    """Whether a recursive join finds only values that are smaller than some of the row that it is
-    given."""
+    """Whether each value that a recursive join derives is smaller than some value of its given
+    row."""
     return _compared(join, ("<", "<="))
 
 
 def rises(join: JoinPlan) -> bool:
-    """The same for greater ones."""
+    """The same for greater values."""
     return _compared(join, (">", ">="))
 
 

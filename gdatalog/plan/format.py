@@ -1,6 +1,6 @@
-"""A plan as text: a line for each step, indented where the rows become more.
+"""Plans as text: a line for each step, indented below each loop.
 
-What steps are called stands here alone; `report` draws trees of the same words.
+The wording of steps is defined here only; `report` draws trees with it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def format_expr(expr: Expr, inside: bool = False) -> str:
 
 
 def format_rule(rule: RulePlan, remark: Remark = lambda step: "") -> str:
-    """The whole rule: each join, then what becomes of its bindings."""
+    """The whole rule: each join, then aggregates and the head."""
     lines = []
     for inner in rule.within:
         lines += [table_label(inner), *("  " + line for line in format_rule(inner).split("\n"))]
@@ -79,7 +79,7 @@ def format_rule(rule: RulePlan, remark: Remark = lambda step: "") -> str:
 
 
 def format_join(join: JoinPlan, remark: Remark = lambda step: "") -> list[str]:
-    """One line a step; `remark` may add to each what was expected or what happened."""
+    """One line for each step; `remark` can add an estimate or a measurement to each."""
     lines = []
     if join.given is not None:
         lines.append(given_label(join.given))
@@ -114,7 +114,7 @@ def alternative_label(number: int, count: int) -> str:
 
 
 def polynomial(terms: Sequence[tuple[int, tuple[int, ...]]]) -> str:
-    """A signed sum of products of the counts of alternatives.
+    """A signed sum of products of the alternatives' counts.
 
     >>> polynomial([(1, (0, 0)), (-2, (1,))])
     '#1 #1 - 2 #2'
@@ -133,7 +133,7 @@ def table_label(rule: RulePlan) -> str:
 
 
 def term_label(term: Term) -> str:
-    """What a join of a signed sum is for.
+    """The purpose of a join in a signed sum.
 
     >>> term_label(Term("E(a, b), E(b, c)", -2)), term_label(Term("E(_, b)", table="~1"))
     ('- 2 x the count of E(a, b), E(b, c)', "table '1 of the count of E(_, b)")
@@ -161,7 +161,7 @@ def orbit_label(orbit: int) -> str:
 
 
 def ending_labels(rule: RulePlan) -> list[str]:
-    """What becomes of a rule's bindings: aggregates, if there are any, and the head."""
+    """The last steps of a rule: aggregates, if there are any, and the head."""
     labels = []
     if rule.gathers:
         keys = ", ".join(key.name for key in rule.keys)
@@ -172,7 +172,7 @@ def ending_labels(rule: RulePlan) -> list[str]:
 
 
 def trie_label(ref: TrieRef) -> str:
-    """A trie: the relation, the order of its columns, and which of its rows.
+    """A trie: the relation, the order of its columns, and the tests on its rows.
 
     >>> trie_label(TrieRef("E", "old", (1, 0)))
     'old E[1,0]'
@@ -189,7 +189,7 @@ def trie_label(ref: TrieRef) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What the steps of a join are called: `paths` has what each trie's levels are bound to."""
+    """The wording of a join's steps: `paths` has the terms bound to each trie's levels."""
 
     tries: tuple[TrieRef, ...]
     paths: tuple[tuple[str, ...], ...]
@@ -255,7 +255,7 @@ class Labels:
                 return f"table {shown_table(step.table)} of counts by {step.key}"
 
     def remarks(self, step: Step) -> tuple[str, ...]:
-        """How it does that, where there is something to say."""
+        """Details of a step, if there are any."""
         match step:
             case Guard() if step.weighted:
                 return ("as often as it has",)

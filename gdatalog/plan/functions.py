@@ -1,7 +1,7 @@
 """The functions of the language: names, types, and whether they can fail.
 
-A signature's types are sets of type names; a lower-case letter stands for "the same type at
-each place where it is written". Who evaluates a function is not said here.
+A signature's types are sets of type names; equal lower-case letters stand for equal types. How
+functions are evaluated is defined elsewhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ANY = frozenset(TYPES)
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`params`: one entry an argument: a set of types, or ("a", set) for a shared type.
+    """`params`: for each argument a set of types, or ("a", set) for a shared type.
 
     `result` is a type name or such a letter. `variadic` repeats the last parameter.
     """
@@ -88,7 +88,7 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     "seconds_between": (Signature((TIMESTAMP, TIMESTAMP), "float"),),
 }
 
-# Soufflé's names, and the name that a call of them is turned into.
+# Soufflé's names, and the functions they stand for.
 ALIASES: dict[str, str] = {
     "to_symbol": "to_string",
     "to_unsigned": "to_number",
@@ -108,5 +108,5 @@ ALIASES: dict[str, str] = {
 
 AGGREGATES = frozenset({"count", "sum", "min", "max", "mean", "count_distinct", "any_value"})
 
-# Names that are literals of their own, refused where a value is asked for.
+# Names of literals, which cannot be used as values.
 GENERATORS = frozenset({"range"})

@@ -1,4 +1,4 @@
-"""Several join plans as one, for a function that has all of their loops in it."""
+"""Merges several join plans into one, for a function that contains the loops of all."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Steps = tuple[Step, ...]
 
 
 def merged(joins: Sequence[JoinPlan]) -> tuple[JoinPlan, list[Steps]]:
-    """A plan with the tries of all, and the steps of each by the numbers that tries have there.
+    """A plan with the tries of all joins, and the steps of each join with renumbered tries.
 
-    Its own steps, those of all, one behind the other, say where its tries' levels are bound.
+    Its own steps are those of all joins in a row; they tell where its tries' levels are bound.
     """
     tries: list[TrieRef] = []
     parts: list[Steps] = []

@@ -1,8 +1,8 @@
-"""A join plan seen as a nest of loops: which lists its levels meet, and where they are known.
+"""A join plan as a nest of loops: the lists of each level, and where they are known.
 
-A *list* is the children of one node of a trie: it is known as soon as the values that lead to
-that node are. Two atoms that stand at the same node of the same trie share one list. What is
-found here holds on any device; printers turn it into loops.
+A *list* is the children of a trie node. It is known as soon as the values that lead to the node are
+bound. Atoms at the same node of the same trie share one list. These properties hold on any device;
+printers turn them into loops.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from gdatalog.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TrieNode:
-    """A node of a trie: what is bound above it. Its children are a list; the root has no terms."""
+    """A node of a trie: the terms bound above it. Its children are a list; the root has no
+    terms."""
 
     trie: TrieRef
     terms: tuple[Expr, ...]
@@ -40,7 +41,7 @@ class TrieNode:
 
     @property
     def above(self) -> TrieNode:
-        """The node whose child it is."""
+        """The parent node."""
         return TrieNode(self.trie, self.terms[:-1])
 
     @property
@@ -49,7 +50,7 @@ class TrieNode:
 
     @property
     def last(self) -> bool:
-        """Whether the node's children are at the last level of the trie."""
+        """Whether the node's children are the trie's last level."""
         return self.depth + 1 == len(self.trie.columns)
 
     @property
@@ -58,7 +59,7 @@ class TrieNode:
 
 
 def terms_of(join: JoinPlan) -> list[tuple[Expr, ...]]:
-    """For each trie of a plan what its levels are bound to."""
+    """For each trie of a plan, the terms bound to its levels."""
     terms: list[list[Expr]] = [[] for _ in join.tries]
     for step in all_steps(join.steps):
         if isinstance(step, Seek):
@@ -74,7 +75,7 @@ def terms_of(join: JoinPlan) -> list[tuple[Expr, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Where the participants of a plan's steps stand."""
+    """The trie nodes of the participants of a plan's steps."""
 
     tries: tuple[TrieRef, ...]
     terms: tuple[tuple[Expr, ...], ...]
@@ -84,7 +85,7 @@ class Paths:
         return Paths(join.tries, tuple(terms_of(join)))
 
     def node(self, part: Participant) -> TrieNode:
-        """The node whose children a participant is about."""
+        """The node whose children a participant reads."""
         return TrieNode(self.tries[part.trie], self.terms[part.trie][: part.depth])
 
     def child(self, part: Participant) -> TrieNode:
@@ -92,13 +93,13 @@ class Paths:
         return TrieNode(self.tries[part.trie], self.terms[part.trie][: part.depth + 1])
 
     def goes_on(self, part: Participant) -> bool:
-        """Whether the trie is asked for more below what this participant binds."""
+        """Whether the trie has further levels below this participant."""
         return part.depth + 1 < len(self.tries[part.trie].columns)
 
 
 def entries(join: JoinPlan) -> dict[tuple[str, ...], TrieNode]:
-    """By the names of both its variables, each entry that the levels find in a trie of two
-    columns."""
+    """The entries of tries with two columns that the levels find, by the names of both
+    variables."""
     paths = Paths.of(join)
     found: dict[tuple[str, ...], TrieNode] = {}
     for step in join.steps:
@@ -111,7 +112,7 @@ def entries(join: JoinPlan) -> dict[tuple[str, ...], TrieNode]:
 
 
 def unequal(step: Step, variable: str) -> Slot | None:
-    """The other variable, where a step is only the test that one differs from it."""
+    """The other variable, if a step is only the test `!=` between it and `variable`."""
     if not isinstance(step, Filter) or not isinstance(step.test, Apply):
         return None
     if step.test.function != "!=" or len(step.test.args) != 2:
@@ -126,7 +127,7 @@ def unequal(step: Step, variable: str) -> Slot | None:
 
 
 def measurable(steps: Sequence[Step], at: int) -> bool:
-    """Whether the level at `at` is the last, and nothing but `!=` is asked of its values."""
+    """Whether the level at `at` is the last, with no tests of its values except `!=`."""
     step = steps[at]
     return isinstance(step, Join) and all(
         unequal(later, step.variable) is not None for later in steps[at + 1 :]
@@ -137,8 +138,8 @@ def measurable(steps: Sequence[Step], at: int) -> bool:
 class Recoding:
     """Levels whose candidates all lie in one list: its positions become bits.
 
-    `levels` are the places of the joins among the steps. Each meets the list `within` and, of
-    levels before it, rows of adjacency.
+    `levels`: the indexes of the joins among the steps. Each reads the list `within`, and rows of
+    adjacency bits of earlier levels.
     """
 
     within: TrieNode
@@ -149,7 +150,7 @@ class Recoding:
         return self.levels[0]
 
     def joins(self, steps: Sequence[Step], paths: Paths) -> list[Join]:
-        """The levels, those that branches count included."""
+        """The levels, including those of branches that count."""
         names = frozenset(
             step.variable for at in self.levels if isinstance(step := steps[at], Join)
         )
@@ -169,8 +170,8 @@ class Recoding:
 
 
 def recoding(steps: Sequence[Step], paths: Paths, at: int) -> Recoding | None:
-    """The longest run of levels from `at` on that can be recoded within one list; the last may be
-    those of branches that count."""
+    """The longest run of levels from `at` that can be recoded within one list; the last can be
+    levels of branches that count."""
     first = steps[at]
     if not isinstance(first, Join):
         return None
@@ -193,9 +194,9 @@ def recoded(
     cut: Collection[str] = (),
     fits: Callable[[TrieNode], bool] = lambda _: True,
 ) -> set[str]:
-    """The variables whose levels may be recoded; not those of the `cut` variables, which are going
-    to be cut by what no level binds, nor levels that these part from the rest. `fits`: whether
-    there is room for the rows of the longest list."""
+    """The variables whose levels can be recoded; without the `cut` variables, which will get cuts
+    by constants, and levels that these separate from the others. `fits`: whether scratch has room
+    for the rows of the longest list."""
     parted = [None if isinstance(s, Join) and s.variable in cut else s for s in steps]
     found = set[str]()
     for at in range(len(steps)):
@@ -207,7 +208,7 @@ def recoded(
 
 
 def _rows_meet(joins: Sequence[Join], paths: Paths, within: TrieNode) -> bool:
-    """Whether at some level several rows are met: else making them does not pay."""
+    """Whether some level intersects several rows; otherwise building rows does not pay."""
     return any(
         len({paths.node(part) for part in join.participants} - {within}) > 1
         and len([p for p in join.participants if paths.node(p).terms]) > 2
@@ -253,11 +254,11 @@ def _is_within(step: Join, names: Collection[str], paths: Paths, within: TrieNod
 def counted_within(
     steps: Sequence[Step], names: Collection[str], paths: Paths, within: TrieNode
 ) -> int | None:
-    """The place of the only level of a branch that counts, if its values are bits of a list;
-    `names` are the variables whose rows of bits there are.
+    """The index of the only level of a branch that counts, if its values are bits of a list;
+    `names` are the variables with rows of bits.
 
-    Nothing is looked up where bits are counted: a trie that ends at its root has weights, or values
-    that it does without, of which no row knows.
+    None if a trie ends at its root: it may have weights, or lack values, which rows of bits do not
+    show.
     """
     for at, step in enumerate(steps):
         if any(not paths.node(p).terms and not paths.goes_on(p) for p in participants(step)):
@@ -273,7 +274,7 @@ def counted_within(
 
 
 def _only_roots(step: Seek, names: Collection[str], paths: Paths) -> bool:
-    """Whether a step only looks a level's value up at roots, as rows of bits do anyway."""
+    """Whether a step only looks a level's value up at roots, which rows of bits imply."""
     return (
         isinstance(step.value, Slot)
         and step.value.name in names
@@ -282,7 +283,7 @@ def _only_roots(step: Seek, names: Collection[str], paths: Paths) -> bool:
 
 
 def _adjacency(node: TrieNode, names: Collection[str], paths: Paths, part: Participant) -> bool:
-    """A participant that a row of bits stands for, or that is looked up at the root."""
+    """Whether a row of bits replaces a participant, or it is looked up at the root."""
     if node.depth == 0:
         return True
     (*_, last) = node.terms

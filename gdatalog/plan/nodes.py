@@ -1,13 +1,14 @@
-"""The join plan: what the planner writes and the executors read.
+"""The join plan, which the planner builds and the executors run.
 
 A rule becomes a `RulePlan`: one `JoinPlan` for each alternative of its body, and what happens to
-their bindings (distinct rows, aggregates, head expressions). A join plan is a tree: a sequence
-of steps, of which a `Branch` holds sequences of its own that share no variable with what
-follows. Plans are plain data: frozen, comparable, printable (`format.py`), checked
-(`check.py`), and say nothing about where they run.
+their bindings (distinct rows, aggregates, head expressions). A join plan is a tree: a sequence of
+steps, in which a `Branch` contains sequences of its own that share no variable with later steps.
+Plans are plain data: frozen, comparable, printable (`format.py`), checked (`check.py`), and
+independent of where they run.
 
-Rows flow from step to step. A step narrows them (`Seek`, `Filter`, `Guard`, a branch), widens
-them by a variable (`Join`, `Generate`), or gives each a value (`Assign`, an aggregate branch).
+Rows flow from step to step. A step filters them (`Seek`, `Filter`, `Guard`, a branch), extends them
+by a variable with several values (`Join`, `Generate`), or with one value (`Assign`, an aggregate
+branch).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gdatalog.values import TypeName, Value
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A variable's value in the row at hand."""
+    """A variable's value in the current row."""
 
     name: str
     type: TypeName
@@ -37,7 +38,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`$name`: like a constant, but its value comes with the run, not with the plan."""
+    """`$name`: like a constant, but its value belongs to the run, not to the plan."""
 
     name: str
     type: TypeName
@@ -45,7 +46,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """A function, an operator or a comparison, of arguments whose types are known."""
+    """A function, an operator or a comparison, applied to typed arguments."""
 
     function: str
     args: tuple[Expr, ...]
@@ -72,7 +73,7 @@ Version = Literal["full", "old", "delta"]
 
 @dataclass(frozen=True, slots=True)
 class RowTest:
-    """A comparison of two columns of one atom: rows that fail it are not in the trie."""
+    """A comparison of two columns of one atom, which filters the rows of the trie."""
 
     left: int
     op: str
@@ -81,13 +82,12 @@ class RowTest:
 
 @dataclass(frozen=True, slots=True)
 class TrieRef:
-    """One atom's trie: which relation, which of its rows, which columns in which order.
+    """One atom's trie: the relation, the version of its rows, and the order of its columns.
 
-    Columns that the rule does not ask for are left out; `weighted` keeps how many rows stand
-    behind each path, where the rule counts them. `ranked`: of a binary relation of vertices, both
-    ways of every edge, and in place of a vertex its rank in the order of degrees; the tests
-    compare ranks. `sliced`: in cells, what chooses the rows that are there by their first value: a
-    variable with its range, or a constant.
+    Columns that the rule does not use are left out; `weighted` keeps the number of rows of each
+    path, for counts. `ranked`: a binary relation with both directions of every edge, in which ranks
+    by degree replace vertices; the tests compare ranks. `sliced`: in cells, what selects rows by
+    their first value: a variable with its range, or a constant.
     """
 
     relation: str
@@ -101,7 +101,7 @@ class TrieRef:
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """A trie (by its number in the plan) that takes part in a step with one of its levels."""
+    """A level of a trie (by its number in the plan) that takes part in a step."""
 
     trie: int
     depth: int
@@ -109,7 +109,7 @@ class Participant:
 
 @dataclass(frozen=True, slots=True)
 class RangeBound:
-    """The variable at hand compared with something already bound: a range of a sorted list."""
+    """A comparison of the current variable with a bound value: a range of a sorted list."""
 
     op: str  # < <= > >=
     bound: Expr
@@ -117,11 +117,11 @@ class RangeBound:
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """The list of an earlier level, raw, instead of the participants that it was made of."""
+    """Starts from the list of an earlier level, in place of the participants that it covers."""
 
     variable: str
-    covers: tuple[int, ...]  # which of this level's participants, by their place
-    implied: tuple[int, ...] = ()  # which of this level's cuts the list has been through
+    covers: tuple[int, ...]  # numbers of this level's participants
+    implied: tuple[int, ...] = ()  # numbers of this level's cuts that the list satisfies
 
 
 # ------------------------------------------------------------------------------------- steps
@@ -129,7 +129,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Goes on only if the trie has a row at all; counts them if it is `weighted`."""
+    """Continues only if the trie has rows; `weighted`: multiplies by their number."""
 
     trie: int
     weighted: bool = False
@@ -137,7 +137,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """A known value is looked up in the participants: a constant, or a variable from outside."""
+    """Looks a known value up in the participants: a constant, or an outer variable."""
 
     value: Expr
     participants: tuple[Participant, ...]
@@ -145,10 +145,10 @@ class Seek:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A variable takes the values that all participants have, within the cuts.
+    """A variable takes the values that all participants contain, within the cuts.
 
-    `implied` are pairs (participant, cut), by their places, where the participant's trie holds
-    no rows outside of the cut anyway.
+    `implied`: pairs (participant, cut) of numbers, where the participant's trie contains no rows
+    outside the cut.
     """
 
     variable: str
@@ -162,7 +162,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """A variable takes the value of an expression; participants must have it."""
+    """A variable takes the value of an expression, which participants must contain."""
 
     variable: str
     type: TypeName
@@ -173,7 +173,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """A variable takes each of some values, or each of a range; participants must have it."""
+    """A variable takes each of some values, or of a range; participants must contain it."""
 
     variable: str
     type: TypeName
@@ -190,17 +190,17 @@ class Generate:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Rows go on for which the test holds."""
+    """Keeps rows that satisfy the test."""
 
     test: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Some variable is not needed any more: rows equal in the ones that are become one.
+    """Some variable is dead: drops rows that are equal in the variables to keep.
 
-    `lasting`: what follows reads nothing that a fixpoint changes, so that a row that went on in
-    an earlier round need not go on again.
+    `lasting`: later steps read nothing that the fixpoint changes, so that a row that was kept in an
+    earlier round can be dropped.
     """
 
     keep: tuple[str, ...]
@@ -209,7 +209,7 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Ranks of a ranked trie become the values that they stand for, in ascending order.
+    """Restores the values of a ranked trie's ranks, in ascending order.
 
     `ranks` are bound; `variables`, as many, get the values: the least first.
     """
@@ -222,11 +222,11 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """An aggregate over a branch: what is gathered, and the variable that holds the outcome.
+    """An aggregate over a branch, and the variable for its result.
 
-    `bindings` lists, for each alternative, all variables it binds: where there are several
-    alternatives the bindings are united as a set before anything is gathered. `exports` are
-    variables that take their values from the rows that attain a min or max.
+    `bindings`: for each alternative, all variables it binds; the bindings of several alternatives
+    are united as a set before they are aggregated. `exports`: variables that take their values from
+    the rows with the min or max.
     """
 
     kind: str  # count sum min max mean count_distinct any_value
@@ -240,13 +240,13 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A part of the body of its own, run for each row.
+    """A part of the body that runs for each row.
 
-    exists, not exists: the row goes on if there is a match, or if there is none. count: the
-    row weighs as many times as there are matches. aggregate: the row gets a value.
-    `reads` are the variables from outside that matter; rows equal in those share the work.
-    With `terms`, a count is a signed sum of products: each is a coefficient, and by their numbers
-    the alternatives whose matches are multiplied. The first term is no less than any other.
+    exists, not exists: filters the row. count: multiplies the row's weight by the number of
+    matches. aggregate: binds a variable. `reads`: the outer variables that it depends on; rows that
+    are equal in these share the work. With `terms`, a count is a signed sum of products: each term
+    is a coefficient, and the numbers of the alternatives whose counts are multiplied. The first
+    term is the greatest.
     """
 
     mode: Literal["exists", "not exists", "count", "aggregate"]
@@ -258,10 +258,9 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """A table of counts, made anew for each row: for each value of `key`, how many matches `steps`
-    have with it. The steps that follow read it as a weighted trie of the relation `table`, whose
-    last column is the key; the columns before it are bound already.
-    """
+    """A table of counts, filled for each row: for each value of `key`, the number of matches of
+    `steps`. Later steps read it as a weighted trie of the relation `table`, whose last column is
+    the key; earlier columns are bound already."""
 
     table: str
     key: str
@@ -277,11 +276,10 @@ Step = Guard | Seek | Join | Assign | Generate | Filter | Compact | Restore | Br
 
 @dataclass(frozen=True, slots=True)
 class GivenRows:
-    """Rows that a plan is run for, each in turn: what is new of a relation. Their columns are
-    these variables, which all steps find bound. `rows`: as many as estimates were made for.
+    """Rows that a plan runs for, one by one: the new rows of a relation. Their columns bind these
+    variables before the first step. `rows`: the number that estimates assume.
 
-    `columns`: all rows of the relation are given, some at a time, and these columns of them: such
-    a plan is a scan.
+    `columns`: the plan is a scan of all rows of the relation, in blocks, and reads these columns.
     """
 
     relation: str
@@ -294,10 +292,9 @@ class GivenRows:
 class JoinPlan:
     """One alternative of a rule's body, as steps.
 
-    Its rows are the values of `outputs`. In a `bag` the rows of all bindings count, with their
-    weights; otherwise only which rows there are. Each row of the steps stands for `orbit`
-    bindings, of which only one was looked for. `cost` is the work expected, in rows looked at.
-    `given`: the plan follows new rows of a relation.
+    Its rows are the values of `outputs`. In a `bag`, all bindings count, with their weights;
+    otherwise rows are a set. Each row stands for `orbit` bindings, of which one is enumerated.
+    `cost`: the expected work, in rows read. `given`: the plan runs for new rows of a relation.
     """
 
     tries: tuple[TrieRef, ...]
@@ -310,13 +307,13 @@ class JoinPlan:
 
     @property
     def scan(self) -> GivenRows | None:
-        """The relation that the plan scans, if it is a scan."""
+        """The given rows, if the plan is a scan."""
         return self.given if self.given is not None and self.given.columns else None
 
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """An aggregate of a head, of columns of the bindings."""
+    """An aggregate of a head over columns of the bindings."""
 
     kind: str
     targets: tuple[Expr, ...]
@@ -327,12 +324,12 @@ class Gather:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What a join of a signed sum is for. A term is counted, and its count enters the sum
-    `coefficient` times. A `table` is made before the terms that read it: for each value of the
-    keys, how many matches the join has. `label` shows the body that is counted.
+    """The purpose of a join in a signed sum. A term is counted, and its count is added
+    `coefficient` times. A `table` is computed before the terms that read it: the number of matches
+    for each value of the keys. `label` describes the body.
 
-    With `images` the join finds one match of each orbit, which counts for the values of each image
-    of the keys: variables, or pairs of variables, of which one value is always the less.
+    With `images`, the join finds one match of each orbit, which counts for the values of each image
+    of the keys: variables, or pairs of variables in which the same one is always less.
     """
 
     label: str
@@ -346,13 +343,13 @@ class Term:
 class RulePlan:
     """A rule: the union of its joins, then aggregates if there are any, then the head.
 
-    Without `gathers` the outputs of the joins are the head's arguments. With them, each group
-    of joins that bind the same variables (`groups`, numbers of joins) gives the set of its
-    bindings; what is gathered is grouped by `keys`, and `head` is computed of keys and
-    gathers. `combines`: min and max of this relation combine over all rules and facts. With
-    `terms`, one for each join, the only gather is the signed sum of the joins' counts; `otherwise`
-    is the plan that enumerates the bindings. `within`: counts by one key, each a signed sum, that
-    the joins read as tables by their names.
+    Without `gathers`, the outputs of the joins are the head's arguments. With them, each group of
+    joins that bind the same variables (`groups`, numbers of joins) gives a set of bindings;
+    aggregates are grouped by `keys`, and `head` is computed from keys and aggregates. `combines`:
+    min and max of this relation combine over all rules and facts. With `terms`, one for each join,
+    the only aggregate is the signed sum of the joins' counts, and `otherwise` is the plan that
+    enumerates the bindings. `within`: counts by one key, each a signed sum, which the joins read as
+    tables by name.
     """
 
     relation: str
@@ -361,7 +358,7 @@ class RulePlan:
     keys: tuple[Slot, ...] = ()
     gathers: tuple[Gather, ...] = ()
     groups: tuple[tuple[int, ...], ...] = ()
-    bindings: tuple[tuple[Slot, ...], ...] = ()  # of each group: the outputs of its joins
+    bindings: tuple[tuple[Slot, ...], ...] = ()  # for each group: the outputs of its joins
     terms: tuple[Term, ...] = ()
     otherwise: RulePlan | None = field(default=None, compare=False, repr=False)
     span: Span = field(default=NOWHERE, compare=False, repr=False)
@@ -369,12 +366,12 @@ class RulePlan:
 
     @property
     def recursive_on(self) -> frozenset[str]:
-        """The relations whose new rows this plan follows."""
+        """The relations whose new rows this plan reads."""
         given = (join.given for join in self.joins if join.given is not None)
         return frozenset(each.relation for each in given if not each.columns)
 
     @property
     def passes_over(self) -> str | None:
-        """The relation of which it is given all rows, some at a time, if there is one."""
+        """The relation that it scans, if there is one."""
         scans = (join.scan for join in self.joins)
         return next((scan.relation for scan in scans if scan is not None), None)

@@ -1,7 +1,7 @@
 """Indexes that stay on the host and are read in place: which lists a join reads, how often, and
-which pages of them lie on the device.
+which pages to copy to the device.
 
-All of this is arithmetic on estimates and on samples of lists; nothing here touches a trie.
+These are estimates from sampled lists; this module reads no trie.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from gdatalog.records import dataclass
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 
-SECTOR = 32  # bytes that a read moves at the least
+SECTOR = 32  # least bytes of a transfer
 PROBES = 8  # reads of a search in a list
-# What a read over the link costs at the least, as bytes that could be copied meanwhile: lists of
-# 8, 32 and 128 keys come at 3.5, 14 and 46 GB/s, which is one list in 9 to 11 ns.
+# The least cost of a read over the link, in bytes of copying: lists of 8, 32 and 128 keys arrive at
+# 3.5, 14 and 46 GB/s, which is one list in 9 to 11 ns.
 READ_COSTS = 1 << 9
 
 
 @dataclass(frozen=True, slots=True)
 class ListRead:
-    """A join reads a list of level `depth` of one of its tries so many `times`; where `counted`,
-    it only asks how long the list is; where `searched`, it reads one place of it."""
+    """A join reads a list of level `depth` of one of its tries so many `times`; `counted`: it only
+    reads the list's length; `searched`: it reads one position."""
 
     trie: int
     depth: int
@@ -43,13 +43,12 @@ class ListRead:
 def reads(
     join: JoinPlan, rows_out: Callable[[Step], float | None], bits: Collection[str] = ()
 ) -> list[ListRead]:
-    """The lists that a join reads. `rows_out`: how many bindings a step gives, if that is known
-    better than by the plan. `bits`: variables whose values become bits.
+    """The lists that a join reads. `rows_out`: the number of bindings of a step, if known better
+    than the plan's estimate. `bits`: variables of recoded levels.
 
-    A list that deeper levels read again and again is in the device's caches meanwhile: it counts
-    once for each time that it is chosen. A search reads one place of it after another. Variables
-    whose values become bits, but for the first of them, read only the lists that rows of bits are
-    made of, once for each value of the first.
+    A list that deeper levels read repeatedly stays in the device's caches: it counts once for each
+    time that it is selected. A search reads one position after another. Recoded levels after the
+    first read only the lists that rows of bits are built from, once for each value of the first.
     """
     found: list[ListRead] = []
     chosen: dict[tuple[int, int], float] = {}
@@ -63,7 +62,7 @@ def reads(
                 found.append(ListRead(part.trie, part.depth, times))
 
     def walk(steps: Sequence[Step], rows: float) -> None:
-        first: float | None = None  # bindings of the first variable whose values become bits
+        first: float | None = None  # bindings of the first recoded variable
         made: set[TrieRef] = set()
         for at, step in enumerate(steps):
             parts, joins = participants(step), isinstance(step, Join)
@@ -87,7 +86,7 @@ def reads(
                         found.append(
                             ListRead(part.trie, part.depth, PROBES * before, searched=True)
                         )
-                elif not joins or len(parts) > 1:  # looked up: those that are found, at the least
+                elif not joins or len(parts) > 1:  # lookups: at least those that succeed
                     found.append(ListRead(part.trie, 0, rows if joins else before))
             chosen.update({(part.trie, part.depth): rows for part in parts})
             if isinstance(step, Branch):
@@ -99,8 +98,8 @@ def reads(
 
 
 class Heat:
-    """What reads of each page of an index are expected to move over the link, and to cost, where
-    the page lies on the host: in bytes."""
+    """The expected bytes that reads of each page of an index move over the link, and their cost in
+    bytes, if the page stays on the host."""
 
     def __init__(self, page: int, count: int) -> None:
         self.page, self.count = page, count
@@ -108,8 +107,8 @@ class Heat:
         self._costs = np.zeros(count + 1)
 
     def add(self, starts: Numbers, ends: Numbers, times: float, shares: Numbers) -> None:
-        """Reads of what lies between these bytes: so many `times` in all, each place as often as
-        another. A read takes one of so many `shares` of what lies there."""
+        """Adds reads of these byte ranges: `times` in all, evenly. A read takes one of `shares`
+        parts of a range."""
         read = ends > starts
         if times <= 0 or not read.any():
             return
@@ -134,8 +133,8 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class PagePlacement:
-    """Which pages of each index lie on the device while a join runs; the bytes that reads of the
-    others are expected to move over the link, and what they cost, as bytes."""
+    """The pages of each index to copy to the device; the expected bytes that reads of other pages
+    move over the link, and their cost in bytes."""
 
     pages: Mapping[Hashable, tuple[int, ...]]
     read: float
@@ -143,11 +142,11 @@ class PagePlacement:
 
 
 def takes_pages(bits: Collection[str], cells: Schedule | str, cost: float, overhead: int) -> bool:
-    """Whether reading in place at this cost, as bytes, is expected to be cheaper than cells, each
-    of which costs an `overhead`; or whether there are none.
+    """Whether reading in place at this cost, in bytes, is expected to be cheaper than cells with
+    this `overhead` each; or whether there are no cells.
 
-    Cells that cut a variable whose values become bits go without the rows of bits, which is several
-    times the work.
+    Cells that cut a recoded variable cannot use rows of bits, which makes the work several times
+    larger.
     """
     if isinstance(cells, str) or not cells.ranges.keys().isdisjoint(bits):
         return True
@@ -155,8 +154,8 @@ def takes_pages(bits: Collection[str], cells: Schedule | str, cost: float, overh
 
 
 def in_bits(join: JoinPlan, longest: Callable[[TrieRef, int], int], most: int) -> set[str]:
-    """The variables whose values become bits, as far as the rows of no list take more than `most`
-    bytes. `longest`: the longest list of a level of an index."""
+    """The recoded variables, if the rows of each list take at most `most` bytes. `longest`: the
+    longest list of a level of an index."""
 
     def fits(within: TrieNode) -> bool:
         return longest(within.trie, within.depth) ** 2 // 8 <= most
@@ -165,7 +164,7 @@ def in_bits(join: JoinPlan, longest: Callable[[TrieRef, int], int], most: int) -
 
 
 def placed(heats: Mapping[Hashable, Heat], room: int) -> PagePlacement:
-    """The pages whose reads would cost most, as many as there is room for."""
+    """The pages whose reads would cost most, as many as fit."""
     if not heats:
         return PagePlacement({}, 0.0, 0.0)
     names = list(heats)

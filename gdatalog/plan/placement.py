@@ -1,4 +1,4 @@
-"""Where rules and strata run: here, or on the workers of a cluster. Planned, and what happened."""
+"""Where rules and strata run, locally or on a cluster's workers: the plan, and measurements."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ SpreadWay = Literal["replicated", "partitioned", "in place"]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """`replicated`: each worker has the relations whole. `partitioned`: none has; the keys of
-    variables that are joined through the same columns fall into `classes`, cells are made of these,
-    and rows are moved to the workers that need them. `in place`: each has a part of the rows of one
-    relation, which `stays` where it is.
+    """How a rule is distributed.
 
-    `planned`: the bytes that are expected to go from worker to worker; `moved`: those that went.
-    `calls`: what workers were asked for, and how many of these ran `on_gpus`. `patient`: it is
-    done here if that is soon done.
+    `replicated`: each worker has whole relations. `partitioned`: the keys of variables that are
+    joined through the same columns are hashed into `classes`, of which cells are made, and rows
+    move to the workers that need them. `in place`: each worker has a part of one relation, which
+    `stays` where it is.
+
+    `planned`: the bytes expected to move between workers; `moved`: those that did. `calls`: calls
+    of workers, of which `on_gpus` ran on GPUs. `patient`: it runs locally first, and moves to the
+    workers after so many seconds.
     """
 
     way: SpreadWay
@@ -61,7 +63,7 @@ class Spread:
         return text if self.patient is None else f"{text}, if it takes more than {self.patient:g} s"
 
     def facts(self) -> tuple[tuple[str, str | int | None], ...]:
-        """The same, to be looked up."""
+        """The same as names and values."""
         return (
             ("spread", self.way),
             ("workers", self.workers),
@@ -76,11 +78,11 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class InCells:
-    """A rule runs in cells: its indexes stay in the host's memory, and the device reads slices.
+    """A rule runs in cells: its indexes stay in host memory, and slices are copied to the device.
 
-    `ranges`: into how many each cut variable is cut, the outermost first. `cells`: those that may
-    have bindings; `skipped`: the others. `planned`: the bytes that are expected to be copied.
-    `ran` and `moved`: how many cells ran, and the bytes that were copied.
+    `ranges`: the number of ranges of each cut variable, the outermost first. `cells`: those that
+    may have bindings; `skipped`: the others. `planned`: the bytes expected to be copied. `ran` and
+    `moved`: the number of cells that ran, and the bytes that were copied.
     """
 
     ranges: tuple[tuple[str, int], ...] = ()
@@ -91,7 +93,7 @@ class InCells:
     moved: int | None = None
 
     def with_join(self, found: Schedule) -> InCells:
-        """The same, with the cells of one join more."""
+        """The same with the cells of another join."""
         ranges = tuple((name, len(each)) for name, each in found.ranges.items())
         return replace(
             self,
@@ -118,7 +120,7 @@ class InCells:
         return ", ".join(parts)
 
     def facts(self) -> tuple[tuple[str, str | int | None], ...]:
-        """The same, to be looked up."""
+        """The same as names and values."""
         return (
             ("cells", self.cells),
             ("cells skipped", self.skipped),
@@ -131,11 +133,11 @@ class InCells:
 
 @dataclass(frozen=True, slots=True)
 class InPages:
-    """A rule's indexes, of so many bytes, stay in the host's memory and are read in place; the
-    pages that are read most, `placed` bytes, lie on the device meanwhile.
+    """A rule's indexes, of `size` bytes, stay in host memory and are read in place; the hottest
+    pages, `placed` bytes, are on the device.
 
-    `planned`: the bytes that reads of the others are expected to move over the link; `read`: those
-    that they moved, by how many lists were read. `copied`: what was written to pages.
+    `planned`: the bytes that reads of other pages are expected to move over the link; `read`: those
+    they moved, by the number of lists read. `copied`: bytes written to pages.
     """
 
     size: int = 0
@@ -145,7 +147,7 @@ class InPages:
     copied: int | None = None
 
     def with_join(self, other: InPages) -> InPages:
-        """The same, with one join more."""
+        """The same with another join."""
         return replace(
             self,
             size=max(self.size, other.size),
@@ -170,7 +172,7 @@ class InPages:
         return ", ".join(parts)
 
     def facts(self) -> tuple[tuple[str, str | int | None], ...]:
-        """The same, to be looked up."""
+        """The same as names and values."""
         return (
             ("bytes read in place", self.size),
             ("bytes on the device", self.placed),
@@ -182,22 +184,22 @@ class InPages:
 
 @dataclass(slots=True)
 class DeviceWork:
-    """What one of several devices did: how many pieces, in how many seconds, of how many rows."""
+    """The work of one of several devices: pieces, seconds, and rows."""
 
     pieces: int = 0
     seconds: float = 0.0
     rows: int = 0
 
     def __str__(self) -> str:
-        rows = f", {_many(self.rows, 'row')}" * (self.rows > 0)  # none where they are only counted
+        rows = f", {_many(self.rows, 'row')}" * (self.rows > 0)  # 0 if rows are only counted
         return f"{_many(self.pieces, 'piece')}, {self.seconds:.3f} s{rows}"
 
 
 @dataclass(slots=True, eq=False)
 class Shared:
-    """Several devices run a join or a fixpoint together, in `pieces` for each of them.
+    """Several devices run a join or a fixpoint together, in `pieces` for each device.
 
-    `work_of`: what each did, once it has.
+    `work_of`: the work of each device, after the run.
     """
 
     devices: tuple[str, ...]
@@ -218,7 +220,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A stratum runs on this machine's device `device`; on several if it is `shared`."""
+    """A stratum runs on this machine's `device`; on several devices if it is `shared`."""
 
     device: str = "cpu"
     shared: Shared | None = None
@@ -229,12 +231,12 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class OnWorkers:
-    """A recursive stratum runs on the workers of a cluster. `by`: they take stretches of the values
-    of these columns; without, they own rows by hash, and exchange new ones. `parted`: none has all
-    that is read.
+    """A recursive stratum runs on the workers of a cluster. `by`: they take ranges of the values of
+    these columns; without it, they own rows by hash and exchange new rows. `parted`: no worker has
+    all input rows.
 
-    `until`: it runs here first, until one of these conditions is met, and `why` that is. `refusal`:
-    why only one machine can do it.
+    `until`: it runs locally until one of these conditions is met; `why` is the reason. `refusal`:
+    why it can only run on one machine.
     """
 
     workers: int
@@ -263,7 +265,7 @@ class OnWorkers:
         return " or ".join(map(str, self.until))
 
     def facts(self) -> tuple[tuple[str, str | int | None], ...]:
-        """The same, to be looked up."""
+        """The same as names and values."""
         way = "values" if self.by is not None else "rows"
         return (
             ("spread", way if self.refusal is None else None),
@@ -277,7 +279,7 @@ Placement = Local | OnWorkers
 
 
 def _sum(one: int | None, other: int | None) -> int | None:
-    """What is known of both together."""
+    """The sum of the known ones."""
     return one if other is None else (one or 0) + other
 
 

@@ -1,7 +1,7 @@
-"""Schedules of cells: those over slices that fit a device, and move the fewest bytes.
+"""Schedules of cells whose slices fit a device, with the fewest bytes copied.
 
-The cut variables are nested loops over their ranges: the slices of outer variables stay on the
-device while those of the innermost one change. Ranges are of equal bytes, not of equal keys.
+The cut variables are nested loops over their ranges: slices of outer variables stay on the device
+while those of the innermost variable change. Ranges have equal bytes, not equal numbers of keys.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from gdatalog.plan.cells import Cell, KeyRange
 from gdatalog.plan.slicing import CellSlices, IndexUse, Numbers, Schedule, Sizes, Slice, bytes_moved
 from gdatalog.progress import format_bytes
 
-MOST_CUT = 4  # variables: those whose tries are the largest
+MOST_CUT = 4  # most cut variables: those with the largest tries
 MOST_CELLS = 1 << 18
-MOST_TRIED = 4096  # combinations of shares whose ranges are computed
-# Into how many ranges a variable may be cut; fewer choices where many variables are.
+MOST_TRIED = 4096  # most combinations of shares to try
+# Choices for the number of ranges of a variable; fewer if there are many variables.
 SHARES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
 FEW_SHARES = (1, 2, 4, 8, 16, 32, 64)
-# What running one more cell costs, as bytes that could be copied meanwhile: 4 to 12 ms of an H200
-# (108 cells of triangles, 240 of K4), at 50 GB/s.
+# The cost of a cell, in bytes of copying: 4 to 12 ms of an H200 (108 cells of triangles, 240 of
+# K4), at 50 GB/s.
 OVERHEAD = 1 << 28
-# What it costs to find a binding again in another cell, likewise: 0.6 ns of an H100.
+# The cost of finding a binding again in another cell: 0.6 ns of an H100.
 FOUND_AGAIN = 32
 
-# So many bindings of a level, and the variables of deeper levels: the cells that tell these apart
-# all look through the same bindings.
+# Bindings of a level, and the variables of deeper levels: cells that differ only in these repeat
+# the level's bindings.
 Level = tuple[float, frozenset[str]]
 
 
@@ -43,11 +43,11 @@ def schedule(
     overhead: int = OVERHEAD,
     levels: Sequence[Level] = (),
 ) -> Schedule | str:
-    """The cells that cost least, in bytes moved and in work done again, over slices that fit into
-    `room`, two cells' at a time.
+    """The cheapest cells, by bytes copied and by repeated work, whose slices fit into `room`, two
+    cells' at a time.
 
-    `orders`: (u, v, strict) where u < v, or u <= v, holds for the keys of all bindings. In words
-    for a user, if there are no such cells.
+    `orders`: (u, v, strict) where u < v, or u <= v, holds for the keys of all bindings. A message
+    for users if there are no such cells.
     """
     return _Planner(uses, sizes, orders, room, overhead, levels).found()
 
@@ -64,7 +64,7 @@ class _Planner:
     ) -> None:
         self.uses, self.sizes, self.orders = uses, sizes, orders
         self.room, self.overhead, self.levels = room, overhead, levels
-        # The indexes that each variable is the first column of.
+        # By variable: the indexes whose first column it is.
         self.indexes: dict[str, list[Hashable]] = {}
         for use in uses:
             if isinstance(use.root, str):
@@ -79,7 +79,7 @@ class _Planner:
 
     def _weights(self, indexes: Sequence[Hashable]) -> tuple[npt.NDArray[np.integer], Numbers]:
         """The keys of a variable, ascending, and the bytes of the slices of all keys before each,
-        and of all."""
+        and in total."""
         found = [self.sizes[index] for index in indexes]
         if len(found) == 1:
             return found[0].keys, found[0].held
@@ -92,8 +92,8 @@ class _Planner:
         return keys[starts], np.append(before[starts], before[-1])
 
     def found(self) -> Schedule | str:
-        """The shares that are expected to cost least, of those that fit: with room for the next
-        cell's slices, whose copies take no time then, or in fewer cells if these cost even less."""
+        """The cheapest shares that fit: either with room for the next cell's slices, whose copies
+        then overlap with computation, or fewer cells without, if these cost less."""
         choices = SHARES if len(self.names) < MOST_CUT else FEW_SHARES
         every: list[tuple[float, tuple[int, ...]]] = []
         for shares in product(choices, repeat=len(self.names)):
@@ -115,8 +115,8 @@ class _Planner:
     def _first_of(
         self, every: Sequence[tuple[float, tuple[int, ...]]], ahead: bool
     ) -> dict[str, tuple[KeyRange, ...]] | None:
-        """The ranges of the first of these shares that fits, with or without the next cell's
-        slices."""
+        """The ranges of the first of these shares that fit, with or without room for the next
+        cell's slices."""
         for _, shares in islice(every, MOST_TRIED):
             ranges = {name: self._ranges(name, share) for name, share in self._order(shares)}
             if self._largest(ranges, ahead) <= self.room:
@@ -124,7 +124,7 @@ class _Planner:
         return None
 
     def _largest(self, ranges: Mapping[str, Sequence[KeyRange]], ahead: bool) -> int:
-        """The most bytes that the slices of one cell take, and those that change for the next."""
+        """The most bytes that the slices of a cell take, plus those that change for the next."""
         held = [self._fixed(ranges)]
         for name, stretches in ranges.items():
             keys, before = self.weights[name]
@@ -150,12 +150,12 @@ class _Planner:
     # ----------------------------------------------------------------------------- estimates
 
     def _order(self, shares: Sequence[int]) -> list[tuple[str, int]]:
-        """The cut variables with their shares, outermost first, by what that moves."""
+        """The cut variables and their shares, outermost first, in the order that copies least."""
         cut = [(name, share) for name, share in zip(self.names, shares, strict=True) if share > 1]
         return sorted(cut, key=lambda one: ((one[1] - 1) / self.whole[one[0]], one[0]))
 
     def _fixed(self, cut: Collection[str]) -> int:
-        """The bytes of what does not change from cell to cell."""
+        """The bytes of slices that do not change from cell to cell."""
         fixed = {self._slice(use, None) for use in self.uses if use.root not in cut}
         return sum(self._held(one) for one in fixed)
 
@@ -165,7 +165,7 @@ class _Planner:
         return held + sum(self.whole[name] / share for name, share in order)
 
     def _expected(self, shares: Sequence[int]) -> float:
-        """The bytes that are moved: a slice comes once for each range of the variables outside."""
+        """The bytes copied: a slice is copied once for each range of the outer variables."""
         moved, times = 0.0, 1
         for name, share in self._order(shares):
             moved += times * self.whole[name]
@@ -173,7 +173,7 @@ class _Planner:
         return moved
 
     def _again(self, shares: Sequence[int]) -> float:
-        """What it costs to find bindings again for each range of deeper variables."""
+        """The cost of finding bindings again for each range of deeper variables."""
         of = dict(zip(self.names, shares, strict=True))
         times = ((found, prod(of.get(name, 1) for name in deeper)) for found, deeper in self.levels)
         return sum(FOUND_AGAIN * found * (many - 1) for found, many in times)
@@ -181,7 +181,7 @@ class _Planner:
     # ---------------------------------------------------------------------------------- cells
 
     def _ranges(self, name: str, share: int) -> tuple[KeyRange, ...]:
-        """So many ranges of a variable's keys, of about as many bytes each."""
+        """`share` ranges of a variable's keys, of about equal bytes."""
         keys, before = self.weights[name]
         total = int(before[-1])
         targets = [total * at // share for at in range(1, share)]
@@ -244,7 +244,8 @@ class _Planner:
 
 
 def serpentine(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All combinations of numbers below these; from one to the next, one of them changes by one.
+    """All combinations of numbers below these lengths, in which neighbours differ in one number by
+    one.
 
     >>> list(serpentine([2, 2]))
     [(0, 0), (0, 1), (1, 1), (1, 0)]

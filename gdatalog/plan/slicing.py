@@ -1,8 +1,8 @@
-"""Slices of tries: what a join reads in each of its cells, where whole tries do not fit a device.
+"""Slices of tries: what a join reads in each of its cells, if whole tries do not fit a device.
 
 A cell gives each cut variable a range of keys. A trie whose first column is such a variable is
-needed only as its *slice*: the rows whose first value lies in the range. All of this is arithmetic
-on sizes; nothing here touches a trie.
+needed only as its *slice*: the rows whose first value lies in the range. This module computes
+sizes, and reads no trie.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """An index on the host: the keys of its first column, ascending, and of the slice of all keys
-    before number i the bytes that are copied (`moved[i]`) and that it takes there (`held[i]`)."""
+    """An index on the host: the keys of its first column, ascending; and, for the slice of all keys
+    before the i-th, the bytes to copy (`moved[i]`) and to hold (`held[i]`)."""
 
     keys: npt.NDArray[np.integer]
     moved: Numbers
@@ -30,9 +30,9 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class IndexUse:
-    """How a join uses an index. `root`: the variable that is bound to its first column, if cells
-    may cut by it; the key of a constant; None: the index is needed whole. `needed`: a binding needs
-    a row of it, so that nothing is found where its slice is empty."""
+    """How a join uses an index. `root`: the variable bound to its first column, if cells can cut
+    it; the key of a constant; None: the whole index. `needed`: every binding has a row of it, so
+    that a cell with an empty slice is empty."""
 
     index: Hashable
     root: str | int | None
@@ -41,7 +41,7 @@ class IndexUse:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The keys of an index's first column from number `low` on, below number `high`."""
+    """The keys of an index's first column with numbers from `low` up to, without, `high`."""
 
     index: Hashable
     low: int
@@ -50,7 +50,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class CellSlices:
-    """A cell, and the slice that each use of the join reads in it."""
+    """A cell, and the slice that each use of an index reads in it."""
 
     cell: Cell
     slices: tuple[Slice, ...]
@@ -60,10 +60,9 @@ class CellSlices:
 class Schedule:
     """The cells of a join in the order in which they run.
 
-    `ranges`: those of each cut variable, outermost first. `skipped`: how many cells have no
-    binding, by comparisons of variables or because a slice is empty. `moved`: the bytes that are
-    copied over all cells. `again`: what finding bindings in several cells costs, as bytes that
-    could be copied meanwhile.
+    `ranges`: those of each cut variable, outermost first. `skipped`: the number of cells without
+    bindings, because of comparisons or an empty slice. `moved`: the bytes copied over all cells.
+    `again`: the cost of finding bindings in several cells, in bytes of copying.
     """
 
     ranges: Mapping[str, tuple[KeyRange, ...]]
@@ -73,24 +72,24 @@ class Schedule:
     again: float
 
     def cost(self, overhead: int) -> float:
-        """What the cells cost, as bytes, if running one costs `overhead`."""
+        """The cost of the cells in bytes, if running one costs `overhead`."""
         return self.moved + self.again + overhead * len(self.turns)
 
 
 class SliceCache:
-    """Which slices lie on a device that has `room` for so many bytes of them.
+    """The slices on a device with `room` bytes for them.
 
-    What was used longest ago goes first, but nothing that this cell or the next one needs.
+    An LRU cache that keeps everything that this cell and the next one need.
     """
 
     def __init__(self, room: int, sizes: Mapping[Hashable, Sizes]) -> None:
         self.room = room
         self.sizes = sizes
-        self.held: dict[Slice, int] = {}  # bytes; what was used longest ago stands first
+        self.held: dict[Slice, int] = {}  # bytes, least recently used first
         self.total = 0
 
     def enter(self, now: Collection[Slice], coming: Collection[Slice]) -> list[Slice]:
-        """A cell needs slices: makes room for those that are not there, and gives these."""
+        """Makes room for the slices of a cell, and returns those to copy."""
         for one in now:
             if one in self.held:
                 self.held[one] = self.held.pop(one)
@@ -102,8 +101,7 @@ class SliceCache:
         return missing
 
     def ahead(self, coming: Collection[Slice], now: Collection[Slice]) -> list[Slice]:
-        """The slices of the next cell that are not there and for which there is room beside those
-        of this one."""
+        """The slices of the next cell to copy now, beside those of this one."""
         found: list[Slice] = []
         for one in dict.fromkeys(coming):
             if one in self.held:
@@ -119,7 +117,7 @@ class SliceCache:
         return int(held[one.high] - held[one.low])
 
     def moved(self, one: Slice) -> int:
-        """The bytes that are copied for a slice."""
+        """The bytes to copy for a slice."""
         moved = self.sizes[one.index].moved
         return int(moved[one.high] - moved[one.low])
 
@@ -137,13 +135,13 @@ class SliceCache:
 
 
 def paired(turns: Sequence[CellSlices]) -> Iterator[tuple[CellSlices, tuple[Slice, ...]]]:
-    """Each turn, with the slices of the one after it."""
+    """Each turn, with the slices of the next one."""
     for turn, after in zip(turns, (*turns[1:], None), strict=False):
         yield turn, () if after is None else after.slices
 
 
 def bytes_moved(turns: Sequence[CellSlices], room: int, sizes: Mapping[Hashable, Sizes]) -> int:
-    """The bytes that are copied for these turns."""
+    """The bytes copied for these turns."""
     shelf, total = SliceCache(room, sizes), 0
     for turn, coming in paired(turns):
         missing = [*shelf.enter(turn.slices, coming), *shelf.ahead(coming, turn.slices)]

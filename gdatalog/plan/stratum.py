@@ -1,11 +1,11 @@
-"""The plan of a stratum: its strategy, what takes over from it, and the plans of its rules.
+"""The plan of a stratum: its strategy, its fallbacks, and the plans of its rules.
 
-The planner's side (`engine/strata.py`, `engine/fixpoint/strategies.py`) writes a `StratumPlan`, the
-engine runs it strategy by strategy, `explain` prints it, and `profile` says which strategies ran.
-It is plain data: frozen, comparable, printable, checked (`check.py`).
+`engine/strata.py` and `engine/fixpoint/strategies.py` build a `StratumPlan`, the engine runs it
+strategy by strategy, `explain` prints it, and `profile` reports which strategies ran. It is plain
+data: frozen, comparable, printable, checked (`check.py`).
 
-Where sizes are not known before rows are there, a strategy has a `Fallback`. Its conditions are
-counts of rows, rounds or bytes, never seconds: a program runs the same way each time.
+Where sizes are unknown before rows exist, a strategy has a `Fallback`. Its conditions are counts of
+rows, rounds or bytes, never times: a program runs the same way each time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gdatalog.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """When one of these conditions is met, another strategy starts the stratum again."""
+    """If one of these conditions is met, another strategy restarts the stratum."""
 
     when: tuple[When, ...]
     to: Strategy
@@ -48,7 +48,7 @@ class Once:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Nothing runs: the relation is another one, perhaps without columns that are one constant."""
+    """Nothing runs: the relation equals another one, possibly without constant columns."""
 
     relation: str
     fallback: Fallback | None = None
@@ -59,7 +59,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class SemiNaive:
-    """Rounds: in each, rules follow the rows that have come to a relation since its last turn.
+    """Rounds: in each, rules read the rows derived since their last turn.
 
     `projections`: where rules are split to project variables away early. `on_host`: on the CPU,
     though there is a device.
@@ -100,7 +100,7 @@ class Key:
 class Partitioned:
     """A fixpoint for each value of one column of each relation, by a compiled worklist.
 
-    `counted`: only the number of rows of each value is asked for.
+    `counted`: only the number of rows of each value is needed.
     """
 
     keys: tuple[Key, ...]
@@ -134,8 +134,8 @@ class Worklist:
 
 @dataclass(frozen=True, slots=True)
 class Incremental:
-    """The relations are what they were, and what follows from rows that have come since: to
-    `changed` relations, or by new rules and facts. The stratum is monotone in these."""
+    """Keeps the relations, and adds what follows from rows that were added since, to `changed`
+    relations or by new rules and facts. The stratum is monotone in these."""
 
     changed: tuple[str, ...]
     fallback: Fallback | None = None
@@ -147,7 +147,7 @@ class Incremental:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The stratum is planned anew, and evaluated with all rows."""
+    """The stratum is planned again, and evaluated in full."""
 
     fallback: Fallback | None = None
 
@@ -173,7 +173,7 @@ Strategy = (
 
 @dataclass(frozen=True, slots=True)
 class DictionaryCodes:
-    """Codes of a dictionary stand for the keys of these columns (relation.column)."""
+    """Dictionary codes replace the keys of these columns (relation.column)."""
 
     columns: tuple[str, ...]
 
@@ -183,8 +183,8 @@ class DictionaryCodes:
 
 @dataclass(frozen=True, slots=True)
 class LinearRule:
-    """A closure said twice over (`p(x, y), p(y, z)`) is computed by a linear rule over the rows
-    that it has without recursion."""
+    """A closure by doubling (`p(x, y), p(y, z)`) is computed by a linear rule over the rows that it
+    has without recursion."""
 
     relation: str
     first: str
@@ -195,8 +195,8 @@ class LinearRule:
 
 @dataclass(frozen=True, slots=True)
 class OnTheHost:
-    """The relations of a recursion do not fit this device, or a rule reads only how many rows a
-    relation has, which are few numbers (`numbers`): the CPU runs it."""
+    """The CPU runs a recursion, because its relations do not fit this device, or because a rule
+    reads only the numbers of a relation's rows (`numbers`), which is little data."""
 
     device: str
     numbers: bool = False
@@ -221,10 +221,9 @@ Rewrite = DictionaryCodes | LinearRule | OnTheHost
 class StratumPlan:
     """How one stratum is evaluated, and where.
 
-    `rules`: a plan for each rule that reads no row of the stratum, and for each recursive rule one
-    for the new rows of each of its recursive atoms. They are those of the strategy that large data
-    leads to: of rounds where all strategies are rounds or a worklist. `before`: plans that run once
-    before the first strategy.
+    `rules`: a plan for each rule without recursive atoms, and for each recursive rule a plan for
+    the new rows of each recursive atom. They belong to the `main` strategy. `before`: plans that
+    run once before the first strategy.
     """
 
     relations: tuple[str, ...]
@@ -237,7 +236,7 @@ class StratumPlan:
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
-        """The first strategy, and those that its fallbacks lead to."""
+        """The first strategy, and its fallbacks in order."""
         found: list[Strategy] = []
         strategy: Strategy | None = self.strategy
         while strategy is not None:
@@ -247,13 +246,13 @@ class StratumPlan:
 
     @property
     def main(self) -> Strategy:
-        """The strategy that large data leads to: the one that `rules` belong to."""
+        """The strategy for large data, to which `rules` belong."""
         ways = self.strategies
         return next((way for way in ways if isinstance(way, Partitioned | InPlaceLattice)), ways[0])
 
     def lines(self, whole: bool = False) -> tuple[str, ...]:
-        """What was rewritten and how the fixpoint runs, a line each; `whole`: also that rounds
-        compute what compiled loops cannot."""
+        """A line for each rewrite and strategy; `whole`: including the fallback for what compiled
+        loops cannot compute."""
         parts = [str(rewrite) for rewrite in self.rewrites]
         starts = ""  # when the strategy does
         for strategy in () if self.main == Once() else self.strategies:
