@@ -345,11 +345,10 @@ class RulePlan:
 
     Without `gathers`, the outputs of the joins are the head's arguments. With them, each group of
     joins that bind the same variables (`groups`, numbers of joins) gives a set of bindings;
-    aggregates are grouped by `keys`, and `head` is computed from keys and aggregates. `combines`:
-    min and max of this relation combine over all rules and facts. With `terms`, one for each join,
-    the only aggregate is the signed sum of the joins' counts, and `otherwise` is the plan that
-    enumerates the bindings. `within`: counts by one key, each a signed sum, which the joins read as
-    tables by name.
+    aggregates are grouped by `keys`, and `head` is computed from keys and aggregates. With `terms`,
+    one for each join, the only aggregate is the signed sum of the joins' counts, and `otherwise` is
+    the plan that enumerates the bindings. `within`: counts by one key, each a signed sum, which the
+    joins read as tables by name.
     """
 
     relation: str
