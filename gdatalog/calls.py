@@ -47,6 +47,10 @@ class Outside(Exception):
     """A row lies outside the bitmap's space. Rows marked since the last call were not output."""
 
 
+class NoRoomForLists(Exception):
+    """The intersections to cache do not fit: loops run without the cache."""
+
+
 class NotOnDevice(Exception):
     """Why the CPU runs a rule, for a user."""
 

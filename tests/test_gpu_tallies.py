@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog import patterns
 from gdatalog.engine import depth, sums
+from gdatalog.gpu_ops import kept
 from gdatalog.gpu_ops.device import TILES, Gpu
+from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.gpu_ops.scratch import Need, laid_out
 from gdatalog.parser import parse
 from gdatalog.printer import tallies
@@ -351,3 +353,66 @@ def test_a_small_memory_limit() -> None:
             (run,) = told.runs
             tallies = [e.reason for e in run.executors.values() if "tables" in e.reason]
             assert bool(tallies) is (limit > 1_000_000)
+
+
+def hub(leaves: int) -> list[tuple[int, int]]:
+    """A vertex with many neighbours, most of which have no others."""
+    near = [(0, 1_000 + leaf) for leaf in range(leaves)]
+    return sorted({*skewed(40), *near, *((b, a) for a, b in near)})
+
+
+@pytest.mark.parametrize("number", [15, 16, 17])
+@pytest.mark.parametrize("shape", ["ab ac ae bc bd de", "ab bc cd de ea"])
+def test_the_keys_of_a_small_table_are_looked_up(
+    shape: str, number: int, printed: list[PrintedPlan]
+) -> None:
+    found = []
+    for device, algebra in ((None, "never"), (device_of(number), "quotients")):
+        with gd.connect(device="cpu") as db:
+            db["E"] = hub(150)
+            if device is not None:
+                db._workspace.device = device
+                db._workspace.force(tile=32, strategy="lftj")
+            db._workspace.force(algebra=algebra)
+            found.append(db.count(patterns.from_edges(shape, name="some")))
+    assert found[0] == found[1]
+    assert any("_few = few_keys(" in loops_of(plan).source for plan in printed)
+
+
+WEDGES = "ab ac ad bc bd ce de"  # below an outer vertex, what an edge's ends have in common
+
+
+@pytest.mark.parametrize(
+    ("number", "share"),
+    [
+        pytest.param(number, share, marks=() if number == 16 else pytest.mark.slow)
+        for number in (3, 8, 10, 15, 16, 17)
+        for share in (2, 1 << 60)
+    ],
+)
+def test_lists_are_kept_by_edges(
+    number: int, share: int, printed: list[PrintedPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they fit; else they are met each time."""
+    made: list[int] = []
+    plain = kept._made
+
+    def noted(*given: Any) -> tuple[Any, Any]:
+        found = plain(*given)
+        made.append(len(found[1]))
+        return found
+
+    monkeypatch.setattr(kept, "SHARE", share)
+    monkeypatch.setattr(kept, "_made", noted)
+    found = []
+    for device, algebra in ((None, "never"), (device_of(number), "quotients")):
+        with gd.connect(device="cpu") as db:
+            db["E"] = skewed(40)
+            if device is not None:
+                db._workspace.device = device
+                db._workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
+            db._workspace.force(algebra=algebra)
+            for shape in (WEDGES, "ab ac ad ae bc be cd de"):
+                found.append(db.count(patterns.from_edges(shape, name="some")))
+    assert found[:2] == found[2:]
+    assert bool(made) == (share == 2)

@@ -152,7 +152,8 @@ class JoinNest:
 
     def forget(self) -> None:
         """Prints it again, because the form has changed."""
-        self.__dict__.pop("_text", None)
+        for text in ("_text", "printed"):
+            self.__dict__.pop(text, None)
 
     @cached_property
     def grouped(self) -> GroupDedup | None:

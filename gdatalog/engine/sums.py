@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.calls import LOCAL, GiveUp, NotOnDevice, scratch_length
+from gdatalog.calls import LOCAL, GiveUp, NoRoomForLists, NotOnDevice, scratch_length
 from gdatalog.engine.choose import choose
 from gdatalog.engine.count_columns import EXACT, TABLES, ascends, exact_sum, once_each, times_each
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 COUNT = (Gather("count", (), "~count", "int"),)
 MOST = (1 << 63) - 1
-TABLES_OF_LOOPS = "tally", "tallied", "kept", "lists", LOCAL
+TABLES_OF_TILES = "tally", "tallied", LOCAL
+TABLES_OF_LOOPS = *TABLES_OF_TILES, "kept", "lists"
 LEAST_TILES = 256  # of a GPU that have tables: with fewer it is better to enumerate
 TALLY_SHARE = 4  # tables of counts take such a part of what may still be held, at the most
 
@@ -301,7 +302,7 @@ class Sum:
         def depth_first() -> None:
             nonlocal found
             try:
-                found = nest.run(self.plan.relation), join.orbit
+                found = self._walked(nest), join.orbit
             except GiveUp as reason:
                 if str(reason):
                     raise
@@ -375,6 +376,15 @@ class Sum:
                 nest = self._nest(number, *by, own)
                 if not choose(nest).breadth_first:
                     function_soon(nest.printed, join.cost)
+
+    def _walked(self, nest: JoinNest) -> list[Columns]:
+        """The blocks of the loops, which cache intersections if these fit."""
+        try:
+            return nest.run(self.plan.relation)
+        except NoRoomForLists:
+            nest.form = replace(nest.form, keeps=False)
+            nest.forget()
+            return nest.run(self.plan.relation)
 
     def _room(self, nest: JoinNest) -> int:
         """The bytes of the tables that loops keep; of lists only where there is room for these."""
@@ -476,8 +486,10 @@ def _kept_bytes(nest: JoinNest) -> int:
     if nest.reason is not None:
         raise SumUnsuited(nest.reason)
     tries = [nest.tries[at] for at in nest.plain.which]
-    kept = [each for each in nest.plain.arguments if each.kind in TABLES_OF_LOOPS]
-    if nest.context.device is CPU:
+    here = nest.context.device is CPU
+    kinds = TABLES_OF_LOOPS if here else TABLES_OF_TILES
+    kept = [each for each in nest.plain.arguments if each.kind in kinds]
+    if here:
         times = [nest.knobs.workers + 2 * (each.kind == LOCAL) for each in kept]  # sums, a copy
     else:
         times = [2 if each.kind == LOCAL else LEAST_TILES for each in kept]

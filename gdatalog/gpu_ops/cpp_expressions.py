@@ -134,7 +134,7 @@ class Spoken:
             return f"{texts[0]}[{texts[1]}]"
         if name in ("min", "max"):
             return self._extreme(name, args, texts)
-        if name in ("add_common", "clear_tally", "find_tally", "sum_common"):
+        if name in ("add_common", "clear_tally", "few_keys", "find_tally", "sum_common"):
             self.counts = True
         if name == "add_common":  # where it counts is a template argument
             return f"add_common<{texts[-1]}>({', '.join(['t', *texts[:-1]])})"

@@ -15,7 +15,8 @@ STATE_NAMES = {
 }  # fmt: skip
 OF_LANES = frozenset({"sum_of_lanes", "least_of_lanes", "greatest_of_lanes"})
 BOOLS = frozenset(
-    {"ended", "whole_lists", "begin_unit", "has", "has_bit", "leads", "late", "next_task"}
+    {"begin_unit", "ended", "few_keys", "has", "has_bit", "late", "leads", "next_task"}
+    | {"whole_lists"}
 )
 DOUBLES = frozenset({
     "float_of_key", "floor_of", "ceil_of", "root_of", "exp_of", "log_of", "real_power",

@@ -9,12 +9,14 @@ Some forms are for tiles only. In `for i in lanes(low, high)`, each lane takes t
 `continue` jumps to the end of the turn, where all lanes meet and write their rows. `lanes(low,
 high, unit, base)` are the turns of a unit, counted from `base`. The rest of them can be given to
 other tiles, which lowers `high`, a variable. `for j in spread(low, high)`, the last statement of
-such a turn, is a loop whose turns the lanes share: those of the ranges of all lanes. `for i in
-units(low, high)` is like `lanes`, for units of the task. `for i in turns(low, high)` is a range
-whose end may become lower on the way. `emit(...)` outputs a row, `emit_fresh(marks, place, ...)`
-one that was not marked, and `mark(marks, place)` only marks a row. `length = add_tally(counts,
-values, length, key, low, amount)` adds to a table of counts. A lane on its own does at most one of
-these in a turn, and it takes effect where the lanes meet. `leads()` is true for one lane.
+such a turn, is a loop whose turns the lanes share: those of the ranges of all lanes. Of
+`spread(low, high, array, values, length)`, only the places count where the array has one of these
+values. `for i in units(low, high)` is like `lanes`, for units of the task. `for i in turns(low,
+high)` is a range whose end may become lower on the way. `emit(...)` outputs a row,
+`emit_fresh(marks, place, ...)` one that was not marked, and `mark(marks, place)` only marks a row.
+`length = add_tally(counts, values, length, key, low, amount)` adds to a table of counts. A lane on
+its own does at most one of these in a turn, and it takes effect where the lanes meet. `leads()` is
+true for one lane.
 
 If a loop's turns start with look-ups, the lanes do those of as many turns at once (`heads.py`), and
 the tile then takes one turn after the other.
@@ -29,37 +31,23 @@ import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from gdatalog.gpu_ops.cpp_expressions import OPERATORS, Spoken
+from gdatalog.gpu_ops.cpp_expressions import OPERATORS
 from gdatalog.gpu_ops.heads import Head, head_of
 from gdatalog.gpu_ops.loop_types import STATE_NAMES, LoopTypes, Type, called, names_in
+from gdatalog.gpu_ops.written import LanesLoop, Written
 from gdatalog.printer.counting import Counter
 from gdatalog.records import dataclass, field
 
 
 @dataclass(slots=True)
-class _Lanes:
-    """A loop whose turns lanes take: its label, and how many loops are open inside it."""
-
-    end: str
-    depth: int = 0
-    left: bool = False  # whether something jumps to the label
-
-
-@dataclass(slots=True)
-class Translation(Spoken):
+class Translation(Written):
     """Translates statements, and what they jump to."""
 
     spreads: bool = False  # whether lanes share the turns of their ranges
-    fresh: bool = False  # whether only unmarked rows are output
     marks: bool = False  # whether rows are only marked
     counters: Sequence[Counter] = ()
-    undone: Sequence[Counter] = ()  # those reset if rows have no room
     comments: dict[int, str] = field(default_factory=dict)  # by line
-    lines: list[str] = field(default_factory=list)
-    _depth: int = 1
     _turns: int = 0
-    _inside: _Lanes | None = None
-    _loops: list[str] = field(default_factory=list)  # the label of a `break`; empty: C++'s own
 
     def body(self, source: str) -> list[str]:
         """The statements of the one function of a text, which uses the state of its tile."""
@@ -83,25 +71,6 @@ class Translation(Spoken):
         return [*lines, *(f"    i64 {name}[{size}];" for name, size in self.types.tuples.items())]
 
     # -------------------------------------------------------------------------- statements
-
-    def _line(self, text: str) -> None:
-        self.lines.append("    " * self._depth + text)
-
-    @contextmanager
-    def _braces(self, head: str, loop: bool = False) -> Iterator[None]:
-        self._line(head + " {")
-        self._depth += 1
-        if loop:
-            self._loops.append("")
-            if self._inside is not None:
-                self._inside.depth += 1
-        yield
-        if loop:
-            self._loops.pop()
-            if self._inside is not None:
-                self._inside.depth -= 1
-        self._depth -= 1
-        self._line("}")
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
@@ -353,8 +322,11 @@ class Translation(Spoken):
         self._line(f"i64 {name}_low = 0, {name}_high = 0;")
         with self._alone(test):
             self._block(head)
-            for side, bound in zip(("low", "high"), shared.iter.args, strict=True):
+            for side, bound in zip(("low", "high"), shared.iter.args, strict=False):
                 self._line(f"{name}_{side} = {self._expr(bound)};")
+        if shared.iter.args[2:]:
+            keys = [self._expr(arg) for arg in shared.iter.args[2:]]
+            self._turns_of_keys(name, keys, shared.body, [*own, *_assigned(head)])
         self._line(f"const Spread {name}_all = spread_out(t, {name}_low, {name}_high);")
         self._shared_turns(name, shared.body, [*own, *_assigned(head)])
 
@@ -368,15 +340,44 @@ class Translation(Spoken):
             self._line(f"const i64 {place} = {at} + t.rank;")
             self._line(f"const int {rank} = owner_of(t, {name}_all, {place});")
             self._line(f"const i64 {name} = from_rank(t, {name}_all.origin, {rank}) + {place};")
-            for variable in own:
-                if any(variable in names_in(node) for node in body):
-                    theirs = f"from_rank(t, {before.get(variable, variable)}, {rank})"
-                    mine = f"{variable}_{name}"
-                    kind = self.types.names.get(variable, "i64")
-                    self._line(f"const {kind} {mine} = {theirs};")
-                    self._renamed[variable] = mine
+            self._theirs(name, rank, body, own)
             self._turn(f"{place} < {total}", body, [*own, name])
         self._renamed = before
+
+    def _turns_of_keys(
+        self, name: str, keys: Sequence[str], body: Sequence[ast.stmt], own: Sequence[str]
+    ) -> None:
+        """Where a table has far fewer keys than a lane's range has values, all lanes look these up
+        there, and it has no turns to be shared."""
+        array, values, length = keys
+        before = dict(self._renamed)
+        left, rank, at, few = f"{name}_left", f"{name}_rank", f"{name}_at", f"{name}_few"
+        self._line(f"const bool {few} = few_keys({name}_low, {name}_high, {length});")
+        votes = f"u32 {left} = ballot(t, {few})"
+        with self._braces(f"for ({votes}; {left} != 0u; {left} &= {left} - 1u)"):
+            self._line(f"const int {rank} = lowest_bit({left});")
+            for side in ("low", "high"):
+                self._line(f"const i64 {name}_its_{side} = from_rank(t, {name}_{side}, {rank});")
+            self._theirs(name, rank, body, own)
+            with self._braces(f"for (i64 {at} = 0; {at} < {length}; {at} += LANES)"):
+                self._line(f"i64 {name} = -1;")
+                key = f"+{values}[{at} + t.rank]"
+                found = f"find({array}, {name}_its_low, {name}_its_high, {key})"
+                self._line(f"if ({at} + t.rank < {length}) {name} = {found};")
+                self._turn(f"{name} >= 0", body, [*own, name])
+        self._line(f"if ({few}) {name}_high = {name}_low;")
+        self._renamed = before
+
+    def _theirs(self, name: str, rank: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
+        """What the lane has of its own whose turns these are."""
+        before = dict(self._renamed)
+        for variable in own:
+            if any(variable in names_in(node) for node in body):
+                theirs = f"from_rank(t, {before.get(variable, variable)}, {rank})"
+                mine = f"{variable}_{name}"
+                kind = self.types.names.get(variable, "i64")
+                self._line(f"const {kind} {mine} = {theirs};")
+                self._renamed[variable] = mine
 
     def _emits(self, body: Sequence[ast.stmt]) -> bool | None:
         """True if fresh rows are output, False if any rows are, None if there are none."""
@@ -386,88 +387,12 @@ class Translation(Spoken):
     @contextmanager
     def _alone(self, test: str) -> Iterator[None]:
         """Statements that each lane runs on its own, up to where all meet again."""
-        self._inside = _Lanes(f"turn{self._turns}")
+        self._inside = LanesLoop(f"turn{self._turns}")
         with self._braces(f"if ({test})"):
             yield
         if self._inside.left:
             self._line(f"{self._inside.end}:;")
         self._inside = None
-
-    @property
-    def _width(self) -> int:
-        return len(self.outputs)
-
-    def _emit(self, args: Sequence[ast.expr], fresh: bool) -> None:
-        """Outputs a row. The arguments of fresh rows start with their marks and the row's place in
-        them."""
-        columns = [self._expr(arg) for arg in args]
-        marks = (columns.pop(0), columns.pop(0)) if fresh else None
-        if self._inside is None:
-            self._write("t.rank == 0", columns, marks)
-            return
-        if marks is not None:
-            self._line(f"give_place = {marks[1]};")
-        for at, column in enumerate(columns):
-            self._line(f"give{at} = {column};")
-        self._line("gives = true;")
-
-    def _add_tally(self, node: ast.Assign) -> None:
-        """Adds to a table of counts; a lane on its own does so at the end of its turn."""
-        key, _, amount = map(self._expr, _arguments(node)[3:])
-        if self._inside is None:
-            self._add_together(node, "t.rank == 0", key, amount)
-            return
-        self._line(f"give_key = {key};")
-        self._line(f"give_count = {amount};")
-        self._line("gives = true;")
-
-    def _add_together(self, node: ast.Assign, yes: str, key: str, amount: str) -> None:
-        self.counts = True
-        length = self._expr(node.targets[0])
-        counts, values, _, _, low, _ = map(self._expr, _arguments(node))
-        given = counts, values, length, yes, key, low, amount
-        self._line(f"{length} = add_tally(t, {', '.join(given)}, work.trouble);")
-
-    def _write(self, mine: str, columns: Sequence[str], marks: tuple[str, str] | None) -> None:
-        """Writes the lanes' rows. The tile ends if there is no room, or if there are enough rows.
-
-        Fresh rows are marked when there is room for them, because they are final then.
-        """
-        with self._braces(""):
-            if marks is not None:
-                self.fresh = True
-                self._line(f"const bool comes = {mine} && !is_marked({', '.join(marks)});")
-            votes = "ballot(t, comes)" if marks else "1u" if mine != "gives" else "ballot(t, gives)"
-            self._line(f"const u32 votes = {votes};")
-            with self._braces("if (votes != 0u)"):
-                if marks is not None:
-                    self._line("pool_mark(work.pool);")
-                back = "".join(f"{each.name} = {each.kept}; " for each in self.undone)
-                undone = f"{{ {back}goto finish; }}" if back else "goto finish;"
-                self._line(f"if (!room(t, run, work, bits_of(votes))) {undone}")
-                if marks is not None:
-                    self._line(f"const bool first = comes && mark_first({', '.join(marks)});")
-                    self._line("const u32 news = ballot(t, first);")
-                news, mine = ("news", "first") if marks is not None else ("votes", mine)
-                with self._braces(f"if ({mine})"):
-                    self._line(f"const i64 row = row_of(run, work) + before(t, {news});")
-                    for at, (column, kind) in enumerate(zip(columns, self.outputs, strict=True)):
-                        self._line(f"out{at}[row] = ({kind})({column});")
-                self._line(f"if (!wrote(t, run, work, bits_of({news}))) goto finish;")
-
-    def _return(self, status: int) -> None:
-        """All work is void. A lane on its own says so where the tile meets again."""
-        if self._inside is not None:
-            self._line(f"work.trouble = {status};")
-            self._leave(self._inside)
-            return
-        self._line(f"stop(run.control, (Reason){status});")
-        self._line("goto finish;")
-
-    def _leave(self, inside: _Lanes) -> None:
-        """Ends the lane's turn."""
-        inside.left = True
-        self._line(f"goto {inside.end};")
 
 
 def _added(body: Sequence[ast.stmt]) -> ast.Assign | None:
@@ -480,11 +405,6 @@ def _added(body: Sequence[ast.stmt]) -> ast.Assign | None:
 
 def _adds(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and called(node.func) == "add_tally"
-
-
-def _arguments(node: ast.Assign) -> Sequence[ast.expr]:
-    assert isinstance(node.value, ast.Call)
-    return node.value.args
 
 
 def _kind(loop: ast.For) -> str:

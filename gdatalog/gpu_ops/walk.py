@@ -16,6 +16,7 @@ import numpy as np
 from gdatalog.calls import CLEARED, DTYPES, SHARED, GiveUp, Outside, scalar_of, scratch_length
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.driver import Driver, Kernel
+from gdatalog.gpu_ops.kept import KEPT_LISTS, kept_lists
 from gdatalog.gpu_ops.loops import (
     CONTROL_WORDS,
     EVERYTHING,
@@ -118,12 +119,14 @@ class Walks:
         with limits.watch.work("compiling", label):
             loops, kernel = self.kernel(printed, label)
         constants = scope if isinstance(scope, dict) else printed.expressions.arguments(scope)
-        launch = _Launch(self, loops, kernel, tries, constants, limits, wanted, beside, rooms, part)
         try:
+            launch = _Launch(
+                self, loops, kernel, tries, constants, limits, wanted, beside, rooms, part
+            )
             return launch.blocks()
         finally:
-            limits.charge("blocks", 0)
-            limits.charge("lists of tiles", 0)
+            for what in ("blocks", "lists of tiles", KEPT_LISTS):
+                limits.charge(what, 0)
 
     def upload(self, array: Any) -> Any:
         """A host array on the device. Large arrays are cached."""
@@ -197,6 +200,7 @@ class _Launch:
         printed, upload = self.loops.printed, self.walks.upload
         given = {n: upload(a) for n, a in constants.items()}
         sizes = [scalar_of(kind, self.tries[at.trie], at.depth) for kind, at in printed.scalars]
+        given |= kept_lists(self.walks.ops, printed.arguments, self.tries, self.limits)
         given["sizes"] = self.xp.asarray(np.array(sizes or [0], dtype=np.int64))
         for argument in printed.arguments:
             if argument.kind in SHARED:

@@ -102,7 +102,7 @@ def entries(join: JoinPlan) -> dict[tuple[str, ...], TrieNode]:
     variables."""
     paths = Paths.of(join)
     found: dict[tuple[str, ...], TrieNode] = {}
-    for step in join.steps:
+    for step in all_steps(join.steps):
         for part in participants(step):
             node = paths.child(part)
             names = tuple(term.name for term in node.terms if isinstance(term, Slot))

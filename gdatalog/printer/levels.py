@@ -182,7 +182,8 @@ def _loop(
     text = nest.text
     cursors = {}
     for node in met.lists:
-        wanted = not node.last or node.trie.weighted or node in nest.placed
+        placed = node.child(Slot(step.variable, step.type)) in nest.placed
+        wanted = not node.last or node.trie.weighted or placed
         if node != walk.node and wanted and not walk.others:
             low, _ = nest.range_of(node, known)
             cursors[node] = text.name("p")
@@ -192,7 +193,12 @@ def _loop(
     lanes = lanes and (known.spread or last_loop(nest, steps, at, leaf))
     sought: dict[TrieNode, str] = {}
     shares = task is not None or known.unit is not None
-    with turns(nest, walk, known, lanes, sought) as turn:
+    from gdatalog.printer.tallies import keys_counted
+
+    keys = None
+    if (lanes or known.spread) and child is None and task is None:
+        keys = keys_counted(nest, step, walk, met)
+    with turns(nest, walk, known, lanes, sought, keys) as turn:
         inner = known.inner()
         inner.clip = inner.unit = None
         if known.clip is not None or known.unit is not None:
@@ -245,7 +251,10 @@ def _loop(
             text.line(f"{among[walk.node]} = np.int64({nest.call('at', below, turn)})")
         for node, cursor in cursors.items():
             _, high = nest.range_of(node, known)
-            text.line(f"{cursor} = {nest.call('seek', nest.values(node), cursor, high, name)}")
+            # Lanes look up as many turns at once, from where the list begins.
+            search = "lower" if nest.tile and not lanes else "seek"
+            low = nest.range_of(node, known)[0] if search == "lower" else cursor
+            text.line(f"{cursor} = {nest.call(search, nest.values(node), low, high, name)}")
             among[node] = cursor
         for part in step.participants:
             node = nest.paths.node(part)

@@ -99,7 +99,7 @@ def print_plan(
     leaf.start(nest)
     if keeps:
         nest.kept = find_kept(nest)
-        nest.placed |= {kept.edge.above for kept in nest.kept.values()}
+        nest.placed |= {kept.edge for kept in nest.kept.values()}
     with text.block("for once in range(1)"):
         if join.given is not None:
             print_given(nest, join.given, given, known, leaf)

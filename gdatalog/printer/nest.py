@@ -94,7 +94,7 @@ class NestPrinter:
         self.depths = {
             step.table: len(step.reads) for step in all_steps(join.steps) if isinstance(step, Tally)
         }
-        self.placed: set[TrieNode] = set()  # nodes whose children's positions are needed
+        self.placed: set[TrieNode] = set()  # entries whose positions are needed
         self.kept: dict[
             int, KeptIntersection
         ] = {}  # cached intersections of levels, by id of the step

@@ -3,12 +3,13 @@
 Loops that reach the same edge from many outer bindings would intersect the same two lists each
 time. The first time, the intersection is cached, without cuts. A worker has one array of
 intersections, each preceded by its length, and one array of their starts, by the edge's position in
-its trie. When the first is full, the cache starts again empty.
+its trie. When the first is full, the cache starts again empty. On a GPU, a kernel computes the
+intersections of all edges first (`gpu_ops/kept.py`), and tiles only read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 FAR = 8  # a list this many times as long is searched, not marked
 AGAIN = 2  # least expected visits of an edge
+# The same on a GPU, where estimates are too low for graphs with many triangles, and all
+# intersections cost no more than one visit of each edge.
+AGAIN_TOGETHER = 1 / 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +44,11 @@ def find_kept(nest: NestPrinter) -> dict[int, KeptIntersection]:
     steps, found = nest.join.steps, dict[int, KeptIntersection]()
     tallied = any(isinstance(step, Tally) for step in steps)
     recoded = any(recoding(steps, nest.paths, at) is not None for at in range(len(steps)))
-    if nest.tile or not tallied or recoded:
+    if not tallied or recoded:
         return found
-    edges, rows = entries(nest.join), 0.0
-    for step in steps:
-        if not isinstance(step, Join):
-            continue
+    edges = entries(nest.join)
+    again = AGAIN_TOGETHER if nest.tile else AGAIN
+    for step, rows in _met(steps, 0.0, nest.tile > 0):
         nodes = [node for node in map(nest.paths.node, step.participants) if _is_list(nest, node)]
         for pair in combinations(dict.fromkeys(nodes), 2):
             names = tuple(
@@ -54,10 +57,19 @@ def find_kept(nest: NestPrinter) -> dict[int, KeptIntersection]:
             edge = edges.get(names) or edges.get(names[::-1])
             if edge is None or nest.tallied(edge) or nest.hashed(edge):
                 continue
-            if rows >= AGAIN * nest.tries[edge.trie].levels[1].size:
+            if rows >= again * nest.tries[edge.trie].levels[1].size:
                 found.setdefault(id(step), KeptIntersection(frozenset(pair), edge, len(found)))
-        rows = step.estimate
     return found
+
+
+def _met(steps: Sequence[Step], rows: float, fills: bool) -> Iterator[tuple[Join, float]]:
+    """The levels, with those of tables if `fills`, and the expected rows that reach each."""
+    for step in steps:
+        if isinstance(step, Tally) and fills:
+            yield from _met(step.steps, rows, fills)
+        elif isinstance(step, Join):
+            yield step, rows
+            rows = step.estimate
 
 
 def _is_list(nest: NestPrinter, node: TrieNode) -> bool:
@@ -76,7 +88,7 @@ def fetch(
     """Prints, before the loop of the first step, a prefetch of the cached lists that the second
     step will read: a processor cannot predict their addresses."""
     own, kept = steps[0], nest.kept.get(id(steps[1])) if len(steps) > 1 else None
-    if kept is None or not isinstance(own, Join):
+    if kept is None or nest.tile or not isinstance(own, Join):
         return
     edges = {node.child(Slot(own.variable, own.type)): node for node in cursors}
     node = edges.get(kept.edge)
@@ -91,7 +103,8 @@ def fetch(
 def _arrays(nest: NestPrinter, kept: KeptIntersection) -> tuple[str, str]:
     """The array of starts, and the array of lists."""
     level = (nest.level(TrieNode(kept.edge.trie, kept.edge.terms[:-1])),)
-    lists = tuple(nest.level(node) for node in sorted(kept.nodes, key=repr))
+    ends = {term: at for at, term in enumerate(kept.edge.terms)}
+    lists = tuple(map(nest.level, sorted(kept.nodes, key=lambda node: ends[node.terms[0]])))
     starts = nest.arguments.scratch(f"kept{kept.number}", "kept", level)
     return starts, nest.arguments.scratch(f"lists{kept.number}", "lists", (*lists, *level))
 
@@ -104,6 +117,12 @@ def recall(nest: NestPrinter, step: Step, known: KnownPositions) -> None:
     text, number = nest.text, kept.number
     starts, array = _arrays(nest, kept)
     top, low, high = f"top{number}", text.name("l"), text.name("h")
+    if nest.tile:
+        place = known.positions[kept.edge]
+        text.line(f"{low} = {nest.call('at', starts, place)}")
+        text.line(f"{high} = {nest.call('at', starts, f'{place} + 1')}")
+        known.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
+        return
     nest.prologue.append(f"{top} = np.int64(0)")
     place = known.positions[kept.edge]
     text.line(f"{low} = {nest.call('at', starts, place)}")

@@ -22,7 +22,7 @@ from gdatalog.printer.arguments import LevelArgument
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import Leaf
 from gdatalog.printer.levels import spreads
-from gdatalog.printer.lists import LevelLists, in_order, start_of, trimmed
+from gdatalog.printer.lists import LevelLists, Walk, in_order, start_of, trimmed
 from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import dataclass
 
@@ -104,6 +104,16 @@ def _most_matches(nest: NestPrinter, step: Tally) -> float:
     return most
 
 
+def keys_counted(nest: NestPrinter, step: Join, walk: Walk, met: LevelLists) -> CountTable | None:
+    """The table whose keys alone count among the values of a list that a tile's lanes walk."""
+    tables = [node for node in met.roots if nest.tallied(node)]
+    node = walk.node
+    plain = nest.tile and nest.counting is None and not walk.others and len(met.lists) == 1
+    if not plain or not tables or node is None or node not in met.lists or nest.hashed(node):
+        return None
+    return table_of(nest, tables[0].trie.relation)
+
+
 def find_tallied(nest: NestPrinter, node: TrieNode, key: str) -> str:
     """The position of a key's count, or -1."""
     table = nest.tables[node.trie.relation]
@@ -164,7 +174,7 @@ class LocalCountLeaf(Leaf):
         pairs = len(self.images[0]) == 2
         if pairs:
             self.places = [there[image] for image in self.images]
-            nest.placed = {place.above for place in self.places}
+            nest.placed = set(self.places)
         trie = self.places[0].trie if pairs else nest.join.tries[0]
         level = LevelArgument(nest.number[trie], 1 if pairs else 0)
         self.array = nest.arguments.scratch("local", "local", (level,))

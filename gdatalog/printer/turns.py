@@ -18,13 +18,20 @@ from gdatalog.printer.scope import KnownPositions
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
     from gdatalog.printer.nest import NestPrinter
+    from gdatalog.printer.tallies import CountTable
 
 
 @contextmanager
 def turns(
-    nest: NestPrinter, walk: Walk, known: KnownPositions, lanes: bool, sought: dict[TrieNode, str]
+    nest: NestPrinter,
+    walk: Walk,
+    known: KnownPositions,
+    lanes: bool,
+    sought: dict[TrieNode, str],
+    keys: CountTable | None = None,
 ) -> Iterator[str]:
-    """The loop of a walk, in the form that suits its worker; yields the position."""
+    """The loop of a walk, in the form that suits its worker; yields the position. `keys`: only
+    values that are keys of this table count."""
     text = nest.text
     if walk.others:
         with leaping(nest, walk, sought, known.unit) as turn:
@@ -35,8 +42,30 @@ def turns(
     else:
         turn = text.name("i")
         kind = "lanes" if lanes else "spread" if known.spread else "range"
-        with text.block(f"for {turn} in {kind}({walk.low}, {walk.high})"):
+        given = f"{walk.low}, {walk.high}"
+        if keys is not None and kind == "lanes":
+            with _lanes_of_keys(nest, walk, keys) as turn:
+                yield turn
+            return
+        if keys is not None and kind == "spread":
+            given += f", {walk.array}, {keys.values}, {keys.length}"
+        with text.block(f"for {turn} in {kind}({given})"):
             yield turn
+
+
+@contextmanager
+def _lanes_of_keys(nest: NestPrinter, walk: Walk, keys: CountTable) -> Iterator[str]:
+    """Lanes walk a list, or look up the keys of a table in it if these are far fewer."""
+    text, few, at, turn = nest.text, nest.text.name("few"), nest.text.name("i"), nest.text.name("i")
+    text.line(f"{few} = few_keys({walk.low}, {walk.high}, {keys.length})")
+    ends = f"0 if {few} else {walk.low}, {keys.length} if {few} else {walk.high}"
+    with text.block(f"for {at} in lanes({ends})"):
+        key = nest.call("at", keys.values, at)
+        found = nest.call("find", walk.array, walk.low, walk.high, key)
+        text.line(f"{turn} = {found} if {few} else {at}")
+        with text.block(f"if {turn} < 0"):
+            text.line("continue")
+        yield turn
 
 
 def _ends(nest: NestPrinter, low: str, high: str, unit: str | None) -> tuple[str, str]:

@@ -35,6 +35,10 @@ DEVICE i64 add_tally(Tile<N> t, Array<T> counts, V values, i64 length, bool yes,
     return length + bits_of(news);
 }
 
+// From this many values of a list per key on, the keys are looked up in the list.
+constexpr i64 FAR = 8;
+DEVICE bool few_keys(i64 low, i64 high, i64 keys) { return high - low > FAR * keys; }
+
 // The position of a key's count in an array of n counts; -1 if it has none.
 template <class C>
 DEVICE i64 find_tally(C counts, i64 n, i64 low, i64 key) {

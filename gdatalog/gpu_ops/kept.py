@@ -1,0 +1,75 @@
+"""Computes the intersections that loops read by edge, for all edges, before the loops run.
+
+A kernel counts the common values of the lists of each edge's two ends, and then writes them. So
+tiles only read them, and none waits for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gdatalog.calls import DTYPES, SHARED, NoRoomForLists
+from gdatalog.gpu_ops.launching import THREADS, TILE, type_of
+from gdatalog.limits import Limits
+from gdatalog.printer.arguments import Argument, LevelArgument
+
+KEPT_LISTS = "kept lists"
+SHARE = 2  # lists take at most this part of the free memory
+LANES = 32  # of a tile, which takes an edge at a time
+
+
+def kept_lists(
+    ops: Any, arguments: Sequence[Argument], tries: Sequence[Any], limits: Limits
+) -> dict[str, Any]:
+    """The arrays of the intersections that a plan's loops read, by name."""
+    given: dict[str, Any] = {}
+    for lists in (each for each in arguments if each.kind == "lists"):
+        starts = lists.name.replace("lists", "kept")
+        given[starts], given[lists.name] = _made(ops, lists, tries, limits)
+        limits.charge(KEPT_LISTS, sum(array.nbytes for array in given.values()))
+    return given
+
+
+def _made(ops: Any, lists: Argument, tries: Sequence[Any], limits: Limits) -> tuple[Any, Any]:
+    """The starts of the lists, and their values."""
+    xp, (*ends, edge), dtype = ops.xp, lists.levels, np.dtype(DTYPES[lists.type])
+    roots, below = tries[edge.trie].levels[:2]
+    edges = len(below)
+    args = [roots.values, below.offsets, len(below.offsets), below.values, edges]
+    types = {"ROOT": type_of(args[0]), "OFFSET": type_of(args[1]), "EDGE": type_of(args[3])}
+    types["VALUE"] = "i32" if dtype == np.int32 else "i64"
+    for name, at in zip("AB", ends, strict=True):
+        its = _list(tries, at)
+        of = zip(("_ROOT", "_OFFSET", "_VALUE"), (its[0], *its[-2:]), strict=True)
+        types |= {name + kind: type_of(array) for kind, array in of}
+        args += its
+
+    def launch(starts: Any, kept: Any, writes: int) -> None:
+        size = edges * LANES * TILE // THREADS
+        given = [*args, starts, kept, writes]
+        ops.kernels.launch('#include "kept.cuh"\n', "keep_lists", types, size, given)
+
+    room = min(ops.driver.free_memory(), limits.spare()) // SHARE
+    if 16 * (edges + 1) > room:
+        raise NoRoomForLists
+    counts = xp.zeros(edges + 1, dtype=xp.int64)
+    launch(counts, xp.empty(1, dtype=dtype), 0)
+    starts = xp.cumsum(counts)
+    total = int(starts[-1])
+    if total * dtype.itemsize + 2 * starts.nbytes > room:
+        raise NoRoomForLists
+    kept = xp.empty(max(1, total), dtype=dtype)
+    launch(starts, kept, 1)
+    return starts, kept
+
+
+def _list(tries: Sequence[Any], at: LevelArgument) -> list[Any]:
+    """The kernel's arguments for the lists below a root."""
+    root, level = tries[at.trie].levels[:2]
+    index = SHARED["index"](tries[at.trie], 0)
+    index = index if len(index) else root.xp.asarray(index)
+    return [root.values, len(root.values), int(root.low), index, len(index),
+            level.offsets, level.values]  # fmt: skip
