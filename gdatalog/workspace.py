@@ -14,8 +14,7 @@ from typing import Any
 from gdatalog.account import trim
 from gdatalog.cancellation import OBJECT, Watch, cancellable
 from gdatalog.cpu_ops.functions import Scope
-from gdatalog.engine.cluster import Cluster, Wanted
-from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.context import Cluster, ExecutionContext, Wanted
 from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.facts.files import FilePolicy, Folders, read_text

@@ -30,6 +30,7 @@ from gdatalog.cluster.recursion.hash_partition import PartitionState, StaleState
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint
 from gdatalog.cluster.rows.row_keeper import RowKeeper
+from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.seeds import RowsByColumn
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.storage.relation import Relation
@@ -141,7 +142,8 @@ def _routes(db: gdatalog.Database, text: str) -> set[str]:
     found: set[str] = set()
 
     class Looks(Recursion):
-        def fixpoint(self, splits: Any, placement: Any) -> Any:
+        def fixpoint(self, stratum: Any, inputs: Any, *asked: Any) -> Any:
+            splits = PartitionedStratum(stratum, inputs)
             its = HashPartitions(self.pool, self.keeper(1 << 30), splits, True).routes
             assert its.aligned == all(map(its.at_home, its.places.values()))
             found.update(its.places, its.fragments)

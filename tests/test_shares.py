@@ -18,7 +18,7 @@ from gdatalog.cluster.partitioned.layout import Layout, Source
 from gdatalog.cluster.partitioned.share_search import weighed
 from gdatalog.cluster.partitioned.shares import Shares
 from gdatalog.engine.derived import Derived, DistinctBlocks
-from gdatalog.engine.run import run_rule
+from gdatalog.engine.rules import run_rule
 from gdatalog.engine.sources import Sources
 from gdatalog.plan.cells import Cell, KeyRange, cuttable
 from gdatalog.plan.nodes import Compact, JoinPlan, RowTest, RulePlan, TrieRef

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.host_tries import HostTries, labels_of, read, scheduled
-from gdatalog.engine.run import run_rule
+from gdatalog.engine.rules import run_rule
 from gdatalog.engine.sources import Sources
 from gdatalog.plan.cells import Cell, ends, sliceable, sliced
 from gdatalog.plan.check import check_join_plan

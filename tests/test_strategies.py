@@ -25,8 +25,8 @@ from gdatalog.engine.fixpoint.lattice_worklist import InPlace
 from gdatalog.engine.fixpoint.maintenance import Maintenance
 from gdatalog.engine.fixpoint.one_worklist import OneWorklist
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
+from gdatalog.engine.fixpoint.ready import Ready
 from gdatalog.engine.fixpoint.rounds import Rounds
-from gdatalog.engine.strata import Ready
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.check import PlanError, check_stratum
 from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
@@ -124,7 +124,7 @@ def noting() -> Iterator[list[Ran]]:
             ran[-1].strategies.append(Again)
             return again(strategy, ready)
 
-        patch.setattr(strata, "_again", noted_again)
+        patch.setitem(strata.RUNNERS, Again, noted_again)
         patch.setattr(strata.StratumRun, "once", noted_once)
         patch.setattr(strata, "copied", noted_copy)
         yield ran
@@ -261,13 +261,10 @@ class Elsewhere:
     until: tuple[When, ...]
     taken: int = 0
 
-    def placement(self, splits: PartitionedStratum) -> OnWorkers:
+    def placement(self, *asked: Any) -> OnWorkers:
         return OnWorkers(2, "x of p", until=self.until)
 
-    def fixpoint(self, splits: PartitionedStratum, placement: OnWorkers) -> None:
-        self.taken += 1
-
-    def counts(self, splits: PartitionedStratum) -> None:
+    def fixpoint(self, *asked: Any) -> None:
         self.taken += 1
 
     def rule(self, *asked: Any) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdatalog.engine.cluster import Cluster
+from gdatalog.engine.context import Cluster
 
 
 def spread_over(cluster: Any, memory: int, threads: int = 0, device: str = "cpu") -> Cluster:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from gdatalog.cluster.partitioned.in_place import InPlaceRun, in_place
 from gdatalog.cluster.partitioned.run import PartitionedRun
 from gdatalog.cluster.partitioned.share_search import partitioned_spread
 from gdatalog.cluster.pool import Pool
-from gdatalog.cluster.recursion.fixpoints import counts, fixpoint, placement_of
+from gdatalog.cluster.recursion.fixpoints import fixpoint, placement_of
 from gdatalog.cluster.replicated.run import ReplicatedRun
 from gdatalog.cluster.rows.files import files_relation
 from gdatalog.cluster.rows.frames import frame_relation, is_frame
@@ -21,22 +21,21 @@ from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.cluster.workers.connection import Connection, raises_if_lost
 from gdatalog.engine.choose import TooSlow, time_limit
-from gdatalog.engine.cluster import Wanted
-from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.engine.context import ExecutionContext, StratumInputs, Wanted
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.metrics import RuleRound, RuleRun
-from gdatalog.engine.run import run_rule
+from gdatalog.engine.rules import run_rule
 from gdatalog.engine.sources import Sources
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import cuttable
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import OnWorkers, Spread, SpreadWay
+from gdatalog.planner.check.checked import Stratum
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array
 
 Found = TypeVar("Found")
 
@@ -171,22 +170,15 @@ class DaskCluster:
         return ("replicated" if whole else "partitioned"), patient
 
     @raises_if_lost
-    def placement(self, splits: PartitionedStratum) -> OnWorkers | None:
-        return placement_of(self.pool, splits)
+    def placement(self, stratum: Stratum, inputs: StratumInputs) -> OnWorkers | None:
+        return placement_of(self.pool, PartitionedStratum(stratum, inputs))
 
     @raises_if_lost
     def fixpoint(
-        self, splits: PartitionedStratum, placement: OnWorkers
-    ) -> dict[str, Relation] | None:
-        keeper = self.keeper(splits.context.memory)
-        return self._done(splits, fixpoint(self.pool, keeper, splits, placement))
-
-    @raises_if_lost
-    def counts(self, splits: PartitionedStratum) -> dict[str, tuple[Array, Array]] | None:
-        return self._done(splits, counts(self.pool, self.keeper(splits.context.memory), splits))
-
-    def _done(self, splits: PartitionedStratum, found: Found | None) -> Found | None:
-        """What workers have found, if they have."""
+        self, stratum: Stratum, inputs: StratumInputs, placement: OnWorkers, counted: bool
+    ) -> Mapping[str, Relation] | None:
+        splits = PartitionedStratum(stratum, inputs)
+        found = fixpoint(self.pool, self.keeper(splits.context.memory), splits, placement, counted)
         if found is not None:
             splits.context.metrics.done_by(len(self.pool.threads))
         return found

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from gdatalog import cpu_ops
 from gdatalog.calls import NotOnDevice
-from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import JoinNest, Texts
 from gdatalog.engine.derived import Derived, DistinctBlocks, count_of, laid
@@ -38,7 +37,7 @@ from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.cells import ends, places, sliceable, sliced
 from gdatalog.plan.effects import all_steps, one_row_each
 from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
-from gdatalog.plan.placement import InCells, InPages
+from gdatalog.plan.placement import ExecutorChoice, InCells, InPages
 from gdatalog.plan.slicing import paired
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought, is_on_host

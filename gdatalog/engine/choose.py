@@ -20,7 +20,7 @@ from gdatalog.limits import Limits
 from gdatalog.plan.conditions import When
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan, Tally
-from gdatalog.plan.placement import Shared
+from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass
 
@@ -29,29 +29,6 @@ MOST_REMEMBERED = 1000
 ASKED_FOR = "asked for"
 
 _looked: dict[object, int] = {}  # rows looked at, by join and output
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutorChoice:
-    """`allowed`: rows to look at before choosing again; None: the choice is final. `scans`: the
-    rows of a relation in storage order, chunk by chunk. `shared`: the devices that run it together,
-    if there are several."""
-
-    breadth_first: bool
-    reason: str
-    allowed: int | None = None
-    scans: bool = False
-    shared: Shared | None = None
-
-    @property
-    def kind(self) -> str:
-        if self.scans:
-            return "scan"
-        return "breadth-first" if self.breadth_first else "depth-first"
-
-    def __str__(self) -> str:
-        shared = "" if self.shared is None else f" {self.shared}"
-        return f"{self.kind}{shared}: {self.reason}"
 
 
 class Candidate(Protocol):

@@ -1,21 +1,26 @@
-"""The context of an execution, and the inputs of a stratum."""
+"""The context of an execution, the inputs of a stratum, and the interface to other machines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from gdatalog.cpu_ops.functions import Scope
-from gdatalog.engine.cluster import Cluster
-from gdatalog.engine.derived import Seeds
+from gdatalog.engine.derived import Derived, Seeds
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.metrics import Metrics
+from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.engine.session.prepared import Plans
+from gdatalog.engine.sources import Sources
 from gdatalog.limits import Limits
+from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.placement import OnWorkers, Spread
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check.checked import Schema, Stratum
 from gdatalog.records import dataclass, field
+from gdatalog.storage.load_options import Declared
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import TypeName
 
 
@@ -59,3 +64,68 @@ class StratumInputs:
     relation: Callable[[str], Relation]
     plans: Plans = field(default_factory=Plans)
     seeds: Seeds = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The target of loaded data: the relation `name`, with these columns and types if they are
+    declared. `memory`: the limit on this machine. `forced`: spread it even if it has few rows."""
+
+    name: str
+    memory: int
+    columns: Sequence[str] | None = None
+    declared: Declared | None = None
+    forced: bool = False
+
+
+class Cluster(Protocol):
+    """Workers that can run parts of a rule; `gdatalog/cluster` implements it. A call may return
+    None: then this process does the work, as it does without a cluster."""
+
+    @property
+    def connection(self) -> Any:
+        """Dask's client, the workers, and their addresses."""
+        ...
+
+    def load(self, data: Any, wanted: Wanted, symbols: SymbolTable) -> Relation | None:
+        """Loads data that workers read themselves, or already have, as a relation."""
+        ...
+
+    def rule(
+        self,
+        plan: RulePlan,
+        sources: Sources,
+        inputs: StratumInputs,
+        limit: int | None,
+        report: RuleRun | None,
+        stats: RuleRound | None,
+    ) -> Derived | None:
+        """Evaluates a rule whose relations are all complete."""
+        ...
+
+    def stays(self, plan: RulePlan, inputs: StratumInputs) -> str | None:
+        """The relation whose rows stay on the workers while a rule reads them there in parts, if
+        the rule can be planned so."""
+        ...
+
+    def plan_placement(
+        self, plan: RulePlan, inputs: StratumInputs, known: Callable[[str], Relation | None]
+    ) -> Spread | None:
+        """Plans where a rule would run; None if on this machine, or if that is unknown before its
+        relations are: `known` returns those that are."""
+        ...
+
+    def placement(self, stratum: Stratum, inputs: StratumInputs) -> OnWorkers | None:
+        """Where a recursive stratum runs; None if only on this machine."""
+        ...
+
+    def fixpoint(
+        self, stratum: Stratum, inputs: StratumInputs, placement: OnWorkers, counted: bool
+    ) -> Mapping[str, Relation] | None:
+        """Evaluates a recursive stratum with this placement, if possible; if `counted`, how many
+        rows each of its relations has for each value."""
+        ...
+
+    def close(self) -> None:
+        """Frees all data on the workers."""
+        ...

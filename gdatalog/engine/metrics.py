@@ -14,14 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from gdatalog.cancellation import WorkItem
-from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.executors.ops import Ops
 from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan, TrieRef
-from gdatalog.plan.placement import InCells, InPages, Spread
+from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread
 from gdatalog.planner.check.checked import CheckedRule, Stratum
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import brought

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from time import perf_counter
 from typing import Any
 
-from gdatalog.calls import Block, GiveUp, NotOnDevice
+from gdatalog.calls import Block, GiveUp
 from gdatalog.cpu_ops.functions import Scope
-from gdatalog.engine.choose import ExecutorChoice, TooMany, allowing, choose, remember
+from gdatalog.engine.choose import TooMany, allowing, choose, remember
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows, give_bag
 from gdatalog.engine.derived import (
@@ -35,10 +34,9 @@ from gdatalog.limits import Limits
 from gdatalog.plan.dedup import ascends, groups_of
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
 from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
-from gdatalog.plan.placement import Shared
+from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.rows import Columns
-from gdatalog.timers import Costs, time_spent
 
 TURN = 10_000  # fixed cost of a rule's turn, in rows
 
@@ -78,10 +76,6 @@ class PlanRun:
         self.limits.looked += TURN
         if any(may_fail(join.steps) for join in plan.joins):
             limit = None  # errors after the last wanted row count too
-        if plan.terms or plan.within:
-            from gdatalog.engine.sums import Sum, over_tables
-
-            return Sum(self).rows() if plan.terms else over_tables(self, limit)
         if plan.gathers:
             return self._aggregated()
         if not plan.head and limit is None and not any(may_fail(j.steps) for j in plan.joins):
@@ -320,81 +314,3 @@ class PlanRun:
 
 def _compiled() -> None:
     raise AssertionError("a scan that tests rows and computes is not compiled")
-
-
-def _whole(
-    plan: RulePlan,
-    sources: Sources,
-    context: ExecutionContext,
-    limit: int | None,
-    report: RuleRun | None,
-    lasting: dict[int, Any] | None,
-    stats: RuleRound | None,
-    resident: Sources | None,
-) -> Derived | None:
-    """The rows of a rule over whole tries; None if these or the rows do not fit the device, and the
-    rule may run in cells."""
-    try:
-        with context.limits.account.restoring(MemoryError):
-            return PlanRun(plan, sources, context, report, lasting, stats).rows(limit)
-    except MemoryError:
-        if resident is None:
-            raise
-    return None
-
-
-def run_rule(
-    plan: RulePlan,
-    sources: Sources,
-    context: ExecutionContext,
-    limit: int | None = None,
-    report: RuleRun | None = None,
-    lasting: dict[int, Any] | None = None,
-    on_host: Sources | None = None,
-    stats: RuleRound | None = None,
-    resident: Sources | None = None,
-    in_cells: bool = False,
-) -> Derived:
-    """Returns the distinct rows that a rule derives.
-
-    `lasting`: what the rounds of a fixpoint remember of processed rows. `on_host`: the sources for
-    the CPU, which runs what the device refuses. `resident`: the host's tries for a rule that runs
-    in cells, because it is not expected to fit (`in_cells`) or did not fit.
-    """
-    started = perf_counter()
-    before = Costs() if report is None else time_spent()
-    found: Derived | None = None
-    reason = context.device.refuses(plan)
-    if reason is None:
-        try:
-            if not in_cells:
-                found = _whole(plan, sources, context, limit, report, lasting, stats, resident)
-            if found is None and resident is not None:
-                from gdatalog.engine.cells import rows_in_cells
-
-                whole = plan.otherwise or plan
-                found = rows_in_cells(whole, resident, context, limit, report, stats)
-        except NotOnDevice as refused:
-            reason = str(refused)
-            if lasting is not None:
-                lasting.clear()  # rows recorded as processed have led nowhere yet
-                lasting = {}
-    if found is None:
-        if report is not None:
-            report.left, report.in_cells, report.in_pages = reason, None, None
-        host = sources if on_host is None else on_host
-        found = PlanRun(plan, host, replace(context, device=CPU), report, lasting, stats).rows(
-            limit
-        )
-    for what in ("answers", "aggregates", "blocks"):
-        context.limits.charge(what, 0)
-    if not lasting:
-        context.limits.charge("rows followed", 0)
-    seconds = perf_counter() - started
-    if report is not None:
-        report.rows += found.count if isinstance(found, DistinctBlocks) else found[1]
-        report.seconds += seconds
-        report.add_costs(time_spent() - before)
-    if stats is not None:
-        stats.seconds += seconds
-    return found

@@ -7,7 +7,6 @@ whose shortest list differs run in groups.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import (
@@ -23,20 +22,17 @@ from gdatalog.executors.frontier import (
     shared,
     weighing,
 )
-from gdatalog.executors.sinks import Sink
+from gdatalog.executors.sinks import LevelWalk, Sink
 from gdatalog.plan.nodes import Expr, Generate, Join, Participant, RangeBound, Slot, Step, slots
 from gdatalog.records import replace
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Lookup, Meeting
 
-if TYPE_CHECKING:
-    from gdatalog.executors.levelwise import Levelwise
-
 
 class FrontierExpansion:
     """The children of one frontier under one step."""
 
-    def __init__(self, walk: Levelwise, frontier: Frontier, sink: Sink) -> None:
+    def __init__(self, walk: LevelWalk, frontier: Frontier, sink: Sink) -> None:
         self.walk = walk
         self.ops = walk.ops
         self.frontier = frontier
@@ -369,7 +365,7 @@ _LONGEST = 1 << 50  # no range is run to such an end
 class Generation:
     """The children of one frontier under one generating step."""
 
-    def __init__(self, walk: Levelwise, frontier: Frontier) -> None:
+    def __init__(self, walk: LevelWalk, frontier: Frontier) -> None:
         self.walk = walk
         self.ops = walk.ops
         self.frontier = frontier

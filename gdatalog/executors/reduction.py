@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.executors.frontier import WEIGHT, Frontier, Key, weighing
 from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.ops import Ops
-from gdatalog.executors.sinks import Bag, RowSet
+from gdatalog.executors.sinks import Bag, LevelWalk, RowSet
 from gdatalog.plan.effects import may_fail
 from gdatalog.plan.nodes import Branch, Expr, Reduction, Slot
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
-
-if TYPE_CHECKING:
-    from gdatalog.executors.levelwise import Levelwise
 
 Columns = tuple[Array, ...]
 
@@ -61,7 +57,7 @@ class BranchRows:
 
 
 def reduce_branch(
-    walk: Levelwise, step: Branch, reduction: Reduction, outer: Frontier, base: str
+    walk: LevelWalk, step: Branch, reduction: Reduction, outer: Frontier, base: str
 ) -> BranchRows:
     """An aggregate's value for each of the outer rows; frees its sets."""
     with walk.limits.account.giving_back("answers", "aggregates"):
@@ -69,7 +65,7 @@ def reduce_branch(
 
 
 def _reduced(
-    walk: Levelwise, step: Branch, reduction: Reduction, outer: Frontier, base: str
+    walk: LevelWalk, step: Branch, reduction: Reduction, outer: Frontier, base: str
 ) -> BranchRows:
     ops, xp = walk.ops, walk.ops.xp
     group = Slot(base, "int")
@@ -112,7 +108,7 @@ def add_rows(
 
 
 def _united(
-    walk: Levelwise, step: Branch, reduction: Reduction, outer: Frontier, group: Slot
+    walk: LevelWalk, step: Branch, reduction: Reduction, outer: Frontier, group: Slot
 ) -> list[tuple[tuple[Slot, ...], Columns]]:
     """The bindings of all alternatives as sets, united if they have the same variables."""
     unions: dict[tuple[Slot, ...], RowSet] = {}
@@ -129,7 +125,7 @@ def _united(
 
 
 def _attaining(
-    walk: Levelwise,
+    walk: LevelWalk,
     reduction: Reduction,
     size: int,
     sets: list[tuple[tuple[Slot, ...], Columns]],

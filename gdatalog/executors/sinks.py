@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import FailedRows, Frontier, times, weight_of
+from gdatalog.executors.frontier import FailedRows, Frontier, Roots, times, weight_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.ops import Ops
 from gdatalog.limits import Limits
-from gdatalog.plan.nodes import Expr, Slot
+from gdatalog.plan.nodes import Expr, Participant, Slot, Step
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.storage.spill import Blocks, held_bytes
 from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.functions import Scope
@@ -57,6 +58,32 @@ class Sink(ABC):
     def wanted(self, frontier: Frontier) -> Array | None:
         """Which rows may still change the result; None: all."""
         return None
+
+
+class LevelWalk(Protocol):
+    """A walk through a plan's steps (`Levelwise`), as its steps see it."""
+
+    tries: Sequence[Trie]
+    ops: Ops
+    scope: Scope
+    limits: Limits
+    tuning: Tuning
+    marks: FailedRows | None
+    roots: dict[int, Roots]
+
+    def run(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> None: ...
+
+    def pieces(
+        self, lengths: Array, total: int | None = None
+    ) -> Iterator[tuple[int, int, int, int, int]]: ...
+
+    def fail(
+        self, step: Step, rest: Sequence[Step], frontier: Frontier, error: EvaluationError
+    ) -> None: ...
+
+    def probe(
+        self, frontier: Frontier, keys: Array, participants: Sequence[Participant]
+    ) -> Frontier: ...
 
 
 class RowSet(Sink):

@@ -219,6 +219,29 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutorChoice:
+    """`allowed`: rows to look at before choosing again; None: the choice is final. `scans`: the
+    rows of a relation in storage order, chunk by chunk. `shared`: the devices that run it together,
+    if there are several."""
+
+    breadth_first: bool
+    reason: str
+    allowed: int | None = None
+    scans: bool = False
+    shared: Shared | None = None
+
+    @property
+    def kind(self) -> str:
+        if self.scans:
+            return "scan"
+        return "breadth-first" if self.breadth_first else "depth-first"
+
+    def __str__(self) -> str:
+        shared = "" if self.shared is None else f" {self.shared}"
+        return f"{self.kind}{shared}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Local:
     """A stratum runs on this machine's `device`; on several devices if it is `shared`."""
 

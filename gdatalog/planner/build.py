@@ -56,8 +56,8 @@ from gdatalog.planner.order.sizes import Params, Statistics
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied
 from gdatalog.planner.pending import Open, Pending
 from gdatalog.planner.reductions import (
+    ASKED,
     aggregate_branch,
-    expected_cost,
     given_out,
     may_be_early,
     next_due,
@@ -184,7 +184,8 @@ class ConjunctionBuilder:
             maker.atom(atom, plan.sizes(atom.item.relation, atom.item.version))
         for item in self.waiting:
             if isinstance(item, AggregateItem) and may_be_early(item):
-                maker.item(item, expected_cost(plan, item))
+                aggregate_branch((trial := plan.apart()).steps, item, item.slot, 1.0)
+                maker.item(item, ASKED + trial.cost)
             else:
                 maker.item(item)
         pattern = maker.finish(self.comparisons, self.bag, self.compacts)
@@ -490,11 +491,10 @@ class ConjunctionBuilder:
         name = item.slot.name
         taken = any(atom.open(name) for atom in self.atoms)
         result = self.plan.variable(item.slot.type) if taken else item.slot
-        self._done(item, aggregate_branch(self.plan, item, result, self.rows))
+        self._done(item, aggregate_branch(self.plan.steps, item, result, self.rows))
         self._bind((result.name, *(export.name for export in item.exports)))
         if taken:
-            participants = self._participants(name)
-            self.steps.append(Assign(name, item.slot.type, result, participants))
+            self.steps.append(Assign(name, item.slot.type, result, self._participants(name)))
             self._bind((name,))
         assert self.order is not None
         self.rows = self.order.estimates.get(name, self.rows)

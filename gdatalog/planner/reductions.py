@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from gdatalog.plan.nodes import Apply, Branch, Expr, Gather, Reduction, Slot, slots
+from gdatalog.plan.nodes import Apply, Branch, Expr, Gather, Reduction, Slot, Step, slots
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -18,8 +17,9 @@ from gdatalog.planner.items import (
     variables_of_exprs,
 )
 
-if TYPE_CHECKING:
-    from gdatalog.planner.build import PlanBuilder
+# Makes the steps of a conjunction inside: of its items, the variables that are bound outside, those
+# that are asked for, whether bindings count each time, and for how many rows.
+StepsOf = Callable[[Sequence[Item], frozenset[str], frozenset[str], bool, float], tuple[Step, ...]]
 
 # The overhead of an aggregate for each row, in values tried.
 ASKED = 1.0
@@ -45,13 +45,6 @@ def may_be_early(item: Item) -> bool:
     """Whether an item is an aggregate that can run wherever it is cheapest. Aggregates with
     computations that can fail run last; an overflow of a sum is too rare to matter."""
     return isinstance(item, AggregateItem) and not fails_inside(item)
-
-
-def expected_cost(plan: PlanBuilder, item: AggregateItem) -> float:
-    """The expected cost of an aggregate for one row."""
-    trial = plan.apart()
-    aggregate_branch(trial, item, item.slot, 1.0)
-    return ASKED + trial.cost
 
 
 def next_due(
@@ -108,7 +101,7 @@ def with_values(expr: Expr, known: Mapping[str, Expr]) -> Expr:
     return expr
 
 
-def aggregate_branch(plan: PlanBuilder, item: AggregateItem, result: Slot, rows: float) -> Branch:
+def aggregate_branch(steps: StepsOf, item: AggregateItem, result: Slot, rows: float) -> Branch:
     """The branch that computes an aggregate for `rows` rows."""
     reads = item.reads
     targets = variables_of_exprs(item.targets)
@@ -120,14 +113,14 @@ def aggregate_branch(plan: PlanBuilder, item: AggregateItem, result: Slot, rows:
             tuple(sorted({n for n in names if n not in reads} | targets)) for names in item.bindings
         )
         inner = tuple(
-            plan.steps(part, reads, frozenset(names), False, rows)
+            steps(part, reads, frozenset(names), False, rows)
             for part, names in zip(item.alternatives, bindings, strict=True)
         )
     else:
         bindings = (tuple(sorted(live)),)
         bag = item.kind in ("count", "sum", "mean")
         part = item.alternatives[0]
-        inner = (plan.steps(part, reads, live - reads, bag, rows),)
+        inner = (steps(part, reads, live - reads, bag, rows),)
     reduction = Reduction(
         item.kind, item.targets, result.name, result.type, bindings, exports, item.span
     )

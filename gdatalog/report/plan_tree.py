@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from gdatalog.engine.choose import ExecutorChoice, planned_choice, unprintable
+from gdatalog.engine.choose import planned_choice, unprintable
 from gdatalog.engine.device import Device
 from gdatalog.engine.fixpoint.stratum import UNKNOWN
 from gdatalog.engine.memory_estimate import AskedIndex, memory_asked
@@ -14,7 +14,7 @@ from gdatalog.engine.session.knobs import Knobs
 from gdatalog.parser import format_node
 from gdatalog.plan.effects import relations_read
 from gdatalog.plan.nodes import RulePlan, TrieRef
-from gdatalog.plan.placement import InCells, InPages, OnWorkers, Spread
+from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, OnWorkers, Spread
 from gdatalog.plan.stratum import InPlaceLattice, Partitioned, StratumPlan
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check.checked import CheckedRule, Stratum

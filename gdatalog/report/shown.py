@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gdatalog.account import default_limit
 from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.fixpoint.ready import Ready
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.planned_placement import PlannedPlacement, plan_placement
 from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.knobs import FORMS
 from gdatalog.engine.session.magic_sets import part_of, rewritten_for
 from gdatalog.engine.session.text_session import Session
-from gdatalog.engine.strata import Ready
 from gdatalog.errors import UsageError
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan

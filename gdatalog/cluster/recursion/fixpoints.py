@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions, refusal_of, remote_rows_of
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint, device_for
@@ -9,12 +11,12 @@ from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
+from gdatalog.engine.fixpoint.strategies import counted_relations
 from gdatalog.engine.fixpoint.stratum import atoms
 from gdatalog.plan.conditions import Bytes, TooManyRows, When
 from gdatalog.plan.placement import OnWorkers
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import Keeper, RemoteRows
-from gdatalog.storage.table import Array
 
 
 def placement_of(pool: Pool, splits: PartitionedStratum) -> OnWorkers | None:
@@ -64,9 +66,17 @@ def _too_many(splits: PartitionedStratum) -> bool:
 
 
 def fixpoint(
-    pool: Pool, keeper: Keeper, splits: PartitionedStratum, placement: OnWorkers
-) -> dict[str, Relation] | None:
-    """The relations of a recursive stratum; None if it is to be evaluated here after all."""
+    pool: Pool, keeper: Keeper, splits: PartitionedStratum, placement: OnWorkers, counted: bool
+) -> Mapping[str, Relation] | None:
+    """The relations of a recursive stratum or, if `counted`, how many rows they have for each value
+    that they split by; None if it is to be evaluated here after all."""
+    if counted and placement.by is not None:
+        ranges = KeyRangeFixpoint(pool, keeper, splits, True)
+        counts = ranges.numbers() if ranges.serves else None
+        if counts is not None:
+            return counted_relations(splits, counts)
+    if counted and placement.until:
+        return None
     if placement.by is not None:
         ranges = KeyRangeFixpoint(pool, keeper, splits, False)
         found = ranges.relations() if ranges.serves else None
@@ -74,12 +84,3 @@ def fixpoint(
             return found
     owners = HashPartitions(pool, keeper, splits, placement.parted)
     return owners.relations() if owners.refusal is None else None
-
-
-def counts(
-    pool: Pool, keeper: Keeper, splits: PartitionedStratum
-) -> dict[str, tuple[Array, Array]] | None:
-    """How many rows relations have for each value that they split by; None if only rounds can
-    tell, or what is here."""
-    ranges = KeyRangeFixpoint(pool, keeper, splits, True)
-    return ranges.numbers() if ranges.serves else None

@@ -33,7 +33,6 @@ from gdatalog.cluster.recursion.routes import Routes, routes_of
 from gdatalog.cluster.replicated.collector import stays_remote
 from gdatalog.cluster.rows.shuffle import Shuffle, parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
-from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.derived import Derived, DistinctBlocks, FarBlocks, in_order, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
@@ -47,6 +46,7 @@ from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought

@@ -28,13 +28,13 @@ from gdatalog.cluster.recursion.key_range_tasks import (
 from gdatalog.cluster.replicated.collector import stays_remote
 from gdatalog.cluster.rows.shuffle import parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
-from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.metrics import Way
 from gdatalog.errors import MemoryLimitError
 from gdatalog.limits import Limits
 from gdatalog.plan.effects import falls, rises
+from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import remote
 from gdatalog.storage.relation import Relation

@@ -13,7 +13,7 @@ from gdatalog.cluster.replicated.morsel_scheduler import MorselScheduler
 from gdatalog.cluster.replicated.morsels import Morsels
 from gdatalog.cluster.replicated.tasks import CellResult, JoinTask, Mode
 from gdatalog.cluster.rows.texts import FewTexts, placed_texts, reads_texts
-from gdatalog.engine.choose import ASKED_FOR, ExecutorChoice, looked_at
+from gdatalog.engine.choose import ASKED_FOR, looked_at
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import WORTH
@@ -25,7 +25,7 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
-from gdatalog.plan.placement import Spread
+from gdatalog.plan.placement import ExecutorChoice, Spread
 from gdatalog.records import replace
 from gdatalog.storage.remote import Keeper
 from gdatalog.storage.trie import Trie

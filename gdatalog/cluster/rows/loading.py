@@ -10,7 +10,7 @@ import numpy as np
 
 from gdatalog.cluster.pool import TaskStage
 from gdatalog.cluster.rows.row_keeper import RowKeeper
-from gdatalog.engine.cluster import Wanted
+from gdatalog.engine.context import Wanted
 from gdatalog.errors import MemoryLimitError
 from gdatalog.limits import Limits
 from gdatalog.progress import format_bytes

@@ -20,7 +20,6 @@ from typing import Any, cast
 
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.cancellation import WorkItem
-from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.derived import (
     Derived,
@@ -38,6 +37,7 @@ from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
 from gdatalog.engine.metrics import Round
 from gdatalog.engine.sources import Sources
 from gdatalog.plan.nodes import Compact, JoinPlan, RulePlan
+from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import BitmapOps

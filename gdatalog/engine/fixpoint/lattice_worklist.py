@@ -16,7 +16,6 @@ import numpy as np
 
 from gdatalog.calls import COUNTS, UNITS, GiveUp
 from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues, loose_of
-from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.depth import counted
 from gdatalog.engine.derived import Rows, in_order, union_rows
@@ -49,6 +48,7 @@ from gdatalog.plan.nodes import (
     Slot,
     TrieRef,
 )
+from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check.checked import Stratum
 from gdatalog.planner.rewrite.monotone import PLAIN, Fixed, Motion, Moving, motion
 from gdatalog.printer.expressions import Unprintable

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.calls import GiveUp, LoopRun
-from gdatalog.engine.choose import ExecutorChoice
 from gdatalog.engine.depth import counted, counts_of, printed_once
 from gdatalog.engine.derived import (
     Derived,
@@ -36,7 +35,7 @@ from gdatalog.errors import MemoryLimitError, Note
 from gdatalog.executors.lftj import ListRoom
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
-from gdatalog.plan.placement import Shared
+from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.planner.rewrite.partitioned import Partitioning, partitioning_of, two_atoms_of
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import brought

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gdatalog.account import default_limit
 from gdatalog.engine.context import StratumInputs
@@ -14,11 +14,18 @@ from gdatalog.engine.fixpoint.bitmap_rounds import MarkedRounds
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.one_worklist import one_worklist
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
+from gdatalog.engine.fixpoint.ready import (
+    Ready,
+    Relations,
+    Runners,
+    attempt,
+    rule_plans,
+    run_here,
+)
 from gdatalog.engine.fixpoint.rewrites import linear_of, linearised, over, split_stratum
 from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
 from gdatalog.engine.host_tries import too_large
-from gdatalog.engine.strata import Ready, Relations, attempt, rule_plans, run_here
 from gdatalog.plan.conditions import (
     CONDITIONS,
     Bytes,
@@ -118,7 +125,7 @@ def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
     strategy, parts = _strategy(splits, counted)
     planned = rule_plans(StratumRun(*over(parts, stratum, inputs)))
     context = inputs.context
-    placed = None if context.cluster is None else context.cluster.placement(splits)
+    placed = None if context.cluster is None else context.cluster.placement(stratum, inputs)
     return Ready(
         StratumPlan(
             stratum.relations,
@@ -132,6 +139,7 @@ def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
         stratum,
         inputs,
         tuple(rule for rule, _ in (*before, *planned)),
+        RUNNERS,
     )
 
 
@@ -268,7 +276,7 @@ def _worklist(_: Worklist, ready: Ready) -> Relations | None:
     return None if worklist is None or worklist.split is None else worklist.run()
 
 
-RUNNERS: dict[type[Strategy], Callable[[Any, Ready], Relations | None]] = {
+RUNNERS: Runners = {
     SemiNaive: _rounds,
     BitmapRounds: _bitmap_rounds,
     Partitioned: _partitioned,
@@ -297,12 +305,6 @@ def run_on_workers(ready: Ready, placement: OnWorkers) -> Relations:
         found = attempt(partial(run_here, ready), placement.until, ready.inputs.context)
         if not isinstance(found, CONDITIONS):
             return found
-    splits = PartitionedStratum(ready.stratum, ready.inputs)
     main = ready.plan.main
-    if isinstance(main, Partitioned) and main.counted:
-        counts = None if placement.by is None else cluster.counts(splits)
-        if counts is not None:
-            return counted_relations(splits, counts)
-        if placement.until:
-            return run_here(ready)
-    return cluster.fixpoint(splits, placement) or run_here(ready)
+    counted = isinstance(main, Partitioned) and main.counted
+    return cluster.fixpoint(ready.stratum, ready.inputs, placement, counted) or run_here(ready)

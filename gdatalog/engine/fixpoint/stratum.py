@@ -28,7 +28,8 @@ from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
 from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.metrics import RuleRound, RuleRun, StratumMetrics
-from gdatalog.engine.run import PlanRun, run_rule
+from gdatalog.engine.rules import run_rule
+from gdatalog.engine.run import PlanRun
 from gdatalog.engine.scanning import indexed, least_scanned, scanned
 from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.engine.session.budget import chunk_rows

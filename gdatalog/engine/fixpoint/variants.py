@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.calls import DONE, OUTSIDE, GiveUp
-from gdatalog.engine.choose import ExecutorChoice, allowing
+from gdatalog.engine.choose import allowing
 from gdatalog.engine.depth import Form, JoinNest, counted
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU, compiled_function, function_soon
@@ -30,6 +30,7 @@ from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
 from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
+from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.records import dataclass, field, replace

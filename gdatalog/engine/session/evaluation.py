@@ -29,6 +29,7 @@ from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows
 from gdatalog.engine.fixpoint.counting import count_stratum, readers_of
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.fixpoint.maintained import together
+from gdatalog.engine.fixpoint.ready import Ready, Since
 from gdatalog.engine.fixpoint.stratum import atoms as atoms_of
 from gdatalog.engine.session.budget import accounted
 from gdatalog.engine.session.prepared import CheckedText
@@ -44,8 +45,6 @@ from gdatalog.engine.session.remembered import (
 )
 from gdatalog.engine.session.texts import NO_FACTS, FactList
 from gdatalog.engine.strata import (
-    Ready,
-    Since,
     plan_incremental,
     plan_stratum,
     run,

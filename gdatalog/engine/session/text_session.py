@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.cluster import Wanted
-from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.context import ExecutionContext, Wanted
 from gdatalog.engine.facts.files import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.facts.inputs import Afar, FilesRead, Inputs, Source, input_sources
 from gdatalog.engine.facts.lists import GivenList, ProgramLists, holds_many
