@@ -216,7 +216,7 @@ class Translation(Written):
             self._block(node.body)
 
     def _looked_up(self, name: str, ends: str, end: str, head: Head) -> None:
-        """A loop of which lanes do the heads of as many turns at once."""
+        """A loop that starts with look-ups: lanes do those of as many turns at once."""
         self._turns += 1
         out, first = f"loop{self._turns}", f"{name}_first"
         goes, left, mine = f"{name}_goes", f"{name}_left", f"{name}_mine"

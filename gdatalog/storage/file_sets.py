@@ -21,7 +21,7 @@ from gdatalog.values import INT_MAX, INT_MIN, TypeName
 PARQUET = (".parquet", ".pq")
 PACKED = (".gz", ".zst")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-# What lies in a folder whose files are not to be read without a log of them: of whom it is.
+# Folders with a log that says which files are valid, and the format that the log belongs to.
 _LOGS = {"_delta_log": "Delta", "metadata/version-hint.text": "Iceberg"}
 
 _NO_ROWS = np.empty(0, dtype=np.int64)

@@ -53,9 +53,8 @@ def tables_of(
 def relation_of_tables(
     tables: Iterable[Table], symbols: SymbolTable, ops: DeviceOps | None = None
 ) -> tuple[Relation, int]:
-    """The relation of the rows of tables, of which there is at least one; and how many rows they
-    have, equal ones counted apart. `ops`: the operations of a device on which the columns of a lone
-    table may lie."""
+    """The relation of the rows of tables, at least one; and their number of rows, counting
+    duplicates. `ops`: the operations of a device on which the columns of a single table may be."""
     left = iter(tables)
     first, second = next(left), next(left, None)
     if second is None:
@@ -76,7 +75,8 @@ def relation_of_tables(
 
 
 def relation_of_table(table: Table, symbols: SymbolTable, ops: DeviceOps | None = None) -> Relation:
-    """The relation of a table, of whose arrays it keeps only those that nobody can change."""
+    """The relation of a table. It keeps only arrays that cannot be changed elsewhere; others are
+    copied."""
     away = [not isinstance(column, np.ndarray | TextColumn) for column in table.columns]
     xp: Any = np if ops is None else ops.xp
 
