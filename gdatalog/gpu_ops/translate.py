@@ -32,15 +32,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from gdatalog.gpu_ops.cpp_expressions import OPERATORS
+from gdatalog.gpu_ops.emitter import CodeEmitter, LanesLoop
 from gdatalog.gpu_ops.heads import Head, head_of
 from gdatalog.gpu_ops.loop_types import STATE_NAMES, LoopTypes, Type, called, names_in
-from gdatalog.gpu_ops.written import LanesLoop, Written
 from gdatalog.printer.counting import Counter
 from gdatalog.records import dataclass, field
 
 
 @dataclass(slots=True)
-class Translation(Written):
+class Translation(CodeEmitter):
     """Translates statements, and what they jump to."""
 
     spreads: bool = False  # whether lanes share the turns of their ranges

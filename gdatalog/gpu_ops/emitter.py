@@ -24,7 +24,7 @@ class LanesLoop:
 
 
 @dataclass(slots=True)
-class Written(Spoken):
+class CodeEmitter(Spoken):
     """The lines of a function so far."""
 
     fresh: bool = False  # whether only unmarked rows are output
