@@ -78,7 +78,7 @@ def planned(graph: Graph, size: int, workers: int, memory: int) -> ShareChoice:
         ranking = Ranking(graph.u, graph.v)
         ends = [ranking.ranks(keys) for keys in ends]
     low, high = np.minimum(*ends), np.maximum(*ends)
-    assert all((test.left, test.op, test.right) == (0, "<", 1) for test in source.tests)
+    assert all(test == (0, "<", 1) for test in source.tests)
     rows = {0: low, 1: high}
     step = max(1, len(low) // SAMPLE)
     (dims,) = layout.dims

@@ -149,7 +149,7 @@ class Cpu:
     ops: Ops = cpu_ops
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
-        asked = (ref.columns, row_tests(ref), ref.weighted, ref.ranked)
+        asked = (ref.columns, ref.tests, ref.weighted, ref.ranked)
         found = relation.asked.get(asked)
         if found is not None:
             return found
@@ -157,7 +157,7 @@ class Cpu:
             return relation.trie(*asked)
 
     def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
-        return relation.made(ref.columns, row_tests(ref), ref.weighted, ref.ranked)
+        return relation.made(ref.columns, ref.tests, ref.weighted, ref.ranked)
 
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
         limits.charge(f"index of {what}", relation.trie_nbytes)
@@ -249,11 +249,6 @@ class Host(Cpu):
 
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
         """The machine's own memory is the limit."""
-
-
-def row_tests(ref: TrieRef) -> tuple[tuple[int, str, int], ...]:
-    """The tests of an index's rows, in the form that `storage` uses."""
-    return tuple((test.left, test.op, test.right) for test in ref.tests) if ref.tests else ()
 
 
 def compiled_function(printed: PrintedPlan, limits: Limits, label: str, rows: float = 0.0) -> Any:

@@ -110,10 +110,9 @@ def _to_make(ref: TrieRef, relation: Relation) -> AskedIndex:
 def _lengths(ref: TrieRef, relation: Relation) -> list[int]:
     """The number of entries of each level."""
     statistics = relation.statistics
-    rows = statistics.size(tuple((t.left, t.op, t.right) for t in ref.tests), ref.ranked)
+    rows = statistics.size(ref.tests, ref.ranked)
     every = [frozenset(ref.columns[: depth + 1]) for depth in range(len(ref.columns))]
     if ref.ranked and len(every) > 0:
-        tests = tuple((t.left, t.op, t.right) for t in ref.tests)
-        first = round(statistics.degrees(ref.columns[0], tests, True).powers[0])
+        first = round(statistics.degrees(ref.columns[0], ref.tests, True).powers[0])
         return [first, rows][: len(every)]
     return [min(rows, statistics.distinct(columns)) for columns in every] or [rows]

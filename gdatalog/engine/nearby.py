@@ -44,8 +44,7 @@ def nearby(
     if relation.at_most < tuning.narrowed_from or ref.ranked or ref.weighted:
         return None
     large = relation.parts[0]
-    tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-    if large.indexed(ref.columns, tests) or (ref.columns[0] == 0 and large.sorted):
+    if large.indexed(ref.columns, ref.tests) or (ref.columns[0] == 0 and large.sorted):
         return None
     wanted = sorted_set(values)
     rows = None if bits is None else bits.rows_with(ref.columns[0], wanted)

@@ -133,8 +133,7 @@ def _longest(relations: Mapping[str, Relation], ref: TrieRef, depth: int) -> int
     relation = relations[ref.relation]
     if depth != 1:
         return relation.at_most
-    tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-    return relation.statistics.degrees(ref.columns[0], tests, ref.ranked).most
+    return relation.statistics.degrees(ref.columns[0], ref.tests, ref.ranked).most
 
 
 def _by_pages(
@@ -174,8 +173,7 @@ def _met(ref: TrieRef, relation: Relation, depth: int) -> float:
     """The expected length of a list that a binding leads to."""
     statistics = relation.statistics
     if depth == 1:
-        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-        powers = statistics.degrees(ref.columns[0], tests, ref.ranked).powers
+        powers = statistics.degrees(ref.columns[0], ref.tests, ref.ranked).powers
         return powers[2] / max(1.0, powers[1])
     before = statistics.distinct(frozenset(ref.columns[:depth]))
     return statistics.distinct(frozenset(ref.columns[: depth + 1])) / max(1, before)

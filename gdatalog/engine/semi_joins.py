@@ -115,7 +115,7 @@ def semi_joined(
         whole = atom.relation
         if atom.rows is not None and len(atom.rows) <= tuning.narrowed_share * whole.at_most:
             part, began = whole.part(atom.rows), perf_counter()
-            found[atom.ref] = part.trie(atom.ref.columns, _tests(atom.ref), atom.ref.weighted)
+            found[atom.ref] = part.trie(atom.ref.columns, atom.ref.tests, atom.ref.weighted)
             whole.narrowed.add(atom.ref.columns)
             tell(atom.ref, found[atom.ref], perf_counter() - began)
     return lambda ref: found[ref] if ref in found else trie_of(ref)
@@ -128,12 +128,8 @@ def _is_waited_for(ref: TrieRef, relation: Relation | None, least: int) -> bool:
         and not ref.ranked
         and relation.at_most >= least
         and ref.columns not in relation.narrowed
-        and not relation.indexed(ref.columns, _tests(ref), ref.weighted)
+        and not relation.indexed(ref.columns, ref.tests, ref.weighted)
     )
-
-
-def _tests(ref: TrieRef) -> tuple[tuple[int, str, int], ...]:
-    return tuple((test.left, test.op, test.right) for test in ref.tests)
 
 
 def _atoms(

@@ -17,7 +17,7 @@ from gdatalog.engine.choose import choose
 from gdatalog.engine.count_columns import EXACT, TABLES, ascends, exact_sum, once_each, times_each
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.derived import Derived, Rows, rows_of_groups
-from gdatalog.engine.device import CPU, function_soon, row_tests
+from gdatalog.engine.device import CPU, function_soon
 from gdatalog.engine.remainders import combined, primes_below
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.engine.sources import Sources
@@ -410,7 +410,7 @@ class Sum:
                 return Tallied(len(ref.columns))
             table = own.tables.get(ref.relation)
             if isinstance(table, EdgeCounts):
-                index = ref.columns, row_tests(ref), ref.weighted
+                index = ref.columns, ref.tests, ref.weighted
                 found = table.trie(*index, self.run.limits.account)
                 self._charge(own)
                 return found

@@ -52,13 +52,11 @@ class Gpu:
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         """The trie of a relation that a plan reads, built on the device and cached there."""
-        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-        return self.kept.trie(relation, ref.columns, tests, ref.weighted, ref.ranked)
+        return self.kept.trie(relation, ref.columns, ref.tests, ref.weighted, ref.ranked)
 
     def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
         """The same trie if it is cached."""
-        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-        return self.kept.made(relation, ref.columns, tests, ref.weighted, ref.ranked)
+        return self.kept.made(relation, ref.columns, ref.tests, ref.weighted, ref.ranked)
 
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
         """Shrinks the cache to the memory limit, given what else is held, and charges its size."""

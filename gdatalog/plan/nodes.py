@@ -13,7 +13,7 @@ branch).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gdatalog.errors import NOWHERE, Span
 from gdatalog.records import dataclass, field
@@ -71,8 +71,7 @@ def slots(expr: Expr) -> frozenset[str]:
 Version = Literal["full", "old", "delta"]
 
 
-@dataclass(frozen=True, slots=True)
-class RowTest:
+class RowTest(NamedTuple):
     """A comparison of two columns of one atom, which filters the rows of the trie."""
 
     left: int

@@ -66,4 +66,4 @@ class AtomState:
             return True
         wanted = (places[name], op, places[other])
         flipped = (places[other], FLIPPED[op], places[name])
-        return any((test.left, test.op, test.right) in (wanted, flipped) for test in self.tests)
+        return wanted in self.tests or flipped in self.tests

@@ -42,11 +42,8 @@ def constraints_of(nest: NestPrinter, step: Join, group: RecodedList) -> frozens
 def ascends(node: TrieNode) -> bool:
     """Whether the children of each value are greater than the value."""
     columns = node.trie.columns
-    return any(
-        (test.left, test.op, test.right)
-        in ((columns[0], "<", columns[1]), (columns[1], ">", columns[0]))
-        for test in node.trie.tests
-    )
+    ascending = (columns[0], "<", columns[1]), (columns[1], ">", columns[0])
+    return any(test in ascending for test in node.trie.tests)
 
 
 def word_of(nest: NestPrinter, bits: BitsetWords, turn: str) -> str:

@@ -222,8 +222,7 @@ def _blocks(relation: Relation, source: Source, workers: int) -> Iterator[Column
     if source.ranked:
         graph = relation.statistics.graph_here
         assert graph is not None
-        tests = [(test.left, test.op, test.right) for test in source.tests]
-        whole = [graph.ranked(tests)]
+        whole = [graph.ranked(source.tests)]
     else:
         whole = relation.blocks() or [tuple(np.empty(0, dtype=np.int32) for _ in relation.types)]
     for rows in whole:

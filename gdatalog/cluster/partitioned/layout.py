@@ -221,8 +221,7 @@ def _disjoint(members: Sequence[int], by: Sequence[frozenset[int]]) -> list[list
 
 
 def _tests(ref: TrieRef) -> tuple[RowTest, ...]:
-    tests = [(test.left, test.op, test.right) for test in ref.tests]
-    onwards = trie_name(ref.columns, tests, ref.weighted, ref.ranked, False)[1]
+    onwards = trie_name(ref.columns, ref.tests, ref.weighted, ref.ranked, False)[1]
     return tuple(RowTest(*test) for test in onwards)
 
 
@@ -255,7 +254,7 @@ def _ascending(tests: Sequence[RowTest], dims: Sequence[Dim]) -> tuple[tuple[int
     return tuple(
         sorted(
             (at[low], at[high])
-            for low, high in _rising((test.left, test.op, test.right) for test in tests)
+            for low, high in _rising(tests)
             if low in at and high in at and dims[at[low]].domain == dims[at[high]].domain
         )
     )
@@ -285,7 +284,7 @@ def _order(join: JoinPlan, bound: Sequence[Sequence[str | None]]) -> Iterator[tu
                 yield from _rising([(left.name, step.test.function, right.name)])
     for at, ref in enumerate(join.tries):
         name_of = dict(zip(ref.columns, bound[at], strict=True))
-        for low, high in _rising((t.left, t.op, t.right) for t in ref.tests):
+        for low, high in _rising(ref.tests):
             a, b = name_of.get(low), name_of.get(high)
             if at in sure and a is not None and b is not None:
                 yield a, b

@@ -23,7 +23,7 @@ from gdatalog.engine.derived import (
     relation_of,
     union_rows,
 )
-from gdatalog.engine.device import CPU, HOST, Device, row_tests
+from gdatalog.engine.device import CPU, HOST, Device
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
 from gdatalog.engine.host_tries import on_the_host
@@ -397,7 +397,7 @@ class StratumRun:
         else:
             relation = self.inputs.relation(ref.relation) if table is None else table.full()
         if device is CPU and (ref in self._charged or part is not None):
-            found = relation.asked.get((ref.columns, row_tests(ref), ref.weighted, ref.ranked))
+            found = relation.asked.get((ref.columns, ref.tests, ref.weighted, ref.ranked))
             if found is not None:
                 return found
         trie = self._trie(device, relation, ref)

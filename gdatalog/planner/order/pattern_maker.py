@@ -93,7 +93,7 @@ class PatternMaker:
                 fixed.add(at)
             elif arg.name in atom.columns or self.mask((arg.name,)) & self.pattern.outer:
                 columns.setdefault(self.place[arg.name], at)
-        tests = tuple((t.left, t.op, t.right) for t in atom.tests)
+        tests: tuple[tuple[int, str, int], ...] = atom.tests
         variables = {column: variable for variable, column in columns.items()}
         pairs = [*atom.rises]
         pairs += [(left, right) for left, op, right in tests if op in ("<", "<=")]

@@ -85,8 +85,7 @@ class _Work:
         columns = ref.columns[: node.depth]
         if len(columns) != 1:
             return max(1.0, size.rows / max(1, size.distinct(frozenset(columns))))
-        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-        powers = size.degrees(columns[0], tests, ref.ranked).powers
+        powers = size.degrees(columns[0], ref.tests, ref.ranked).powers
         return float(max(1.0, powers[2] / max(1.0, powers[1])))
 
 
