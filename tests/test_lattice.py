@@ -44,13 +44,13 @@ def not_compiled() -> Iterator[None]:
 def in_place(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The strata that were improved in place."""
     done: list[str] = []
-    before = lattice_worklist.InPlace._tell
+    before = lattice_worklist.InPlace.tell_way
 
     def tell(self: Any, *args: Any) -> Any:
         done.extend(self.tables)
         return before(self, *args)
 
-    monkeypatch.setattr(lattice_worklist.InPlace, "_tell", tell)
+    monkeypatch.setattr(lattice_worklist.InPlace, "tell_way", tell)
     return done
 
 

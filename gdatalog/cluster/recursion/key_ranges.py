@@ -34,7 +34,6 @@ from gdatalog.engine.metrics import Way
 from gdatalog.errors import MemoryLimitError
 from gdatalog.limits import Limits
 from gdatalog.plan.effects import falls, rises
-from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import remote
 from gdatalog.storage.relation import Relation
@@ -238,10 +237,8 @@ class KeyRangeFixpoint:
 
     def _record(self, rows: Mapping[str, int], seconds: float) -> None:
         """Tells a profile what was done."""
-        splits, metrics = self.splits, self.splits.context.metrics
-        workers = self.pool.slots
-        name = f"a fixpoint for each {splits.split_by()}"
-        told = f"{name}, on {workers} worker{'s' * (workers > 1)}"
+        splits, workers = self.splits, self.pool.slots
+        told = f"{splits.description}, on {workers} worker{'s' * (workers > 1)}"
         if self.gpu_calls:
             some = (
                 ""
@@ -249,17 +246,8 @@ class KeyRangeFixpoint:
                 else f" for {self.gpu_calls} of {self.calls} calls"
             )
             told += f" with GPUs{some}"
-        record = splits.record
-        record.way = Way(told, len(self._values), "values", workers, seconds=seconds)
-        record.end(dict(rows))
-        for number, plan in enumerate(splits.later):
-            report = metrics.run_of(plan)
-            if report is None:
-                return
-            if number == 0:
-                report.rows, report.seconds = sum(rows.values()), seconds
-                report.bytes = record.peak
-            report.executors = dict.fromkeys(range(len(plan.joins)), ExecutorChoice(False, told))
+        way = Way(told, len(self._values), "values", workers, seconds=seconds)
+        splits.tell_way(way, splits.later, rows, told)
 
 
 def memory_of(pool: Pool, limits: Limits, threads: int = 1) -> int:

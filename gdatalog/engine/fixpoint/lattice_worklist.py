@@ -48,7 +48,6 @@ from gdatalog.plan.nodes import (
     Slot,
     TrieRef,
 )
-from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check.checked import Stratum
 from gdatalog.planner.rewrite.monotone import PLAIN, Fixed, Motion, Moving, motion
 from gdatalog.printer.expressions import Unprintable
@@ -62,7 +61,7 @@ from gdatalog.storage.rows import Columns, firsts
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-from gdatalog.timers import Costs, spending, time_spent
+from gdatalog.timers import spending, time_spent
 
 MOST_GROUPS = 1 << 30
 LEAST_ROOM = 1024  # for groups that are numbered
@@ -195,7 +194,11 @@ class InPlace(StratumRun):
         else:
             self._as_whole(codes, rows, ordered, numbered)
         found = self.finished()
-        self._tell(found, threads, perf_counter() - began, time_spent() - before)
+        lengths = {name: relation.length for name, relation in found.items()}
+        seconds, costs = perf_counter() - began, time_spent() - before
+        name = "best values in place"
+        way = Way(name, sum(lengths.values()), "groups", threads, seconds=seconds)
+        self.tell_way(way, self.plans, lengths, name, costs, self.seen)
         return found
 
     def _as_whole(
@@ -417,25 +420,6 @@ class InPlace(StratumRun):
         if printed.counters:
             counts = {COUNTS: tallied(printed, [worker.arguments for worker in workers])}
             self.seen = counted(printed, [follow.join for follow in self.follows], counts)
-
-    def _tell(
-        self, found: Mapping[str, Relation], threads: int, seconds: float, costs: Costs
-    ) -> None:
-        """Reports to a profile."""
-        context = self.context
-        rows = {name: relation.length for name, relation in found.items()}
-        name = "best values in place"
-        self.record.way = Way(name, sum(rows.values()), "groups", threads, seconds=seconds)
-        for number, plan in enumerate(self.plans):
-            report = context.metrics.run_of(plan)
-            if report is None:
-                return
-            if number == 0:
-                report.rows, report.seconds = sum(rows.values()), seconds
-                report.add_costs(costs)
-                report.bytes = self.record.peak
-            report.executors = dict.fromkeys(range(len(plan.joins)), ExecutorChoice(False, name))
-            report.saw(self.seen)
 
 
 def _stretches(blocks: Sequence[Columns], units: Array) -> Iterator[Part]:

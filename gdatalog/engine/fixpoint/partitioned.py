@@ -30,12 +30,12 @@ from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.seeds import RowsByColumn, copied, grouped, order_by
 from gdatalog.engine.fixpoint.spans import limits_of, narrow, spans_of, stamps_for
 from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
-from gdatalog.engine.metrics import StratumMetrics, Way
-from gdatalog.errors import MemoryLimitError, Note
+from gdatalog.engine.metrics import Way
+from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.lftj import ListRoom
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
-from gdatalog.plan.placement import ExecutorChoice, Shared
+from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.partitioned import Partitioning, partitioning_of, two_atoms_of
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import brought
@@ -326,14 +326,14 @@ class PartitionedStratum(StratumRun):
             return {
                 name: self._relation(name, DistinctBlocks([], 0)) for name in self.stratum.relations
             }
-        record, started = self.record, (perf_counter(), time_spent())
+        started = perf_counter(), time_spent()
         task = self.task(self.groups)
         found = None if task is None else self._follow(task)
         if task is None or found is None:
             return None
         relations = {name: self._relation(name, blocks) for name, blocks in found.items()}
         rows = {name: relation.length for name, relation in relations.items()}
-        self._tell(record, rows, task, started)
+        self._tell(rows, task, started)
         return relations
 
     def more(self, seeds: Seeds, known: Mapping[str, Relation]) -> dict[str, DistinctBlocks] | None:
@@ -359,7 +359,7 @@ class PartitionedStratum(StratumRun):
         if all(group is None for group in self.groups.values()):
             none = np.empty(0, dtype=np.int64)
             return dict.fromkeys(self.stratum.relations, (none, none))
-        record, started = self.record, (perf_counter(), time_spent())
+        started = perf_counter(), time_spent()
         task = self.task(self.groups, counts=True)
         if task is None or self._follow(task) is None:
             return None
@@ -372,7 +372,7 @@ class PartitionedStratum(StratumRun):
             some = counts > 0
             found[name] = values[some], counts[some]
         rows = {name: int(counts.sum()) for name, (_, counts) in found.items()}
-        self._tell(record, rows, task, started)
+        self._tell(rows, task, started)
         return found
 
     def _follow(self, task: PartitionedFixpoint) -> dict[str, DistinctBlocks] | None:
@@ -414,7 +414,6 @@ class PartitionedStratum(StratumRun):
 
     def _tell(
         self,
-        record: StratumMetrics,
         rows: Mapping[str, int],
         task: PartitionedFixpoint,
         started: tuple[float, Costs],
@@ -422,25 +421,14 @@ class PartitionedStratum(StratumRun):
         """Reports to a profile. `started`: the start time, and the costs up to then."""
         context = self.context
         seconds = perf_counter() - started[0]
-        name = self.description
-        here = context.device is CPU
-        threads = min(context.knobs.workers, len(task.values)) if here else 0
-        description = (
-            name if here else f"{name}, by tiles {self.shared or f'of {context.device.name}'}"
-        )
-        record.way = Way(description, len(task.values), "values", threads, seconds=seconds)
-        record.end(dict(rows))
+        name, threads = self.description, min(context.knobs.workers, len(task.values))
+        if context.device is not CPU:
+            name += f", by tiles {self.shared or f'of {context.device.name}'}"
+            threads = 0
+        way = Way(name, len(task.values), "values", threads, seconds=seconds)
         seen = counted(task.run, [rule.join for rule in self.recursions], task.beside)
-        for number, plan in enumerate(self.later):
-            report = context.metrics.run_of(plan)
-            if report is None:
-                return
-            if number == 0:
-                report.rows, report.seconds = sum(rows.values()), seconds
-                report.add_costs(time_spent() - started[1])
-                report.bytes = record.peak
-            report.executors = dict.fromkeys(range(len(plan.joins)), ExecutorChoice(False, name))
-            report.saw(seen)
+        costs = time_spent() - started[1]
+        self.tell_way(way, self.later, rows, self.description, costs, seen)
 
     @property
     def description(self) -> str:
@@ -451,17 +439,6 @@ class PartitionedStratum(StratumRun):
         return ", ".join(
             f"{self.inputs.schemas[name].columns[column]} of {name}"
             for name, column in sorted(self.columns.items())
-        )
-
-    def growth(self, error: MemoryLimitError) -> MemoryLimitError:
-        """Adds the growing rules to the error."""
-        rules = [rule for rule in self.stratum.rules if self.recursive(rule)]
-        return MemoryLimitError(
-            f"{error.message}, in the fixpoint of {' and '.join(self.stratum.relations)}",
-            rules[0].span,
-            notes=[Note("this rule is recursive too", rule.span) for rule in rules[1:]],
-            hint="does the recursion end? A rule that makes new values can go on for ever. "
-            "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
         )
 
 

@@ -21,7 +21,7 @@ from gdatalog.engine.fixpoint.spaces import expected_spaces
 from gdatalog.engine.fixpoint.stratum import DELTA, StratumRun, placed
 from gdatalog.engine.fixpoint.variants import Variant, alone
 from gdatalog.engine.metrics import Round, RuleRound
-from gdatalog.errors import Caution, MemoryLimitError, Note
+from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.plan.conditions import LargeTurns, SmallRounds, When
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.planner.check.checked import CheckedRule
@@ -250,21 +250,3 @@ class Rounds(StratumRun):
                 rule = next(r for r in self.rules[name] if self.recursive(r))
                 symbols = self.context.scope.symbols
                 raise improves_for_ever(name, table.group(delta, 0), symbols, rule)
-
-    def growth(self, error: MemoryLimitError, news: Sequence[Round]) -> MemoryLimitError:
-        """Adds the growing rules, and by how much they grow each round, to the error."""
-        rounds = ", ".join(str(sum(n.new.values())) for n in news[-6:])
-        names = " and ".join(self.stratum.relations)
-        notes = [
-            Note("this rule is recursive too", rule.span)
-            for rule in self.stratum.rules
-            if self.recursive(rule)
-        ]
-        recent = f"; new rows in the last rounds: {rounds}" if news else ""
-        return MemoryLimitError(
-            f"{error.message}, in round {len(news) + 1} of {names}{recent}",
-            notes[0].span if notes else None,
-            notes=notes[1:],
-            hint="does the recursion end? A rule that makes new values can go on for ever. "
-            "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
-        )

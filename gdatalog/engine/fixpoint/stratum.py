@@ -27,7 +27,7 @@ from gdatalog.engine.device import CPU, HOST, Device
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
 from gdatalog.engine.host_tries import on_the_host
-from gdatalog.engine.metrics import RuleRound, RuleRun, StratumMetrics
+from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way
 from gdatalog.engine.rules import run_rule
 from gdatalog.engine.run import PlanRun
 from gdatalog.engine.scanning import indexed, least_scanned, scanned
@@ -36,9 +36,11 @@ from gdatalog.engine.session.budget import chunk_rows
 from gdatalog.engine.session.knobs import Strategy
 from gdatalog.engine.sources import Sources, TrieOf
 from gdatalog.engine.sums import Sum, algebra_of
-from gdatalog.errors import NOWHERE, MemoryLimitError
+from gdatalog.errors import NOWHERE, MemoryLimitError, Note
+from gdatalog.executors.levelwise import StepCounts
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef, Version
+from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check.checked import CheckedRule, Stratum
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order.sizes import Assumed, Params, RelationStatistics
@@ -54,6 +56,8 @@ from gdatalog.timers import Costs, spending, time_spent
 # Relations that replace others, by the plan that reads their tries.
 Parts = Mapping[TrieRef, Relation]
 NO_PARTS: Parts = MappingProxyType({})
+NO_COSTS = Costs()
+NOT_COUNTED: Mapping[int, StepCounts] = MappingProxyType({})
 
 # The assumed size of relations that are not evaluated yet.
 UNKNOWN, DELTA = 100_000, 100
@@ -186,6 +190,47 @@ class StratumRun:
             return False
         names = set(self.stratum.relations)
         return any(atom.name in names for atom in atoms(rule))
+
+    def tell_way(
+        self,
+        way: Way,
+        plans: Sequence[RulePlan],
+        rows: Mapping[str, int],
+        executor: str,
+        costs: Costs = NO_COSTS,
+        seen: Mapping[int, StepCounts] = NOT_COUNTED,
+    ) -> None:
+        """Reports a fixpoint to a profile. Its rules run as one: the first one's report has the
+        rows and the costs of all. `seen`: the metrics of steps, by id."""
+        self.record.way = way
+        self.record.end(dict(rows))
+        for number, plan in enumerate(plans):
+            report = self.context.metrics.run_of(plan)
+            if report is None:
+                return
+            if number == 0:
+                report.rows, report.seconds = sum(rows.values()), way.seconds
+                report.add_costs(costs)
+                report.bytes = self.record.peak
+            choice = ExecutorChoice(False, executor)
+            report.executors = dict.fromkeys(range(len(plan.joins)), choice)
+            report.saw(seen)
+
+    def growth(
+        self, error: MemoryLimitError, news: Sequence[Round] | None = None
+    ) -> MemoryLimitError:
+        """Adds the growing rules to the error and, of rounds, by how much they grow each round."""
+        rules = [rule for rule in self.stratum.rules if self.recursive(rule)]
+        where = "the fixpoint" if news is None else f"round {len(news) + 1}"
+        rounds = ", ".join(str(sum(n.new.values())) for n in (news or ())[-6:])
+        recent = f"; new rows in the last rounds: {rounds}" if news else ""
+        return MemoryLimitError(
+            f"{error.message}, in {where} of {' and '.join(self.stratum.relations)}{recent}",
+            rules[0].span if rules else None,
+            notes=[Note("this rule is recursive too", rule.span) for rule in rules[1:]],
+            hint="does the recursion end? A rule that makes new values can go on for ever. "
+            "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
+        )
 
     # ----------------------------------------------------------------------------------- rules
 
