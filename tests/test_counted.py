@@ -273,7 +273,7 @@ def test_seconds_beside_work_on_rows() -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = edges
         first, again = (ledger_of(db, TRIANGLES, "levelwise") for _ in range(2))
-    assert first.planning > again.planning  # what was checked and planned is known
+    assert first.costs.planning > again.costs.planning  # what was checked and planned is known
     (run,) = first.runs
     assert 0 < run.indexing < run.seconds and run.bytes > 0
     assert (run.compiling, run.moving, run.moved) == (0.0, 0.0, 0)
@@ -300,7 +300,7 @@ def test_compiling_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
         rounds = ledger_of(db, RECURSIVE[0], "lftj")
     assert 0.01 <= one.runs[0].compiling < one.runs[0].seconds
     assert [run.compiling >= 0.01 for run in rounds.runs] == [True] * 3
-    assert sum(run.compiling for run in rounds.runs) == pytest.approx(rounds.compiling)
+    assert sum(run.compiling for run in rounds.runs) == pytest.approx(rounds.costs.compiling)
 
 
 def test_what_is_inside_of_another_kind_is_its_own() -> None:

@@ -67,7 +67,7 @@ def too_large(
     asked = {
         (index.relation, index.columns, index.bytes): index
         for plan in plans
-        for index in memory_asked(plan, relations.get, device, room).indexes
+        for index in memory_asked(plan, relations.get, device)
     }.values()
     made_of = {index.relation for index in asked if not index.there and index.rows is not None}
     rows = sum(relations[name].store.nbytes for name in made_of if relations[name].types)

@@ -1,11 +1,10 @@
-"""The memory that a rule's plan will need, estimated before it runs: indexes and chunks."""
+"""The memory of the indexes that a rule's plan will read, estimated before it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from gdatalog.engine.device import Device
-from gdatalog.engine.session.budget import BYTES_PER_ROW, chunk_rows, levels_of
 from gdatalog.plan.effects import relations_read
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.records import dataclass
@@ -34,33 +33,10 @@ class AskedIndex:
     exact: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a plan needs: indexes, and `chunk` rows at a time at each level if it runs
-    breadth-first, which take `chunk_bytes` when all levels are full."""
-
-    indexes: tuple[AskedIndex, ...]
-    chunk: int
-    chunk_bytes: int
-
-    @property
-    def to_make(self) -> int:
-        """The bytes of the missing indexes, as far as known."""
-        return sum(index.bytes or 0 for index in self.indexes if not index.there)
-
-
-def memory_asked(plan: RulePlan, at_hand: AtHand, device: Device, memory: int) -> Asked:
-    """Estimates what a plan needs, without building or evaluating anything.
-
-    `memory`: the bytes that are left of the memory limit.
-    """
-    indexes: dict[tuple[str, TrieRef], AskedIndex] = {}
-    made: list[TrieRef] = []  # indexes that this plan builds before
-    for ref in relations_read(plan):
-        indexes[ref.relation, ref] = _index(ref, made, at_hand, device)
-        made.append(ref)
-    chunk = chunk_rows(plan, *device.room(memory))
-    return Asked(tuple(indexes.values()), chunk, chunk * levels_of(plan) * BYTES_PER_ROW)
+def memory_asked(plan: RulePlan, at_hand: AtHand, device: Device) -> tuple[AskedIndex, ...]:
+    """Estimates the indexes that a plan reads, without building or evaluating anything."""
+    refs = relations_read(plan)  # those before an index may be longer ones that it begins
+    return tuple(_index(ref, refs[:at], at_hand, device) for at, ref in enumerate(refs))
 
 
 def _index(ref: TrieRef, made: Sequence[TrieRef], at_hand: AtHand, device: Device) -> AskedIndex:

@@ -278,16 +278,6 @@ class Metrics:
         """Seconds since the start, including checks."""
         return perf_counter() - self.began
 
-    @property
-    def planning(self) -> float:
-        """Seconds of checking and planning."""
-        return self.costs.planning
-
-    @property
-    def compiling(self) -> float:
-        """Seconds of compiling or loading loops."""
-        return self.costs.compiling
-
     def spending(self) -> AbstractContextManager[None]:
         """Within this context, a profile adds this thread's costs."""
         return self._adding_costs() if self.lasting else nullcontext()
@@ -331,12 +321,6 @@ class Metrics:
         if self.lasting:
             self.strata.append(stated)
         return stated
-
-    def forget(self, record: StratumMetrics, runs: int | None = None) -> None:
-        """Drops an abandoned attempt; `runs`: how many rules had run before it."""
-        self.strata = [other for other in self.strata if other is not record]
-        if runs is not None:
-            del self.runs[runs:]
 
 
 def _firsts(parts: Sequence[Derived], new: Relation, ops: Ops) -> list[int]:

@@ -61,7 +61,7 @@ def plan_placement(
     known = _by_tries(plan, relations, context)
     if known is not None:
         return known
-    asked = memory_asked(plan, relations.get, device, limits.spare()).indexes
+    asked = memory_asked(plan, relations.get, device)
     bytes_of = {
         (index.relation, index.columns): index.bytes for index in asked if index.bytes
     }  # a prefix of another index takes nothing

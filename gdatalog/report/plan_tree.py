@@ -300,12 +300,12 @@ class NamedIndex:
 
 
 def indexes_of(
-    plans: Iterable[RulePlan], relation_of: RelationOf, device: Device, memory: int
+    plans: Iterable[RulePlan], relation_of: RelationOf, device: Device
 ) -> list[NamedIndex]:
     """Returns the indexes that joins read, once each, without prefixes of other indexes."""
     found = []
     for plan in plans:
-        asked = memory_asked(plan, relation_of, device, memory).indexes
+        asked = memory_asked(plan, relation_of, device)
         for ref, index in zip(relations_read(plan), asked, strict=True):
             if ref.columns and (index.bytes != 0 or index.there or not index.rows):
                 relation = relation_of(ref.relation)

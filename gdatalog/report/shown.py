@@ -255,7 +255,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
             rules = tuple(_rule(ready, rule, plan, inputs, known) for rule, plan in ready.planned)
             strata.append(PlannedStratum(stratum, ready.plan, rules))
             own = [plan for _, plan in ready.planned]
-            read = indexes_of(own, known, device, context.memory)
+            read = indexes_of(own, known, device)
             indexes.update({index.label: index for index in read})
     asked = [
         format_node(fact)
