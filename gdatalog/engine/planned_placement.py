@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -28,7 +28,7 @@ from gdatalog.plan.placement import InCells, InPages
 from gdatalog.plan.schedule import schedule
 from gdatalog.plan.slicing import IndexUse, Schedule, Sizes
 from gdatalog.printer.layouts import MOST_TILE_ROWS
-from gdatalog.records import dataclass, replace
+from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -58,21 +58,54 @@ def plan_placement(
     relations = known_of(refs, relation_of)
     if any(ref.relation not in relations for ref in refs):
         return PlannedPlacement(InCells())  # their number is unknown
-    known = _by_tries(plan, relations, context)
-    if known is not None:
-        return known
-    asked = memory_asked(plan, relations.get, device)
+    tries = {ref: HOST.made(relations[ref.relation], ref) for ref in refs}
+    known = {ref: trie for ref, trie in tries.items() if trie is not None}
+    whole = len(known) == len(tries)  # an earlier run has left them all
+    cells: InCells | None = None
+    pages: InPages | None = None
+    by = _by_tries(plan, known, context) if whole else _by_statistics(plan, relations, context)
+    for found, paged in by:
+        if paged is not None:
+            pages = (pages or InPages()).with_join(paged)
+        elif isinstance(found, str):
+            return PlannedPlacement(left=found)
+        else:
+            cells = (cells or InCells()).with_join(found)
+    return PlannedPlacement(cells, pages)
+
+
+# For each join its cells, or why there are none; and its pages if they are expected to cost less.
+Placements = Iterator[tuple[Schedule | str, InPages | None]]
+
+
+def _by_tries(
+    plan: RulePlan, there: Mapping[TrieRef, Trie], context: ExecutionContext
+) -> Placements:
+    """Plans by the host's tries."""
+    tries = HostTries(Sources(there.__getitem__), context.limits)
+    room = room_for_slices(plan, context.device, context.limits)
+    for join in plan.joins:
+        tries.add(join)
+        found = scheduled(join, tries, context, room)
+        paged = paging(join, tries, context, room, found)
+        yield found, None if paged is None else paged.placement
+
+
+def _by_statistics(
+    plan: RulePlan, relations: Mapping[str, Relation], context: ExecutionContext
+) -> Placements:
+    """Plans by the expected sizes of indexes."""
+    asked = memory_asked(plan, relations.get, context.device)
     bytes_of = {
         (index.relation, index.columns): index.bytes for index in asked if index.bytes
     }  # a prefix of another index takes nothing
-    most = max(bytes_of.values(), default=1)
-    whole = {ref: bytes_of.get((ref.relation, ref.columns)) or most for ref in refs if ref.columns}
+    size, most = sum(bytes_of.values()), max(bytes_of.values(), default=1)
+    refs = {ref for join in plan.joins for ref in join.tries if ref.columns}
+    whole = {ref: bytes_of.get((ref.relation, ref.columns)) or most for ref in refs}
     sizes: dict[Hashable, Sizes] = {
-        ref: _evenly(relations[ref.relation], ref, size) for ref, size in whole.items()
+        ref: _evenly(relations[ref.relation], ref, held) for ref, held in whole.items()
     }
-    room = room_for_slices(plan, device, limits)
-    cells: InCells | None = None
-    pages: InPages | None = None
+    room = room_for_slices(plan, context.device, context.limits)
     for join in plan.joins:
         necessary = needed(join)
         uses = [
@@ -83,43 +116,8 @@ def plan_placement(
         overhead = context.tuning.cell_bytes
         found = schedule(uses, sizes, orders(join), room, overhead, levels_of(join))
         bits = in_bits(join, partial(_longest, relations), MOST_TILE_ROWS)
-        size = sum(bytes_of.values())
         paged = _in_pages(join, relations, size, whole, room, bits)
-        if _by_pages(bits, found, paged, context):
-            pages = (pages or InPages()).with_join(paged.placement)
-        elif isinstance(found, str):
-            return PlannedPlacement(left=found)
-        else:
-            cells = (cells or InCells()).with_join(found)
-    return PlannedPlacement(cells, pages)
-
-
-def _by_tries(
-    plan: RulePlan, relations: Mapping[str, Relation], context: ExecutionContext
-) -> PlannedPlacement | None:
-    """Plans by the host's tries, if an earlier run has left them."""
-    there: dict[TrieRef, Trie] = {}
-    for ref in (ref for join in plan.joins for ref in join.tries):
-        trie = HOST.made(relations[ref.relation], ref)
-        if trie is None:
-            return None
-        there[ref] = trie
-    tries = HostTries(Sources(there.__getitem__), context.limits)
-    room = room_for_slices(plan, context.device, context.limits)
-    placement = PlannedPlacement()
-    for join in plan.joins:
-        tries.add(join)
-        found = scheduled(join, tries, context, room)
-        paged = paging(join, tries, context, room, found)
-        if paged is not None:
-            placement = replace(
-                placement, pages=(placement.pages or InPages()).with_join(paged.placement)
-            )
-        elif isinstance(found, str):
-            return PlannedPlacement(left=found)
-        else:
-            placement = replace(placement, cells=(placement.cells or InCells()).with_join(found))
-    return placement
+        yield found, paged.placement if _by_pages(bits, found, paged, context) else None
 
 
 @dataclass(frozen=True, slots=True)
