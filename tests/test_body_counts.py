@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 
 import gdatalog as gd
@@ -118,3 +119,14 @@ def test_counts_in_bodies_that_leave_64_bits_are_errors() -> None:
             assert db.query(f"n(c, k) <- E(_, c), k = count : {{ {body} }}.").fetchall()[0][1] == 0
             with pytest.raises(gd.EvaluationError, match="64 bits"):
                 db.query(f"n(c, k) <- E(c, 1), k = count : {{ {body} }}.").fetchall()
+
+
+def test_several_counts_that_loops_cannot_keep() -> None:
+    """Both are planned before the first runs; new strings are not made by compiled loops."""
+    rng = np.random.default_rng(1)
+    body = 'R(x, y), R(y, z), R(z, w), R(w, x), x != z, y != w, cat(x, "b") != "v1a"'
+    with gd.connect(device="cpu", threads=2) as db:
+        db["R"] = [(f"v{a}", f"v{b}") for a, b in rng.integers(0, 100, (4000, 2))]
+        (alone,) = db.query(f"a(count()) <- {body}.").fetchall()
+        both = f"a(count()) <- {body}. b(x, count()) <- {body}. q(n, count()) <- a(n), b(_, _)."
+        assert db.query(both).fetchall() == [(*alone, 100)]

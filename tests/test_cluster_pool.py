@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from gdatalog.cancellation import Watch
+from gdatalog.cluster import pool as pool_module
 from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge
 from gdatalog.cluster.pool.task_stage import RunningCall
 from gdatalog.cluster.workers.connection import Connection
@@ -249,3 +250,20 @@ def test_a_stage_that_is_stopped_stops_its_calls_only(pool: Pool, tmp_path: Path
     assert [value for _, value in other] == [5]
     assert given(pool, [Call(pool_calls.number, (4,))]) == [4]
     assert perf_counter() - began < 20
+
+
+def test_a_scheduler_that_takes_long_is_asked_once(
+    one: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def slowly(client: Any) -> Any:
+        assert len(asked) < 3
+        asked.append(client)
+        sleep(0.2)
+        return {"tcp://worker": {"memory_limit": 5}}
+
+    monkeypatch.setattr(pool_module, "SOON", 0.1)
+    monkeypatch.setattr(pool_module, "workers_told", slowly)
+    one._info = 0.0, {}
+    assert one.memory == [5] and len(asked) == 1

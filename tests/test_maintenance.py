@@ -14,7 +14,9 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine import strata
 from gdatalog.engine.fixpoint import maintained, maintenance
+from gdatalog.engine.fixpoint.ready import Ready
 from gdatalog.engine.session import evaluation
+from gdatalog.plan.stratum import Again
 from gdatalog.storage import membership, parts
 from gdatalog.storage.relation import Relation
 from tests.tuned import tune
@@ -40,7 +42,13 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     noted(maintenance.Maintenance, "follow", "followed", lambda self, *_: self.stratum)
     noted(evaluation, "run_stratum", "run", lambda stratum, *_: stratum)
-    noted(strata, "_again", "run", lambda _, ready: ready.stratum)
+    again = strata.RUNNERS[Again]
+
+    def noting_again(strategy: Again, ready: Ready) -> Any:
+        done.append(f"{' '.join(sorted(ready.stratum.relations))} run")
+        return again(strategy, ready)
+
+    monkeypatch.setitem(strata.RUNNERS, Again, noting_again)
     return done
 
 

@@ -19,7 +19,7 @@ from gdatalog import cancellation
 from gdatalog.cancellation import Abandoned, Watch
 from gdatalog.progress import Progress
 from gdatalog.shell.messages import ProgressLine
-from gdatalog.storage import rows
+from gdatalog.storage import sorting
 from gdatalog.storage.relation import Relation
 from gdatalog.threads import CancellableThread
 from gdatalog.timers import spending, time_spent
@@ -454,14 +454,14 @@ def test_who_listens_may_ask_for_what_is_being_sorted(monkeypatch: pytest.Monkey
     """The sort holds a lock of the relation; what the listener asks must not wait for it."""
     monkeypatch.setattr(cancellation, "LATE", 1)
     monkeypatch.setattr(cancellation, "EVERY", 0.0)
-    plain = rows._sort_rows
+    plain = sorting._sort_rows
     slept = threading.Event()
 
     def slowly(columns: Any) -> Any:
         slept.wait(0.1)
         return plain(columns)
 
-    monkeypatch.setattr(rows, "_sort_rows", slowly)
+    monkeypatch.setattr(sorting, "_sort_rows", slowly)
     asked: list[int] = []
 
     def ask(progress: gd.Progress) -> None:

@@ -374,7 +374,7 @@ class Sum:
             if tables.isdisjoint(ref.relation for ref in join.tries):
                 by = (term.keys, COUNT) if term.table else (plan.keys, plan.gathers)
                 nest = self._nest(number, *by, own)
-                if not choose(nest).breadth_first:
+                if nest.reason is None and not choose(nest).breadth_first:
                     function_soon(nest.printed, join.cost)
 
     def _walked(self, nest: JoinNest) -> list[Columns]:

@@ -147,7 +147,8 @@ class Pool:
         when, found = self._info
         while not found or monotonic() - when > SOON:
             workers_of(self.connection.client)
-            when, found = self._info = monotonic(), workers_told(self.connection.client)
+            found = workers_told(self.connection.client)
+            when, _ = self._info = monotonic(), found
         return found
 
     @property

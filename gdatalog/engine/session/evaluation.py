@@ -8,6 +8,7 @@ incrementally (`maintenance.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -213,7 +214,9 @@ class Evaluation:
         for stratum in waiting if len(waiting) > 1 else ():
             ready = self._ready[stratum.relations] = self.planned(stratum)
             if ready.run is not None:
-                ready.run.compile_ahead()
+                # The rule itself reports what does not fit, or counts in another way.
+                with suppress(MemoryError), context.limits.account.restoring(MemoryError):
+                    ready.run.compile_ahead()
 
     def _let_go(self, stratum: Stratum, let_go: Callable[[str], None]) -> None:
         """Frees the relations that are not read again after a stratum."""
