@@ -50,7 +50,7 @@ from gdatalog.planner.items import (
 from gdatalog.planner.opening import all_cuts, computed_late, open_atom, within_atom
 from gdatalog.planner.order.orders import Orders
 from gdatalog.planner.order.pattern_maker import PatternMaker
-from gdatalog.planner.order.search import RESTORED
+from gdatalog.planner.order.search_space import RESTORED
 from gdatalog.planner.order.search_state import Order
 from gdatalog.planner.order.sizes import Params, Statistics
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied

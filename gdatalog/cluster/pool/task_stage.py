@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from gdatalog.cancellation import PATIENCE
@@ -28,14 +28,12 @@ from gdatalog.cluster.pool.calls import (
 )
 from gdatalog.cluster.pool.execution import outcome_of, packed, part_of, run_call, summary_of
 from gdatalog.cluster.pool.worker_cache import BAD, MissingBroadcast
+from gdatalog.cluster.pool.workers import PoolWorkers
 from gdatalog.cluster.workers.scheduler import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
 from gdatalog.limits import Limits
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
-
-if TYPE_CHECKING:
-    from gdatalog.cluster.pool import Pool
 
 PATIENT = 1.0  # seconds without an end of a call, after which the scheduler is asked to look
 TOGETHER = 64  # results that are fetched together, at the most
@@ -100,7 +98,7 @@ class TaskStage:
     """Calls for one purpose, at work."""
 
     def __init__(
-        self, pool: Pool, name: str, limits: Limits, smaller: Smaller | None = None
+        self, pool: PoolWorkers, name: str, limits: Limits, smaller: Smaller | None = None
     ) -> None:
         self.pool = pool
         self.name = name

@@ -14,13 +14,10 @@ again with the full beam.
 from __future__ import annotations
 
 from heapq import nsmallest
-from typing import TYPE_CHECKING
 
+from gdatalog.planner.order.search_space import SearchSpace
 from gdatalog.planner.order.search_state import SearchState, VariableChoice
 from gdatalog.records import dataclass
-
-if TYPE_CHECKING:
-    from gdatalog.planner.order.search import Search
 
 TURNS = 6000  # extensions of a level, before division by the square of the number of variables
 FEWEST = 4  # least number of extensions of a level
@@ -46,7 +43,7 @@ class Prefix:
 
 
 def extend(
-    search: Search, start: SearchState, allowed: int, found: dict[SearchState, VariableChoice]
+    search: SearchSpace, start: SearchState, allowed: int, found: dict[SearchState, VariableChoice]
 ) -> VariableChoice:
     """The best choice at a state, with `allowed` extensions of each level; adds the choices at
     later states to `found`."""
@@ -73,7 +70,7 @@ def extend(
     return _noted(best, found)
 
 
-def _extended(search: Search, prefix: Prefix, allowed: int) -> list[Prefix]:
+def _extended(search: SearchSpace, prefix: Prefix, allowed: int) -> list[Prefix]:
     place = prefix.place
     candidates = search.candidates(place)
     if not candidates:
@@ -87,7 +84,7 @@ def _extended(search: Search, prefix: Prefix, allowed: int) -> list[Prefix]:
     return [_with(search, prefix, at) for at in candidates]
 
 
-def _with(search: Search, prefix: Prefix, at: int) -> Prefix:
+def _with(search: SearchSpace, prefix: Prefix, at: int) -> Prefix:
     turn = search.turn(at, prefix.place)
     cost, work, indexes = search.step_cost(at, prefix.place, turn)
     following, rows = turn.next, turn.rows
@@ -119,7 +116,7 @@ def _longer(prefix: Prefix, place: SearchState, own: VariableChoice, share: floa
     )
 
 
-def _promise(search: Search, prefix: Prefix) -> tuple[float, float]:
+def _promise(search: SearchSpace, prefix: Prefix) -> tuple[float, float]:
     """The sort key of prefixes: cost so far plus remaining rows, then remaining rows."""
     rows = prefix.rows * search.estimates.rows(prefix.place.path)
     return prefix.total + rows, rows

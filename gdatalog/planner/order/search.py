@@ -1,55 +1,40 @@
 """Search for the cheapest order of variables, as a tree.
 
-A state is a pair of sets: `rest`, the variables to bind, and `path`, the known ones (bound, and
-still needed). Components of the rest without variables of the answer become branches, `exists`
-under set semantics and `count` under bag semantics; the cost of a branch depends only on the
-variables it reads. An aggregate is a variable too: it has one value, at a cost, once its variables
-are bound.
-
 Up to `Tuning.ordered_exactly` variables, the search is exhaustive. Beyond, a beam search extends
 the best prefixes (`beam.py`). A single atom needs no search (`single.py`).
+
+Where the head needs few groups of rows compared, the order may start with a variable of the head:
+rows with the same values of the first variables then follow each other (`plan/dedup.py`), and each
+is compared only with its group, which fits the cache, rather than with all rows.
 """
 
 from __future__ import annotations
 
-from functools import reduce
 from math import inf
-from operator import or_
 
-from gdatalog.cancellation import current_watch
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.order.beam import FEWEST, TURNS, extend
-from gdatalog.planner.order.cost import Estimates, Made
 from gdatalog.planner.order.formula import TINY
-from gdatalog.planner.order.grouping import group
-from gdatalog.planner.order.pattern import QueryPattern, bits
+from gdatalog.planner.order.pattern import QueryPattern
 from gdatalog.planner.order.sampling import Sampler
-from gdatalog.planner.order.search_state import Extension, Order, SearchState, VariableChoice
+from gdatalog.planner.order.search_space import SearchSpace
+from gdatalog.planner.order.search_state import Order, SearchState, VariableChoice
 from gdatalog.planner.single import FEW, single_order
 
-# Costs, in values tried.
-ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
-RESTORED = 10.0  # restoring the values of a row's ranks
-SORT, FREE = 3.0, 1000  # building a missing index: for each row, after so many free ones
+# Costs of a row, in values tried: deduplicating against all rows, or within its group; and sorting,
+# if rows do not come in the order of the head.
+ALL, GROUP, SORTED = 25.0, 1.0, 3.0
 
 
-class Search:
+class Search(SearchSpace):
     """The search for one conjunction's order."""
 
     def __init__(self, pattern: QueryPattern, sampler: Sampler | None, tuning: Tuning) -> None:
-        self.pattern = pattern
-        self.tuning = tuning
-        self.variables = (pattern.everything & ~pattern.outer).bit_count()
-        self.exact = self.variables <= tuning.ordered_exactly
-        self.estimates = Estimates(pattern, sampler, self.exact)
-        self.watch = current_watch()
+        super().__init__(pattern, sampler, tuning)
         self._found: dict[SearchState, VariableChoice] = {}
         self._sketched: dict[SearchState, VariableChoice] = {}
-        self._turns: dict[tuple[int, SearchState], Extension] = {}
         self._allowed = max(FEWEST, TURNS // max(1, self.variables) ** 2)
         self._of_branch = max(2, self._allowed // 8)
-        self._indexes: dict[tuple[int, int], float] = {}
-        self._refining = sum(1 << at for at, lists in enumerate(self.estimates.wanted) if lists)
 
     def order(self, rows: float) -> Order:
         """The best order, for `rows` outer rows."""
@@ -62,42 +47,6 @@ class Search:
         group(self, place, scale)
         self._describe(place, scale, order)
         return order
-
-    # ------------------------------------------------------------------------------ candidates
-
-    def candidates(self, place: SearchState) -> list[int]:
-        """The variables that can be bound next; preferably connected ones."""
-        pattern, estimates = self.pattern, self.estimates
-        if place.due is not None:
-            return [place.due]
-        free = place.rest & ~pattern.computed
-        first = [at for at in bits(free) if not pattern.before[at] & free]
-        found = [at for at in first if estimates.joined(at, place.path)]
-        computed = self._aggregates(place)
-        if found or not free:
-            return [*self._lowest(found, free), *computed]
-        if computed and place.path & ~pattern.outer:
-            return computed  # before a cross product: it may connect the rest
-        if self._computable(place):
-            return []  # so may late computations
-        sourced = {given.variable for given in pattern.given if not given.sources & ~place.path}
-        found = [at for at in first if estimates.formula.holding[at] or at in sourced]
-        return [*self._lowest(found, free), *computed]
-
-    def _aggregates(self, place: SearchState) -> list[int]:
-        """The aggregates that could be computed next."""
-        return [
-            at
-            for at, aggregate in self.pattern.aggregates.items()
-            if place.rest >> at & 1 and not aggregate.needs & ~place.path
-        ]
-
-    def _lowest(self, candidates: list[int], free: int) -> list[int]:
-        """The candidates without unbound neighbours of lower rank, if there are any."""
-        lower = self.pattern.lower
-        return [at for at in candidates if not lower[at] & free] or candidates
-
-    # ------------------------------------------------------------------------------- the search
 
     def best(self, place: SearchState) -> VariableChoice:
         """The best variable to bind next, and its cost."""
@@ -146,25 +95,6 @@ class Search:
             found = known._replace(variable=-1)
         return found
 
-    def tried(self, at: int, place: SearchState) -> float:
-        level = self.estimates.level(at, place.path, place.made)
-        return self.estimates.rows(place.path) * level.tried
-
-    def near(self, at: int, place: SearchState) -> float:
-        """A quick estimate of a variable's cost, including the rows that it leaves."""
-        return self.tried(at, place) + self.estimates.rows(place.path | 1 << at, place.path)
-
-    def late(self, place: SearchState) -> SearchState:
-        """The state after late computations."""
-        known = self._computable(place) or place.rest & self.pattern.computed
-        path = self.pattern.closed(place.path | known, place.rest)
-        return place._replace(path=path, rest=place.rest & ~path)
-
-    def _computable(self, place: SearchState) -> int:
-        """The late computations whose variables are bound."""
-        late = (1 << at for at, needs in self.pattern.late if not needs & ~place.path)
-        return place.rest & reduce(or_, late, 0)
-
     def choice(self, at: int, place: SearchState, enough: float) -> VariableChoice:
         """The cost of binding a variable next; exact only up to `enough`."""
         turn = self.turn(at, place)
@@ -176,167 +106,6 @@ class Search:
                 work += choice.work * share
                 indexes += choice.indexes
         return VariableChoice(cost, work, indexes, at)
-
-    def step_cost(self, at: int, place: SearchState, turn: Extension) -> tuple[float, float, float]:
-        """The cost of binding a variable, without later ones: its cost, values tried, and the cost
-        of building indexes."""
-        estimates = self.estimates
-        others = estimates.level(at, place.path, place.made).others
-        cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * others) + turn.extra
-        # The work of an aggregate is counted when its branch is planned.
-        work = 0.0 if at in self.pattern.aggregates else turn.tried
-        return cost, work, self._index(at, place.path)
-
-    def share(self, place: SearchState, rows: float) -> float:
-        return rows / max(TINY, self.estimates.rows(place.path))
-
-    def turn(self, at: int, place: SearchState) -> Extension:
-        """The state and the costs after binding a variable."""
-        found = self._turns.get((at, place))
-        if found is None:
-            found = self._turns[at, place] = self._turn(at, place)
-        return found
-
-    def _turn(self, at: int, place: SearchState) -> Extension:
-        pattern, estimates = self.pattern, self.estimates
-        path, rest, exists, made = place.path, place.rest, place.exists, place.made
-        bit = 1 << at
-        bound = pattern.closed(path | bit, rest, bit)
-        left = rest & ~bound
-        level = estimates.level(at, path, made)
-        tried = estimates.rows(path) * level.tried
-        after, rows = estimates.rows(path | bit, path), estimates.rows(bound, path | bit)
-        if exists:
-            # The search stops at the first witness.
-            matches = estimates.whole(path | rest) / max(TINY, estimates.rows(path))
-            if matches > 1:
-                tried, after, rows = tried / matches, after / matches, rows / matches
-        elif (
-            pattern.bag
-            and not left
-            and level.single
-            and not bit & pattern.live
-            and not any(whole & bit and not whole & ~bound for whole in pattern.filters)
-        ):
-            # The last level of a count is the length of a list.
-            tried = estimates.rows(path)
-        turn = Extension(
-            tried, after, rows, SearchState(bound, left, exists, self._made(at, path, left, made))
-        )
-        self._split(turn)
-        if not exists:
-            self._emit(turn, at, path)
-        return turn
-
-    def _made(self, at: int, path: int, left: int, made: Made) -> Made:
-        """The intersections that a remaining variable can reuse."""
-        own = () if at in self.pattern.aggregates else self.estimates.made(at, path)
-        lists = made.union(own)
-        if not lists:
-            return made
-        asked = [
-            wanted
-            for other in bits(left & self._refining)
-            for wanted in self.estimates.wanted[other]
-        ]
-        return frozenset(
-            (group, parents)
-            for group, parents in lists
-            # A larger intersection replaces its parts.
-            if not any(
-                own == group and parents & ~more == 0 != more & ~parents for own, more in lists
-            )
-            and any(own == group and (parents & some).bit_count() > 1 for own, some in asked)
-        )
-
-    def _split(self, turn: Extension) -> None:
-        """Turns components without variables of the answer into branches."""
-        pattern, estimates = self.pattern, self.estimates
-        stay = pattern.live | pattern.risky
-        if not turn.next.rest & ~stay:
-            return
-        parts = pattern.components(turn.next.rest)
-        wide = list(filter(pattern.widens, parts))
-        if pattern.bag and len(wide) < 2:
-            return
-        kept = 0
-        found: list[tuple[float, SearchState]] = []
-        for part in parts:
-            if part & stay or not pattern.widens(part):
-                kept |= part
-                continue
-            reads = pattern.around(part) & turn.next.path
-            place = SearchState(reads, part, not pattern.bag)
-            rows = max(TINY, estimates.rows(reads, turn.next.path))
-            found.append((min(1.0, estimates.whole(reads | part) / rows), place))
-        if not found:
-            return
-        aggregates = self._aggregates(turn.next)
-        apart = [(0.0, passed, place) for passed, place in found]
-        if len(found) > 1 or aggregates:
-            apart = [(self._worth(place, passed), passed, place) for passed, place in found]
-        if aggregates and (due := self._tested(turn.next, min(apart)[0], aggregates)) is not None:
-            turn.next = turn.next._replace(due=due)
-            return
-        for _, passed, place in sorted(apart):
-            turn.parts.append((place, min(turn.rows, estimates.rows(place.path))))
-            turn.rows *= passed
-        turn.next = turn.next._replace(rest=kept)
-
-    def _worth(self, place: SearchState, passed: float) -> float:
-        """The sort key of a branch."""
-        rows = max(TINY, self.estimates.rows(place.path))
-        return _worth(self.branch(place).cost / rows, passed)
-
-    def _tested(self, place: SearchState, than: float, aggregates: list[int]) -> int | None:
-        """An aggregate whose test should come before the branches."""
-        pattern, rows = self.pattern, self.estimates.rows
-        found = []
-        for at in aggregates:
-            after = rows(pattern.closed(place.path | 1 << at, place.rest, 1 << at), place.path)
-            passed = min(1.0, after / max(TINY, rows(place.path)))
-            if passed < 1:
-                found.append((_worth(pattern.aggregates[at].cost, passed), at))
-        worth, at = min(found, default=(inf, -1))
-        return at if worth < than else None
-
-    def _emit(self, turn: Extension, at: int, path: int) -> None:
-        """The cost of passing rows on: to the answer, or to a later level after compaction."""
-        pattern = self.pattern
-        bound, rest = turn.next.path, turn.next.rest
-        if pattern.live & bound and not rest:
-            # Consecutive rows of a group are merged.
-            grouped = pattern.bag and not pattern.live >> at & 1
-            turn.extra += EMIT * (self.estimates.rows(path) if grouped else turn.rows)
-        if pattern.live >> at & 1 and not pattern.bag:
-            known = path | pattern.computed
-            first = next((output for output in pattern.outputs if not known >> output & 1), at)
-            if first != at and at not in pattern.aggregates:
-                turn.extra += UNORDERED * turn.after  # the answer has to be sorted
-        if pattern.compacts and rest:
-            kept = bound & ~pattern.apart_from(rest, bound & ~pattern.live)
-            few = self.estimates.rows(kept, bound) if kept != bound else inf
-            if few < 0.9 * turn.rows:
-                turn.extra += COMPACT * turn.rows
-                # Only breadth-first execution compacts: so count it by half.
-                turn.rows = (turn.rows + few) / 2
-                turn.next = turn.next._replace(path=kept)
-
-    def _index(self, at: int, path: int) -> float:
-        """The cost of building missing indexes of atoms whose first column is bound here."""
-        key = (at, path & self.estimates.formula.near[at])
-        found = self._indexes.get(key)
-        if found is None:
-            sorts: dict[object, int] = {}
-            for atom in self.estimates.formula.holding[at]:
-                if not atom.fixed and not atom.mask & path:
-                    column = atom.columns[at]
-                    rows = atom.size.sorting(column, atom.tests, atom.ranked)
-                    sorts[atom.source, column] = max(0, rows - FREE)
-            found = self._indexes[key] = SORT * sum(sorts.values())
-        return found
-
-    # ------------------------------------------------------------------------------ the outcome
 
     def _describe(self, place: SearchState, scale: float, order: Order) -> None:
         """Records the tree that was found, with `scale` rows for each row of the path."""
@@ -365,11 +134,6 @@ class Search:
             ]
 
 
-def _worth(cost: float, passed: float) -> float:
-    """By what one test comes before another: it is cheap, or lets little through."""
-    return cost / max(TINY, 1 - passed)
-
-
 def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
     """The best order by formulas; by samples, if the work is large and sampling is possible."""
     variables = (pattern.everything & ~pattern.outer).bit_count()
@@ -389,3 +153,46 @@ def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
         if order.work < enough:
             return order
     return Search(pattern, sampler, tuning).order(rows)
+
+
+def group(search: Search, place: SearchState, scale: float) -> None:
+    """Chooses a variable of the head as the first, if that pays."""
+    pattern, tuning = search.pattern, search.tuning
+    if pattern.bag or not pattern.compacts or not pattern.live or pattern.outer:
+        return
+    found = search.best(place)
+    if found.variable < 0 or pattern.live >> found.variable & 1:
+        return
+    rows, groups = _given(search, place, found.variable, scale)
+    if not groups or rows < tuning.grouped_from:
+        return
+    least = found.cost * scale + found.indexes + ALL * rows
+    different = search.estimates.whole(pattern.live) * scale
+    for at in search.candidates(place):
+        few = search.estimates.rows(1 << at) < tuning.grouped_least
+        if few or not pattern.live >> at & 1:
+            continue
+        choice = search.choice(at, place, inf)
+        rows, groups = _given(search, place, at, scale)
+        total = choice.cost * scale + choice.indexes + GROUP * rows
+        if pattern.outputs[:1] != (at,):
+            total += SORTED * min(rows, different)
+        if rows <= tuning.grouped_rows_most * groups and total < least:
+            least = total
+            search.begin(place, choice)
+
+
+def _given(search: Search, place: SearchState, at: int, scale: float) -> tuple[float, float]:
+    """The number of rows that an order with this first variable gives, and of groups: bindings of
+    the head's variables before the first other one. No groups: all rows are distinct."""
+    live, groups = search.pattern.live, 0.0
+    rows = search.estimates.rows(place.path) * scale
+    while place.rest and at >= 0:
+        if not live >> at & 1 and not groups:
+            groups = max(1.0, rows)
+        turn = search.turn(at, place)
+        rows = turn.rows * scale
+        scale *= search.share(turn.next, turn.rows)
+        place = turn.next
+        at = search.best(place).variable if place.rest else -1
+    return rows, groups

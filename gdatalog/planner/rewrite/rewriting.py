@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gdatalog.parser.syntax import Aggregate, Atom, Compare, Const, HeadAggregate, Literal, Var
+from gdatalog.parser.syntax import Atom, Compare, Const, HeadAggregate, Literal, Var
 from gdatalog.planner.check.checked import CheckedRule, Stratum
 from gdatalog.planner.check.names import conjunction
 from gdatalog.planner.check.walk import rebuild, walk
 from gdatalog.planner.rewrite.adornments import BindingSource, Columns, Constants, adorned
+from gdatalog.planner.rewrite.attempt import Attempt
 from gdatalog.planner.rewrite.passing import branches, closures
 from gdatalog.planner.rewrite.sideways import KnownBindings, is_plain
 from gdatalog.records import replace
-
-if TYPE_CHECKING:
-    from gdatalog.planner.rewrite.magic_sets import Attempt
 
 
 class Rewriting:
@@ -155,12 +153,6 @@ def loses_groups(rule: CheckedRule) -> bool:
     nodes = [part for arg in rule.head.args for part in walk(arg)]
     kinds = {part.kind for part in nodes if isinstance(part, HeadAggregate)}
     return bool(kinds) and kinds <= {"count", "count_distinct", "sum"}
-
-
-def exported(rule: CheckedRule) -> set[str]:
-    """The variables that aggregates bind."""
-    nodes = () if rule.body is None else walk(rule.body)
-    return {name for part in nodes if isinstance(part, Aggregate) for name in part.exports}
 
 
 def with_constants(rule: CheckedRule, columns: Columns, constants: Constants) -> CheckedRule | None:

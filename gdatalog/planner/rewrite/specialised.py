@@ -17,7 +17,6 @@ rules read a magic set even for one constant.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.parser.syntax import (
     Atom,
@@ -34,6 +33,7 @@ from gdatalog.planner.rewrite.adornments import (
     adorned,
     one_constant,
 )
+from gdatalog.planner.rewrite.attempt import exported
 from gdatalog.planner.rewrite.passing import (
     handed_on,
     kept,
@@ -42,12 +42,9 @@ from gdatalog.planner.rewrite.passing import (
     narrower,
     recursive_atoms,
 )
-from gdatalog.planner.rewrite.rewriting import Rewriting, exported, with_constants
+from gdatalog.planner.rewrite.rewriting import Rewriting, with_constants
 from gdatalog.planner.rewrite.sideways import KnownBindings, is_plain
 from gdatalog.records import replace
-
-if TYPE_CHECKING:
-    pass
 
 
 class Specialised(Rewriting):
