@@ -20,11 +20,10 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.cluster.pool import Call, Lost, RemoteValue
-from gdatalog.cluster.recursion import checkpoints, hash_partition, hash_partitions, snapshot
-from gdatalog.cluster.recursion.checkpoints import Checkpoints, _others, seated
+from gdatalog.cluster.recursion import checkpoints, hash_partition, hash_partitions
+from gdatalog.cluster.recursion.checkpoints import Checkpoints, _others, _packed, seated
 from gdatalog.cluster.recursion.hash_partition import PartitionState, StaleState
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions
-from gdatalog.cluster.recursion.snapshot import _packed
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.errors import DeviceError, EvaluationError
@@ -280,7 +279,7 @@ def test_owners_have_seats() -> None:
 
 
 def test_blocks_are_cut_and_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "AT_ONCE", 4)
+    monkeypatch.setattr(checkpoints, "AT_ONCE", 4)
     blocks = [(np.arange(start, stop),) for start, stop in ((0, 1), (1, 3), (3, 13), (13, 14))]
     packed = [columns[0].tolist() for columns in _packed(blocks)]
     assert [key for keys in packed for key in keys] == list(range(14))

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster.workers.membership import Worker
+from gdatalog.cluster.workers.connection import Worker
 from gdatalog.shell import cli, doctor
 from gdatalog.shell.commands.settings import status
 from gdatalog.shell.editor.known import look

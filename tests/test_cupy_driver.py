@@ -476,7 +476,7 @@ def test_cupy_has_what_is_asked_of_it() -> None:
 def test_cupys_own_compiler_refuses_as_ours_does() -> None:
     from cupy.cuda import compiler
 
-    from gdatalog.gpu_ops.compile_error import compile_error
+    from gdatalog.gpu_ops.cupy_driver import compile_error
 
     source = SOURCE.replace("= 1;", "= uno;")
     program = compiler._NVRTCProgram(source, "/tmp/x/0123.cubin.cu")

@@ -20,7 +20,7 @@ from kernel_sources import (
     tiles,
 )
 
-from gdatalog.gpu_ops.compile_error import compile_error
+from gdatalog.gpu_ops.cupy_driver import compile_error
 from gdatalog.gpu_ops.driver import Resources
 from gdatalog.gpu_ops.launching import whole
 

@@ -1,7 +1,8 @@
 """The driver of a real GPU: CuPy compiles kernels with NVRTC and caches the machine code.
 
 CuPy's current device belongs to the thread, and the user may have set it. So driver calls, and
-arrays made with its `xp`, must be inside `driver.use()`.
+arrays made with its `xp`, must be inside `driver.use()`. An error of a kernel that does not compile
+shows NVRTC's messages with the source lines they are about.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.errors import MemoryLimitError
-from gdatalog.gpu_ops.compile_error import compile_error
+from gdatalog.errors import DeviceError, MemoryLimitError, Note
 from gdatalog.gpu_ops.cupy_copies import (
     CupyCopied,
     CupyCopier,
@@ -27,8 +27,7 @@ from gdatalog.gpu_ops.cupy_copies import (
 )
 from gdatalog.gpu_ops.driver import Kernel, Pages, Resources
 from gdatalog.gpu_ops.kernel_cache import import_cupy
-from gdatalog.gpu_ops.virtual_memory import VirtualMemory, opened
-from gdatalog.gpu_ops.virtual_pages import WORD, PinnedPages, VirtualPages
+from gdatalog.gpu_ops.virtual_pages import WORD, PinnedPages, VirtualMemory, VirtualPages, opened
 
 # Products and sums are rounded separately, as in NumPy. Suppressed warnings: functions that a
 # source includes and does not use (177), variables that generated code sets and does not use (550),
@@ -278,3 +277,49 @@ class CupyDriver:
     def synchronize(self) -> None:
         with explaining_failure("a kernel"):
             self.xp.cuda.get_current_stream().synchronize()
+
+
+# Errors of kernels that do not compile.
+
+
+AROUND = 2  # lines before and after the one that failed
+MOST_ERRORS, MOST_LOG = 3, 20
+
+# `kernels.cu(12): error: ...`, `kernels.cu(12): error #20: ...`, `(12): catastrophic error: ...`
+_ERROR = re.compile(r"^[^\n]*?\((\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (.*)$", re.MULTILINE)
+
+
+def compile_error(log: str, source: str, label: str) -> DeviceError:
+    """An error that shows the generated source around each line that NVRTC refused.
+
+    >>> print(compile_error("a.cu(2): error: no such thing", "int x;\\nint y = z;", "p(x)"))
+    device error: a kernel of `p(x)` does not compile
+      note: line 2: no such thing
+           1 | int x;
+        -> 2 | int y = z;
+      hint: this is a mistake of gdatalog, please report it; device="cpu" answers meanwhile
+    """
+    found = [(int(number), what.strip()) for number, what in _ERROR.findall(log)]
+    source_lines = source.split("\n")
+    notes = [
+        "\n".join([f"line {number}: {what}", *_excerpt(source_lines, number)])
+        for number, what in found[:MOST_ERRORS]
+    ]
+    if len(found) > MOST_ERRORS:
+        notes.append(f"and {len(found) - MOST_ERRORS} errors more")
+    if not found:  # ptxas, or an option
+        notes.append("\n    ".join(log.strip().splitlines()[:MOST_LOG]))
+    return DeviceError(
+        f"a kernel of `{' '.join(label.split())}` does not compile",
+        notes=map(Note, notes),
+        hint='this is a mistake of gdatalog, please report it; device="cpu" answers meanwhile',
+    )
+
+
+def _excerpt(lines: list[str], number: int) -> list[str]:
+    first, last = max(1, number - AROUND), min(len(lines), number + AROUND)
+    wide = len(str(last))
+    return [
+        f"    {'->' if at == number else '  '} {at:>{wide}} | {lines[at - 1].rstrip()}"
+        for at in range(first, last + 1)
+    ]

@@ -31,10 +31,16 @@ import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from gdatalog.gpu_ops.cpp_expressions import OPERATORS
+from gdatalog.gpu_ops.cpp_expressions import (
+    OPERATORS,
+    STATE_NAMES,
+    LoopTypes,
+    Type,
+    called,
+    names_in,
+)
 from gdatalog.gpu_ops.emitter import CodeEmitter, LanesLoop
 from gdatalog.gpu_ops.heads import Head, head_of
-from gdatalog.gpu_ops.loop_types import STATE_NAMES, LoopTypes, Type, called, names_in
 from gdatalog.printer.counting import Counter
 from gdatalog.records import dataclass, field
 

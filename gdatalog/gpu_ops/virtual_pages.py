@@ -2,21 +2,229 @@
 
 Kernels read such a range like other memory. Every page has host memory. A page that is *placed* has
 a copy on the GPU as well, which is mapped in its stead until it is removed. Without virtual memory,
-a range is pinned memory of the host, and no page is placed.
+a range is pinned memory of the host, and no page is placed. Pages are allocated and mapped to
+addresses by functions of CUDA's driver library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+import ctypes
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 from weakref import finalize
 
 import numpy as np
 
 from gdatalog.gpu_ops.driver import Copied
-from gdatalog.gpu_ops.virtual_memory import PAGE, Memory, unless_refused
+
+# CUDA's virtual memory: allocates pages on a GPU or the host, and maps them to addresses.
+
+PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
+ON_DEVICE, ON_HOST_NODE = 1, 3  # CU_MEM_LOCATION_TYPE_DEVICE and _HOST_NUMA
+READ_WRITE = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+HOST_NODE = 134  # CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
+OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+PAGE = 1 << 21  # bytes, at the least
+
+
+class Refused(Exception):
+    """The driver's library lacks a function, or the function failed. `status`: CUDA's error
+    number."""
+
+    def __init__(self, name: str, status: int) -> None:
+        super().__init__(f"{name}: error {status}")
+        self.status = status
+
+
+def unless_refused() -> AbstractContextManager[None]:
+    """Ignores errors of freeing pages, so that what follows is freed all the same."""
+    return suppress(Refused, MemoryError)
+
+
+class _Location(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_int), ("number", ctypes.c_int))
+
+
+class _Properties(ctypes.Structure):
+    """CUmemAllocationProp."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int),
+        ("handles", ctypes.c_int),
+        ("location", _Location),
+        ("win32", ctypes.c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
+    )
+
+
+class _Access(ctypes.Structure):
+    """CUmemAccessDesc."""
+
+    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
+
+
+class Memory(Protocol):
+    """Allocates and maps pages. `page`: the bytes of one."""
+
+    page: int
+
+    def reserved(self, size: int) -> int:
+        """Reserves a range of addresses."""
+        ...
+
+    def created(self, on_device: bool) -> int:
+        """Allocates a page, which is not mapped yet."""
+        ...
+
+    def map(self, address: int, handles: Sequence[int]) -> None:
+        """Maps pages to consecutive addresses from `address` on; none of them if it fails."""
+        ...
+
+    def unmap(self, address: int, pages: int) -> None: ...
+
+    def release(self, handle: int) -> None: ...
+
+    def free(self, address: int, size: int) -> None:
+        """Frees a range of addresses."""
+        ...
+
+    def settle(self) -> None:
+        """Waits for all kernels on the GPU."""
+        ...
+
+    def current(self) -> AbstractContextManager[None]:
+        """Makes the GPU current in this thread: pages may be freed while another one is."""
+        ...
+
+
+class VirtualMemory:
+    """`Memory` of GPU `number`, by the driver's library."""
+
+    def __init__(self, number: int) -> None:
+        name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+        self._library = ctypes.CDLL(name)
+        self._context = ctypes.c_void_p()  # CuPy's; another one may be current
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), number)
+        self._on_device = _Location(ON_DEVICE, number)
+        node = ctypes.c_int()
+        self._call("cuDeviceGetAttribute", ctypes.byref(node), HOST_NODE, number)
+        self._on_host = _Location(ON_HOST_NODE, max(0, node.value))
+        self.page = PAGE
+        for location in (self._on_device, self._on_host):
+            found = ctypes.c_size_t()
+            properties = ctypes.byref(self._properties(location))
+            self._call("cuMemGetAllocationGranularity", ctypes.byref(found), properties, 0)
+            self.page = max(self.page, found.value)
+
+    def try_out(self) -> None:
+        """Raises `Refused` if a page of each kind cannot be mapped side by side."""
+        address, handles = self.reserved(2 * self.page), []
+        try:
+            handles = [self.created(False)]
+            handles.append(self.created(True))
+            self.map(address, handles)
+            self.unmap(address, 2)
+        finally:
+            for handle in handles:
+                self.release(handle)
+            self.free(address, 2 * self.page)
+
+    def reserved(self, size: int) -> int:
+        found = ctypes.c_uint64()
+        align, zero = ctypes.c_size_t(self.page), ctypes.c_uint64(0)
+        self._call(
+            "cuMemAddressReserve", ctypes.byref(found), ctypes.c_size_t(size), align, zero, zero
+        )
+        return int(found.value)
+
+    def created(self, on_device: bool) -> int:
+        found = ctypes.c_uint64()
+        properties = self._properties(self._on_device if on_device else self._on_host)
+        self._call(
+            "cuMemCreate",
+            ctypes.byref(found),
+            ctypes.c_size_t(self.page),
+            ctypes.byref(properties),
+            ctypes.c_uint64(0),
+        )
+        return int(found.value)
+
+    def map(self, address: int, handles: Sequence[int]) -> None:
+        page, zero = ctypes.c_size_t(self.page), ctypes.c_size_t(0)
+        done = 0
+        try:
+            for at, handle in enumerate(handles):
+                there, none = ctypes.c_uint64(address + at * self.page), ctypes.c_uint64(0)
+                self._call("cuMemMap", there, page, zero, ctypes.c_uint64(handle), none)
+                done += 1
+            access = _Access(self._on_device, READ_WRITE)
+            size = ctypes.c_size_t(len(handles) * self.page)
+            one = ctypes.c_size_t(1)
+            self._call("cuMemSetAccess", ctypes.c_uint64(address), size, ctypes.byref(access), one)
+        except BaseException:
+            if done:
+                with unless_refused():
+                    self.unmap(address, done)
+            raise
+
+    def unmap(self, address: int, pages: int) -> None:
+        size = ctypes.c_size_t(pages * self.page)
+        self._call("cuMemUnmap", ctypes.c_uint64(address), size)
+
+    def release(self, handle: int) -> None:
+        self._call("cuMemRelease", ctypes.c_uint64(handle))
+
+    def free(self, address: int, size: int) -> None:
+        self._call("cuMemAddressFree", ctypes.c_uint64(address), ctypes.c_size_t(size))
+
+    def settle(self) -> None:
+        with self.current():
+            self._call("cuCtxSynchronize")
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        before = ctypes.c_void_p()
+        self._call("cuCtxGetCurrent", ctypes.byref(before))
+        if before.value == self._context.value:
+            yield
+            return
+        self._call("cuCtxSetCurrent", self._context)
+        try:
+            yield
+        finally:
+            self._call("cuCtxSetCurrent", before)
+
+    def _properties(self, location: _Location) -> _Properties:
+        return _Properties(kind=PINNED, location=location)
+
+    def _call(self, name: str, *args: Any) -> None:
+        try:
+            function = getattr(self._library, name)
+        except AttributeError:
+            raise Refused(name, 0) from None
+        status = int(function(*args))
+        if status == OUT_OF_MEMORY:
+            raise MemoryError(f"pages of an index: {name}: out of memory")
+        if status:
+            raise Refused(name, status)
+
+
+def opened(number: int) -> VirtualMemory | None:
+    """The virtual memory of a GPU; None if it cannot be used. Raises `MemoryError` if the GPU is
+    full."""
+    try:
+        memory = VirtualMemory(number)
+        with memory.current():
+            memory.try_out()
+    except (OSError, Refused):
+        return None
+    return memory
+
+
+# Ranges of addresses.
 
 WORD = 8  # bytes: pages are copied word by word
 

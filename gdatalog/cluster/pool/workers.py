@@ -8,8 +8,7 @@ from typing import Any
 
 from gdatalog.cluster.pool.broadcast import Broadcaster, workers_of
 from gdatalog.cluster.pool.calls import RemoteValue
-from gdatalog.cluster.workers.connection import Connection
-from gdatalog.cluster.workers.membership import workers_told
+from gdatalog.cluster.workers.connection import Connection, workers_told
 
 SOON = 1.0  # seconds, after which workers that have come or gone are known
 

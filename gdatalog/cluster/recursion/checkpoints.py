@@ -2,7 +2,8 @@
 
 Where workers see a folder of the driver's, that is where they write it; elsewhere it lies with the
 owner, and a copy with another worker. Either way it is written block by block: an owner never holds
-it twice. The newest that is whole is kept, until the fixpoint ends.
+it twice. The newest that is whole is kept, until the fixpoint ends. The driver asks for
+checkpoints; workers write and read them (`saved`, `restored`).
 """
 
 from __future__ import annotations
@@ -10,17 +11,35 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 from gdatalog.cluster.pool import Call, Lost, Pool, RemoteElement, RemoteValue, TaskStage
 from gdatalog.cluster.pool.calls import made_as, whole
 from gdatalog.cluster.pool.execution import itself
-from gdatalog.cluster.recursion.snapshot import SavedRows, restored, saved
+from gdatalog.cluster.pool.worker_cache import read, write
+from gdatalog.cluster.recursion.hash_partition import (
+    HashPartition,
+    Parcel,
+    PartitionTask,
+    StaleState,
+    StepOutput,
+    TableBlocks,
+    given,
+    rows_by_partition,
+)
+from gdatalog.cluster.rows.stored_rows import StoredRows
+from gdatalog.engine.derived import Rows
 from gdatalog.limits import Limits
+from gdatalog.plan.nodes import TrieRef
 from gdatalog.records import dataclass
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.trie import Trie
 
 # Rounds are worth a checkpoint when they took so many times as long as it will, which then costs
 # a twentieth at the most; and when they took so many seconds: less is soon done again.
@@ -209,3 +228,105 @@ def seated(workers: Sequence[str], there: Iterable[str]) -> list[str]:
         owned[most] -= 1
         owned[least] += 1
     return found
+
+
+# On a worker.
+
+
+AT_ONCE = 1 << 20  # rows that are written together
+OUT = "out"
+
+
+class SavedRows(NamedTuple):
+    """Rows in a checkpoint. `of`: which table of an owner's they are of; or `OUT`: they are on
+    their way. `rows`: a file, or the rows; None if they have no columns."""
+
+    of: str
+    name: str
+    length: int
+    rows: str | StoredRows | None
+
+
+def saved(found: StepOutput, out: bool, folder: str | None) -> list[SavedRows]:
+    """Writes what an owner has; and what it has for others, if that is on its way. `folder`: one
+    that all workers see; else this worker keeps it."""
+    limits = Limits()
+    lain = []
+    for table, name, count, blocks in (*found["state"].blocks(), *(_out(found) if out else ())):
+        if count and not blocks:
+            lain.append(SavedRows(table, name, count, None))
+        for columns in _packed(blocks):
+            limits.poll()
+            lain.append(SavedRows(table, name, len(columns[0]), _stored(columns, folder)))
+    return lain
+
+
+def _out(found: StepOutput) -> Iterator[TableBlocks]:
+    """What is on its way to all owners together, who are known by the rows."""
+    parcels = [each.value for to, each in found.items() if isinstance(to, int)]
+    for name in dict.fromkeys(name for parcel in parcels for name in parcel):
+        rows = [parcel[name] for parcel in parcels if name in parcel]
+        blocks = [columns for columns, _ in rows if columns]
+        yield OUT, name, sum(count for _, count in rows), blocks
+
+
+def _packed(blocks: Iterable[Columns]) -> Iterator[Columns]:
+    """The rows of some blocks: many of these together if they are small, one bit by bit if it is
+    large."""
+    small: list[Columns] = []
+    for block in blocks:
+        for start in range(0, len(block[0]), AT_ONCE):
+            small.append(tuple(column[start : start + AT_ONCE] for column in block))
+            if sum(len(columns[0]) for columns in small) >= AT_ONCE:
+                yield concatenate(small)
+                small = []
+    if small:
+        yield concatenate(small)
+
+
+def _stored(columns: Columns, folder: str | None) -> str | StoredRows:
+    if folder is None:
+        return StoredRows(columns)
+    path = f"{folder}/{uuid4().hex}"
+    write(columns, path)
+    return path
+
+
+def restored(
+    task: PartitionTask,
+    number: int,
+    tries: Mapping[TrieRef, Trie],
+    fragments: Mapping[str, Relation],
+    symbols: SymbolTable,
+    lain: Sequence[SavedRows],
+) -> StepOutput:
+    """An owner as it was."""
+    owner, limits = HashPartition(task, number, tries, fragments, symbols), Limits()
+    owner.called_by(limits)
+    derived: dict[str, list[Rows]] = {}
+    for of, name, count, rows in lain:
+        limits.poll()
+        read_back = _taken(rows), count
+        if of == OUT:
+            derived.setdefault(name, []).append(read_back)
+        else:
+            owner.load(of, name, read_back)
+    out: dict[int, Parcel] = {}
+    for name, parts in derived.items():
+        columns = concatenate([columns for columns, _ in parts])
+        together = columns, sum(count for _, count in parts)
+        for to, part in rows_by_partition(together, task.routes.homes[name], task.owners).items():
+            out.setdefault(to, {})[name] = part
+    return given(owner, None, out)
+
+
+def _taken(rows: str | StoredRows | None) -> Columns:
+    if rows is None:
+        return ()
+    if isinstance(rows, StoredRows):
+        return rows.read()
+    try:
+        # Copied: the file goes with the next checkpoint, and what is mapped may be gone then.
+        return tuple(column.copy() for column in read(rows))
+    except OSError as error:
+        raise StaleState from error
