@@ -24,6 +24,7 @@ from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import RulePlan, Term
 from gdatalog.printer import module, remember
 from gdatalog.printer.nest import NestPrinter
+from gdatalog.printer.scope import KeptIntersection
 from gdatalog.storage.tallied import EdgeCounts
 from gdatalog.storage.trie import Trie, TrieLevel
 from tests.interpreted import interpreted
@@ -252,7 +253,7 @@ def test_lists_that_are_kept(few: bool, body: str, monkeypatch: pytest.MonkeyPat
     kept: list[int] = []
     find_kept = remember.find_kept
 
-    def noted(nest: NestPrinter) -> dict[int, remember.KeptIntersection]:
+    def noted(nest: NestPrinter) -> dict[int, KeptIntersection]:
         kept.extend(find_kept(nest))
         return find_kept(nest)
 

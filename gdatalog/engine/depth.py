@@ -30,8 +30,8 @@ from gdatalog.storage.trie import Trie
 if TYPE_CHECKING:
     from gdatalog.engine.context import ExecutionContext
     from gdatalog.printer.layouts import TrieLayout
-    from gdatalog.printer.leaves import Leaf
     from gdatalog.printer.module import PrintedPlan
+    from gdatalog.printer.nest import Leaf
 
 
 READ = 1 << 18  # rows of a block that are grouped at once

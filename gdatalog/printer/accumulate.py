@@ -8,13 +8,10 @@ ends the function, and the executor with exact arithmetic runs again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Gather, Reduction
+from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.scope import KnownPositions
-
-if TYPE_CHECKING:
-    from gdatalog.printer.nest import NestPrinter
 
 Spec = Gather | Reduction
 KINDS = frozenset({"count", "sum", "mean", "min", "max", "any_value"})

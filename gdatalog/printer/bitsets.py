@@ -7,15 +7,12 @@ set: it ANDs several rows while reading them, and counts between the bounds of c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import TrieNode, unequal
 from gdatalog.plan.nodes import Join, RangeBound, Slot, Step
+from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.scope import BitsetWords, Constraint, KnownPositions, RecodedList
 from gdatalog.records import dataclass, replace
-
-if TYPE_CHECKING:
-    from gdatalog.printer.nest import NestPrinter
 
 
 def cuts_of(nest: NestPrinter, step: Join) -> list[RangeBound]:

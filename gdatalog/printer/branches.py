@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Branch
 from gdatalog.printer.accumulate import Accumulators, accumulable
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import BranchCount, Gathered, WitnessLeaf
+from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.recode import count_bits
 from gdatalog.printer.scope import KnownPositions
-
-if TYPE_CHECKING:
-    from gdatalog.printer.nest import NestPrinter
 
 
 def print_branch(nest: NestPrinter, step: Branch, known: KnownPositions) -> None:

@@ -14,14 +14,11 @@ lanes' counters are summed (kernels/counting.cuh).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Step
+from gdatalog.printer.nest_state import NestState
 from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import dataclass
-
-if TYPE_CHECKING:
-    from gdatalog.printer.nest import NestPrinter
 
 ARRAY = "bindings"
 _COMMIT = "commit_counts()"  # placeholder line: add the counters to the array
@@ -64,7 +61,7 @@ class Counting:
 
     def add(
         self,
-        nest: NestPrinter,
+        nest: NestState,
         step: Step,
         known: KnownPositions,
         amount: str,
@@ -83,7 +80,7 @@ class Counting:
         else:
             nest.text.line(line)
 
-    def commit(self, nest: NestPrinter, unless: str | None = None) -> None:
+    def commit(self, nest: NestState, unless: str | None = None) -> None:
         """Prints a commit of the counters; `unless`: a condition under which to skip it."""
         if unless is None:
             nest.text.line(_COMMIT)
@@ -91,7 +88,7 @@ class Counting:
         with nest.text.block(f"if not {unless}"):
             nest.text.line(_COMMIT)
 
-    def finish(self, nest: NestPrinter, rows: bool = True) -> list[str]:
+    def finish(self, nest: NestState, rows: bool = True) -> list[str]:
         """Replaces the placeholders, now that all counters are known, and returns the lines that
         initialise the counters. `rows`: the tile writes rows to a block, which may be full."""
         if self.counters:

@@ -19,15 +19,12 @@ A GPU's tiles can also mark rows without emitting them; then the new rows are re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Expr
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import RowLeaf
+from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.scope import KnownPositions
-
-if TYPE_CHECKING:
-    from gdatalog.printer.nest import NestPrinter
 
 OUTSIDE = 6  # status: a row outside the space
 WAITING = 32  # length of the queue

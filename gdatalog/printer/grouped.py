@@ -11,17 +11,14 @@ variables.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.codegen.helpers.groups import LEAST_SHIFT, LEAST_SLOTS
 from gdatalog.plan.dedup import groups_of, level_of
 from gdatalog.plan.nodes import Compact, Generate, Join, JoinPlan, Step
 from gdatalog.printer.arguments import LevelArgument
 from gdatalog.printer.leaves import RowLeaf
+from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.scope import KnownPositions
-
-if TYPE_CHECKING:
-    from gdatalog.printer.nest import NestPrinter
 
 LACKS_SLOTS = 10  # status: the hash set is full
 

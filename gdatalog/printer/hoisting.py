@@ -8,18 +8,15 @@ turns in large roots are prefetched.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import TrieNode, measurable, recoding
 from gdatalog.plan.nodes import Join, Seek, Slot, Step
 from gdatalog.printer.lists import LevelLists, Walk, fill, marks_of
+from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.pairs import both, last_pair
 from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import replace
-
-if TYPE_CHECKING:
-    from gdatalog.printer.nest import NestPrinter
 
 # A list is marked if it is shorter than this factor times the number of turns: WORTH if each turn
 # intersects it, WORTH_DEEP if a loop inside each turn does.

@@ -25,10 +25,11 @@ from gdatalog.plan.nodes import Expr, Generate, Join, JoinPlan, Slot, Step
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.layouts import TrieLayout
-from gdatalog.printer.leaves import Leaf
 from gdatalog.printer.module import ROWS, PrintedPlan, module_of
-from gdatalog.printer.nest import FULL, STOPPED, NestPrinter
+from gdatalog.printer.nest import Leaf, NestPrinter
+from gdatalog.printer.nest_state import FULL, STOPPED
 from gdatalog.printer.scope import KnownPositions
+from gdatalog.printer.steps import StepPrinter
 from gdatalog.records import dataclass
 
 # Statuses: a group improves itself; there is no room for another group.
@@ -131,7 +132,7 @@ def print_lattice(
     )
 
 
-class _Nest(NestPrinter):
+class _Nest(StepPrinter):
     """Bodies of rules that are walked for one group at a time."""
 
     def __init__(self, join: JoinPlan, tries: Sequence[TrieLayout]) -> None:

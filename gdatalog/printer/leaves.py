@@ -2,84 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Expr, Gather, Slot, Step
 from gdatalog.printer.accumulate import Accumulators
-from gdatalog.printer.lists import LevelLists
+from gdatalog.printer.nest import Leaf, NestPrinter
 from gdatalog.printer.scope import KnownPositions
-
-if TYPE_CHECKING:
-    from gdatalog.printer.nest import NestPrinter
-
-
-class Leaf(ABC):
-    """`counts`: whether `count` accepts a number of rows in place of the rows.
-
-    `share`: the number is each lane's own. `by_lanes`: whether each lane of a tile may emit rows of
-    its own.
-    """
-
-    counts = False
-    by_lanes = False
-
-    def start(self, nest: NestPrinter) -> None:
-        """Prints code before all loops."""
-        return
-
-    def finish(self, nest: NestPrinter) -> None:
-        """Prints code after all loops."""
-        return
-
-    @abstractmethod
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        """Prints the code for the current row."""
-
-    def count(
-        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
-    ) -> None:
-        raise AssertionError(f"{type(self).__name__} does not count")
-
-    def takes_common(
-        self,
-        nest: NestPrinter,
-        steps: Sequence[Step],
-        at: int,
-        met: LevelLists,
-        known: KnownPositions,
-    ) -> bool:
-        """Whether the leaf has printed the last level, the intersection of `met`, itself."""
-        return False
-
-    def marks_tasks(self) -> bool:
-        """Whether the work can resume from the current row after a full block."""
-        return False
-
-    def begins(
-        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
-    ) -> bool:
-        """Whether the leaf takes over before the step at `at`; it then prints the remaining steps
-        itself."""
-        return False
-
-    def passes(self, nest: NestPrinter, step: Step, known: KnownPositions) -> None:
-        """Prints a test of the leaf for rows that reach a step."""
-        return
-
-    def waits(self, nest: NestPrinter) -> bool:
-        """Whether the leaf queues rows. They are lost when the function ends, which resumes from
-        the unit of the first queued row."""
-        return False
-
-    def settle(self, nest: NestPrinter) -> None:
-        """Prints code that empties the queue before another task is taken."""
-        return
-
-    def whole_turns(self, steps: Sequence[Step], at: int) -> bool:
-        """Whether one worker must do the whole of each turn of the first level."""
-        return False
 
 
 class WitnessLeaf(Leaf):

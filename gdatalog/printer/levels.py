@@ -8,7 +8,6 @@ levels with the same lists reuse. The last level of a count is measured without 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import TrieNode, recoding
 from gdatalog.plan.nodes import Filter, Generate, Join, Seek, Slot, Step, Tally
@@ -24,15 +23,12 @@ from gdatalog.printer.measure import (
     weigh,
     weighable,
 )
+from gdatalog.printer.nest import Leaf, NestPrinter
 from gdatalog.printer.pairs import last_pair, measure_pair
 from gdatalog.printer.recode import print_bits, print_recoded
 from gdatalog.printer.remember import fetch, recall
 from gdatalog.printer.scope import Clip, KnownPositions, LoopPosition
-from gdatalog.printer.turns import begin_unit, turns
-
-if TYPE_CHECKING:
-    from gdatalog.printer.leaves import Leaf
-    from gdatalog.printer.nest import NestPrinter
+from gdatalog.printer.turns import begin_unit, keys_counted, turns
 
 
 def print_join(
@@ -193,8 +189,6 @@ def _loop(
     lanes = lanes and (known.spread or last_loop(nest, steps, at, leaf))
     sought: dict[TrieNode, str] = {}
     shares = task is not None or known.unit is not None
-    from gdatalog.printer.tallies import keys_counted
-
     keys = None
     if (lanes or known.spread) and child is None and task is None:
         keys = keys_counted(nest, step, walk, met)

@@ -7,15 +7,12 @@ if the level has all these lists and all these cuts.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import TrieNode
 from gdatalog.plan.nodes import Join, RangeBound, Slot
+from gdatalog.printer.nest_state import NestState
 from gdatalog.printer.scope import Buffer, KnownPositions, Range
 from gdatalog.records import dataclass, field
-
-if TYPE_CHECKING:
-    from gdatalog.printer.nest import NestPrinter
 
 # The search with which a cut moves the start, or the end, of a range.
 STARTS = {">": "upper", ">=": "lower"}
@@ -38,7 +35,7 @@ class LevelLists:
     roots: dict[TrieNode, set[int]]
 
     @staticmethod
-    def of(nest: NestPrinter, step: Join) -> LevelLists:
+    def of(nest: NestState, step: Join) -> LevelLists:
         met = LevelLists({}, {})
         for place, part in enumerate(step.participants):
             node = nest.paths.node(part)
@@ -85,7 +82,7 @@ class Walk:
 
 
 def walk_of(
-    nest: NestPrinter,
+    nest: NestState,
     step: Join,
     met: LevelLists,
     known: KnownPositions,
@@ -123,9 +120,7 @@ def walk_of(
     return walk if known.clip is None else _clipped(nest, walk, known)
 
 
-def ranges_of(
-    nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions
-) -> list[Sought]:
+def ranges_of(nest: NestState, step: Join, met: LevelLists, known: KnownPositions) -> list[Sought]:
     """The ranges to intersect: an existing buffer, and the remaining lists."""
     found = start_of(nest, step, met, known)
     ranges: list[Sought] = []
@@ -145,13 +140,13 @@ def ranges_of(
     return ranges
 
 
-def leaps(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions) -> Walk:
+def leaps(nest: NestState, step: Join, met: LevelLists, known: KnownPositions) -> Walk:
     """A walk over one list that skips values missing in the others."""
     first, *others = ranges_of(nest, step, met, known)
     return Walk(first.array, first.low, first.high, first.node, others)
 
 
-def _clipped(nest: NestPrinter, walk: Walk, known: KnownPositions) -> Walk:
+def _clipped(nest: NestState, walk: Walk, known: KnownPositions) -> Walk:
     """The part of an intersection that lies in the clip of one of its lists."""
     text, clip = nest.text, known.clip
     assert clip is not None
@@ -166,7 +161,7 @@ def _clipped(nest: NestPrinter, walk: Walk, known: KnownPositions) -> Walk:
 
 
 def trimmed(
-    nest: NestPrinter,
+    nest: NestState,
     node: TrieNode,
     cuts: Sequence[RangeBound],
     implied: set[int],
@@ -178,7 +173,7 @@ def trimmed(
 
 
 def cut_range(
-    nest: NestPrinter,
+    nest: NestState,
     array: str,
     whole: Range,
     cuts: Sequence[RangeBound],
@@ -213,7 +208,7 @@ def cut_range(
 
 
 def start_of(
-    nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions
+    nest: NestState, step: Join, met: LevelLists, known: KnownPositions
 ) -> tuple[frozenset[TrieNode], Buffer, Range] | None:
     """The existing intersection that covers the most lists of a level, cut to the level's cuts."""
 
@@ -231,7 +226,7 @@ def start_of(
     return nodes, buffer, cut_range(nest, buffer.array, (buffer.low, buffer.end), left, known)
 
 
-def intersection(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPositions) -> Walk:
+def intersection(nest: NestState, step: Join, met: LevelLists, known: KnownPositions) -> Walk:
     """The intersection of several lists, in a buffer."""
     found = start_of(nest, step, met, known)
     if found is None:
@@ -254,7 +249,7 @@ def intersection(nest: NestPrinter, step: Join, met: LevelLists, known: KnownPos
 
 
 def fill(
-    nest: NestPrinter,
+    nest: NestState,
     met: LevelLists,
     cuts: tuple[RangeBound, ...],
     known: KnownPositions,
@@ -285,9 +280,7 @@ def fill(
     return buffer
 
 
-def in_order(
-    nest: NestPrinter, nodes: Collection[TrieNode], known: KnownPositions
-) -> list[TrieNode]:
+def in_order(nest: NestState, nodes: Collection[TrieNode], known: KnownPositions) -> list[TrieNode]:
     """The order in which lists are intersected: marked lists first, since the other list is then
     scanned once with one lookup for each value; then the shortest, which leave few values."""
 
@@ -298,14 +291,14 @@ def in_order(
     return sorted(nodes, key=place)
 
 
-def room(nest: NestPrinter, nodes: Collection[TrieNode]) -> str:
+def room(nest: NestState, nodes: Collection[TrieNode]) -> str:
     """A buffer for an intersection; its size is that of the first two lists, which leave the
     most."""
     levels = tuple(nest.level(node) for node in sorted(nodes, key=repr))
     return nest.arguments.scratch(nest.text.name("buffer"), "buffer", levels)
 
 
-def marks_of(nest: NestPrinter, node: TrieNode, buffer: str = "") -> tuple[str, str]:
+def marks_of(nest: NestState, node: TrieNode, buffer: str = "") -> tuple[str, str]:
     """The array of marks of a list, and the value that it starts from; or those of a `buffer`,
     whose values are a subset of the list."""
     level = nest.level(node)
@@ -314,7 +307,7 @@ def marks_of(nest: NestPrinter, node: TrieNode, buffer: str = "") -> tuple[str, 
     return name, nest.arguments.scalar("base", level)
 
 
-def meeting(nest: NestPrinter, few: bool = False) -> str:
+def meeting(nest: NestState, few: bool = False) -> str:
     """The function that intersects two lists; `few`: for loops that are too short for marks."""
     if nest.intersect in ("leapfrog", "merge"):
         return nest.intersect

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import measurable, unequal
 from gdatalog.plan.nodes import Join, Slot, Step
@@ -20,11 +19,9 @@ from gdatalog.printer.lists import (
     trimmed,
     walk_of,
 )
+from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.scope import KnownPositions, Range
 from gdatalog.printer.turns import leaping
-
-if TYPE_CHECKING:
-    from gdatalog.printer.nest import NestPrinter
 
 
 def measurable_here(nest: NestPrinter, steps: Sequence[Step], at: int, met: LevelLists) -> bool:

@@ -14,11 +14,12 @@ from gdatalog.printer.arguments import Argument, LevelArgument
 from gdatalog.printer.counting import Counter, Counting
 from gdatalog.printer.expressions import ExpressionPrinter
 from gdatalog.printer.layouts import TrieLayout
-from gdatalog.printer.leaves import GroupLeaf, Leaf
+from gdatalog.printer.leaves import GroupLeaf
 from gdatalog.printer.levels import last_loop, spreads
-from gdatalog.printer.nest import NestPrinter
+from gdatalog.printer.nest import Leaf, NestPrinter
 from gdatalog.printer.remember import find_kept
 from gdatalog.printer.scope import KnownPositions
+from gdatalog.printer.steps import StepPrinter
 from gdatalog.printer.turns import begin_unit
 from gdatalog.records import dataclass
 
@@ -92,7 +93,7 @@ def print_plan(
     `given`: the dtypes of the given rows' columns. `counted`: it counts bindings for a profile.
     `modular`: it counts modulo an argument. `keeps`: it may cache intersections.
     """
-    nest = NestPrinter(join, tries, intersect, tile, modular)
+    nest = StepPrinter(join, tries, intersect, tile, modular)
     counting = Counting(list(all_steps(nest.join.steps))) if counted else None
     nest.counting = counting
     text, known = nest.text, KnownPositions(alone=tile == 1)

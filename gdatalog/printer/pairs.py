@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import unequal
 from gdatalog.plan.nodes import Join, Slot, Step
 from gdatalog.printer.lists import LevelLists
 from gdatalog.printer.measure import first_of, measured, unmeasured
+from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import dataclass
-
-if TYPE_CHECKING:
-    from gdatalog.printer.nest import NestPrinter
 
 
 @dataclass(frozen=True, slots=True)

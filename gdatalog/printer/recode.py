@@ -7,7 +7,6 @@ candidates of a deeper level are an AND of rows, and the last level of a count i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nest import Recoding, TrieNode, counted_within, measurable
@@ -21,12 +20,9 @@ from gdatalog.printer.bitsets import (
     word_of,
 )
 from gdatalog.printer.lists import cut_range
+from gdatalog.printer.nest import Leaf, NestPrinter
 from gdatalog.printer.scope import BitsetWords, KnownPositions, Range, RecodedList
 from gdatalog.printer.turns import begin_unit, shared_turns
-
-if TYPE_CHECKING:
-    from gdatalog.printer.leaves import Leaf
-    from gdatalog.printer.nest import NestPrinter
 
 GRAIN = 64  # least number of positions of a task: each task builds the rows again
 

@@ -11,31 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import TrieNode, entries, recoding
 from gdatalog.plan.nodes import Join, Slot, Step, Tally
 from gdatalog.printer.lists import LevelLists, Walk, fill, marks_of
-from gdatalog.printer.scope import Buffer, KnownPositions
-from gdatalog.records import dataclass
-
-if TYPE_CHECKING:
-    from gdatalog.printer.nest import NestPrinter
+from gdatalog.printer.nest import NestPrinter
+from gdatalog.printer.scope import Buffer, KeptIntersection, KnownPositions
 
 FAR = 8  # a list this many times as long is searched, not marked
 AGAIN = 2  # least expected visits of an edge
 # The same on a GPU, where estimates are too low for graphs with many triangles, and all
 # intersections cost no more than one visit of each edge.
 AGAIN_TOGETHER = 1 / 128
-
-
-@dataclass(frozen=True, slots=True)
-class KeptIntersection:
-    """The lists of a level whose intersection is cached, and the edge between their ends."""
-
-    nodes: frozenset[TrieNode]
-    edge: TrieNode
-    number: int
 
 
 def find_kept(nest: NestPrinter) -> dict[int, KeptIntersection]:

@@ -139,3 +139,22 @@ class KnownPositions:
     def has(self, node: TrieNode) -> bool:
         """Whether a node's list is known here."""
         return not node.terms or node in self.positions
+
+
+@dataclass(frozen=True, slots=True)
+class KeptIntersection:
+    """The lists of a level whose intersection is cached, and the edge between their ends."""
+
+    nodes: frozenset[TrieNode]
+    edge: TrieNode
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountTable:
+    """The local names of a table: counts, values, number of values, and the least possible key."""
+
+    counts: str
+    values: str
+    length: str
+    low: str

@@ -13,38 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.effects import participants
 from gdatalog.plan.nest import TrieNode, entries
 from gdatalog.plan.nodes import Filter, Join, Seek, Slot, Step, Tally
 from gdatalog.printer.arguments import LevelArgument
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.leaves import Leaf
 from gdatalog.printer.levels import spreads
-from gdatalog.printer.lists import LevelLists, Walk, in_order, start_of, trimmed
-from gdatalog.printer.scope import KnownPositions
-from gdatalog.records import dataclass
-
-if TYPE_CHECKING:
-    from gdatalog.printer.nest import NestPrinter
-
+from gdatalog.printer.lists import LevelLists, in_order, start_of, trimmed
+from gdatalog.printer.nest import Leaf, NestPrinter
+from gdatalog.printer.scope import CountTable, KnownPositions
 
 SHORT = 1 << 31  # limit of counts in 32 bits
-
-
-@dataclass(frozen=True, slots=True)
-class CountTable:
-    """The local names of a table: counts, values, number of values, and the least possible key."""
-
-    counts: str
-    values: str
-    length: str
-    low: str
-
-
-def table_of(nest: NestPrinter, name: str) -> CountTable:
-    return nest.tables[name]
 
 
 def print_tally(nest: NestPrinter, step: Tally, known: KnownPositions) -> None:
@@ -102,22 +82,6 @@ def _most_matches(nest: NestPrinter, step: Tally) -> float:
             levels = [nest.tries[n.trie].levels[n.depth] for n in nodes if not nest.hashed(n)]
             most *= min((level.longest for level in levels), default=inf)
     return most
-
-
-def keys_counted(nest: NestPrinter, step: Join, walk: Walk, met: LevelLists) -> CountTable | None:
-    """The table whose keys alone count among the values of a list that a tile's lanes walk."""
-    tables = [node for node in met.roots if nest.tallied(node)]
-    node = walk.node
-    plain = nest.tile and nest.counting is None and not walk.others and len(met.lists) == 1
-    if not plain or not tables or node is None or node not in met.lists or nest.hashed(node):
-        return None
-    return table_of(nest, tables[0].trie.relation)
-
-
-def find_tallied(nest: NestPrinter, node: TrieNode, key: str) -> str:
-    """The position of a key's count, or -1."""
-    table = nest.tables[node.trie.relation]
-    return nest.call("find_tally", table.counts, table.low, key)
 
 
 class Counts(Leaf):

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import TrieNode
-from gdatalog.printer.lists import Walk
-from gdatalog.printer.scope import KnownPositions
-
-if TYPE_CHECKING:
-    from gdatalog.printer.leaves import Leaf
-    from gdatalog.printer.nest import NestPrinter
-    from gdatalog.printer.tallies import CountTable
+from gdatalog.plan.nodes import Join
+from gdatalog.printer.lists import LevelLists, Walk
+from gdatalog.printer.nest import Leaf, NestPrinter
+from gdatalog.printer.scope import CountTable, KnownPositions
 
 
 @contextmanager
@@ -51,6 +47,16 @@ def turns(
             given += f", {walk.array}, {keys.values}, {keys.length}"
         with text.block(f"for {turn} in {kind}({given})"):
             yield turn
+
+
+def keys_counted(nest: NestPrinter, step: Join, walk: Walk, met: LevelLists) -> CountTable | None:
+    """The table whose keys alone count among the values of a list that a tile's lanes walk."""
+    tables = [node for node in met.roots if nest.tallied(node)]
+    node = walk.node
+    plain = nest.tile and nest.counting is None and not walk.others and len(met.lists) == 1
+    if not plain or not tables or node is None or node not in met.lists or nest.hashed(node):
+        return None
+    return nest.tables[tables[0].trie.relation]
 
 
 @contextmanager

@@ -23,10 +23,11 @@ from gdatalog.plan.nodes import Expr, JoinPlan, Step
 from gdatalog.printer.arguments import Arguments
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.layouts import TrieLayout
-from gdatalog.printer.leaves import Leaf
 from gdatalog.printer.module import PrintedPlan, module_of
-from gdatalog.printer.nest import FULL, NestPrinter
+from gdatalog.printer.nest import Leaf, NestPrinter
+from gdatalog.printer.nest_state import FULL
 from gdatalog.printer.scope import KnownPositions
+from gdatalog.printer.steps import StepPrinter
 from gdatalog.records import dataclass
 
 WIDER = 7  # status: a hash table is full
@@ -82,7 +83,7 @@ def print_partitioned(
     `splits` is the dtype of the split values; `counts`: only the number of rows of each value.
     `counted`: it counts bindings for a profile; the steps of all rules are numbered in a row."""
     plan, parts = merged([rule.join for rule in rules])
-    nest = NestPrinter(plan, tries, intersect)
+    nest = StepPrinter(plan, tries, intersect)
     nest.split = nest.tasks = True  # tasks are intervals of values
     if counted:
         nest.counting = Counting([step for part in parts for step in all_steps(part)])

@@ -24,8 +24,10 @@ from gdatalog.printer.counting import Counting
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.module import PrintedPlan, loops_alone
-from gdatalog.printer.nest import STOPPED, NestPrinter
+from gdatalog.printer.nest import NestPrinter
+from gdatalog.printer.nest_state import STOPPED
 from gdatalog.printer.scope import KnownPositions
+from gdatalog.printer.steps import StepPrinter
 from gdatalog.printer.worklist import Listed, Recursive, into
 
 
@@ -43,7 +45,7 @@ def print_tiles(
     if any(listed.stamps is None for listed in lists):
         raise Unprintable("there are too many possible rows for a bit each")
     plan, parts = merged([rule.join for rule in rules])
-    nest = NestPrinter(plan, tries, intersect, tile)
+    nest = StepPrinter(plan, tries, intersect, tile)
     nest.split = nest.tasks = True  # the work is shared by values
     counting = Counting([step for part in parts for step in all_steps(part)]) if counted else None
     nest.counting = counting

@@ -13,8 +13,9 @@ from gdatalog.plan.nodes import Join, JoinPlan, RulePlan, Step
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.fresh import NewRows
 from gdatalog.printer.lattice import print_lattice
-from gdatalog.printer.leaves import GroupLeaf, Leaf, RowLeaf
+from gdatalog.printer.leaves import GroupLeaf, RowLeaf
 from gdatalog.printer.module import PrintedPlan, print_plan
+from gdatalog.printer.nest import Leaf
 from gdatalog.printer.worklist import print_partitioned
 from gdatalog.printer.worklist_tile import print_tiles
 from gdatalog.report.tree import about
