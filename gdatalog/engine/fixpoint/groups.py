@@ -7,10 +7,12 @@ data, of seeds, and of what rules pass on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from gdatalog.engine.derived import Rows
+from gdatalog.engine.fixpoint.keyspace import Column, Flow, Span, span_of, widen
 from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Slot
 from gdatalog.printer.lattice import BestRelation, Follow
 from gdatalog.records import dataclass, replace
@@ -21,8 +23,6 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 
 MOST_CODES = 1 << 62
-
-Span = tuple[int, int]  # least and greatest key of a column
 
 
 class Uncoded(Exception):
@@ -94,8 +94,8 @@ class Spans:
         self.kept = {each.name: each for each in kept}
         self.relation = relation
         self.symbols = symbols
-        self.known: dict[tuple[str, int], Span | None] = {}  # of groups; None: no groups
-        self._data: dict[tuple[str, int], Span | None] = {}
+        self.known: dict[Column, Span | None] = {}  # of groups; None: no groups
+        self._data: dict[Column, Span | None] = {}
 
     def find(self, rows: Mapping[str, Rows], follows: Sequence[Follow]) -> None:
         """The ranges of groups: of their first rows, and of all rows that rules derive."""
@@ -103,16 +103,13 @@ class Spans:
             columns, count = rows[each.name]
             for at in range(each.arity):
                 if at != each.optimum:
-                    self.known[each.name, at] = span(columns[at]) if count else None
-        changed = True
-        while changed:
-            changed = False
-            for follow in follows:
-                for at in self.kept[follow.target].columns:
-                    known = self.known[follow.target, at]
-                    both = _both(known, self._derived(follow.head[at], follow.join))
-                    changed = changed or both != known
-                    self.known[follow.target, at] = both
+                    self.known[each.name, at] = span_of(columns[at]) if count else None
+        flows: list[Flow] = [
+            ((follow.target, at), partial(self._derived, follow.head[at], follow.join))
+            for follow in follows
+            for at in self.kept[follow.target].columns
+        ]
+        widen(self.known, flows)
 
     def _derived(self, expr: Expr, join: JoinPlan) -> Span | None:
         if isinstance(expr, Constant):
@@ -134,7 +131,7 @@ class Spans:
     def data(self, name: str, at: int) -> Span | None:
         """The range of a column of data."""
         if (name, at) not in self._data:
-            self._data[name, at] = span(self.relation(name).column(at))
+            self._data[name, at] = span_of(self.relation(name).column(at))
         return self._data[name, at]
 
     def codes(self, kept: Sequence[BestRelation]) -> GroupCodes:
@@ -170,7 +167,7 @@ def passed_on(
     return None
 
 
-def columns_of(variable: str, join: JoinPlan) -> list[tuple[str, int]]:
+def columns_of(variable: str, join: JoinPlan) -> list[Column]:
     """The columns of known relations in which a variable's values stand."""
     return [
         (join.tries[part.trie].relation, join.tries[part.trie].columns[part.depth])
@@ -178,13 +175,3 @@ def columns_of(variable: str, join: JoinPlan) -> list[tuple[str, int]]:
         if isinstance(step, Join) and step.variable == variable
         for part in step.participants
     ]
-
-
-def span(column: Array) -> Span | None:
-    return (int(column.min()), int(column.max())) if len(column) else None
-
-
-def _both(one: Span | None, other: Span | None) -> Span | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one[0], other[0]), max(one[1], other[1])

@@ -1,12 +1,13 @@
 """Numbers all possible rows: a number for each row within a box of values.
 
 Bitmaps are indexed by row number, and hash sets store row numbers. A value outside the box has no
-number; then the box is widened.
+number; then the box is widened. The ranges of values that flow from column to column tell where
+rows will be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
@@ -21,6 +22,33 @@ from gdatalog.storage.threads import LONG, spread
 MOST = 1 << 62  # row numbers
 PARTS = 64  # of a bitmap, whose rows threads make
 INT64 = np.dtype(np.int64)
+
+Span = tuple[int, int]  # the least and the greatest value
+Column = tuple[str, int]  # of a relation
+Flow = tuple[Column, Callable[[], Span | None]]  # a range of values that a column gets
+
+
+def span_of(values: Array) -> Span | None:
+    return (int(values.min()), int(values.max())) if len(values) else None
+
+
+def union(*spans: Span | None) -> Span | None:
+    """The range from the least to the greatest value of some ranges; None if all are empty."""
+    known = [span for span in spans if span is not None and span[0] <= span[1]]
+    if not known:
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def widen(spans: dict[Column, Span | None], flows: Sequence[Flow]) -> None:
+    """Widens the ranges of columns by what flows into them, until none changes."""
+    changed = True
+    while changed:
+        changed = False
+        for column, source in flows:
+            joined = union(spans.get(column), source())
+            if joined != spans.get(column):
+                spans[column], changed = joined, True
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,12 @@ from gdatalog.engine.derived import Rows, in_order, union_rows
 from gdatalog.engine.device import CPU, compiled_function
 from gdatalog.engine.fixpoint.groups import (
     GroupCodes,
-    Span,
     Spans,
     Uncoded,
     columns_of,
     passed_on,
-    span,
 )
+from gdatalog.engine.fixpoint.keyspace import Span, span_of
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever
 from gdatalog.engine.fixpoint.partitioned import OFTEN
 from gdatalog.engine.fixpoint.stratum import StratumRun
@@ -391,7 +390,7 @@ class InPlace(StratumRun):
             columns, count = rows[each.name]
             kind = self.tables[each.name].types[each.optimum]
             if count:
-                sizes.append(self._fixed(span(columns[each.optimum]), kind).size)
+                sizes.append(self._fixed(span_of(columns[each.optimum]), kind).size)
         floats = any(self.tables[each.name].types[each.optimum] == "float" for each in self.kept)
         most = max(m.grows if isinstance(m, Moving) else m.size for m in moves) if moves else 0.0
         grows = max((m.grows for m in moves if isinstance(m, Moving)), default=0.0)

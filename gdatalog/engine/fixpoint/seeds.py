@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.engine.fixpoint.keyspace import Span, span_of
 from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-
-Span = tuple[int, int]  # the least and the greatest value
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +67,7 @@ class RowsByColumn:
         return RowsByColumn, (here.values, here.starts, here.columns)
 
     def span(self, column: int) -> Span | None:
-        values = self.columns[column]
-        return (int(values.min()), int(values.max())) if len(values) else None
+        return span_of(self.columns[column])
 
 
 def repeated(values: Array, counts: Array, xp: Any) -> Array:

@@ -8,14 +8,12 @@ outside the space widen it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
-from gdatalog.engine.fixpoint.keyspace import KeySpace
+from gdatalog.engine.fixpoint.keyspace import Column, Flow, KeySpace, Span, span_of, widen
 from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nodes import Assign, Generate, Join, JoinPlan, RulePlan, Seek, Slot
 from gdatalog.storage.relation import Relation
-
-Bounds = tuple[int, int]  # least and greatest
-Column = tuple[str, int]  # of a relation
 
 
 def expected_spaces(
@@ -27,26 +25,18 @@ def expected_spaces(
 
     `known`: growing relations, with the space of their current rows.
     """
-    bounds: dict[Column, Bounds] = {}
+    bounds: dict[Column, Span | None] = {}
     for name, space in known.items():
-        for at, (low, span) in enumerate(
-            zip(space.least, space.spans, strict=True) if space else ()
-        ):
+        for at, (low, span) in enumerate(space.box if space else ()):
             bounds[name, at] = low, low + span - 1
-    flows = [flow for plan in plans for join in plan.joins for flow in _flows(plan, join)]
-    memory: dict[Column, Bounds | None] = {}
-    changed = True
-    while changed:
-        changed = False
-        for column, sources in flows:
-            found = _narrowest(sources, bounds, finished, memory)
-            if found is None:
-                continue
-            low, high = bounds.get(column, found)
-            joined = min(low, found[0]), max(high, found[1])
-            if bounds.get(column) != joined:
-                bounds[column] = joined
-                changed = True
+    memory: dict[Column, Span | None] = {}
+    flows: list[Flow] = [
+        (column, partial(_narrowest, sources, bounds, finished, memory))
+        for plan in plans
+        for join in plan.joins
+        for column, sources in _flows(plan, join)
+    ]
+    widen(bounds, flows)
     arities: dict[str, int] = {}
     for (name, _), _ in flows:
         arities[name] = 1 + max(at for (other, at), _ in flows if other == name)
@@ -83,12 +73,12 @@ def _flows(plan: RulePlan, join: JoinPlan) -> Iterator[tuple[Column, list[Column
 
 def _narrowest(
     sources: list[Column],
-    bounds: Mapping[Column, Bounds],
+    bounds: Mapping[Column, Span | None],
     finished: Mapping[str, Relation],
-    memory: dict[Column, Bounds | None],
-) -> Bounds | None:
+    memory: dict[Column, Span | None],
+) -> Span | None:
     """The bounds of values that occur in all of these columns."""
-    found: Bounds | None = None
+    found: Span | None = None
     for column in sources:
         name, at = column
         relation = finished.get(name)
@@ -96,8 +86,7 @@ def _narrowest(
             more = bounds.get(column)
         else:
             if column not in memory:
-                keys = relation.column(at)
-                memory[column] = (int(keys.min()), int(keys.max())) if len(keys) else None
+                memory[column] = span_of(relation.column(at))
             more = memory[column]
         if more is not None and (found is None or more[1] - more[0] < found[1] - found[0]):
             found = more

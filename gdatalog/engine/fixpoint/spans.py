@@ -7,12 +7,14 @@ head's variables. The range of computed values is unknown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gdatalog.cpu_ops.functions import Scope, evaluate
-from gdatalog.engine.fixpoint.seeds import RowsByColumn, Span
+from gdatalog.engine.fixpoint.keyspace import Column, Flow, Span, union, widen
+from gdatalog.engine.fixpoint.seeds import RowsByColumn
 from gdatalog.plan.merge import merged
 from gdatalog.plan.nodes import Assign, Constant, Expr, Generate, Join, Parameter, Slot, Step
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Spans = dict[str, dict[int, Span | None]]  # by relation and column; None: unknown
-Place = tuple[str, int]
+ANY = (-(1 << 63), (1 << 63) - 1)  # of computed values
 
 
 def spans_of(
@@ -43,85 +45,52 @@ def spans_of(
         for g in groups
         if len(g.values)
     ]
-    everywhere = _union(values)
-    spans: Spans = {
-        name: {
-            column: everywhere
-            if column == columns[name]
-            else _union([group.span(column) for group in held[name]])
-            for column in range(arity)
-        }
+    everywhere = union(*values)
+    known: dict[Column, Span | None] = {
+        (name, column): everywhere
+        if column == columns[name]
+        else union(*(group.span(column) for group in held[name]))
         for name, arity in arities.items()
+        for column in range(arity)
     }
-    unknown: set[Place] = set()
-    passed: list[tuple[Place, Place]] = []
+    flows: list[Flow] = []
     _, parts = merged([rule.join for rule in rules])
     for rule, steps in zip(rules, parts, strict=True):
         given = rule.join.given
         assert given is not None
         bound = {slot.name: column for column, slot in enumerate(given.slots)}
         for column, output in enumerate(rule.join.outputs):
+            target = rule.head, column
             if column == columns[rule.head]:
                 continue
             if isinstance(output, Slot) and output.name in bound:
-                passed.append(((given.relation, bound[output.name]), (rule.head, column)))
-                continue
-            span = _span_of(output, steps, tries, scope)
-            if span is None:
-                unknown.add((rule.head, column))
+                flows.append((target, partial(known.get, (given.relation, bound[output.name]))))
             else:
-                spans[rule.head][column] = _union([spans[rule.head][column], span])
-    while _pass_on(spans, passed, unknown):
-        pass
-    for name, own in spans.items():
-        for column, span in own.items():
-            if (name, column) in unknown:
-                own[column] = None
-            elif span is None:
-                own[column] = (0, 0)  # it never gets a value
+                known[target] = union(known[target], _span_of(output, steps, tries, scope))
+    widen(known, flows)
+    spans: Spans = {name: {} for name in arities}
+    for (name, column), span in known.items():
+        # A column without a range never gets a value.
+        spans[name][column] = None if span == ANY else span or (0, 0)
     return spans
 
 
-def _pass_on(spans: Spans, passed: Sequence[tuple[Place, Place]], unknown: set[Place]) -> bool:
-    """Passes ranges of recursive atoms' columns on to heads; returns whether any changed."""
-    changed = False
-    for source, target in passed:
-        if source in unknown and target not in unknown:
-            unknown.add(target)
-            changed = True
-        before = spans[target[0]][target[1]]
-        joined = _union([before, spans[source[0]][source[1]]])
-        if joined != before:
-            spans[target[0]][target[1]] = joined
-            changed = True
-    return changed
-
-
-def _span_of(
-    output: Expr, steps: Sequence[Step], tries: Sequence[Trie], scope: Scope
-) -> Span | None:
+def _span_of(output: Expr, steps: Sequence[Step], tries: Sequence[Trie], scope: Scope) -> Span:
     """The range of a head's expression."""
     if isinstance(output, Constant | Parameter):
         keys, _ = evaluate(output, _no_column, 1, scope)
         return int(keys[0]), int(keys[0])
     if not isinstance(output, Slot):
-        return None
+        return ANY
     for step in steps:
         if isinstance(step, Join | Assign | Generate) and step.variable == output.name:
             lists = [tries[part.trie].levels[part.depth].span for part in step.participants]
-            return min(lists, key=lambda span: span[1] - span[0], default=None)
-    return None
+            return min(lists, key=lambda span: span[1] - span[0], default=ANY)
+    return ANY
 
 
 def _no_column(name: str) -> Array:
     raise AssertionError(name)
-
-
-def _union(spans: Sequence[Span | None]) -> Span | None:
-    known = [span for span in spans if span is not None and span[0] <= span[1]]
-    if not known:
-        return None
-    return min(low for low, _ in known), max(high for _, high in known)
 
 
 def narrow(span: Span | None) -> bool:
