@@ -183,7 +183,7 @@ class Attempt:
             self.asks.setdefault(name, {}).setdefault((), [])
         else:
             if inside:
-                columns = self._single(name, columns)
+                columns = self.single(name, columns)
             values = [bound[at] for at in columns]
             args = tuple(value for value in values if value is not None)
             source = BindingSource(args, relevant(known.prefix, args), rule.types, atom.span)
@@ -197,7 +197,7 @@ class Attempt:
                 self.asks.setdefault(name, {}).setdefault(columns, []).append(source)
         return replace(atom, name=adorned(name, self.arity(name), columns))
 
-    def _single(self, name: str, columns: Columns) -> Columns:
+    def single(self, name: str, columns: Columns) -> Columns:
         """One column for demand within a recursion, because there could be more pairs of values
         than rows; preferably one that is demanded already."""
         known = [own for own in self.asks.get(name, ()) if len(own) == 1 and own[0] in columns]

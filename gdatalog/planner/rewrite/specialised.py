@@ -133,7 +133,7 @@ class Specialised(Rewriting):
                     if fits(name, choice):
                         return choice, rules
         self.rules = self.choices[0]
-        return self.attempt._single(name, columns), []
+        return self.attempt.single(name, columns), []
 
     def _kept(self, name: str, columns: Columns) -> Mapping[str, Columns] | None:
         places = kept(self.stratum, self.rules, name, columns)
