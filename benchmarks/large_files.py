@@ -174,7 +174,7 @@ def _one(who: str, work: str, side: int, limit: str, folder: Path) -> Seen:
         seconds = perf_counter() - began
     peak = memory.peak()
     told = answer if isinstance(answer, list) and work != "write" else _sums(path)
-    spill = None if db is None else db._workspace.spill  # type: ignore[attr-defined]
+    spill = None if db is None else db.workspace.spill  # type: ignore[attr-defined]
     spilled = 0 if spill is None else int(spill.written)
     size = path.stat().st_size
     return Seen(

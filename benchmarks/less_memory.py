@@ -133,7 +133,7 @@ def _measure(what: str, limit: int | None, small: bool) -> Seen:
         found = db.query(query.text)
         rows = len(found)
         seconds = perf_counter() - began
-    spill = db._workspace.spill
+    spill = db.workspace.spill
     sums = [0] * len(found.columns)
     for table in found._tables(1 << 20):
         sums = [known + int(more.sum()) for known, more in zip(sums, table.columns, strict=True)]

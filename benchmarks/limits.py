@@ -191,7 +191,7 @@ def _measure(kind: Kind, limit: int, scale: float) -> Seen:
     rows = None
     for name, rows in kind.data(scale).items():
         db[name] = rows
-    db._workspace.force(**dict(kind.knobs))
+    db.workspace.force(**dict(kind.knobs))
     del tiny, rows
     memory.forget()
     before, began = memory.resident(), process_time()

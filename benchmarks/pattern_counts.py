@@ -92,7 +92,7 @@ def cases() -> Iterator[Case]:
 
 def _by_loops(db: Any, size: int) -> dict[str, int]:
     """What orbits come to, each by a nest of loops over induced subgraphs and their roots."""
-    db._workspace.force(algebra="never")
+    db.workspace.force(algebra="never")
     found = {}
     for orbit in orbits():
         if orbit.size <= size:

@@ -50,7 +50,7 @@ class Gdatalog:
 
         db = gd.connect(threads=self.threads)
         if self.intersect:
-            db._workspace.force(intersect=self.intersect)
+            db.workspace.force(intersect=self.intersect)
         for name, frame in given.items():
             db[name] = frame
         return db

@@ -115,7 +115,7 @@ def traffic(graph: Graph, size: int, part: float, workers: int = WORKERS) -> Tra
 
 def counted(db: gd.Database, size: int) -> int:
     """The bytes of buckets that the workers of a database move to count cliques."""
-    db._workspace.force(spread="partition")
+    db.workspace.force(spread="partition")
     moved = [
         fact
         for node in _nodes(db.profile(clique(size).rule()).tree)

@@ -25,7 +25,7 @@ def timed(graph: Graph, rule: str, times: int, cluster: str | None, threads: int
     """The count, and the seconds that it took, the first time and each time after."""
     with gd.connect(device="cpu", cluster=cluster, threads=threads) as db:
         if cluster is not None:
-            db._workspace.force(spread="replicate")  # however short the query
+            db.workspace.force(spread="replicate")  # however short the query
         db["E"] = graph.columns()["E"]
         seconds = []
         for _ in range(1 + times):

@@ -152,7 +152,7 @@ def recursion(tiles: tuple[int, ...] = (1, 32)) -> Iterator[Source]:
                     db[name] = DATA[name]
                 strata = db.explain(text).strata
                 plans = [rule.plan for stratum in strata for rule in stratum.rules]
-                stored = db._workspace.stored
+                stored = db.workspace.stored
                 for join in (join for plan in plans for join in plan.joins if join.given):
                     tries = [CPU.trie(_relation(stored, ref), ref) for ref in join.tries]
                     given = ["int32"] * len(join.given.slots)
@@ -160,8 +160,8 @@ def recursion(tiles: tuple[int, ...] = (1, 32)) -> Iterator[Source]:
                         printed = print_plan(join, layouts_of(tries), leaf, "auto", lanes, given)
                         what = type(leaf).__name__.lower()
                         yield f"{lanes} lanes: {told}, {what}", loops_of(printed).source
-                db._workspace.device = device = _Tiled(lanes)
-                db._workspace.force(split="always")
+                db.workspace.device = device = _Tiled(lanes)
+                db.workspace.force(split="always")
                 db.query(text)
                 for number, source in enumerate(device.sources):
                     yield f"{lanes} lanes: {told}, fixpoint {number}", source
@@ -197,7 +197,7 @@ def kernels_of(
         plans = [
             rule.plan for stratum in db.explain(text, params).strata for rule in stratum.rules
         ]  # fmt: skip
-        stored = db._workspace.stored
+        stored = db.workspace.stored
         for plan in plans:
             for join in plan.joins:
                 form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
@@ -239,7 +239,7 @@ def tables() -> Iterator[Source]:
             patch.setattr(depth, "_print", noted)
             db["E"] = edges if told == "squares" else [pair for pair in edges if max(pair) < 40]
             algebra = "suffixes" if told in BRANCHES else "quotients"
-            db._workspace.force(algebra=algebra, strategy="lftj")
+            db.workspace.force(algebra=algebra, strategy="lftj")
             body = ", ".join(f"E({a}, {b})" for a, b in shape.split())
             distinct = ", distinct(a, b, c, d, e)" if told in BRANCHES else ""
             db.query(f"n(count()) <- {body}{distinct}.").fetchall()

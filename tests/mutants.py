@@ -155,8 +155,8 @@ def first_difference(path: Path) -> str | None:
     for number, (text, data, defined, expected) in enumerate(pickle.loads(path.read_bytes())):
         try:
             with gdatalog.connect(device="cpu") as db:
-                db._workspace.force(**ways[number % len(ways)])
-                db._workspace.chunk_rows = (None, 3)[number % 2]
+                db.workspace.force(**ways[number % len(ways)])
+                db.workspace.chunk_rows = (None, 3)[number % 2]
                 if number % 3:
                     found = answers(db, text, data, defined)
                 else:  # every second row comes when all has been evaluated

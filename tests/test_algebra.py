@@ -60,7 +60,7 @@ def run(
     text: str, data: Data, defined: set[str], strategy: str, algebra: str = "always"
 ) -> Relations:
     with gd.connect(device="cpu", threads=2) as db:
-        db._workspace.force(algebra=algebra, strategy=strategy)
+        db.workspace.force(algebra=algebra, strategy=strategy)
         with interpreted():
             return answers(db, text, data, defined)
 
@@ -239,7 +239,7 @@ def counted(
     """The exact count, which may have more than 64 bits."""
     with gd.connect(device="cpu", threads=2) as db:
         db["E"] = rows
-        db._workspace.force(algebra=algebra, strategy=strategy)
+        db.workspace.force(algebra=algebra, strategy=strategy)
         with interpreted():
             try:
                 return int(db.query(f"n(count()) <- {body}.").fetchall()[0][0])
@@ -294,13 +294,13 @@ def test_loops_that_come_later_count() -> None:
     rows = [(1, 2), (2, 3), (3, 4), (4, 1), (2, 1)]
     text = "n(count()) <- E(a, b), E(b, c), E(c, d), distinct(a, c, d), b != d."
     with gd.connect(device="cpu") as db:
-        db._workspace.force(algebra="always")
+        db.workspace.force(algebra="always")
         db.load("E", rows)
         before = db.query(text).fetchall()
         db.insert("E", [(1, 1), (3, 3)])
         after = db.query(text).fetchall()
     with gd.connect(device="cpu") as db:
-        db._workspace.force(algebra="never")
+        db.workspace.force(algebra="never")
         db.load("E", rows)
         assert db.query(text).fetchall() == before
         db.insert("E", [(1, 1), (3, 3)])
@@ -326,7 +326,7 @@ def test_solutions_of_an_orbit_count_in_all_columns(head: str, strategy: str) ->
         for algebra in ("always", "auto", "never"):
             with gd.connect(device="cpu", threads=2) as db:
                 db["E"] = edges
-                db._workspace.force(algebra=algebra, strategy=strategy)
+                db.workspace.force(algebra=algebra, strategy=strategy)
                 with interpreted():
                     found.append(db.query(f"n({head}) <- {body}.").fetchall())
         assert found[0] == found[1] == found[2]
@@ -340,7 +340,7 @@ def test_sums_that_leave_64_bits_are_errors(strategy: str) -> None:
         with gd.connect(device="cpu", threads=2) as db:
             db["E"] = [(1, 2), (2, 1), (2, 3), (2, 4)]
             db["W"] = [(1, 5), (3, 2), (4, last)]
-            db._workspace.force(algebra="always", strategy=strategy)
+            db.workspace.force(algebra="always", strategy=strategy)
             with interpreted():
                 if fits:
                     assert sorted(db.query(text).fetchall()) == [(1, most)]
@@ -374,7 +374,7 @@ def test_counts_by_keys_keep_tables(rule: str, plans: list[RulePlan]) -> None:
     for algebra in ("always", "never"):
         with gd.connect(device="cpu", threads=2) as db, interpreted():
             db["E"] = rows
-            db._workspace.force(algebra=algebra, strategy="lftj")
+            db.workspace.force(algebra=algebra, strategy="lftj")
             found.append(sorted(db.query(text).fetchall()))
     assert found[0] == found[1]
     joins = [join for plan in plans for join in plan.joins if plan.relation == "n"]
@@ -387,7 +387,7 @@ def test_counts_by_keys_look_for_one_of_each_orbit(plans: list[RulePlan]) -> Non
     rows = [(a, b) for a in range(7) for b in range(7) if a != b]
     with gd.connect(device="cpu", threads=1) as db, interpreted():
         db["E"] = rows
-        db._workspace.force(algebra="always", strategy="lftj")
+        db.workspace.force(algebra="always", strategy="lftj")
         assert db.query(text).fetchall() == [(a, 6 * 5 * 4) for a in range(7)]
     assert [join.orbit for plan in plans for join in plan.joins] == [6]
 
@@ -420,7 +420,7 @@ def test_tables_below_the_ends_of_an_edge(monkeypatch: pytest.MonkeyPatch) -> No
     for way in ("quotients", "never"):
         with gd.connect(device="cpu") as db:
             db["E"] = skewed(300, 9000, seed=3, power=0.2)
-            db._workspace.force(algebra=way)
+            db.workspace.force(algebra=way)
             (rule,) = db.explain(f"n(count()) <- {body}.").strata[-1].rules
             steps = [step for join in rule.plan.joins for step in join.steps]
             pairs = [step for step in steps if isinstance(step, Tally) and len(step.reads) == 2]
@@ -435,7 +435,7 @@ def test_lists_of_vertices_that_were_reached_from_above() -> None:
     path = "E(a, b), E(b, c), E(c, d), E(d, e), E(a, e)"
     with gd.connect(device="cpu", threads=1) as db, interpreted():
         db["E"] = skewed(300, 1200, seed=3, power=0.2)
-        db._workspace.force(strategy="lftj", algebra="quotients")
+        db.workspace.force(strategy="lftj", algebra="quotients")
         told = db.profile(f"n(count()) <- {path}, distinct(a, b, c, d, e).")
     tried = sum(seen.tried for run in told.runs for seen in run.seen.values())
     assert tried < 150_000  # of 240,000
@@ -445,7 +445,7 @@ def test_values_of_a_key_are_work(plans: list[RulePlan]) -> None:
     """A level that is counted is not walked; one whose values are asked for is."""
     with gd.connect(device="cpu") as db:
         db["E"] = [(a, b) for a, b in product(range(20), repeat=2) if a != b]
-        db._workspace.force(algebra="never")
+        db.workspace.force(algebra="never")
         db.query("o(a, count()) <- E(a, b), E(b, c), E(b, d), E(c, d), a != c, a != d.")
         statistics: Any = db["E"]._relation
         (join,) = plans[0].joins
@@ -458,12 +458,12 @@ def test_explain_shows_a_sum_of_terms() -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = [(a, (a * k) % 50) for a in range(50) for k in range(2, 9)]
         text = "n(count()) <- E(a, b), E(b, c), E(c, d), distinct(a, b, c, d)."
-        db._workspace.force(algebra="always")
+        db.workspace.force(algebra="always")
         told = str(db.explain(text))
         assert "the count of E(a, b), E(b, c), E(c, d)" in told, told
         assert "- " in told and "alternative" not in told
         assert "'" not in told.split("indexes")[1], "tables are no indexes"
-        db._workspace.force(algebra="never")
+        db.workspace.force(algebra="never")
         assert "the count of" not in str(db.explain(text + " "))
 
 
@@ -494,7 +494,7 @@ def test_tables_are_read_by_all_of_their_key(op: str) -> None:
     for force in ("never", "quotients", "auto"):
         with gd.connect(device="cpu") as db:
             db["E"], db["L"] = edges, labels
-            db._workspace.force(algebra=force)
-            db._workspace.tune(algebra_from=0, algebra_term=0)
+            db.workspace.force(algebra=force)
+            db.workspace.tune(algebra_from=0, algebra_term=0)
             found += db.query(text).fetchall()
     assert found == [found[0]] * 3

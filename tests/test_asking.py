@@ -29,7 +29,7 @@ def database() -> gd.Database:
 
 
 def asked(db: gd.Database, text: str) -> list[tuple[AskedIndex, ...]]:
-    evaluation = db._workspace.open(text, None).evaluation
+    evaluation = db.workspace.open(text, None).evaluation
     inputs, schemas = evaluation.inputs(), evaluation.checked.schemas
     return [
         memory_asked(plan, lambda n: evaluation.known(n) if n in schemas else None, CPU)
@@ -46,7 +46,7 @@ def test_what_is_exact_is_what_is_made(text: str) -> None:
     db.query(text, strategy="levelwise")
     made = {
         (name, order): (len(trie.levels[-1]), trie)
-        for name, relation in db._workspace.stored.items()
+        for name, relation in db.workspace.stored.items()
         for (order, *_), trie in relation._tries.items()
     }
     exact = [index for index in before if index.exact and index.bytes]

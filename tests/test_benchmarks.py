@@ -141,7 +141,7 @@ def test_rules_and_sql_of_a_network_agree(work: social_network.Work, sparse: boo
     db = ours.build(ours.load(data))
     expected = peer.answer(peer.build(peer.load(data)))
     for way in ("auto", "always", "never"):
-        db._workspace.force(algebra=way)
+        db.workspace.force(algebra=way)
         assert ours.answer(db) == expected > 0, way
 
 
@@ -207,7 +207,7 @@ def test_rules_and_sql_of_points_to_agree(way: str) -> None:
     ):
         ours, peer = Recursive(rules), DuckDB(sql)
         db = ours.build(ours.load(given))
-        db._workspace.force(dead_variables=way)
+        db.workspace.force(dead_variables=way)
         found = ours.value(ours.answer(db))
         assert found == peer.answer(peer.build(peer.load(given))) > 100
 

@@ -57,7 +57,7 @@ def test_groups_beyond_64_bits(strategy: str) -> None:
     both = [*STAR, *((b, a) for a, b in STAR)]
     with gd.connect(device="cpu", threads=2) as db:
         db["E"] = both
-        db._workspace.force(strategy=strategy)
+        db.workspace.force(strategy=strategy)
         with interpreted(), pytest.raises(gd.EvaluationError, match="64 bits"):
             db.query(f"n(c) <- c = count : {{ {body} }}.").fetchall()
 
@@ -72,7 +72,7 @@ def test_weights_that_are_all_one_are_left_out() -> None:
     """Also where later rows make a column a key no longer."""
     text = "n(count()) <- A(x, _), B(x, y), C(y, _)."
     with gd.connect(device="cpu", threads=2) as db:
-        db._workspace.force(strategy="lftj")
+        db.workspace.force(strategy="lftj")
         db["A"] = [(x, x + 1) for x in range(9)]
         db["B"] = [(x, y) for x in range(9) for y in range(x)]
         db["C"] = [(y, 0) for y in range(5)]
@@ -104,7 +104,7 @@ def test_counts_in_bodies_are_tables(strategy: str, plans: list[RulePlan]) -> No
     with gd.connect(device="cpu") as db:
         db["E"] = edges
         db["P"] = range(5, 12)
-        db._workspace.force(algebra="always")
+        db.workspace.force(algebra="always")
         told = str(db.explain(f"f(p, c) <- P(p), {twice}."))
     assert "table 'by1 of counts by p" in told and "the count of E(p, q" in told, told
 
@@ -114,7 +114,7 @@ def test_counts_in_bodies_that_leave_64_bits_are_errors() -> None:
     body = ", ".join(f"E(c, {name})" for name in names)
     with gd.connect(device="cpu", threads=2) as db:
         db["E"] = STAR
-        db._workspace.force(algebra="always")
+        db.workspace.force(algebra="always")
         with interpreted():
             assert db.query(f"n(c, k) <- E(_, c), k = count : {{ {body} }}.").fetchall()[0][1] == 0
             with pytest.raises(gd.EvaluationError, match="64 bits"):

@@ -37,7 +37,7 @@ def db() -> Iterator[gd.Database]:
         db["E"] = [(1, 2), (2, 3), (1, 3)]
         db.run("p(x) <- E(x, _).")
         assert len(db["p"]) == 2
-        db._workspace.watch.clock = Clock()
+        db.workspace.watch.clock = Clock()
         yield db
 
 
@@ -91,7 +91,7 @@ def test_a_file_that_is_read_and_written(
     (tmp_path / "e.csv").write_text("a,b\n" + "".join(f"{i},{i}\n" for i in range(500)))
     (tmp_path / "a.dl").write_text('.input F("e.csv") G(x, y) <- F(x, y). .output G("g.csv")')
     for seconds in range(1, 400, 23):
-        db._workspace.watch.clock = Clock()
+        db.workspace.watch.clock = Clock()
         try:
             db.run_file(tmp_path / "a.dl", timeout=seconds)
         except gd.TimeLimitError:
@@ -112,11 +112,11 @@ def test_all_data_of_one_shot_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_database_has_a_limit_that_calls_may_change() -> None:
     with gd.connect(device="cpu", timeout=5) as db:
-        db._workspace.watch.clock = Clock()
+        db.workspace.watch.clock = Clock()
         for call in (
             lambda: db.query(ENDLESS + "?- n(x)."),
             lambda: db.query(ENDLESS + "?- n(x).", timeout=7),
-            lambda: db.load("E", (db._workspace.watch.poll() for _ in range(20))),
+            lambda: db.load("E", (db.workspace.watch.poll() for _ in range(20))),
         ):
             with pytest.raises(gd.TimeLimitError):
                 call()

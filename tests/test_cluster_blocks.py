@@ -39,7 +39,7 @@ def db(cluster: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         table = pa.table({"x": x, "y": y, "w": w / 2, "t": t})
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=50)
     with gd.connect(cluster=cluster(2), device="cpu") as opened:
-        opened._workspace.force(spread="partition")
+        opened.workspace.force(spread="partition")
         opened["E"] = str(tmp_path)
         opened["S"] = [(at, TEXTS[at % 7]) for at in range(0, 12, 2)]
         yield opened
@@ -55,7 +55,7 @@ def near(db: gd.Database, tmp_path: Path) -> gd.Database:
 
 
 def rows_of(db: gd.Database) -> RemoteRows:
-    rows = db._workspace.stored["E"].remote
+    rows = db.workspace.stored["E"].remote
     assert rows is not None
     return rows
 
@@ -178,7 +178,7 @@ def test_closures_begin_with_data_that_lie_on_workers(
         "D(y, min(d)) <- D(x, e), P(x, y), d = e + 1. r(x, d) <- D(x, d).",
     ):
         assert db.query(text).sorted().fetchall() == near.query(text).sorted().fetchall(), text
-        assert all(db._workspace.stored[name].remote.unfetched for name in ("P", "D")), text
+        assert all(db.workspace.stored[name].remote.unfetched for name in ("P", "D")), text
 
 
 @pytest.mark.parametrize(
@@ -195,4 +195,4 @@ def test_rows_that_are_there_twice_count_once(
     for each in (db, near):
         each.load("F", str(tmp_path), columns=["x", "y"])
     assert db.query(text).sorted().fetchall() == near.query(text).sorted().fetchall()
-    assert db._workspace.stored["F"].remote.known == KnownRows.NOTHING  # nobody compared all rows
+    assert db.workspace.stored["F"].remote.known == KnownRows.NOTHING  # nobody compared all rows

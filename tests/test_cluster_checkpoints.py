@@ -128,8 +128,8 @@ def way(spread: str, shared: bool, again: bool = False) -> oracle.Way:
                 patch.setattr(hash_partition, "SMALL", 0)
                 patch.setattr(hash_partitions, "SMALL", 0)
             pool = Dying(random.randrange(1, 5), deaths, shared, again)
-            db._workspace.force(spread=spread, split="never", dead_variables=random.choice(DYING))
-            db._workspace.cluster = Recursion(pool)
+            db.workspace.force(spread=spread, split="never", dead_variables=random.choice(DYING))
+            db.workspace.cluster = Recursion(pool)
             found = oracle.answers(db, text, data, defined)
         assert not any(map(os.path.exists, pool.folders))
         return found
@@ -168,8 +168,8 @@ def rounds(pool: Dying, text: str = CLOSURE, **knobs: Any) -> tuple[list[Any], s
     """The answer, and what a profile tells."""
     with gdatalog.connect(device="cpu") as db:
         db["E"] = CHAIN
-        db._workspace.force(spread="partition", split="never", **knobs)
-        db._workspace.cluster = Recursion(pool)
+        db.workspace.force(spread="partition", split="never", **knobs)
+        db.workspace.cluster = Recursion(pool)
         told = db.profile(f"{text} ?- p(x, y).")
         return sorted(told.result.fetchall()), str(told)
 
@@ -260,8 +260,8 @@ def test_a_fixpoint_that_fails_leaves_nothing(every_round: None) -> None:
     pool = Dying(2, set())
     with gdatalog.connect(device="cpu") as db:
         db["W"] = [(1, 2, 1), (2, 3, 1), (3, 1, -5)]
-        db._workspace.force(spread="partition")
-        db._workspace.cluster = Recursion(pool)
+        db.workspace.force(spread="partition")
+        db.workspace.cluster = Recursion(pool)
         with pytest.raises(EvaluationError, match="improves for ever"):
             db.query("d(1, 0). d(y, min(a + w)) <- d(x, a), W(x, y, w).").fetchall()
     assert pool.folders and not any(map(os.path.exists, pool.folders))
@@ -329,7 +329,7 @@ def two(cluster: Any) -> Iterator[Any]:
 
 def left_of(db: gdatalog.Database) -> list[str]:
     """The folders in what workers see of the driver's, and what of checkpoints lies on workers."""
-    its: Any = db._workspace.cluster
+    its: Any = db.workspace.cluster
     folder = its.pool.broadcaster.folder
     folders = [] if folder is None else [str(each) for each in Path(folder).iterdir()]
     keys = {str(key) for keys in its.pool.connection.client.has_what().values() for key in keys}
@@ -356,8 +356,8 @@ def killed(
     with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
         alone["E"] = db["E"] = edges
         if not shared:
-            db._workspace.cluster.pool.broadcaster.send_all()  # type: ignore[union-attr]
-        db._workspace.force(spread=spread, strategy="levelwise", split="never")
+            db.workspace.cluster.pool.broadcaster.send_all()  # type: ignore[union-attr]
+        db.workspace.force(spread=spread, strategy="levelwise", split="never")
         assert sorted(db.query(text).fetchall()) == sorted(alone.query(text).fetchall())
         until(lambda: not left_of(db))
     everywhere(two, _small, hash_partition.SMALL)
@@ -420,7 +420,7 @@ def test_rows_that_stay_are_made_again_without_checkpoints(
     edges = [*graph(3, 30, 30), *((x, x + 1) for x in range(30))]
     with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
         alone["E"] = db["E"] = edges
-        db._workspace.force(spread="partition", split="never", strategy="levelwise")
+        db.workspace.force(spread="partition", split="never", strategy="levelwise")
         expected = sorted(alone.query(CLOSURE).fetchall())
         rows = db.query(CLOSURE)
         assert len(rows) == len(expected) and not pids

@@ -257,7 +257,7 @@ SCRIPT = """
 import gdatalog as gd
 db = gd.connect(cluster="local", threads=2, memory_limit="2GiB", device="cpu")
 db["E"] = [(i, j) for i in range(30) for j in range(i)]
-db._workspace.force(spread="replicate")
+db.workspace.force(spread="replicate")
 print(db.query("n(count()) <- E(a,b), E(b,c), E(a,c).").fetchall())
 print(db, [worker.memory >> 30 for worker in db.cluster.workers])
 print(*db.cluster.client.run(__import__('os').getpid).values())
@@ -314,11 +314,11 @@ def test_whatever_fails_because_the_scheduler_is_gone_says_so() -> None:
     with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as short:
         db = gd.connect(cluster=short, device="cpu")
         db["E"] = EDGES
-        db._workspace.force(spread="replicate")
+        db.workspace.force(spread="replicate")
         assert db.query(TRIANGLES).fetchall() == [(4060,)]
         db.cluster.client.close()
         with pytest.raises(gd.Error, match=r"the connection to the (cluster|scheduler)"):
             db.query(TRIANGLES)
-        db._workspace.force(spread="never")
+        db.workspace.force(spread="never")
         assert db.query(TRIANGLES).fetchall() == [(4060,)]
         db.close()

@@ -29,12 +29,12 @@ def db(cluster: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     """Its workers read files of whatever size."""
     monkeypatch.chdir(tmp_path)
     with gd.connect(cluster=cluster(2)) as opened:
-        opened._workspace.force(spread="partition")
+        opened.workspace.force(spread="partition")
         yield opened
 
 
 def stored(db: gd.Database, name: str) -> Relation:
-    relation = db._workspace.stored[name]
+    relation = db.workspace.stored[name]
     assert relation.remote is not None
     return relation
 
@@ -95,9 +95,9 @@ def test_queries_over_files(db: gd.Database) -> None:
 
 def test_few_rows_are_read_here(db: gd.Database) -> None:
     edges("E")
-    db._workspace.force(spread="auto")
+    db.workspace.force(spread="auto")
     db["E"] = "E"
-    assert db._workspace.stored["E"].remote is None
+    assert db.workspace.stored["E"].remote is None
 
 
 def test_texts_and_times(db: gd.Database) -> None:
@@ -179,7 +179,7 @@ def test_rows_that_do_not_fit_here(cluster: Workers, tmp_path: Path) -> None:
     write(f"{tmp_path}/0.parquet", x=np.arange(100_000), y=np.arange(100_000))
     write(f"{tmp_path}/s/0.parquet", s=[f"text {number}" for number in range(10_000)])
     with gd.connect(cluster=cluster(2), memory_limit="500KB") as db:
-        db._workspace.force(spread="partition")
+        db.workspace.force(spread="partition")
         db["E"] = f"{tmp_path}/0.parquet"
         assert len(db["E"]) == 100_000
         with pytest.raises(MemoryLimitError, match="100,000 rows lie on the workers, and take 781"):
@@ -270,7 +270,7 @@ def test_files_are_read_again_by_other_workers(
     rows = edges("E")
     address = cluster(2).scheduler.address
     with gd.connect(device="cpu", cluster=address) as db:
-        db._workspace.force(spread="partition")
+        db.workspace.force(spread="partition")
         repl = Repl(db, Output(io.StringIO(), None))
         repl.take_all(".load E\n")
         first = stored(db, "E")
@@ -291,7 +291,7 @@ def test_undoing_brings_nothing_back_that_lay_on_other_workers(
     rows = edges("E")
     write("G/0.parquet", x=[1, 2])
     with gd.connect(device="cpu", cluster=cluster(2).scheduler.address) as db:
-        db._workspace.force(spread="partition")
+        db.workspace.force(spread="partition")
         repl = Repl(db, Output(io.StringIO(), None))
         repl.take_all(".load G\n.load E\np(1).\n.drop G\np(2).\n.load F 'E/*.parquet'\np(3).\n")
         repl.take_all(".cluster off\n")

@@ -63,7 +63,7 @@ def test_workers_with_a_gpu_give_the_same(
     for excuse in ("NotOnDevice", "MemoryLimitError"):  # none is taken: what fails there is seen
         monkeypatch.setattr(devices, excuse, ZeroDivisionError)
     with gd.connect(device="cpu") as here, gd.connect(cluster=threads) as there:
-        there._workspace.force(spread="replicate")
+        there.workspace.force(spread="replicate")
         for db in (here, there):
             db["E"] = EDGES
         assert sorted(there.query(text).fetchall()) == sorted(here.query(text).fetchall())
@@ -78,7 +78,7 @@ def test_a_trie_is_copied_once() -> None:
     gpu = Gpu(HostDriver())
     with gd.connect(device="cpu") as db:
         db["E"] = EDGES
-        trie = db._workspace.stored["E"].trie((0, 1))
+        trie = db.workspace.stored["E"].trie((0, 1))
     there = devices._copy(trie, gpu)
     assert devices._copy(trie, gpu) is there
     for mine, its in zip(trie.levels, there.levels, strict=True):
@@ -173,7 +173,7 @@ def test_a_fixpoint_is_followed_on_the_workers_gpus(
     with gd.connect(device="cpu") as here, gd.connect(cluster=threads) as there:
         for db in (here, there):
             db["E"] = edges
-        there._workspace.tune(partitioned_from=0, tiles_from=0, tiles_busy=1 if busy else 10_000)
+        there.workspace.tune(partitioned_from=0, tiles_from=0, tiles_busy=1 if busy else 10_000)
         monkeypatch.setattr(Connection, "gpus", True)
         assert sorted(there.query(text).fetchall()) == sorted(here.query(text).fetchall())
         told = str(there.profile(text))
@@ -188,7 +188,7 @@ def test_fewer_pieces_for_gpus() -> None:
         text = "n(count()) <- E(a,b), E(b,c), E(c,d), E(d,a)."
         ((rule,),) = (stratum.rules for stratum in db.explain(text).strata)
         (join,) = rule.plan.joins
-        tries = {ref: db._workspace.stored["E"].trie(ref.columns) for ref in join.tries}
+        tries = {ref: db.workspace.stored["E"].trie(ref.columns) for ref in join.tries}
         join = replace(join, cost=1e12)
         counts = [len(Morsels(join, tries, None, 2, gpus).all()) for gpus in (False, True)]
         assert 3 * counts[1] < counts[0]

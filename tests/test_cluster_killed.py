@@ -56,7 +56,7 @@ def killed_midway(
         killed.append(monotonic())
 
     with gd.connect(device="cpu", cluster=client) as db:
-        graph(db)._workspace.force(spread=spread)
+        graph(db).workspace.force(spread=spread)
         killer = Thread(target=killing)
         killer.start()
         found = answer(db, query)
@@ -83,7 +83,7 @@ def test_twenty_workers_killed_midway(
 ) -> None:
     takes: dict[str, float] = {}
     with gd.connect(device="cpu", cluster=cluster(2)) as db:
-        graph(db)._workspace.force(spread=spread)
+        graph(db).workspace.force(spread=spread)
         for query in QUERIES:
             began = monotonic()
             assert answer(db, query) == expected[query]

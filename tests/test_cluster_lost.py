@@ -42,7 +42,7 @@ def db(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Databas
     with gd.connect(cluster=cluster(2), device="cpu") as found:
         found["A"] = pd.DataFrame({"x": range(N)})
         found["B"] = pd.DataFrame({"x": range(N)})
-        found._workspace.force(spread="partition", strategy="levelwise")
+        found.workspace.force(spread="partition", strategy="levelwise")
         yield found
 
 
@@ -62,7 +62,7 @@ def lies_afar(result: Result) -> bool:
 
 @pytest.mark.parametrize("spread", [pytest.param("replicate", marks=pytest.mark.slow), "partition"])
 def test_rows_of_a_rule_are_made_again(db: gd.Database, spread: str) -> None:
-    db._workspace.force(spread=spread)
+    db.workspace.force(spread=spread)
     db.run(TEXT)
     before = db["p"]
     assert lies_afar(before) and len(before) == PAIRS
@@ -76,7 +76,7 @@ def test_rows_of_a_rule_are_made_again(db: gd.Database, spread: str) -> None:
 
 
 def test_rows_that_are_dealt_out_without_a_folder(db: gd.Database) -> None:
-    db._workspace.cluster.pool.broadcaster.send_all()  # type: ignore[union-attr]
+    db.workspace.cluster.pool.broadcaster.send_all()  # type: ignore[union-attr]
     found = db.query(TEXT)
     assert lies_afar(found)
     kill(db.cluster.client)
@@ -115,7 +115,7 @@ def test_rows_of_rows_that_are_nobodys_any_more(db: gd.Database) -> None:
 
 @pytest.mark.slow
 def test_rows_that_owners_had_are_made_again(db: gd.Database) -> None:
-    db._workspace.tune(fetched_bytes=1 << 8)
+    db.workspace.tune(fetched_bytes=1 << 8)
     db["E"] = np.random.default_rng(1).integers(0, 100, (160, 2))
     db.run("r(x, y) <- E(x, y). r(x, z) <- r(x, y), r(y, z), x != z.")
     found = db["r"]
@@ -135,7 +135,7 @@ def test_all_workers_anew(db: gd.Database) -> None:
     count = "n(count()) <- A(x), B(y), y < x."
     assert len(before) == PAIRS and db.query(count).fetchall() == [(PAIRS,)]
     client.restart()
-    db._workspace.forget()
+    db.workspace.forget()
     assert db.query(count).fetchall() == [(PAIRS,)]
     assert sums(before) == expected()
 
@@ -158,13 +158,13 @@ def test_a_worker_anew_at_the_same_address() -> None:
         distributed.Client(workers, set_as_default=False) as client,
         gd.connect(cluster=client, device="cpu") as db,
     ):
-        db._workspace.force(spread="partition", strategy="levelwise")
+        db.workspace.force(spread="partition", strategy="levelwise")
         db["A"] = [(x,) for x in range(N)]
         before = list(client.nthreads())
         for _ in range(2):
             assert db.query("n(count()) <- A(x), A(y), x < y.").fetchall() == [(PAIRS,)]
             client.restart()
-            db._workspace.forget()
+            db.workspace.forget()
         assert list(client.nthreads()) == before
 
 
@@ -192,10 +192,10 @@ def test_a_rule_that_is_interrupted_leaves_nothing(
 def left_by(client: Any) -> tuple[Path, set[str]]:
     """Where a database has put something that nobody closes."""
     db = gd.connect(cluster=client, device="cpu")
-    db._workspace.force(spread="partition", strategy="levelwise")
+    db.workspace.force(spread="partition", strategy="levelwise")
     db["A"] = [(x,) for x in range(N)]
     assert db.query("n(count()) <- A(x), A(y), x < y.").fetchall() == [(PAIRS,)]
-    pool = db._workspace.cluster.pool
+    pool = db.workspace.cluster.pool
     placed = pool.broadcast("some", np.arange(3))
     stage = pool.stage("some", Limits())
     stage.add(Call(len, (placed,)))

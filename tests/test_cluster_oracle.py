@@ -48,7 +48,7 @@ def run(
 ) -> Relations:
     """What a database gives whose rules run on workers."""
     with gdatalog.connect(device="cpu", cluster=client) as db:
-        db._workspace.force(spread=spread)
+        db.workspace.force(spread=spread)
         return answers(db, text, data, defined)
 
 

@@ -47,7 +47,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def connected(client: Any) -> gd.Database:
     db = gd.connect(device="cpu", cluster=client)
-    db._workspace.force(spread="partition")
+    db.workspace.force(spread="partition")
     return db
 
 
@@ -158,9 +158,9 @@ def test_rows_that_workers_read(cluster: Workers, tmp_path: Path) -> None:
     here["E"] = both
     with connected(cluster(2)) as there:
         there.load("E", tmp_path)
-        assert there._workspace.stored["E"].remote is not None
+        assert there.workspace.stored["E"].remote is not None
         assert triangles(there) == triangles(here) != []
-        assert there._workspace.stored["E"].remote.unfetched
+        assert there.workspace.stored["E"].remote.unfetched
 
 
 def given(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:

@@ -58,8 +58,8 @@ def run(spread: str, moved: bool = False, **knobs: Any) -> oracle.Way:
         text: str, data: oracle.Data, defined: set[str], number: int | None
     ) -> oracle.Relations:
         with gdatalog.connect(device="cpu") as db:
-            db._workspace.force(spread=spread, **knobs)
-            db._workspace.cluster = Recursion(Here(1 + (number or 0) % 4, moved))
+            db.workspace.force(spread=spread, **knobs)
+            db.workspace.cluster = Recursion(Here(1 + (number or 0) % 4, moved))
             return oracle.answers(db, text, data, defined)
 
     return way
@@ -116,8 +116,8 @@ def test_values_are_cut_by_what_they_have(monkeypatch: pytest.MonkeyPatch) -> No
     with gdatalog.connect(device="cpu") as db:
         db["E"] = edges
         pool = Here(2)
-        db._workspace.force(spread="replicate")
-        db._workspace.cluster = Recursion(pool)
+        db.workspace.force(spread="replicate")
+        db.workspace.cluster = Recursion(pool)
         assert sorted(db.query(CLOSURE).fetchall()) == expected
         assert pool.functions.count("followed") > 2 * key_ranges.PARTS
         counted = db.query(f"{CLOSURE} n(count()) <- p(_, _). ?- n(c).")
@@ -150,8 +150,8 @@ def _routes(db: gdatalog.Database, text: str) -> set[str]:
             return None
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(db._workspace, "cluster", Looks(Here()))
-        db._workspace.force(spread="partition", split="never")
+        patch.setattr(db.workspace, "cluster", Looks(Here()))
+        db.workspace.force(spread="partition", split="never")
         db.query(text).fetchall()
     return found
 
@@ -184,8 +184,8 @@ def test_lost_states_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     with gdatalog.connect(device="cpu") as db:
         db["E"] = edges
         expected = sorted(db.query(SQUARED).fetchall())
-        db._workspace.force(spread="partition", split="never")
-        db._workspace.cluster = Recursion(Here(3))
+        db.workspace.force(spread="partition", split="never")
+        db.workspace.cluster = Recursion(Here(3))
         db["E"] = [*edges]
         assert sorted(db.query(SQUARED).fetchall()) == expected
     assert len(steps) > 5
@@ -194,8 +194,8 @@ def test_lost_states_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cycle_that_improves_for_ever_is_told_of() -> None:
     with gdatalog.connect(device="cpu") as db:
         db["W"] = [(1, 2, 1), (2, 3, 1), (3, 1, -5)]
-        db._workspace.force(spread="partition")
-        db._workspace.cluster = Recursion(Here(2))
+        db.workspace.force(spread="partition")
+        db.workspace.cluster = Recursion(Here(2))
         with pytest.raises(EvaluationError, match="improves for ever") as caught:
             db.query("d(1, 0). d(y, min(a + w)) <- d(x, a), W(x, y, w).").fetchall()
         assert caught.value.span is not None
@@ -203,8 +203,8 @@ def test_a_cycle_that_improves_for_ever_is_told_of() -> None:
 
 def test_rows_without_room_are_told_of() -> None:
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.force(spread="partition")
-        db._workspace.cluster = Recursion(pool := Here(2))
+        db.workspace.force(spread="partition")
+        db.workspace.cluster = Recursion(pool := Here(2))
         pool.connection.budget = 100_000
         with pytest.raises(MemoryLimitError, match="in round") as caught:
             db.query("p(0). p(x + 1) <- p(x). p(2 * x) <- p(x).").fetchall()
@@ -215,8 +215,8 @@ def test_what_stays_on_this_machine() -> None:
     """Rounds that a limit ends, and texts that rules make."""
     with gdatalog.connect(device="cpu") as db:
         pool = Here(2)
-        db._workspace.force(spread="partition")
-        db._workspace.cluster = Recursion(pool)
+        db.workspace.force(spread="partition")
+        db.workspace.cluster = Recursion(pool)
         made = 'p("a"). p(cat(x, "b")) <- p(x), strlen(x) < 5.'
         assert len(db.query(made)) == 5
         limited = "p(x) <- x = 1. p(x + 1) <- p(x), x < 1000. .limitsize p(n=10)"
@@ -227,13 +227,13 @@ def test_what_stays_on_this_machine() -> None:
 def test_a_profile_tells_rounds_and_steps() -> None:
     with gdatalog.connect(device="cpu") as db:
         db["E"] = [(x, x + 1) for x in range(12)]
-        db._workspace.force(spread="partition", split="never")
-        db._workspace.cluster = Recursion(Here(2))
+        db.workspace.force(spread="partition", split="never")
+        db.workspace.cluster = Recursion(Here(2))
         told = str(db.profile(f"{SQUARED} ?- p(x, y)."))
         assert "rounds on 2 workers: " in told
         assert "78 rows of p in 5 rounds" in told
         assert "new rows, round 0 to 5" in told
-        db._workspace.force(spread="replicate", split="auto")
+        db.workspace.force(spread="replicate", split="auto")
         told = str(db.profile(f"{CLOSURE} ?- p(x, y)."))
         assert "a fixpoint for each x of p, on 2 workers: 12 values" in told
 
@@ -294,7 +294,7 @@ def test_workers_agree_with_one_process(two: Any, spread: str, large: None) -> N
     edges = graph(1, 40, 60)
     with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
         alone["E"] = db["E"] = edges
-        db._workspace.force(spread=spread)
+        db.workspace.force(spread=spread)
         for name, text in PROGRAMS.items():
             expected = sorted(alone.query(text).fetchall())
             assert sorted(db.query(text).fetchall()) == expected, name
@@ -319,7 +319,7 @@ def test_many_rows_stay_on_the_workers(
     counted = "n(count()) <- p(_, _)."
     with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
         alone["E"] = db["E"] = edges
-        db._workspace.force(spread=spread)
+        db.workspace.force(spread=spread)
         for text in (
             CLOSURE,
             "p(x, y) <- q(y, x). q(x, y) <- E(y, x). q(x, z) <- p(y, x), E(y, z).",
@@ -349,17 +349,17 @@ def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
     with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
         alone["E"] = edges
         db["E"] = dataframe.from_pandas(frame, npartitions=3)
-        db._workspace.force(spread="partition", split="never")
+        db.workspace.force(spread="partition", split="never")
         expected = sorted(alone.query(CLOSURE).fetchall())
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(RowKeeper, "fetch", fetch)
             rows = db.query(CLOSURE)
-        store = db._workspace.stored["E"].store
+        store = db.workspace.stored["E"].store
         assert isinstance(store, RemoteRows) and store.unfetched
         assert sorted(rows.fetchall()) == expected
         assert not fetched
-        db._workspace.force(spread="auto")
-        db._workspace.tune(fetched_share=1 << 60)
+        db.workspace.force(spread="auto")
+        db.workspace.tune(fetched_share=1 << 60)
         told = str(db.profile(f"{CLOSURE} q(y) <- p(1, y). ?- p(x, y)."))
         assert "rounds on 2 workers" in told
 
@@ -391,7 +391,7 @@ def test_a_worker_that_dies_changes_nothing(
     edges = [*graph(seed, 60, 60), *((x, x + 1) for x in range(60))]
     with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
         alone["E"] = db["E"] = edges
-        db._workspace.force(spread="partition", strategy="levelwise", split="never")
+        db.workspace.force(spread="partition", strategy="levelwise", split="never")
         expected = sorted(alone.query(SQUARED).fetchall())
         assert sorted(db.query(SQUARED).fetchall()) == expected
     assert len(steps) >= when
@@ -415,7 +415,7 @@ def test_a_stretch_whose_worker_dies_is_run_again(
     edges = graph(5, 80, 120)
     with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
         alone["E"] = db["E"] = edges
-        db._workspace.force(spread="replicate")
+        db.workspace.force(spread="replicate")
         expected = sorted(alone.query(CLOSURE).fetchall())
         assert sorted(db.query(CLOSURE).fetchall()) == expected
     assert not pids

@@ -118,8 +118,8 @@ def _given(arg: Any) -> Any:
 
 def spread(db: gdatalog.Database, cluster: Any) -> None:
     """Has all that can be spread done so."""
-    db._workspace.cluster = cluster
-    db._workspace.force(spread="replicate")
+    db.workspace.cluster = cluster
+    db.workspace.force(spread="replicate")
 
 
 class SpreadHere(DaskCluster):
@@ -147,9 +147,9 @@ def here(slots: int = 2) -> DaskCluster:
 def run_here(text: str, data: Data, defined: set[str], number: int | None) -> Relations:
     number = number or 0
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.force(strategy=("auto", "lftj", "levelwise")[number % 3])
+        db.workspace.force(strategy=("auto", "lftj", "levelwise")[number % 3])
         if number % 2:
-            db._workspace.chunk_rows = 3
+            db.workspace.chunk_rows = 3
         spread(db, here(1 + number % 4))
         return answers(db, text, data, defined)
 
@@ -383,9 +383,9 @@ def test_what_is_spread(
         monkeypatch.setattr(dask_cluster, name, value)
     with gdatalog.connect(device="cpu") as db:
         cluster = SpreadHere(2)
-        db._workspace.cluster = cluster
-        db._workspace.force(spread=knob)
-        db._workspace.tune(**tuning)
+        db.workspace.cluster = cluster
+        db.workspace.force(spread=knob)
+        db.workspace.tune(**tuning)
         load(db)
         found = sorted(db.query(TRIANGLES).fetchall())
         assert bool(cluster.pool.calls) == spread  # type: ignore[attr-defined]
@@ -404,17 +404,17 @@ def test_workers_are_told_of_thresholds(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(cells, "ExecutionContext", noting)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
-        db._workspace.tune(groups_from=7)
+        db.workspace.tune(groups_from=7)
         load(db)
         db.query(TRIANGLES)
-        assert told and set(told) == {db._workspace.tuning}
+        assert told and set(told) == {db.workspace.tuning}
 
 
 def test_a_profile_counts_what_workers_did() -> None:
     steps = []
     for cluster in (None, here(3)):
         with gdatalog.connect(device="cpu") as db:
-            db._workspace.force(strategy="levelwise")
+            db.workspace.force(strategy="levelwise")
             if cluster is not None:
                 spread(db, cluster)
             load(db)
@@ -431,7 +431,7 @@ def test_programs_on_workers(cluster: Workers) -> None:
     client = cluster(2)
     for text in CASES.values():
         with gdatalog.connect(device="cpu", cluster=client) as db:
-            db._workspace.force(spread="replicate")
+            db.workspace.force(spread="replicate")
             assert relations(db, text) == alone(text)
 
 
@@ -444,7 +444,7 @@ def test_examples_on_workers(cluster: Workers) -> None:
 def test_an_error_on_a_worker_is_the_error_here(cluster: Workers) -> None:
     for text in FAILS[:2]:
         with gdatalog.connect(device="cpu", cluster=cluster(2)) as db:
-            db._workspace.force(spread="replicate")
+            db.workspace.force(spread="replicate")
             with pytest.raises(EvaluationError) as caught:
                 relations(db, text)
         assert caught.value.span is not None and caught.value.span.text in text

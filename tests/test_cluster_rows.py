@@ -185,7 +185,7 @@ def db(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Databas
     with gd.connect(cluster=cluster(2), device="cpu") as found:
         found["A"] = pd.DataFrame({"x": range(N)})
         found["T"] = pd.DataFrame({"x": range(N), "t": [f"t{x % 50}" for x in range(N)]})
-        found._workspace.force(spread="replicate", strategy="levelwise")  # compiles nothing
+        found.workspace.force(spread="replicate", strategy="levelwise")  # compiles nothing
         yield found
 
 
@@ -199,7 +199,7 @@ def test_many_rows_stay_where_they_were_made(db: gd.Database) -> None:
     assert len(pairs) == N * (N - 1) // 2
     assert lies_afar(pairs) and pairs.head(3).df().shape == (3, 2)
     frame = pairs.to_dask()
-    counts = db._workspace.cluster.pool.connection.client.compute(frame.groupby("x").size())
+    counts = db.workspace.cluster.pool.connection.client.compute(frame.groupby("x").size())
     assert counts.result().sort_index().tolist() == list(range(N - 1, 0, -1))
 
 
@@ -225,7 +225,7 @@ def test_many_groups_are_merged_by_workers(db: gd.Database, head: str) -> None:
     text = f"g(k, {head}) <- {body}"
     found = db.query(text)
     assert lies_afar(found)
-    db._workspace.force(spread="never")
+    db.workspace.force(spread="never")
     alone = db.query(text + " // alone")
     assert not lies_afar(alone)
     pd.testing.assert_frame_equal(found.df(sort=True), alone.df(sort=True))
@@ -233,7 +233,7 @@ def test_many_groups_are_merged_by_workers(db: gd.Database, head: str) -> None:
 
 @pytest.mark.parametrize("spread", ["replicate", "partition"])
 def test_rules_read_rows_that_stayed(db: gd.Database, spread: str) -> None:
-    db._workspace.force(spread=spread)
+    db.workspace.force(spread=spread)
     db.run("p(x, y) <- A(x), A(y), x < y.")
     assert lies_afar(db["p"])
     assert db.query("n(count()) <- p(_, y), p(y, z), z < 30.").fetchall() == [(30 * 29 * 28 // 6,)]

@@ -84,7 +84,7 @@ def test_it_is_told_what_did_the_work(
     output, db = talk.repl.output, talk.repl.db
     output.format, output.timed = "box", True
     talk("E(1, 2). E(2, 3). E(1, 3). E(3, 4).")
-    db._workspace.force(spread="replicate")
+    db.workspace.force(spread="replicate")
     query = "?- E(x, y), E(y, z)."
     assert re.search(r"3 rows \(\d\.\d{3} s, cluster, 2 workers\)$", talk(query))
     capsys.readouterr()
@@ -95,7 +95,7 @@ def test_it_is_told_what_did_the_work(
     label = db.profile(query).tree.label
     assert re.match(r"\d\.\d{3} s on cpu and 2 workers, ", label)
     # What is there already, or done here, was not done by workers.
-    db._workspace.force(spread="never")
+    db.workspace.force(spread="never")
     assert re.search(r"3 rows \(\d\.\d{3} s\)$", talk(query))
     capsys.readouterr()
     talk("q(x) <- E(x, y), E(y, _).")

@@ -15,7 +15,7 @@ def test_counted_and_planned(cluster: Workers) -> None:
     graph = rmat(11, 20_000)
     db = gd.connect(device="cpu", cluster=cluster(2))
     db["E"] = both_ways(graph)
-    db._workspace.force(spread="partition")
+    db.workspace.force(spread="partition")
     rule = clique(3).rule()
     ((planned,),) = ((rule.spread for rule in each.rules) for each in db.explain(rule).strata)
     assert planned is not None and planned.planned is not None
@@ -32,11 +32,11 @@ def test_counted_and_planned(cluster: Workers) -> None:
 def test_replicated(cluster: Workers) -> None:
     db = gd.connect(device="cpu", cluster=cluster(2))
     db["E"] = both_ways(rmat(8, 1_000))
-    db._workspace.force(spread="replicate")
+    db.workspace.force(spread="replicate")
     rule = clique(3).rule()
     assert "over 2 workers, each of which has all rows" in str(db.explain(rule))
     assert "over 2 workers, each of which has all rows" in str(db.profile(rule))
-    db._workspace.force(spread="never")
+    db.workspace.force(spread="never")
     assert "workers" not in str(db.explain(rule))
     db.close()
 
@@ -72,7 +72,7 @@ def test_explain_says_how_a_fixpoint_is_spread(
 ) -> None:
     with gd.connect(device="cpu", cluster=cluster(2), threads=1) as db:
         db["E"] = [(x, x + 1) for x in range(30)]
-        db._workspace.force(spread=spread)
+        db.workspace.force(spread=spread)
         plan = db.explain(text)
         stratum = next(node for node in plan.tree.find("stratum") if "recursive" in node.label)
         if told is None:

@@ -93,7 +93,7 @@ def test_rules_over_the_same_data_are_planned_before_one_runs(
     noted("run", "run")
     noted("run_stratum", "plan and run")
     with gd.connect(device="cpu") as db:
-        db._workspace.force(algebra="quotients", strategy="lftj")
+        db.workspace.force(algebra="quotients", strategy="lftj")
         db["E"] = [(at % 7, at % 5) for at in range(35)]
         found = db.query("""
             a(count()) <- E(x, y), E(y, z), x != z.
@@ -166,8 +166,8 @@ def test_rounds_go_over_to_loops_when_these_are_there(monkeypatch: pytest.Monkey
         monkeypatch.setattr(native, "load_soon", load_soon)
         with gd.connect(device="cpu") as db:
             db["E"] = [(x, (x * 7 + y) % 90) for x in range(90) for y in (1, 5)]
-            db._workspace.force(split="never", dead_variables="never")
-            db._workspace.tune(loops_soon_from=0.0)
+            db.workspace.force(split="never", dead_variables="never")
+            db.workspace.tune(loops_soon_from=0.0)
             profile = db.profile(REACHED)
         kinds = {choice.kind for run in profile.runs for choice in run.executors.values()}
         ways.append(("depth-first" in kinds, sorted(profile.result.fetchall())))

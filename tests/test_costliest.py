@@ -64,7 +64,7 @@ def test_of_few_rules_none_is_the_costliest() -> None:
 def test_rules_that_run_in_the_same_loops_stand_together() -> None:
     text = RULES + "?- far(x), near(x, _)."
     with database() as db:
-        db._workspace.force(split="always")
+        db.workspace.force(split="always")
         (node,) = [each for each in costly(db.profile(text)) if "together" in each.label]
     assert re.fullmatch(r"rules \d\.1 to \d\.2, together: path", node.label)
     assert "rows came out; a fixpoint for each x of path: 40 values" in node.details[0]
@@ -85,7 +85,7 @@ def test_each_rule_of_a_text_has_its_own_runs() -> None:
 
 def rules_of(text: str) -> list[CheckedRule]:
     with database() as db:
-        session = db._workspace.open(text, None)
+        session = db.workspace.open(text, None)
         return [rule for stratum in session.checked.strata for rule in stratum.rules]
 
 

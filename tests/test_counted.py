@@ -42,7 +42,7 @@ def not_compiled() -> Iterator[None]:
 
 def profiled(db: gd.Database, text: str, number: int, monkeypatch: pytest.MonkeyPatch) -> Profile:
     """By loops; the number chooses threads, the way to intersect, and rows of a block."""
-    db._workspace.force(intersect=WAYS[number % len(WAYS)], threads=1 + number % 2)
+    db.workspace.force(intersect=WAYS[number % len(WAYS)], threads=1 + number % 2)
     monkeypatch.setattr(lftj, "FIRST_ROOM", (1, 2, 7, 4096)[number % 4])
     return db.profile(text, strategy="lftj")
 
@@ -161,9 +161,9 @@ RECURSIVE = (
 @pytest.mark.parametrize("number", range(4))
 def test_rounds_of_compiled_loops(text: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with gd.connect(device="cpu") as db:
-        db._workspace.tune(replanned_from=inf)
+        db.workspace.tune(replanned_from=inf)
         db["E"] = [(x, (x * x + y) % 40) for x in range(40) for y in (1, 3, 9)]
-        db._workspace.force(split="never", dead_variables="never")
+        db.workspace.force(split="never", dead_variables="never")
         broad = db.profile(text, strategy="levelwise")
         deep = profiled(db, text, number, monkeypatch)
         assert set(deep.result.fetchall()) == set(broad.result.fetchall())
@@ -185,10 +185,10 @@ def test_a_fixpoint_for_each_value(text: str, number: int) -> None:
     """Its loops count what rounds bind, however often a block is full and a value begun anew."""
     with gd.connect(device="cpu", threads=1 + number % 2) as db:
         db["E"] = [(x, (x * x + y) % 40) for x in range(40) for y in (1, 3, 9)]
-        db._workspace.force(split="never", dead_variables="never")
+        db.workspace.force(split="never", dead_variables="never")
         broad = db.profile(text, strategy="levelwise")
-        db._workspace.force(split="always")
-        db._workspace.chunk_rows = (None, 1, 2, 7)[number]  # of a first block
+        db.workspace.force(split="always")
+        db.workspace.chunk_rows = (None, 1, 2, 7)[number]  # of a first block
         deep = db.profile(text, strategy="lftj")
     assert set(deep.result.fetchall()) == set(broad.result.fetchall())
     assert any(told.way is not None for told in deep.strata)
@@ -260,7 +260,7 @@ def test_counting_changes_no_answer(one: Drawn, other: Drawn, third: Drawn) -> N
 
 def ledger_of(db: gd.Database, text: str, strategy: Strategy) -> Metrics:
     metrics = Metrics()
-    session = db._workspace.open(text, None, reports=metrics, strategy=strategy)
+    session = db.workspace.open(text, None, reports=metrics, strategy=strategy)
     session.relation(session.asked())
     return metrics
 
@@ -295,7 +295,7 @@ def test_compiling_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "load", slow)
     with gd.connect(device="cpu") as db:
         db["E"] = [(x, x + 1) for x in range(9)]
-        db._workspace.force(split="never", dead_variables="never")
+        db.workspace.force(split="never", dead_variables="never")
         one = ledger_of(db, TRIANGLES, "lftj")
         rounds = ledger_of(db, RECURSIVE[0], "lftj")
     assert 0.01 <= one.runs[0].compiling < one.runs[0].seconds

@@ -93,8 +93,8 @@ class Walked:
         device.walks.run = counted  # type: ignore[method-assign]
         with gdatalog.connect(device="cpu") as db, warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
-            db._workspace.device = device
-            db._workspace.force(tile=self.tile, intersect=self.way)
+            db.workspace.device = device
+            db.workspace.force(tile=self.tile, intersect=self.way)
             db["E"] = edges(self.seed)
             return list(db.query(program, strategy="lftj").fetchall())
 

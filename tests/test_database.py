@@ -456,7 +456,7 @@ def test_relations_and_tries_are_values_that_can_be_pickled(db: gd.Database) -> 
     relation = db["E"]._relation
     copy = pickle.loads(pickle.dumps(relation))
     assert copy.columns == relation.columns
-    assert copy.to_table(db._workspace.symbols).columns[0].tolist() == [1, 1, 2]
+    assert copy.to_table(db.workspace.symbols).columns[0].tolist() == [1, 1, 2]
 
 
 def test_a_kept_rule_that_stands_in_a_query_too_is_one_rule(db: gd.Database) -> None:

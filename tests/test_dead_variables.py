@@ -37,7 +37,7 @@ WAYS = ("auto", "always", "never")
 
 def database(data: dict[str, Any], way: str, strategy: Any = "auto") -> gd.Database:
     db = gd.connect(device="cpu")
-    db._workspace.force(dead_variables=way, split="never", strategy=strategy)
+    db.workspace.force(dead_variables=way, split="never", strategy=strategy)
     for name, rows in data.items():
         db[name] = rows
     return db
@@ -68,7 +68,7 @@ def cliques(many: int, size: int) -> list[tuple[int, int]]:
 
 def split_always(text: str, data: Data, defined: set[str], number: int) -> Relations:
     with gd.connect(device="cpu") as db:
-        db._workspace.force(
+        db.workspace.force(
             dead_variables="always", split="never", strategy=("lftj", "levelwise")[number % 2]
         )
         with interpreted():
@@ -215,7 +215,7 @@ def test_points_to(way: str) -> None:
 
     def run(text: str, data: Data, defined: set[str], number: int) -> Relations:
         with gd.connect(device="cpu") as db:
-            db._workspace.force(dead_variables=way)
+            db.workspace.force(dead_variables=way)
             return answers(db, text, data, defined)
 
     agrees_in(run, Drawn(parse(ANDERSEN), data, 0))
@@ -359,7 +359,7 @@ def test_a_stratum_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(rewrites, "split_at_dead_variables", noted)
     db = database({"E": cliques(4, 5)}, "auto")
-    db._workspace.force(magic_sets="never")  # else there is another program
+    db.workspace.force(magic_sets="never")  # else there is another program
     for _ in range(3):
         assert db.query(SG + "?- sg(x, y).").fetchall()
     assert len(times) == 1
@@ -374,7 +374,7 @@ def test_a_stratum_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_plans_go_with_their_parts() -> None:
     data = {"E": cliques(4, 5), "C": cliques(5, 6), "T": [(n // 2, n) for n in range(1, 200)]}
     db = database(data, "auto")
-    session = db._workspace.open(SG, None)
+    session = db.workspace.open(SG, None)
     (stratum,) = session.checked.strata
     inputs = session.evaluation.inputs()
     plans: Any = inputs.plans

@@ -47,7 +47,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     of a group are told apart."""
     strategy: Strategy = "lftj"
     with gdatalog.connect(device="cpu", threads=1 + number % 2) as db:
-        db._workspace.force(strategy=strategy, intersect=WAYS[number % len(WAYS)])
+        db.workspace.force(strategy=strategy, intersect=WAYS[number % len(WAYS)])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(lftj, "FIRST_ROOM", (1, 2, 7, 4096)[number % 4])
             if number % 2:  # what roots hold is fetched, however small they are
@@ -56,9 +56,9 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
             # However few groups there are, their rows are told apart one by one; and plans begin
             # with variables of the head for that.
             bits = 0 if number % 3 else 23
-            db._workspace.tune(groups_from=number % 5, group_bitmap_bits=bits)
+            db.workspace.tune(groups_from=number % 5, group_bitmap_bits=bits)
             rows = 0 if number % 5 < 3 else 100_000
-            db._workspace.tune(grouped_from=rows, grouped_least=0)
+            db.workspace.tune(grouped_from=rows, grouped_least=0)
             return oracle.answers(db, text, data, defined)
 
 

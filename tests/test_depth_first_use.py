@@ -81,7 +81,7 @@ RULES = [
 def test_all_ways_to_run_give_the_same(db: gd.Database, text: str) -> None:
     answers = [db.query(text, strategy=strategy).sorted().fetchall() for strategy in STRATEGIES]
     for threads in (1, 2, 5):
-        db._workspace.force(threads=threads)
+        db.workspace.force(threads=threads)
         answers.append(db.query(text, strategy="lftj").sorted().fetchall())
     assert answers[0] and all(answer == answers[0] for answer in answers)
 
@@ -319,7 +319,7 @@ def test_more_rows_than_expected_are_worth_loops_after_all(
 ) -> None:
     """Breadth-first may look at some times as many as loops are worth."""
     monkeypatch.setattr(device.Cpu, "worth", 10_000.0)
-    db._workspace.tune(overrun=allowed)
+    db.workspace.tune(overrun=allowed)
     told = db.profile(QUICK)
     assert told.result.fetchall() == db.query(QUICK, strategy="levelwise").fetchall()
     enough = allowed > 1
@@ -331,7 +331,7 @@ def test_a_join_that_comes_again_is_worth_loops_in_the_end(
     db: gd.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the rows that it has looked at in all, the same in each process."""
-    db._workspace.tune(overrun_counted=0)
+    db.workspace.tune(overrun_counted=0)
     monkeypatch.setattr(choose, "_looked", {})
     monkeypatch.setattr(device.Cpu, "worth", 10_000.0)
     text = "again(count()) <- E(x, y), E(y, z), E(z, x), x + y + z > 5."

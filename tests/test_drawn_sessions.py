@@ -330,8 +330,8 @@ class Sessions(RuleBasedStateMachine):
 
     def explains(self, broken: set[str]) -> None:
         """What is broken depends on a statement that is refused for a reason of its own."""
-        validity = self.db._workspace.session(Program(())).validity
-        kept = {format_node(s): s for s in self.db._workspace.statements()}
+        validity = self.db.workspace.session(Program(())).validity
+        kept = {format_node(s): s for s in self.db.workspace.statements()}
         invalid = {text: validity.invalid.get(id(s)) for text, s in kept.items()}
         causes: set[str] = set()
         for said in dict.fromkeys(self.state.statements()):

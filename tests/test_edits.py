@@ -150,7 +150,7 @@ class Edits(RuleBasedStateMachine):
         assert sorted(self.db.query(query).fetchall()) == sorted(self.fresh.query(query).fetchall())
 
     def start_again(self) -> None:
-        workspace = self.fresh._workspace
+        workspace = self.fresh.workspace
         workspace._remembered = {}
         for name in self.changed:
             if name in self.data:
@@ -173,7 +173,7 @@ class Edits(RuleBasedStateMachine):
             return
         self.start_again()
         here, there = (
-            db._workspace.session(Program(()), lasting=True) for db in (self.db, self.fresh)
+            db.workspace.session(Program(()), lasting=True) for db in (self.db, self.fresh)
         )
         every = sorted(name for name in here.checked.schemas if not name.startswith("?"))
         for name in every:

@@ -39,7 +39,7 @@ FAR = 1_000_003
 def encoded(text: str, data: Data, defined: set[str], number: Any = 0) -> Relations:
     """What the engine gives on codes, wherever these can stand for keys."""
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.force(encode="always")
+        db.workspace.force(encode="always")
         return answers(db, text, data, defined)
 
 
@@ -202,13 +202,13 @@ def test_it_is_said_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
             db.explain(text)
         )
         once = set(db.query(text))
-        relation = db._workspace.stored["E"]
-        db._workspace.force(encode="never")
+        relation = db.workspace.stored["E"]
+        db.workspace.force(encode="never")
         assert "dictionary" not in str(db.explain(text))
         assert set(db.query(text + " ")) == once
         assert [len(kept) for kept in relation.dictionaries.values()] == [1, 1]
         db["E"] = [(x // FAR, y // FAR) for x, y in ROWS]
-        db._workspace.force(encode="auto")
+        db.workspace.force(encode="auto")
         assert "dictionary" not in str(db.explain(text))
 
 
@@ -270,7 +270,7 @@ def test_rules_that_are_asked_again_and_again_get_codes(monkeypatch: pytest.Monk
     text = f"p(x, y) <- E(x, y), E(y, _), x < {20 * FAR}."
     with gdatalog.connect(device="cpu") as db:
         db["E"] = ROWS
-        relation = db._workspace.stored["E"]
+        relation = db.workspace.stored["E"]
         answers = []
         for _ in range(12):
             answers.append((bool(relation.dictionaries), set(db.query(text))))
@@ -330,7 +330,7 @@ def test_inserts_and_queries_in_turns(seed: int, monkeypatch: pytest.MonkeyPatch
     keys = random.integers(-(2**62), 2**62, 16).tolist()
     held: dict[str, Pairs] = {}
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.force(encode="always")
+        db.workspace.force(encode="always")
         for name in ("E", "L"):
             held[name] = {(keys[a], keys[b]) for a, b in random.integers(0, 6, (9, 2)).tolist()}
             db[name] = list(held[name])

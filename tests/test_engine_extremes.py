@@ -20,7 +20,7 @@ def test_a_relation_beside_a_file_is_the_latest(tmp_path: Path) -> None:
     for number in range(10, 40):
         db.insert("R", [(number,)])
         assert db["R"].sorted().fetchall() == [(1,), *((n,) for n in range(10, number + 1))]
-    read = db._workspace._read  # nothing of what it was before is held
+    read = db.workspace._read  # nothing of what it was before is held
     assert len(read.files) == len(read.unions) == 1
 
 
@@ -30,7 +30,7 @@ def test_only_the_last_state_of_a_file_is_held(tmp_path: Path) -> None:
     for number in range(5):
         file.write_text("a\n" + f"{number}\n" * (number + 1))
         assert db.query(f'.input R("{file}")\n?- R(x).').fetchall() == [(number,)]
-    assert len(db._workspace._read.files) == 1
+    assert len(db.workspace._read.files) == 1
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_many_endless_ranges_with_a_limit() -> None:
 
 def test_marked_rows_of_32_and_of_64_bits() -> None:
     with gd.connect() as db:
-        db._workspace.tune(marked_from=1)
-        db._workspace.chunk_rows = 1
+        db.workspace.tune(marked_from=1)
+        db.workspace.chunk_rows = 1
         db["A"], db["B"] = [(2**31 - 2,), (2**31 - 1,)], [(2**31,), (2**31 + 5,)]
         rows = db.query("p(x) <- A(x) ; B(x).").sorted().fetchall()
     assert rows == [(2**31 - 2,), (2**31 - 1,), (2**31,), (2**31 + 5,)]
@@ -87,7 +87,7 @@ NINE = ", ".join(f"R(b, _x{number})" for number in range(9))  # 10^18 bindings f
 @pytest.mark.parametrize("chunk", [None, 1])
 def test_counts_that_fit_each_by_itself(chunk: int | None) -> None:
     with gd.connect() as db:
-        db._workspace.chunk_rows = chunk
+        db.workspace.chunk_rows = chunk
         db["R"], db["A"] = LISTS, [(1,), (2,)]
         counts = db.query(f"n(b, count()) <- {NINE}.").sorted().fetchall()
         assert counts == [(b, 10**18) for b in range(10)]
@@ -121,4 +121,4 @@ def test_views_that_are_replaced_are_not_held() -> None:
         for number in range(5):
             db.run(f"v{number}(x) <- E(x, _).", name="view")
             assert len(db[f"v{number}"]) == 1
-        assert list(db._workspace._remembered) == [("v4",)]
+        assert list(db.workspace._remembered) == [("v4",)]

@@ -88,7 +88,7 @@ def run(text: str, data: Data, defined: set[str], chunk: int | None) -> Relation
     """What the engine gives for the defined relations."""
     with gdatalog.connect(device="cpu") as db:
         if chunk is not None:
-            db._workspace.chunk_rows = chunk
+            db.workspace.chunk_rows = chunk
         return answers(db, text, data, defined)
 
 

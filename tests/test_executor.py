@@ -38,7 +38,7 @@ def answers(text: str, limit: str = "1GiB", chunk: int | None = None, **data: An
     db = gd.connect(memory_limit=limit)
     for name, rows in data.items():
         db[name] = rows
-    db._workspace.chunk_rows = chunk
+    db.workspace.chunk_rows = chunk
     return set(db.query(text).fetchall())
 
 

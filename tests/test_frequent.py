@@ -219,10 +219,10 @@ def test_on_a_gpu() -> None:
     rows, labels = drawn_graph(12, 24, 2)
     for measure in ("mni", "instances"):
         with opened(rows, labels) as here, opened(rows, labels) as there:
-            there._workspace.device = Gpu(HostDriver())
+            there.workspace.device = Gpu(HostDriver())
             wanted = here.frequent(2, 2, measure=measure)  # type: ignore[arg-type]
             for strategy in ("levelwise", "lftj"):
-                there._workspace.force(strategy=strategy)
+                there.workspace.force(strategy=strategy)
                 found = there.frequent(2, 2, measure=measure)  # type: ignore[arg-type]
                 assert found.drop(columns="pattern").equals(wanted.drop(columns="pattern"))
 

@@ -22,7 +22,7 @@ def walk(edges: Array, marks: Array, size: int) -> Array:
     """The new rows of the recursive rule, for all edges as what is new."""
     with gd.connect(device="cpu") as db:
         db["E"] = edges
-        session = db._workspace.open(TEXT, None)
+        session = db.workspace.open(TEXT, None)
         inputs = session.evaluation.inputs()
         (stratum,) = session.checked.strata
         run = Rounds(stratum, inputs)

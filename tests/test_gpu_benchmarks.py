@@ -365,8 +365,8 @@ def test_one_gpu_beside_two(capsys: pytest.CaptureFixture[str]) -> None:
             return gd.connect(device="cpu")
         db = gd.connect(device="cpu")
         drivers = [HostDriver(number=n) for n in range(1 + told["device"].count(","))]
-        db._workspace.device = DeviceGroup(drivers) if drivers[1:] else Gpu(drivers[0])
-        db._workspace.tune(shared_from=0, shared_inputs_from=0, shared_values_from=0)
+        db.workspace.device = DeviceGroup(drivers) if drivers[1:] else Gpu(drivers[0])
+        db.workspace.tune(shared_from=0, shared_inputs_from=0, shared_values_from=0)
         return db
 
     asked = ["--small", "--times", "1", "--only"]
@@ -421,10 +421,10 @@ def test_cells_beside_memory(capsys: pytest.CaptureFixture[str]) -> None:
     def connect(device: str, memory_limit: int | None = None) -> gd.Database:
         limit = {} if memory_limit is None else {"memory_limit": memory_limit}
         db = gd.connect(device="cpu", **limit)
-        db._workspace.device = Gpu(HostDriver(), memory_limit)
-        db._workspace.tune(cell_bytes=100)
-        db._workspace.force(strategy="levelwise")
-        db._workspace.chunk_rows = 64
+        db.workspace.device = Gpu(HostDriver(), memory_limit)
+        db.workspace.tune(cell_bytes=100)
+        db.workspace.force(strategy="levelwise")
+        db.workspace.chunk_rows = 64
         return db
 
     asked = ["--small", "--times", "1", "--share", "0.3", "--only", "triangles"]

@@ -89,9 +89,9 @@ def opened(
 ) -> gd.Database:
     limit = {} if memory is None else {"memory_limit": memory}
     db = gd.connect(device="cpu", **limit)
-    db._workspace.device = Gpu(driver, memory)
-    db._workspace.force(strategy=strategy, host_indexes=host_indexes)
-    db._workspace.tuning = replace(db._workspace.tuning, cell_bytes=cell_bytes)
+    db.workspace.device = Gpu(driver, memory)
+    db.workspace.force(strategy=strategy, host_indexes=host_indexes)
+    db.workspace.tuning = replace(db.workspace.tuning, cell_bytes=cell_bytes)
     return db
 
 
@@ -108,7 +108,7 @@ def assert_settled(driver: Any) -> None:
 
 def asked(db: gd.Database, query: str, strategy: str) -> tuple[set[Any], list[RuleRun]]:
     metrics = Metrics()
-    session = db._workspace.open(query, None, reports=metrics, strategy=strategy)
+    session = db.workspace.open(query, None, reports=metrics, strategy=strategy)
     relation = session.relation(session.asked())
     return set(zip(*(key.tolist() for key in relation.keys), strict=True)), metrics.runs
 
@@ -224,7 +224,7 @@ def test_joins_in_cells(query: str, strategy: str, expected: dict[str, set[Any]]
         assert told.moved == told.planned
         assert told.cells > 1
         assert_settled(driver)
-        kernels = db._workspace.device.walks._kernels
+        kernels = db.workspace.device.walks._kernels
         assert len(kernels) == (len(report.plan.joins) if strategy == "lftj" else 0)
         if hasattr(driver, "copies"):
             # Offsets have one entry more than a slice has nodes, and arrays begin at words.
@@ -320,13 +320,13 @@ def test_a_memory_limit_has_rules_run_in_cells(
     """By what indexes are expected to take; answers that have no room lie on the host."""
     driver = HostDriver(seed=5)
     with forced(None), loaded(opened(driver, memory=memory)) as db:
-        db._workspace.chunk_rows = 64
+        db.workspace.chunk_rows = 64
         found, (report,) = asked(db, QUERIES[query], "levelwise")
         assert found == expected[query] and report.left is None
         assert report.in_cells is not None and report.in_cells.ran
         rows = db.query(QUERIES[query])
         assert set(rows.fetchall()) == expected[query]
-        assert db._workspace.device.kept.nbytes == 0
+        assert db.workspace.device.kept.nbytes == 0
 
 
 def test_cells_are_explained_and_told_of() -> None:
@@ -353,7 +353,7 @@ def test_rows_with_no_room_to_be_counted_stay_on_the_host(monkeypatch: pytest.Mo
     for memory, there in ((1 << 20, True), (5000, False)):
         with forced(None), loaded(opened(HostDriver(), memory=memory)) as db:
             db.explain(QUERIES["triangles"])
-            assert (db._workspace.stored["E"].store.on_device is not None) == there
+            assert (db.workspace.stored["E"].store.on_device is not None) == there
 
 
 def test_what_fits_runs_whole(expected: dict[str, set[Any]]) -> None:
@@ -369,7 +369,7 @@ def test_rows_that_did_not_fit_come_cell_by_cell(expected: dict[str, set[Any]]) 
     """Indexes that fit beside an answer that does not: what a first run held is given back."""
     driver = HostDriver()
     with forced(None), loaded(opened(driver, memory=16_000)) as db:
-        db._workspace.chunk_rows = 64
+        db.workspace.chunk_rows = 64
         found, (report,) = asked(db, QUERIES["negation"], "levelwise")
         assert found == expected["negation"] and report.in_cells is not None
         text = QUERIES["negation"] + " n(count()) <- t(_, _)."
@@ -385,7 +385,7 @@ def test_rows_of_kernels_go_to_the_host(
     device = Gpu(HostDriver(blocks=1))
     device.walks.tuning = replace(device.walks.tuning, pool_rows=1, blocks=1)
     with forced(1 << 20), loaded(opened(device.driver, "lftj")) as db:
-        db._workspace.device = device
+        db.workspace.device = device
         rows = db.query(QUERIES[query])
         assert set(rows.fetchall()) == expected[query] and len(rows) == len(expected[query])
         if query == "paths":

@@ -247,7 +247,7 @@ def test_looking_for_a_gpu_breaks_nothing(machine: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(probe, "look", breaks)
     with gd.connect() as db:
         assert db.device == "cpu"
-        assert "looking for it failed: AttributeError: cuDeviceGet" in db._workspace.why
+        assert "looking for it failed: AttributeError: cuDeviceGet" in db.workspace.why
     with pytest.raises(gd.DeviceError, match="looking for it failed"):
         gd.connect(device="cuda")
 

@@ -55,8 +55,8 @@ def on_device(db: gd.Database, number: int) -> Iterator[None]:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "BLOCK_ROWS", 32)
-        db._workspace.device = device
-        db._workspace.force(
+        db.workspace.device = device
+        db.workspace.force(
             tile=TILES[number % len(TILES)], intersect=INTERSECT[number % len(INTERSECT)]
         )
         yield
@@ -70,7 +70,7 @@ def agree(text: str, data: Data, number: int) -> int:
             db.load(name, frame(types, rows))
         broad = db.profile(text, strategy="levelwise")
         with interpreted():
-            db._workspace.force(intersect="plain")
+            db.workspace.force(intersect="plain")
             threads = db.profile(text, strategy="lftj")
         with on_device(db, number):
             deep = db.profile(text, strategy="lftj")
@@ -171,7 +171,7 @@ def test_queries_run_the_plain_kernels() -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = [(x, y) for x in range(5) for y in range(5)]
         for profiled in (False, True, False):
-            db._workspace.device = Gpu(Noting())
+            db.workspace.device = Gpu(Noting())
             answer = (db.profile if profiled else db.query)(text, strategy="lftj")
             answers.append(answer.result if isinstance(answer, Profile) else answer)
             db["E"] = [(x, y) for x in range(5) for y in range(5)]
@@ -194,9 +194,9 @@ def counts_of(profile: Profile) -> dict[int, int]:
 def test_a_fixpoint_for_each_value(text: str, number: int) -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = EDGES
-        db._workspace.force(split="never", dead_variables="never")
+        db.workspace.force(split="never", dead_variables="never")
         broad = counts_of(db.profile(text, strategy="levelwise"))
-        db._workspace.force(split="always")
+        db.workspace.force(split="always")
         with on_device(db, number):
             deep = db.profile(text)
     assert any(told.way is not None for told in deep.strata)
@@ -209,10 +209,10 @@ def test_a_fixpoint_for_each_value(text: str, number: int) -> None:
 def test_rounds_whose_rows_are_marked(number: int) -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = EDGES
-        db._workspace.force(split="never", dead_variables="never")
+        db.workspace.force(split="never", dead_variables="never")
         text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z), z != x."
         broad = db.profile(text, strategy="levelwise")
-        db._workspace.force(dedup="bitmap")
+        db.workspace.force(dedup="bitmap")
         with on_device(db, number):
             deep = db.profile(text)
     assert "new rows, told by marks on the device" in str(deep)
@@ -235,10 +235,10 @@ def test_what_is_given_up_has_told_nothing() -> None:
             "p(x, y) <- F(x, y). p(x, y) <- F(y, x). p(x, z) <- p(x, y), F(y, z).",
         )
         for text in texts:
-            db._workspace.device = CPU
-            db._workspace.force(split="never", dead_variables="never", dedup="auto")
+            db.workspace.device = CPU
+            db.workspace.force(split="never", dead_variables="never", dedup="auto")
             broad = db.profile(text, strategy="levelwise")
-            db._workspace.force(split="always", dedup="bitmap")
+            db.workspace.force(split="always", dedup="bitmap")
             with on_device(db, 0):
                 deep = db.profile(text)
             assert [run.rows for run in deep.runs] == [run.rows for run in broad.runs]

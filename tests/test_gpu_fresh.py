@@ -54,7 +54,7 @@ def walked(
     xp = device.ops.xp
     with gd.connect(device="cpu") as db:
         db["E"] = edges
-        session = db._workspace.open(f"p(x, y) <- E(x, y). {rule}", None)
+        session = db.workspace.open(f"p(x, y) <- E(x, y). {rule}", None)
         inputs = session.evaluation.inputs()
         (stratum,) = session.checked.strata
         run = Rounds(stratum, inputs)

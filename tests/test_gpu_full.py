@@ -42,7 +42,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     with pytest.MonkeyPatch.context() as patch, opened(driver, "auto", memory=memory) as db:
         if number % 2:
             patch.setattr(fixpoint, "too_large", lambda *_: True)
-        db._workspace.tune(device_from=0, bitmap_rounds_from=0)
+        db.workspace.tune(device_from=0, bitmap_rounds_from=0)
         return oracle.answers(db, text, data, defined)
 
 
@@ -52,7 +52,7 @@ def run_marked(text: str, data: oracle.Data, defined: set[str], number: int) -> 
     with pytest.MonkeyPatch.context() as patch, opened(driver, "auto", memory=memory) as db:
         patch.setattr(walk, "BLOCK_ROWS", 32)
         patch.setattr(bitmap_rounds, "LEAST", 8)
-        db._workspace.force(
+        db.workspace.force(
             split="never", dedup="bitmap", dead_variables=("auto", "always")[number % 2]
         )
         return oracle.answers(db, text, data, defined)
@@ -86,7 +86,7 @@ def test_rows_of_rounds_with_marks_have_the_machines_memory(
     monkeypatch.setattr(bitmap_rounds.MarkedRounds, "_rest", noted)
     driver = HostDriver(seed, blocks=1)
     with loaded(opened(driver, "lftj", memory=memory)) as db:
-        db._workspace.force(strategy="lftj", split="never", dedup="bitmap")
+        db.workspace.force(strategy="lftj", split="never", dedup="bitmap")
         found = db.query(text)
         assert set(found.fetchall()) == on_cpu(text) and len(found) == len(on_cpu(text))
         assert found._relation.store.on_host == (memory < 1 << 30)
@@ -110,10 +110,10 @@ def test_a_partitioned_fixpoint_that_does_not_fit_goes_on_with_bitmaps(
     monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
     rows = [(x, (7 * x + y * y) % 30) for x in range(30) for y in range(2)]
     with loaded(opened(HostDriver(blocks=1), "lftj", memory=memory)) as db:
-        db._workspace.tune(device_from=0, bitmap_rounds_from=0, tiles_from=0)
+        db.workspace.tune(device_from=0, bitmap_rounds_from=0, tiles_from=0)
         db["E"] = rows
         assert len(db.query(CLOSURE)) == 900
-        db._workspace.force(split="never", dedup="bitmap")
+        db.workspace.force(split="never", dedup="bitmap")
         profile = db.profile(CLOSURE)
         assert LEFT not in str(profile) and "new rows, told by marks" in str(profile)
         assert sum(run.rows for run in profile.runs) == 900
@@ -124,7 +124,7 @@ def test_data_of_a_recursion_that_a_device_has_no_room_for_are_the_cpus() -> Non
     text = ".decl p(x: int, y: int) p(x, z) <- p(x, y), E(y, z). ?- p(x, y)."
     rows = [(x, y) for x in range(60) for y in range(60)]
     with loaded(opened(HostDriver(), "lftj", memory=12_000)) as db:
-        db._workspace.force(strategy="lftj", split="never", dedup="bitmap")
+        db.workspace.force(strategy="lftj", split="never", dedup="bitmap")
         db["p"] = rows
         assert {(x, y) for x, y in rows} <= set(db.query(text).fetchall())
         assert LEFT in str(db.profile(text))
@@ -140,7 +140,7 @@ def test_a_recursion_that_does_not_fit_is_the_cpus(
     has the machine's memory for it, and need not write files."""
     driver = HostDriver()
     with loaded(opened(driver, strategy, memory=9000)) as db:
-        db._workspace.tune(device_from=0, bitmap_rounds_from=0)
+        db.workspace.tune(device_from=0, bitmap_rounds_from=0)
         if foreseen:
             monkeypatch.setattr(fixpoint, "too_large", lambda *_: True)
         assert (LEFT in str(db.explain(text))) == foreseen
@@ -148,13 +148,13 @@ def test_a_recursion_that_does_not_fit_is_the_cpus(
         assert LEFT in str(profile)
         places = [dict(rule.facts).get("device") for rule in profile.tree.find("rule")]
         assert set(places) - {None} == {"cpu"}
-        assert profile.peak <= 9000 and db._workspace.spill.written == 0
+        assert profile.peak <= 9000 and db.workspace.spill.written == 0
         if hasattr(driver, "launches"):
             assert (driver.launches == 0) == foreseen
         answer = db.query(text)
         assert answer._relation.store.on_host and answer._relation.store.on_device is None
         assert set(answer.fetchall()) == on_cpu(text)
-        assert db._workspace.device.kept.nbytes == 0
+        assert db.workspace.device.kept.nbytes == 0
         assert set(db.query("t(x, z) <- E(x, y), E(y, z), x < 3.").fetchall())
 
 
@@ -166,14 +166,14 @@ def test_a_recursion_whose_indexes_find_no_memory_is_the_cpus(
         raise NoMemory("an index")
 
     with loaded(opened(HostDriver())) as db:
-        monkeypatch.setattr(db._workspace.device, "trie", no_memory)
+        monkeypatch.setattr(db.workspace.device, "trie", no_memory)
         assert LEFT in str(db.profile(text))
         assert set(db.query(text).fetchall()) == on_cpu(text)
 
 
 def test_a_recursion_on_a_device_writes_no_files() -> None:
     with loaded(opened(HostDriver())) as db:
-        db._workspace.spill = Spill(least=0, run=8, short=0, always=True)
+        db.workspace.spill = Spill(least=0, run=8, short=0, always=True)
         assert set(db.query(CLOSURE).fetchall()) == on_cpu(CLOSURE)
 
 
@@ -186,7 +186,7 @@ def test_rows_of_partitioned_fixpoints_leave_a_device_that_is_full(
     device, expected = Gpu(HostDriver(blocks=1), memory), on_cpu(CLOSURE)
     device.walks.tuning = replace(device.walks.tuning, pool_rows=1)
     with loaded(opened(device.driver, "lftj", memory=memory)) as db:
-        db._workspace.device = device
+        db.workspace.device = device
         found = db.query(CLOSURE)
         assert set(found.fetchall()) == expected and len(found) == len(expected)
         assert found._relation.store.on_host == (memory < 1 << 30)
@@ -203,8 +203,8 @@ def test_rows_of_marked_rounds_leave_a_device_that_is_full(
     monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
     driver = HostDriver(blocks=1)
     with opened(driver, "lftj", memory=memory) as db:
-        db._workspace.force(strategy="lftj", split="never")
-        device = db._workspace.device
+        db.workspace.force(strategy="lftj", split="never")
+        device = db.workspace.device
         device.walks.tuning = replace(device.walks.tuning, pool_rows=1)
         db["E"] = [(at, at + 1) for at in range(60)]
         found = db.query(CLOSURE)
@@ -251,7 +251,7 @@ def test_a_device_that_a_recursion_did_not_fit_is_asked_once(strategy: str) -> N
     as long as the rows are the same."""
     driver = HostDriver()
     with loaded(opened(driver, strategy, memory=9000)) as db:
-        db._workspace.tune(device_from=0, bitmap_rounds_from=0)
+        db.workspace.tune(device_from=0, bitmap_rounds_from=0)
         assert set(db.query(SAME).fetchall()) == on_cpu(SAME)
         assert LEFT in str(db.explain(SAME))
         launched = getattr(driver, "launches", 0)
@@ -276,8 +276,8 @@ def test_small_rounds_before_a_device_takes_over_have_the_machines_memory(
 
     monkeypatch.setattr(rounds.Rounds, "run", counted)
     with opened(HostDriver(), "auto", memory=12_000) as db:
-        db._workspace.force(strategy="auto", split="never")
-        db._workspace.tune(device_from=10_000, device_from_turn=60)
+        db.workspace.force(strategy="auto", split="never")
+        db.workspace.tune(device_from=10_000, device_from_turn=60)
         db["E"] = [(at, at + 1) for at in range(100)]
         found = db.query(CLOSURE)
         assert set(found.fetchall()) == {(x, y) for x in range(101) for y in range(x + 1, 101)}

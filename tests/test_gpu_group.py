@@ -93,12 +93,12 @@ def group(devices: int = 2, seed: int = 0, kind: type[DeviceGroup] = Dealt) -> D
 def database(device: DeviceGroup, pieces: float = 1.0) -> Iterator[gd.Database]:
     """On which all that can be shared is; `pieces`: for each device, about, of a small join."""
     with gd.connect(device="cpu") as db, device.driver.use():
-        db._workspace.device, db._workspace.why = device, "asked for"
-        db._workspace.tune(
+        db.workspace.device, db.workspace.why = device, "asked for"
+        db.workspace.tune(
             shared_from=0, shared_inputs_from=0, shared_values_from=0,
             shared_piece=1000 / pieces, stamps_most=1 << 20,
         )  # fmt: skip
-        db._workspace.force(strategy="lftj")
+        db.workspace.force(strategy="lftj")
         yield db
 
 
@@ -140,14 +140,14 @@ def test_all_devices_together_give_what_one_gives(text: str, seed: int) -> None:
 def test_the_same_breadth_first(text: str, seed: int) -> None:
     device = group(2 + seed % 2, seed)
     with database(device, 1 + seed) as db:
-        db._workspace.force(strategy="levelwise")
+        db.workspace.force(strategy="levelwise")
         db["E"] = EDGES
         assert answer(db, text) == expected(text)
         profile = str(db.profile(text))
         assert "breadth-first on cuda:0 (" in profile
         assert all(name in profile for name in device.members)
         with gd.connect(device="cpu") as one:
-            one._workspace.force(strategy="levelwise")
+            one.workspace.force(strategy="levelwise")
             one["E"] = EDGES
             if "!E" not in text:  # which each device asks once for each (a, c) of its own
                 assert bindings(db, text) == bindings(one, text) != []
@@ -161,9 +161,9 @@ def bindings(db: gd.Database, text: str) -> list[Any]:
 
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     with database(group(2 + number % 2, number), 1 + number % 4) as db, _small_blocks():
-        db._workspace.force(split="always", tile=(0, 4, 32)[number % 3])
+        db.workspace.force(split="always", tile=(0, 4, 32)[number % 3])
         if number % 4 == 3:
-            db._workspace.force(strategy="levelwise")
+            db.workspace.force(strategy="levelwise")
         return oracle.answers(db, text, data, defined)
 
 
@@ -198,7 +198,7 @@ def test_drawn_recursion(drawn: Drawn) -> None:
 def test_little_work_stays_on_the_first() -> None:
     device = group()
     with database(device) as db:
-        db._workspace.tune(shared_from=1e6, shared_inputs_from=10_000)
+        db.workspace.tune(shared_from=1e6, shared_inputs_from=10_000)
         db["E"] = EDGES
         text = TRIANGLES + CLOSURE
         assert answer(db, TRIANGLES) == expected(TRIANGLES)
@@ -212,12 +212,12 @@ def test_a_fixpoint_of_few_values_stays_on_the_first() -> None:
     """Each tile follows one value, and so a device of idle tiles needs no help."""
     device = group()
     with database(device) as db:
-        db._workspace.tune(shared_values_from=50)
+        db.workspace.tune(shared_values_from=50)
         db["E"] = EDGES
         assert answer(db, CLOSURE) == expected(CLOSURE)
         assert device.others[0].driver.launches == 0  # type: ignore[attr-defined]
         assert "a fixpoint for each x of p\n│ on cuda:0\n" in str(db.explain(CLOSURE))
-        db._workspace.tune(shared_values_from=40)
+        db.workspace.tune(shared_values_from=40)
         assert answer(db, CLOSURE) == expected(CLOSURE)
         assert device.others[0].driver.launches > 0  # type: ignore[attr-defined]
 
@@ -371,8 +371,8 @@ def test_a_number_that_is_too_large_is_found_on_any_device() -> None:
         db["E"] = [*EDGES, *((40 + i, 1 << 61) for i in range(3))]
         degrees = Counter(a for a, _ in EDGES)
         total = sum(b * degrees[a] for a, b in EDGES) + 3 * (1 << 61)
-        db._workspace.force(strategy="auto")
-        db._workspace.tune(overrun=0)
+        db.workspace.force(strategy="auto")
+        db.workspace.tune(overrun=0)
         assert db.query("s(sum(b)) <- E(a, b), E(a, c).").fetchall() == [(total,)]
 
 

@@ -45,9 +45,9 @@ DEVICE = Gpu(HostDriver())  # kernels are compiled once for all
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     """The answers; the number chooses the rows of a chunk."""
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.device = DEVICE
-        db._workspace.force(strategy="levelwise")
-        db._workspace.chunk_rows = CHUNKS[number % len(CHUNKS)]
+        db.workspace.device = DEVICE
+        db.workspace.force(strategy="levelwise")
+        db.workspace.chunk_rows = CHUNKS[number % len(CHUNKS)]
         return oracle.answers(db, text, data, defined)
 
 
@@ -118,9 +118,9 @@ def test_what_may_leave_62_bits_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> 
 def round_trips(body: str, edges: list[tuple[int, int]], chunk: int | None = None) -> int:
     """How often the host waits for the device while it counts what a body matches."""
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.device = DEVICE
-        db._workspace.force(strategy="levelwise")
-        db._workspace.chunk_rows = chunk
+        db.workspace.device = DEVICE
+        db.workspace.force(strategy="levelwise")
+        db.workspace.chunk_rows = chunk
         db["E"] = edges
         program = f"n(count()) <- {body}. ?- n(c)."
         db.query(program).fetchall()  # the tries are there now

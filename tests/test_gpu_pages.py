@@ -155,7 +155,7 @@ def test_the_way_that_moves_less_is_taken(
 def test_after_a_run_its_indexes_tell_what_is_to_be_expected() -> None:
     driver = paged(HostDriver(), 128)
     with loaded(opened(driver, memory=3500, cell_bytes=400, host_indexes="auto")) as db:
-        db._workspace.chunk_rows = 64
+        db.workspace.chunk_rows = 64
         for text in (QUERIES["triangles"], QUERIES["cliques"], QUERIES["negation"]):
             asked(db, text, "levelwise")
             (stratum,) = db.explain(text).strata
@@ -280,7 +280,7 @@ def test_without_room_on_the_host_a_rule_runs_in_cells(expected: dict[str, set[A
     with forced(1100), loaded(in_pages(driver)) as db:
         found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
         assert found == expected["triangles"] and way(report) == "cells"
-        assert not driver.virtual.ranges or db._workspace.device.in_place._kept
+        assert not driver.virtual.ranges or db.workspace.device.in_place._kept
         driver.virtual.fail_after.clear()
         found, (report,) = asked(db, QUERIES["triangles"], "levelwise")
         assert found == expected["triangles"] and way(report) == "pages"

@@ -48,8 +48,8 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     )
     with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "BLOCK_ROWS", 32)
-        db._workspace.device = device
-        db._workspace.force(split="always", tile=tile)
+        db.workspace.device = device
+        db.workspace.force(split="always", tile=tile)
         return oracle.answers(db, text, data, defined)
 
 
@@ -76,8 +76,8 @@ def test_the_values_that_lead_furthest_come_first(step: int) -> None:
     device = Noted(HostDriver())
     text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.device = device
-        db._workspace.force(split="always")
+        db.workspace.device = device
+        db.workspace.force(split="always")
         db["E"] = [(x, x + step) for x in range(40)]
         assert db.query(text).fetchall() == [(40 * 41 // 2,)]
         assert len(db.query(text.partition(" n(")[0] + " ?- p(x, y).")) == 40 * 41 // 2
@@ -90,8 +90,8 @@ def test_a_few_values_that_lead_far_go_by_rounds() -> None:
     rows = [(x, x + 1) for x in range(40)]
     text = "p(x, y) <- E(x, y), x < $most. p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.tune(tiles_from=10, partitioned_from=0, tiles_busy=8)
-        db._workspace.device = Noted(HostDriver())
+        db.workspace.tune(tiles_from=10, partitioned_from=0, tiles_busy=8)
+        db.workspace.device = Noted(HostDriver())
         db["E"] = rows
         for most, expected in ((3, []), (20, ["counts of a fixpoint of 1 rules"])):
             count = sum(40 - x for x in range(most))
@@ -139,8 +139,8 @@ def test_a_fixpoint_that_is_under_way_can_be_stopped() -> None:
     device = Watched(HostDriver())
     text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.device = device
-        db._workspace.force(split="always")
+        db.workspace.device = device
+        db.workspace.force(split="always")
         db["E"] = [(x, x + 1) for x in range(40)]
         with pytest.raises((KeyboardInterrupt, gdatalog.Interrupted)):
             db.query(text)

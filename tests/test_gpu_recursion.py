@@ -86,8 +86,8 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def chain(db: gd.Database, size: int) -> None:
-    db._workspace.device = Gpu(HostDriver())
-    db._workspace.force(strategy="levelwise")
+    db.workspace.device = Gpu(HostDriver())
+    db.workspace.force(strategy="levelwise")
     db["E"] = [(n, n + 1) for n in range(size)]
 
 

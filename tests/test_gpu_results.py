@@ -34,8 +34,8 @@ counted = pytest.mark.skipif(xp is not stand_in, reason="a GPU does not count co
 @pytest.fixture
 def db() -> Iterator[gd.Database]:
     with gd.connect(device="cpu") as made:
-        made._workspace.device = Gpu(HostDriver())
-        made._workspace.force(strategy="levelwise")  # however long it takes
+        made.workspace.device = Gpu(HostDriver())
+        made.workspace.force(strategy="levelwise")  # however long it takes
         yield made
 
 
@@ -148,7 +148,7 @@ def test_answers_are_data_where_they_lie(db: gd.Database, fetched: list[int]) ->
 
 
 def test_a_budget_of_almost_nothing(db: gd.Database) -> None:
-    db._workspace.device = device = Gpu(HostDriver(), 1)
+    db.workspace.device = device = Gpu(HostDriver(), 1)
     db["E"] = EDGES
     for _ in range(2):
         assert set(db.query(TRIANGLES).fetchall()) == triangles()
@@ -159,7 +159,7 @@ def test_a_budget_of_almost_nothing(db: gd.Database) -> None:
 
 
 def test_a_device_that_is_full(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = db._workspace.device
+    device = db.workspace.device
     db["E"] = EDGES
 
     def full(columns: Any) -> None:
@@ -179,8 +179,8 @@ def test_a_device_that_is_full(db: gd.Database, monkeypatch: pytest.MonkeyPatch)
 
 def test_closing_lets_go_of_everything_but_answers() -> None:
     with gd.connect(device="cpu") as db:
-        db._workspace.device = device = Gpu(HostDriver())
-        db._workspace.force(strategy="levelwise")
+        db.workspace.device = device = Gpu(HostDriver())
+        db.workspace.force(strategy="levelwise")
         db["E"] = EDGES
         answers = db.query(TRIANGLES)
         shown, ordered, first = answers.format(4), answers.sorted(), answers.head(1)

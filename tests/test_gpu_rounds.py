@@ -42,8 +42,8 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     )
     with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "BLOCK_ROWS", 32)
-        db._workspace.device = device
-        db._workspace.force(
+        db.workspace.device = device
+        db.workspace.force(
             split="never",
             dedup="bitmap",
             dead_variables=("auto", "always")[number % 2],
@@ -101,9 +101,9 @@ def test_rounds_go_to_the_device_when_they_are_large(
     ran: list[bool],
 ) -> None:
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.tune(device_from=small, device_from_turn=launch, rounds_most=rounds)
-        db._workspace.device = Gpu(HostDriver())
-        db._workspace.force(split="never")
+        db.workspace.tune(device_from=small, device_from_turn=launch, rounds_most=rounds)
+        db.workspace.device = Gpu(HostDriver())
+        db.workspace.force(split="never")
         db["E"] = [(x, x + 1) for x in range(40)]
         text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
         assert len(db.query(text)) == 820

@@ -28,8 +28,8 @@ STRATEGIES = ("levelwise", "lftj")
 def run(text: str, data: Any, strategy: str, number: int, memory: int | None = None) -> Any:
     """The answer of the device, whose joins are sums wherever they can be."""
     with gd.connect(device="cpu", memory_limit=memory) as db:
-        db._workspace.device = Gpu(HostDriver(seed=number % 100, blocks=1))
-        db._workspace.force(algebra="always", strategy=strategy)
+        db.workspace.device = Gpu(HostDriver(seed=number % 100, blocks=1))
+        db.workspace.force(algebra="always", strategy=strategy)
         return canonical(oracle.answers(db, text, data, {"n"})["n"])
 
 
@@ -39,7 +39,7 @@ def run(text: str, data: Any, strategy: str, number: int, memory: int | None = N
 def test_drawn_counts(number: int) -> None:
     text, data = drawn_count(number)
     with gd.connect(device="cpu") as db:
-        db._workspace.force(algebra="never", strategy="levelwise")
+        db.workspace.force(algebra="never", strategy="levelwise")
         expected = canonical(oracle.answers(db, text, data, {"n"})["n"])
     assert run(text, data, STRATEGIES[number % 2], number) == expected
 
@@ -57,7 +57,7 @@ def test_chains(head: str, strategy: str) -> None:
     data = {"E": (("int", "int"), EDGES)}
     with gd.connect(device="cpu") as db:
         db["E"] = EDGES
-        db._workspace.force(algebra="never")
+        db.workspace.force(algebra="never")
         expected = canonical(db.query(text).fetchall())
     assert run(text, data, strategy, 3) == expected
 
@@ -67,7 +67,7 @@ def test_joins_that_do_not_fit_are_not_sums() -> None:
     edges = [(a, b) for a, b in product(range(60), repeat=2) if a != b]
     text = "n(count()) <- E(a, b), E(b, c), E(c, d), distinct(a, b, c, d)."
     with gd.connect(device="cpu", memory_limit=20_000) as db:
-        db._workspace.device = Gpu(HostDriver(blocks=1), 20_000)
+        db.workspace.device = Gpu(HostDriver(blocks=1), 20_000)
         db["E"] = edges
         assert db.query(text).fetchall() == [(60 * 59 * 58 * 57,)]
 
@@ -77,8 +77,8 @@ def test_counts_beyond_64_bits_are_exact(strategy: str) -> None:
     clique = [(a, b) for a, b in product(range(20), repeat=2) if a != b]
     body = ", ".join(f"E(x{at}, x{at + 1})" for at in range(17))
     with gd.connect(device="cpu") as db:
-        db._workspace.device = Gpu(HostDriver(blocks=1))
-        db._workspace.force(algebra="always", strategy=strategy)
+        db.workspace.device = Gpu(HostDriver(blocks=1))
+        db.workspace.force(algebra="always", strategy=strategy)
         db["E"] = clique
         with pytest.raises(CountOverflow) as raised:
             db.query(f"n(count()) <- {body}.").fetchall()

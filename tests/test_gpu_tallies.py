@@ -72,8 +72,8 @@ def device_of(number: int) -> Gpu:
 
 def run(text: str, data: Data, number: int, algebra: str = "quotients") -> Relations:
     with gd.connect(device="cpu") as db:
-        db._workspace.device = device_of(number)
-        db._workspace.force(algebra=algebra, strategy="lftj", tile=TILES[number // 3 % len(TILES)])
+        db.workspace.device = device_of(number)
+        db.workspace.force(algebra=algebra, strategy="lftj", tile=TILES[number // 3 % len(TILES)])
         return answers(db, text, data, {"n"})
 
 
@@ -146,9 +146,9 @@ def test_as_enumerated(case: str, number: int, printed: list[PrintedPlan]) -> No
         with gd.connect(device="cpu") as db:
             db["E"] = skewed(size)
             if device is not None:
-                db._workspace.device = device
-                db._workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
-            db._workspace.force(algebra=algebra)
+                db.workspace.device = device
+                db.workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
+            db.workspace.force(algebra=algebra)
             body = ", ".join(f"E({a}, {b})" for a, b in shape.split())
             count = db.query(f"n(count()) <- {body}.").fetchall()
             found.append((count, db.count(patterns.from_edges(shape, name="some"))))
@@ -177,9 +177,9 @@ def test_branches_of_bits(shape: str, number: int, told: str, printed: list[Prin
         with gd.connect(device="cpu") as db:
             db["E"] = skewed(40)
             if device is not None:
-                db._workspace.device = device
-                db._workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
-            db._workspace.force(algebra=algebra)
+                db.workspace.device = device
+                db.workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
+            db.workspace.force(algebra=algebra)
             found.append(db.count(patterns.from_edges(shape, name="some")))
     assert found[0] == found[1] and any(told in plan.source for plan in printed)
 
@@ -205,9 +205,9 @@ def test_drawn_branches_of_bits(number: int) -> None:
         with gd.connect(device="cpu") as db:
             db["E"] = skewed(26)
             if device is not None:
-                db._workspace.device = device
-                db._workspace.force(strategy="lftj", tile=32)
-            db._workspace.force(algebra=algebra)
+                db.workspace.device = device
+                db.workspace.force(strategy="lftj", tile=32)
+            db.workspace.force(algebra=algebra)
             found.append(db.query(f"n(count()) <- {', '.join(body)}.").fetchall())
     assert found[0] == found[1]
 
@@ -222,8 +222,8 @@ def test_counts_are_as_wide_as_they_have_to_be(
     with gd.connect(device="cpu") as db:
         db["E"] = skewed(150)
         expected = db.query(SQUARES).fetchall()
-        db._workspace.device = device_of(16)
-        db._workspace.force(algebra="quotients", strategy="lftj")
+        db.workspace.device = device_of(16)
+        db.workspace.force(algebra="quotients", strategy="lftj")
         assert db.query(SQUARES).fetchall() == expected
     (kind,) = {a.type for plan in printed for a in plan.arguments if a.kind == "tally"}
     assert kind == ("i32[]" if most == 1 else "i64[]")
@@ -236,8 +236,8 @@ def test_beyond_64_bits_the_cpu_counts(parts: int) -> None:
     body = ", ".join(f"E(a, p{at}), E(b, p{at})" for at in range(parts))
     with gd.connect(device="cpu") as db:
         db["E"] = rows + [(b, a) for a, b in rows]
-        db._workspace.device = device_of(16)
-        db._workspace.force(algebra="quotients", strategy="lftj")
+        db.workspace.device = device_of(16)
+        db.workspace.force(algebra="quotients", strategy="lftj")
         try:
             found = db.query(f"n(count()) <- E(a, b), {body}.").fetchall()[0][0]
         except sums.CountOverflow as error:
@@ -250,8 +250,8 @@ def test_what_does_not_fit_is_enumerated(monkeypatch: pytest.MonkeyPatch) -> Non
     with gd.connect(device="cpu") as db:
         db["E"] = skewed(150)
         expected = db.query(SQUARES).fetchall()
-        db._workspace.device = device_of(16)
-        db._workspace.force(algebra="quotients")
+        db.workspace.device = device_of(16)
+        db.workspace.force(algebra="quotients")
         assert "table '" in str(db.explain(SQUARES))
         told = db.profile(SQUARES)
         assert told.result.fetchall() == expected
@@ -268,8 +268,8 @@ def test_a_profile_counts_what_is_added(case: str) -> None:
         with gd.connect(device="cpu") as db:
             db["E"] = skewed(size)
             if device is not None:
-                db._workspace.device = device
-            db._workspace.force(algebra="quotients", strategy="lftj", intersect="plain")
+                db.workspace.device = device
+            db.workspace.force(algebra="quotients", strategy="lftj", intersect="plain")
             (told,) = db.profile(text).runs
             found.append(sorted((count.rows_out, count.tried) for count in told.seen.values()))
     assert found[0] == found[1] and len(found[0]) > 4
@@ -281,7 +281,7 @@ def test_several_devices_share_the_rows_that_have_tables() -> None:
         expected = db.query(SQUARES).fetchall()
     with database(group()) as db:
         db["E"] = skewed(150)
-        db._workspace.force(algebra="quotients")
+        db.workspace.force(algebra="quotients")
         told = db.profile(SQUARES)
         assert told.result.fetchall() == expected
         assert any(choice.shared for run in told.runs for choice in run.executors.values())
@@ -317,8 +317,8 @@ def test_a_table_in_a_body() -> None:
         with gd.connect(device="cpu") as db:
             db["E"], db["P"] = skewed(40), [(vertex,) for vertex in range(0, 40, 3)]
             if device is not None:
-                db._workspace.device = device
-                db._workspace.force(algebra="always")
+                db.workspace.device = device
+                db.workspace.force(algebra="always")
                 assert "table 'by" in str(db.explain(WITHIN))
             found.append(sorted(db.query(WITHIN).fetchall()))
     assert found[0] == found[1]
@@ -332,8 +332,8 @@ def test_where_indexes_do_not_fit_it_is_enumerated(rule: str, places: str) -> No
         with gd.connect(device="cpu") as db, forced(4_000 if device else None):
             db["E"], db["P"] = skewed(60), [(vertex,) for vertex in range(0, 40, 3)]
             if device is not None:
-                db._workspace.device = device
-                db._workspace.force(algebra="always", strategy="lftj", host_indexes=places)
+                db.workspace.device = device
+                db.workspace.force(algebra="always", strategy="lftj", host_indexes=places)
             told = db.profile(rule)
             found.append(sorted(told.result.fetchall()))
     assert found[0] == found[1]
@@ -346,8 +346,8 @@ def test_a_small_memory_limit() -> None:
         with gd.connect(device="cpu", memory_limit=limit) as db:
             db["E"] = skewed(150)
             expected = db.query(SQUARES).fetchall()
-            db._workspace.device = Gpu(HostDriver(seed=4), limit)
-            db._workspace.force(algebra="quotients", strategy="lftj")
+            db.workspace.device = Gpu(HostDriver(seed=4), limit)
+            db.workspace.force(algebra="quotients", strategy="lftj")
             told = db.profile(SQUARES)
             assert told.result.fetchall() == expected
             (run,) = told.runs
@@ -371,9 +371,9 @@ def test_the_keys_of_a_small_table_are_looked_up(
         with gd.connect(device="cpu") as db:
             db["E"] = hub(150)
             if device is not None:
-                db._workspace.device = device
-                db._workspace.force(tile=32, strategy="lftj")
-            db._workspace.force(algebra=algebra)
+                db.workspace.device = device
+                db.workspace.force(tile=32, strategy="lftj")
+            db.workspace.force(algebra=algebra)
             found.append(db.count(patterns.from_edges(shape, name="some")))
     assert found[0] == found[1]
     assert any("_few = few_keys(" in loops_of(plan).source for plan in printed)
@@ -409,9 +409,9 @@ def test_lists_are_kept_by_edges(
         with gd.connect(device="cpu") as db:
             db["E"] = skewed(40)
             if device is not None:
-                db._workspace.device = device
-                db._workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
-            db._workspace.force(algebra=algebra)
+                db.workspace.device = device
+                db.workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
+            db.workspace.force(algebra=algebra)
             for shape in (WEDGES, "ab ac ad ae bc be cd de"):
                 found.append(db.count(patterns.from_edges(shape, name="some")))
     assert found[:2] == found[2:]

@@ -25,8 +25,8 @@ TEXT = 'p(x) <- E(x, y), x < y. q(cat(s, "!")) <- N(_, s).'
 @pytest.fixture
 def db() -> Iterator[gd.Database]:
     with gd.connect(device="cpu") as db:
-        db._workspace.device, db._workspace.why = Gpu(HostDriver()), "a GPU is there"
-        db._workspace.force(strategy="levelwise")
+        db.workspace.device, db.workspace.why = Gpu(HostDriver()), "a GPU is there"
+        db.workspace.force(strategy="levelwise")
         db["E"] = [(1, 2), (2, 3), (1, 3)]
         db["N"] = [(1, "a"), (2, "b")]
         yield db
@@ -55,7 +55,7 @@ def test_an_explanation_says_where_and_why(db: gd.Database) -> None:
 def test_what_is_copied_is_told_and_what_loops_bind(db: gd.Database) -> None:
     metrics = Metrics()
     text = "n(count()) <- E(a, b), E(b, c), E(a, c)."
-    session = db._workspace.open(text, None, reports=metrics, strategy="lftj")
+    session = db.workspace.open(text, None, reports=metrics, strategy="lftj")
     assert session.relation(session.asked()).length == 1
     (run,), (index,) = metrics.runs, metrics.indexes
     assert run.moved == 2 * 3 * 4 and run.moving > 0  # two columns of three rows
@@ -106,9 +106,9 @@ def test_the_prompt_says_where_and_why(
     lines = iter([".device\n", ""])
     monkeypatch.setattr(sys.stdin, "readline", lambda: next(lines))
     with gd.connect(device="cpu") as db:
-        db._workspace.why = why
+        db.workspace.why = why
         if why == "a GPU is there":
-            db._workspace.device = Gpu(HostDriver())
+            db.workspace.device = Gpu(HostDriver())
         Repl(db, Output(sys.stdout, None), interactive=True).loop()
         out, err = capsys.readouterr()
         assert f"device: {db.device} ({why})\n" in out
@@ -148,7 +148,7 @@ def test_how_many_lanes_walk_together(monkeypatch: pytest.MonkeyPatch) -> None:
     hub = [(0, x) for x in range(1, 100)]
     with gd.connect(device="cpu") as db:
         db["Ring"], db["Hub"], db["All"] = ring, hub, [(x, y) for x in range(9) for y in range(9)]
-        tries = {name: db._workspace.stored[name].trie((0, 1)) for name in ("Ring", "Hub", "All")}
+        tries = {name: db.workspace.stored[name].trie((0, 1)) for name in ("Ring", "Hub", "All")}
     monkeypatch.setattr(device, "MANY", 101)
     assert [device.lanes_for([tries[name]]) for name in ("Ring", "Hub", "All")] == [8, 32, 32]
     monkeypatch.setattr(device, "MANY", 50)

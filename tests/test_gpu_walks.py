@@ -72,8 +72,8 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         patch.setattr(walk, "BLOCK_ROWS", (32, 256)[number % 2])
         if number % 5 == 2:
             borrowed(patch)
-        db._workspace.device = device
-        db._workspace.force(
+        db.workspace.device = device
+        db.workspace.force(
             strategy="lftj",
             tile=TILES[number % len(TILES)],
             intersect=INTERSECT[number % len(INTERSECT)],
@@ -169,8 +169,8 @@ def test_tiles_borrow_longer_buffers(tile: int, monkeypatch: pytest.MonkeyPatch)
         for seed in range(3):
             device = Gpu(HostDriver(seed=seed, blocks=2, races=True))
             device.walks.tuning = replace(device.walks.tuning, limit=0, pool_rows=64)
-            db._workspace.device = device
-            db._workspace.force(strategy="lftj", tile=tile, intersect="plain")
+            db.workspace.device = device
+            db.workspace.force(strategy="lftj", tile=tile, intersect="plain")
             assert [sorted(db.query(text).fetchall()) for text in texts] == expected
     assert all(scratch.classes and scratch.tiles > 1 for scratch in found)
 
@@ -193,8 +193,8 @@ def test_what_is_read_by_all_tasks_is_not_borrowed(
         expected = [sorted(db.query(text).fetchall()) for text in texts]
         device = Gpu(HostDriver(seed=tile, blocks=2, races=True))
         device.walks.tuning = replace(device.walks.tuning, limit=0, pool_rows=64)
-        db._workspace.device = device
-        db._workspace.force(strategy="lftj", tile=tile, intersect="plain")
+        db.workspace.device = device
+        db.workspace.force(strategy="lftj", tile=tile, intersect="plain")
         assert [sorted(db.query(text).fetchall()) for text in texts] == expected
 
 
@@ -209,8 +209,8 @@ def test_what_lanes_have_left_of_a_unit_is_shared() -> None:
         for tile, limit in ((8, 0), (32, 0), (8, 50)):
             device = Gpu(HostDriver(seed=tile, blocks=2))
             device.walks.tuning = replace(device.walks.tuning, limit=limit, grain=7)
-            db._workspace.device = device
-            db._workspace.force(strategy="lftj", tile=tile, algebra="never")
+            db.workspace.device = device
+            db.workspace.force(strategy="lftj", tile=tile, algebra="never")
             assert db.query(text).fetchall() == expected
             (source,) = device.walks._kernels
             assert "_first + LANES - l" in source  # where a lane's strip gives away the rest
@@ -275,8 +275,8 @@ def test_lanes_look_at_the_clock_together(seed: int) -> None:
         text = "p(x, y) <- E(x, y), E(y, x)."
         expected = sorted(db.query(text).fetchall())
         device = Gpu(driver)
-        db._workspace.force(strategy="lftj", tile=8)
-        db._workspace.device = device
+        db.workspace.force(strategy="lftj", tile=8)
+        db.workspace.device = device
         for limit in (5_500_000, 6_500_000, 7_500_000, 8_500_000):
             device.walks.tuning = replace(device.walks.tuning, limit=limit, grain=64)
             assert sorted(db.query(text).fetchall()) == expected

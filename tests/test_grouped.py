@@ -69,7 +69,7 @@ def answer(rule: str, kind: str, strategy: Strategy, threads: int = 2) -> Relati
     """What a rule's relations hold; each row is there once."""
     given: Data = {name: (("int", "int"), rows) for name, rows in data(kind).items()}
     with gdatalog.connect(device="cpu", threads=threads) as db:
-        db._workspace.force(strategy=strategy)
+        db.workspace.force(strategy=strategy)
         defined = {name for name in ("p", "q", "S") if f"{name}(" in RULES[rule]}
         return answers(db, RULES[rule], given, defined)
 
@@ -122,7 +122,7 @@ def test_it_is_planned_and_told(rows: int, first: str) -> None:
     """Where many rows are expected the head's first column comes first; else what costs least."""
     random = np.random.default_rng(2)
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.force(strategy="lftj")
+        db.workspace.force(strategy="lftj")
         db.load("E", np.unique(random.integers(0, 2_000, (rows, 2)), axis=0))
         text = str(db.explain("p(x, z) <- E(y, x), E(y, z)."))
     assert f"├ {first} in E" in text
@@ -145,7 +145,7 @@ def test_a_hash_set_that_grows() -> None:
         "F": (("int", "int"), [(b, int(c) * 7) for b in range(4) for c in values[b::2]]),
     }
     with small(0, room=16, slots=256), gdatalog.connect(device="cpu") as db:
-        db._workspace.force(strategy="lftj")
+        db.workspace.force(strategy="lftj")
         found = answers(db, RULES["a path of two"], given, {"p"})["p"]
     assert found == {(a, int(c) * 7) for a in (1, 2, 3) for c in values}
 

@@ -140,5 +140,5 @@ def test_kept_lists_are_those_of_their_edge(
         expected = sum(len(near[c] & near[d]) for both in ends for c, d in product(both, repeat=2))
         with gd.connect(device="cpu", threads=threads) as db, interpreted():
             db["E"] = [(7001 * a, 7001 * b) for a, b in sorted(edges)]
-            db._workspace.force(algebra="quotients")
+            db.workspace.force(algebra="quotients")
             assert db.query(text).fetchall() == [(expected,)]

@@ -71,7 +71,7 @@ def test_a_strategy_is_of_the_call(used: list[Knobs], strategy: Any, tmp_path: P
 
 def test_ways_to_intersect_are_forced_by_tests(used: list[Knobs]) -> None:
     db = connect()
-    db._workspace.force(intersect="merge")
+    db.workspace.force(intersect="merge")
     db.query(RULE)
     assert used == [Knobs(intersect="merge")]
 
@@ -142,7 +142,7 @@ def test_settings_that_are_wrong(capsys: Any) -> None:
         ".set speed 9", ".set threads 0", ".set threads many", ".set strategy fast", ".set a b c"
     )
     assert [type(error) for error in failed] == [gd.UsageError] * 5
-    assert (shell.db._workspace.knobs.threads, shell.db._workspace.knobs.strategy) == (0, "auto")
+    assert (shell.db.workspace.knobs.threads, shell.db.workspace.knobs.strategy) == (0, "auto")
     err = capsys.readouterr().err
     assert "there is no setting 'speed'\n  hint: one of mode," in err
     assert "one of auto, lftj, levelwise" in err

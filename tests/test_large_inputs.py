@@ -43,7 +43,7 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 def connected(spilled: bool = False) -> gd.Database:
     db = gd.connect(device="cpu")
     if spilled:
-        db._workspace.spill = Spill(least=0, run=8, short=0, always=True)
+        db.workspace.spill = Spill(least=0, run=8, short=0, always=True)
     return db
 
 

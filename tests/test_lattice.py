@@ -56,7 +56,7 @@ def in_place(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def database(strategy: str = "lftj", **data: pd.DataFrame) -> gdatalog.Database:
     db = gdatalog.connect(device="cpu", threads=1)
-    db._workspace.force(strategy=strategy)  # type: ignore[assignment]
+    db.workspace.force(strategy=strategy)  # type: ignore[assignment]
     for name, frame in data.items():
         db.load(name, frame)
     return db
@@ -72,7 +72,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         if number % 4 == 3:
             patch.setattr(lattice_worklist, "worsen", lambda *_: False)
         with gdatalog.connect(device="cpu", threads=1) as db:
-            db._workspace.force(strategy="lftj")
+            db.workspace.force(strategy="lftj")
             return oracle.answers(db, text, data, defined)
 
 
@@ -289,7 +289,7 @@ def test_compiled_loops_say_what_rounds_say(text: str, in_place: list[str]) -> N
     """By Numba, in the order of values; of one source, and of each by one of two threads."""
     edges = random_graph(1, 60, 150)
     with database(W=edges) as db, database("levelwise", W=edges) as other:
-        db._workspace.force(threads=2)
+        db.workspace.force(threads=2)
         found = db.query(text).sorted().df()
         pd.testing.assert_frame_equal(found, other.query(text).sorted().df())
     assert len(in_place) == 1
@@ -310,9 +310,9 @@ def test_best_values_beyond_the_memory_limit(in_place: list[str]) -> None:
     count = 1000
     with gdatalog.connect(device="cpu", memory_limit="4MiB") as db:
         db["e"] = np.stack([np.arange(count), np.arange(1, count + 1)], axis=1)
-        db._workspace.force(strategy="lftj")
+        db.workspace.force(strategy="lftj")
         found = db.query(text).df()
-        assert db._workspace.spill is not None and db._workspace.spill.written > 0
+        assert db.workspace.spill is not None and db.workspace.spill.written > 0
     assert len(found) == count * (count + 1) // 2 > (4 << 20) // 12
     assert in_place
     assert (found["y"] - found["x"] == found.iloc[:, 2]).all()
@@ -340,7 +340,7 @@ def test_a_profile_tells_of_it(not_compiled: None) -> None:
 def test_rounds_that_take_too_long_are_given_up(not_compiled: None, in_place: list[str]) -> None:
     edges = random_graph(4, 20, 40)
     with database("auto", W=edges) as db, database("levelwise", W=edges) as other:
-        db._workspace.tune(rounds_most=0)
+        db.workspace.tune(rounds_most=0)
         found = sorted(db.query(PATHS).fetchall())
         assert in_place == ["d"]
         assert found == sorted(other.query(PATHS).fetchall())

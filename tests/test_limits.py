@@ -53,7 +53,7 @@ def small(limit: int | str = LIMIT, **data: Any) -> gd.Database:
 
 
 def peak_of(db: gd.Database, text: str) -> tuple[gd.Result, int]:
-    db._workspace.force(strategy="levelwise")  # the other one brings a compiler with it
+    db.workspace.force(strategy="levelwise")  # the other one brings a compiler with it
     db.query("p(x) <- x in {1}.")  # what is made once in the life of a process is made now
     tracemalloc.start()
     try:
@@ -127,7 +127,7 @@ def test_chunks_of_any_size_give_the_same_answers(chunk: int) -> None:
     names = ("tr", "k4", "deg", "two", "path", "lone", "dist", "out")
     data = {"E": random_edges(18, 130), "F": random_edges(25, 30)}
     whole, pieces = small("1GiB", **data), small("1GiB", **data)
-    pieces._workspace.chunk_rows = chunk
+    pieces.workspace.chunk_rows = chunk
     whole.run(text)
     pieces.run(text)
     for name in names:

@@ -105,7 +105,7 @@ def counted(shape: str, rows: list[Any], algebra: str) -> tuple[int, int]:
     found = []
     with gd.connect(device="cpu", threads=2) as db, interpreted():
         db.load("E", rows)
-        db._workspace.force(algebra=algebra, strategy="lftj")
+        db.workspace.force(algebra=algebra, strategy="lftj")
         found.append(db.count(patterns.from_edges(SHAPES[shape], name="some")))
         text = f"?- c = count : {{ {body_of(shape)} }}."
         found.append(db.query(text).fetchall()[0][0])
@@ -142,7 +142,7 @@ def test_products_beyond_64_bits(parts: int, terms: list[Term]) -> None:
     body = ", ".join(f"E(a, p{at}), E(b, p{at})" for at in range(parts))
     with gd.connect(device="cpu", threads=2) as db, interpreted():
         db["E"] = rows
-        db._workspace.force(algebra="quotients", strategy="lftj")
+        db.workspace.force(algebra="quotients", strategy="lftj")
         try:
             found = db.query(f"n(count()) <- E(a, b), {body}.").fetchall()[0][0]
         except CountOverflow as error:
@@ -161,7 +161,7 @@ def test_sums_by_a_vertex_beyond_64_bits(algebra: str) -> None:
     with gd.connect(device="cpu", threads=2) as db, interpreted():
         db["E"] = sorted(pairs | {(b, a) for a, b in pairs})
         db["L"] = [(1,), *((vertex,) for vertex in range(102, 681))]
-        db._workspace.force(algebra=algebra, strategy="lftj")
+        db.workspace.force(algebra=algebra, strategy="lftj")
         assert db.query(text).fetchall() == [(633_600,)]
 
 
@@ -186,7 +186,7 @@ def test_counts_that_happen_to_sum_to_the_edges() -> None:
     assert sum(on.values()) == len(edges) and 0 in on.values()
     with gd.connect(device="cpu", threads=1) as db, interpreted():
         db["E"], db["L"] = sorted(edges), [(vertex,) for vertex in sorted(labels)]
-        db._workspace.force(algebra="quotients", strategy="lftj")
+        db.workspace.force(algebra="quotients", strategy="lftj")
         text = "n(count()) <- E(a, b), E(b, c), E(c, d), E(d, a), E(a, c), L(b)."
         right = sum(on[a, c] * len(near[a] & near[c]) for a, c in edges)
         assert db.query(text).fetchall() == [(right,)]
@@ -233,7 +233,7 @@ def test_little_memory_will_do() -> None:
     text = f"n(count()) <- {body_of('diamond')}, distinct(a, b, c, d)."
     with gd.connect(device="cpu", threads=2, memory_limit=400_000) as db:
         db["E"] = rows
-        db._workspace.force(algebra="quotients", strategy="lftj")
+        db.workspace.force(algebra="quotients", strategy="lftj")
         assert db.query(text).fetchall() == [(40 * 39 * 38 * 37,)]
 
 
@@ -267,6 +267,6 @@ def test_lists_that_are_kept(few: bool, body: str, monkeypatch: pytest.MonkeyPat
         with gd.connect(device="cpu", threads=2) as db, interpreted():
             db["E"] = rows
             db.load("L", [(vertex, vertex % 2) for vertex in range(14)])
-            db._workspace.force(algebra=algebra, strategy="lftj")
+            db.workspace.force(algebra=algebra, strategy="lftj")
             found.append(db.query(f"?- c = count : {{ {body} }}.").fetchall())
     assert found[0] == found[1] and (kept or body == KEEPING[-1])  # whose edges are a table's

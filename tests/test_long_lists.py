@@ -321,7 +321,7 @@ def test_same_list_is_the_same_relation() -> None:
     db = database()
 
     def relation(text: str, **params: Any) -> Any:
-        session = db._workspace.open(text, params)
+        session = db.workspace.open(text, params)
         (name,) = filter(is_list, session.checked.lists)
         return session.inputs[name]
 

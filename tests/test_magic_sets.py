@@ -113,7 +113,7 @@ def found_by(mode: str, drawn: Drawn, given: bool) -> set[tuple[Value, ...]]:
     if given:
         program, params = with_parameters(program)
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.force(magic_sets=mode, split="never" if drawn.seed % 3 else "auto")
+        db.workspace.force(magic_sets=mode, split="never" if drawn.seed % 3 else "auto")
         for name, (types, rows) in drawn.data.items():
             db.load(name, frame(types, rows))
         rows = db.query(format_program(program), params).fetchall()
@@ -278,7 +278,7 @@ EDGES = [(1, 2), (2, 3), (3, 4), (4, 1), (5, 6), (6, 7), (7, 5), (3, 8), (8, 9)]
 
 def database(mode: str = "auto") -> gdatalog.Database:
     db = gdatalog.connect(device="cpu")
-    db._workspace.force(magic_sets=mode, split="never" if mode == "never" else "auto")
+    db.workspace.force(magic_sets=mode, split="never" if mode == "never" else "auto")
     db["E"] = EDGES
     db["F"] = [(y, x) for x, y in EDGES[::2]] + [(1, 5)]
     db["W"] = [(x, y, (x * y) % 3) for x, y in EDGES]
@@ -374,8 +374,8 @@ def test_fewer_rows_are_made(rules: str, edges: list[tuple[int, int]], start: in
     made, found = {}, {}
     for mode in ("never", "auto"):
         with gdatalog.connect(device="cpu") as db:
-            db._workspace.force(magic_sets=mode)
-            db._workspace.force(split="never")  # rounds count rows
+            db.workspace.force(magic_sets=mode)
+            db.workspace.force(split="never")  # rounds count rows
             db["E"] = edges
             made[mode] = sum(run.rows for run in db.profile(text).runs)
             found[mode] = db.query(text).sorted().fetchall()
@@ -434,7 +434,7 @@ def test_outputs_are_evaluated_in_full_anyway(tmp_path: Path) -> None:
     with database() as db:
         program = tmp_path / "paths.dl"
         program.write_text(PATH + ".output path\n?- path(1, y).")
-        session = db._workspace.session(db._workspace.parse(program.read_text(), "paths.dl"))
+        session = db.workspace.session(db.workspace.parse(program.read_text(), "paths.dl"))
         assert session.whole_asks() == {"path", "E"}
         assert len(session.relation("?1")) == len(db.query(PATH + "?- path(1, y)."))
         assert "path" in session.evaluation._known
@@ -454,7 +454,7 @@ def test_progress_speaks_of_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gdatalog.cancellation.EVERY", 0.0)
     told: list[Progress] = []
     with database("always") as db:
-        db._workspace.force(split="never")
+        db.workspace.force(split="never")
         db.query(PATH + "?- path(1, y).", on_progress=told.append)
     assert {now.what for now in told if now.stage == "round"} == {"path"}
 
@@ -483,6 +483,6 @@ def test_texts_are_rewritten_once() -> None:
         text = PATH + "?- path($start, y)."
         for start in (1, 5, 1):
             db.query(text, {"start": start})
-        kept = db._workspace._prepared.programs._found.values()
+        kept = db.workspace._prepared.programs._found.values()
         found = [text.rewritten for text, _ in kept]
         assert sum(map(len, found)) == 1

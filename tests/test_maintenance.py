@@ -73,7 +73,7 @@ def rows(db: gd.Database, name: str) -> list[Row]:
 def connected() -> gd.Database:
     """A database that compiles nothing."""
     db = gd.connect(device="cpu")
-    db._workspace.force(strategy="levelwise")
+    db.workspace.force(strategy="levelwise")
     return db
 
 
@@ -322,11 +322,11 @@ def test_filtered_parts(monkeypatch: pytest.MonkeyPatch, ways: list[str]) -> Non
 
 def test_much_that_is_new_starts_again(ways: list[str]) -> None:
     db = database(PATH, E=CHAIN[:3])
-    db._workspace.tune(news_most=0)
+    db.workspace.tune(news_most=0)
     assert len(db["path"]) == 6
     db.insert("E", CHAIN[3:])
     assert len(db["path"]) == 210 and ways == ["path run", "path run"]
-    db._workspace.tune(news_derived_most=0)
+    db.workspace.tune(news_derived_most=0)
     db.insert("E", [(20, 0)])  # few, but much follows
     assert len(db["path"]) == 441 and ways[2:] == ["path followed", "path run"]
 
@@ -338,11 +338,11 @@ def test_old_rows_are_let_go_of(lying: None) -> None:
     """Of versions that somebody has made something of there is a name, and no rows."""
     db = database("p(x) <- E(x,_).", E=CHAIN)
     assert len(db["p"]) == 20
-    first = ref(db._workspace.stored["E"])
-    db._workspace.stored["E"].trie((1, 0))
+    first = ref(db.workspace.stored["E"])
+    db.workspace.stored["E"].trie((1, 0))
     for at in range(30):
         db.insert("E", [(100 + at, 0)])
-    db._workspace.stored["E"].keys  # noqa: B018  puts them together
+    db.workspace.stored["E"].keys  # noqa: B018  puts them together
     gc.collect()
     assert first() is None
     assert len(db["p"]) == 50
@@ -451,7 +451,7 @@ def test_a_new_rule_asks_all_parts_of_a_relation(
         db.run("q(x) <- D(x).")
         assert set(db["q"]) == {(77,)}
         db.insert("B", [(1,)])
-        assert len(db._workspace.stored["B"].parts) == 2
+        assert len(db.workspace.stored["B"].parts) == 2
         db.run(f"q(x) <- A(x), {negated}.")
         assert set(db["q"]) == {(3,), (77,)}
         assert ways[-1] == "q followed"

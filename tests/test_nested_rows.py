@@ -40,7 +40,7 @@ HANGING = (
 
 
 def answers(db: gd.Database, text: str, **knobs: Any) -> list[Any]:
-    db._workspace.force(**knobs)
+    db.workspace.force(**knobs)
     return sorted(db.query(text).fetchall())
 
 
@@ -67,5 +67,5 @@ def test_borrowed_rows(text: str, tile: int, monkeypatch: pytest.MonkeyPatch) ->
             driver.patience = 100_000_000  # most tiles wait for the few parts
             device = Gpu(driver)
             device.walks.tuning = replace(device.walks.tuning, limit=-1)
-            db._workspace.device = device
+            db.workspace.device = device
             assert answers(db, text, strategy="lftj", tile=tile) == expected

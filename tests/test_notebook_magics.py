@@ -219,7 +219,7 @@ def test_without_ids_a_name_or_the_text_tells(notebook: Cells) -> None:
 def test_quiet_keeps_and_evaluates_nothing(notebook: Cells) -> None:
     assert notebook.run("%%datalog --quiet\np(x) <- follows(x, _).\n?- p(x).") is None
     assert notebook.displayed == [] and notebook.out == ""
-    assert notebook.run("%datalog_db")._workspace.evaluated() == {}
+    assert notebook.run("%datalog_db").workspace.evaluated() == {}
     assert notebook.run("%%datalog found --quiet\n?- p(x).") is None
     assert len(notebook.variables["found"]) == 3
 

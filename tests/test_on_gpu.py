@@ -222,7 +222,7 @@ def test_example(example: Example, way: str) -> None:
 
 def _answers(text: str, data: oracle.Data, names: set[str], way: str) -> oracle.Relations:
     with gd.connect(device="cuda") as db:
-        WAYS[way](db._workspace)
+        WAYS[way](db.workspace)
         for name, (types, rows) in data.items():
             db.load(name, oracle.frame(types, rows))
         db.run(text)
@@ -257,9 +257,9 @@ def test_a_graph_with_hubs(pattern: str, edges: np.ndarray[Any, Any]) -> None:
         expected = sorted(db.query(PATTERNS[pattern], strategy="levelwise").fetchall())
     for way in WAYS:
         with gd.connect(device="cuda") as db:
-            WAYS[way](db._workspace)
-            if db._workspace.chunk_rows is not None:
-                db._workspace.chunk_rows = 100_000
+            WAYS[way](db.workspace)
+            if db.workspace.chunk_rows is not None:
+                db.workspace.chunk_rows = 100_000
             db["E"] = edges
             assert sorted(db.query(PATTERNS[pattern]).fetchall()) == expected, way
 
@@ -304,7 +304,7 @@ def test_a_profile_counts_what_a_cpu_counts(text: str, db: gd.Database) -> None:
         for each in (cpu, db):
             each["E"] = edges
             # Which lists are recoded, and which are too short for it, depends on the device.
-            each._workspace.force(intersect="plain", split="always", dead_variables="never")
+            each.workspace.force(intersect="plain", split="always", dead_variables="never")
             profile = each.profile(text, strategy="lftj")
             steps = [
                 (type(step).__name__, str(getattr(step, "variable", "")), run.seen[id(step)])
@@ -374,7 +374,7 @@ def both() -> Iterator[gd.Database]:
     if on_gpu.gpus() < 2:
         pytest.skip(f"needs two GPUs; there is {on_gpu.gpus()}")
     with gd.connect(device="cuda:0,1") as db:
-        db._workspace.tune(
+        db.workspace.tune(
             shared_from=0, shared_inputs_from=0, shared_values_from=0, shared_piece=1e6
         )
         yield db
@@ -394,7 +394,7 @@ SHARED = [
 def test_two_gpus_give_what_one_gives(both: gd.Database, db: gd.Database, text: str) -> None:
     for each in (both, db):
         each["E"] = GRAPH
-        each._workspace.force(strategy="lftj")
+        each.workspace.force(strategy="lftj")
     assert sorted(both.query(text).fetchall()) == sorted(db.query(text).fetchall())
     told = re.sub(r"[\s│]+", " ", str(both.profile(text)))  # lines may end anywhere
     assert "on cuda:0 (" in told and "cuda:1 (" in told
@@ -403,9 +403,9 @@ def test_two_gpus_give_what_one_gives(both: gd.Database, db: gd.Database, text: 
 def test_what_fills_one_gpu_is_an_error_and_the_next_query_works(both: gd.Database) -> None:
     """The copies of tries are there; what is left does not hold the rows."""
     both["E"] = GRAPH
-    both._workspace.force(strategy="lftj")
+    both.workspace.force(strategy="lftj")
     found = sorted(both.query(SHARED[1]).fetchall())
-    other = both._workspace.device.others[0].driver
+    other = both.workspace.device.others[0].driver
     with other.use():
         pool = other.xp.get_default_memory_pool()
         pool.free_all_blocks()

@@ -134,7 +134,7 @@ def test_data_that_change_a_little_are_planned_for_without_a_search() -> None:
     text = "q(a, c) <- E(a, b), E(b, c), F(c, a), a < 30."
     with gd.connect(device="cpu") as db:
         db["E"], db["F"] = pairs, [(b, a) for a, b in pairs]
-        orders = db._workspace._prepared.orders
+        orders = db.workspace._prepared.orders
         db.query(text)
         searched = orders.searched
         assert searched
@@ -158,7 +158,7 @@ def test_relations_of_one_shape_have_orders_of_their_own() -> None:
         db["E"] = [(x % 300, x) for x in range(900)]
         db["F"] = [(x if x < 3 else 1000 + x, x % 300) for x in range(900)]
         db["G"] = [(x, x % 300) for x in range(900)]
-        orders = db._workspace._prepared.orders
+        orders = db.workspace._prepared.orders
         assert len(db.query("q(x, z) <- E(x, y), F(y, z).")) == 3
         searched = orders.searched
         assert len(db.query("q(x, z) <- E(x, y), G(y, z).")) == 300
@@ -202,7 +202,7 @@ def test_how_many_plans_a_fixpoint_makes() -> None:
         db.query(RECURSIVE + "?- p(x, y).")
     assert max(times_each(made).values()) == 1
     with gd.connect(device="cpu") as db, plans_made() as again:
-        db._workspace.tune(replanned_from=-1, replanned_shift=1.0)
+        db.workspace.tune(replanned_from=-1, replanned_shift=1.0)
         db["E"], db["F"] = edges, edges[::3]
         db.query(RECURSIVE + "?- p(x, y).")
     assert 1 < max(times_each(again).values()) <= 1 + Tuning().replanned_times

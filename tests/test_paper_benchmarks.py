@@ -42,7 +42,7 @@ def test_on_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 
     def connect(**told: Any) -> gd.Database:
         db = gd.connect(device="cpu", timeout=None)
-        db._workspace.device = Gpu(HostDriver())
+        db.workspace.device = Gpu(HostDriver())
         return db
 
     assert main(["t_dfs", "--small", "--device", "cuda"], connect) == 0

@@ -114,10 +114,10 @@ def draw(shape: str, seed: int) -> Drawn:
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     """Forced; the number chooses threads, rows of a block, and whether stamps or a hash table."""
     with gdatalog.connect(device="cpu", threads=1 + number % 2) as db:
-        db._workspace.force(split="always")
-        db._workspace.chunk_rows = (None, 1, 2, 7)[number % 4]
+        db.workspace.force(split="always")
+        db.workspace.chunk_rows = (None, 1, 2, 7)[number % 4]
         stamps, of_bytes = (1 << 26, 0, 40)[number % 3], (1 << 20, 3)[number // 2 % 2]
-        db._workspace.tune(stamps_most=stamps, byte_stamps_most=of_bytes)
+        db.workspace.tune(stamps_most=stamps, byte_stamps_most=of_bytes)
         return oracle.answers(db, text, data, defined)
 
 
@@ -212,8 +212,8 @@ def closure(text: str, last: str) -> str:
 def run_last(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     """Only what reads the closure is asked for."""
     with gdatalog.connect(device="cpu", threads=1 + number % 2) as db:
-        db._workspace.force(split="always")
-        db._workspace.chunk_rows = (None, 1, 2, 7)[number % 4]
+        db.workspace.force(split="always")
+        db.workspace.chunk_rows = (None, 1, 2, 7)[number % 4]
         for name, (types, rows) in data.items():
             db.load(name, oracle.frame(types, rows))
         db.run(text)
@@ -244,7 +244,7 @@ def test_counting(name: str, ran: list[str]) -> None:
 def test_what_is_stored_is_not_counted_again(ran: list[str]) -> None:
     text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.force(split="always")
+        db.workspace.force(split="always")
         db["E"] = [(1, 2), (2, 3)]
         db.run(text)
         assert db.relations["n"].fetchall() == [(3,)]
@@ -305,16 +305,16 @@ def test_known_rows_are_not_followed(seed: int, hashed: bool) -> None:
     more = [(random.randrange(9), random.randrange(9)) for _ in range(3)]
     text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
     with gdatalog.connect(device="cpu", threads=2) as db:
-        db._workspace.force(split="always")
+        db.workspace.force(split="always")
         if hashed:
-            db._workspace.tune(stamps_most=0)
-        db._workspace.chunk_rows = (None, 1)[seed % 2]
+            db.workspace.tune(stamps_most=0)
+        db.workspace.chunk_rows = (None, 1)[seed % 2]
         db["E"] = some
         db.run(text)
-        before = db._workspace.session(parse("")).relation("p")
+        before = db.workspace.session(parse("")).relation("p")
         old = set(db.relations["p"].fetchall())
         db["E"] = some + more
-        session = db._workspace.session(parse(""))
+        session = db.workspace.session(parse(""))
         (stratum,) = session.checked.strata
         fixpoint = partitioned.PartitionedStratum(stratum, session.evaluation.inputs())
         # What the new edges give at once, with the old rows before them.
@@ -340,7 +340,7 @@ def test_interrupted() -> None:
     """A long fixpoint ends when it is to, and leaves the database as it was."""
     count = 6000
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.force(split="always")
+        db.workspace.force(split="always")
         db["E"] = [(i, (i + step) % count) for i in range(count) for step in (1, 7)]
         db.run("p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z).")
         db.query("n(count()) <- q(_, _). q(x, y) <- E(x, y), x < 2. q(x, z) <- q(x, y), E(y, z).")
@@ -355,11 +355,11 @@ def test_interrupted() -> None:
 def test_memory_limit() -> None:
     count = 3000
     with gdatalog.connect(device="cpu", memory_limit="20MB", temp_directory="") as db:
-        db._workspace.force(split="always")
+        db.workspace.force(split="always")
         db["E"] = [(i, (i + 1) % count) for i in range(count)]
         text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). "
         for way in ("always", "auto"):  # by rounds first, which hold more
-            db._workspace.force(split=way)
+            db.workspace.force(split=way)
             with pytest.raises(gdatalog.MemoryLimitError, match="in the fixpoint of p") as caught:
                 db.query(text)
             assert caught.value.span is not None
@@ -370,7 +370,7 @@ def test_memory_limit() -> None:
 def test_what_can_fail_is_left_to_rounds() -> None:
     text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), z = 6 / y, y > 0, z > 0."
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.force(split="always")
+        db.workspace.force(split="always")
         db["E"] = [(1, 2), (1, 0)]
         assert db.query(text).sorted().fetchall() == [(1, 0), (1, 2), (1, 3)]
         with pytest.raises(gdatalog.EvaluationError):

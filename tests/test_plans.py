@@ -93,7 +93,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RulePlan]]:
 def plan_all(text: str, data: dict[str, Any]) -> None:
     """Plans all rules of a program over data, and evaluates none."""
     db = loaded({name: frame(types, rows) for name, (types, rows) in data.items()})
-    session = db._workspace.open(text, None)
+    session = db.workspace.open(text, None)
     inputs = session.evaluation.inputs()
     for part in session.checked.strata:
         strata.plan_stratum(part, inputs)

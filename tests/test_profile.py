@@ -105,7 +105,7 @@ def test_all_as_plain_data() -> None:
 
 def test_a_fixpoint_without_rounds() -> None:
     db = database([(1, 2)])
-    session = db._workspace.open(LINEAR, None)
+    session = db.workspace.open(LINEAR, None)
     (stratum,) = session.checked.strata
     limits = Limits()
     told = StratumMetrics(stratum, limits, lasting=True)
@@ -125,7 +125,7 @@ def test_a_fixpoint_without_rounds() -> None:
 def test_without_a_profile_rounds_are_forgotten() -> None:
     db = database(CHAIN)
     assert len(db.query(LINEAR, strategy="levelwise")) == 820
-    metrics = db._workspace.metrics
+    metrics = db.workspace.metrics
     assert not metrics.strata and not metrics.runs
 
 
@@ -142,7 +142,7 @@ def test_no_round_gives_more_than_it_has_tried(threads: int) -> None:
     """Even where a thread stops because another one has filled the hash set."""
     far = 1 << 24
     with gd.connect(threads=threads) as db:
-        db._workspace.force(split="never", dead_variables="never", dedup="hash")
+        db.workspace.force(split="never", dead_variables="never", dedup="hash")
         db["E"] = [(x * far, (x * x + y) % 300 * far) for x in range(300) for y in (1, 3, 9)]
         text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z)."
         rounds = db.profile(text, strategy="lftj").rounds

@@ -140,7 +140,7 @@ def test_rounds(db: gd.Database) -> None:
 
 @pytest.mark.usefixtures("every")
 def test_a_join_in_chunks(db: gd.Database) -> None:
-    db._workspace.chunk_rows = 10
+    db.workspace.chunk_rows = 10
     seen: list[Progress] = []
     text = "two(x, z) <- E(x, y), E(y, z)."
     assert len(db.query(text, strategy="levelwise", on_progress=seen.append)) == 39
@@ -280,7 +280,7 @@ def test_who_is_told_may_stop_it(db: gd.Database, tmp_path: Path, error: Excepti
             call()
     assert list(db.relations) == ["E"] and len(db["E"]) == 40
     assert len(db.query(LINEAR)) == 820
-    assert not db._workspace.watch.works and db._workspace.watch.now is None
+    assert not db.workspace.watch.works and db.workspace.watch.now is None
 
 
 # ---------------------------------------------------------------------------------- the watch

@@ -119,7 +119,7 @@ def database() -> gd.Database:
 def test_joins_are_expected_to_be_as_long_as_they_are(body: str) -> None:
     with database() as db:
         params = {"low": 100_000, "high": 103_000}
-        db._workspace.force(scans="never")  # which have no levels
+        db.workspace.force(scans="never")  # which have no levels
         profile = db.profile(f"?- {body}.", params)
         levels = [*profile.tree.find("level")]
         assert levels
@@ -135,7 +135,7 @@ def test_a_plan_serves_parameters_that_leave_about_as_much() -> None:
         def plans(most: int) -> list[int]:
             params = {"most": most}
             db.query(query, params)
-            session = db._workspace.open(query, params)
+            session = db.workspace.open(query, params)
             ((_, made),) = session.text.plans._found.values()
             return [id(known.plan) for known in made]
 

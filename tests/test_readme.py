@@ -45,7 +45,7 @@ def test_the_language() -> None:
     (program,) = blocks("datalog")
     with gd.connect(files="none") as db:
         cautions: list[Caution] = []
-        db._workspace.on_caution = cautions.append
+        db.workspace.on_caution = cautions.append
         db.run(program, {"limit": 20})
         held = {name: db[name].sorted().fetchall() for name in db.relations}
         # one query, at the end: it answers what the text around it lets expect

@@ -69,13 +69,13 @@ class Way:
                 patch.setattr(where, name, value)
             threads = 1 + number % 2
             with gdatalog.connect(device="cpu", threads=threads) as db:
-                db._workspace.force(strategy=self.strategy)
-                db._workspace.tune(**self.tuning)
+                db.workspace.force(strategy=self.strategy)
+                db.workspace.tune(**self.tuning)
                 for name, value in self.knobs.items():
                     if name == "chunk_rows":
-                        db._workspace.chunk_rows = value
+                        db.workspace.chunk_rows = value
                     else:
-                        db._workspace.force(**{name: value})
+                        db.workspace.force(**{name: value})
                 yield db
 
 

@@ -128,7 +128,7 @@ def test_new_rows_are_expected_by_how_many_came() -> None:
 
 def test_rounds_by_loops_follow_as_many_rows() -> None:
     with database() as db, interpreted():
-        db._workspace.force(split="never")
+        db.workspace.force(split="never")
         found = db.profile(PATH, strategy="lftj").tree
     (given,) = found.find("given")
     (level,) = given.find("level")
@@ -193,7 +193,7 @@ def test_the_memory_limit_is_told_where_it_was_given() -> None:
 
 def test_what_is_forced_is_told() -> None:
     with database() as db:
-        db._workspace.force(threads=2, split="never", strategy="lftj")
+        db.workspace.force(threads=2, split="never", strategy="lftj")
         found = db.explain(TRIANGLE)
     assert str(found).startswith("on cpu, strategy lftj, 2 threads, split never")
     assert "depth-first: asked for" in str(found)

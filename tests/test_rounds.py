@@ -34,7 +34,7 @@ def edges(step: int = 1) -> Array:
 def database(**options: Any) -> Iterator[gd.Database]:
     """One whose recursion runs in rounds, by loops."""
     with gd.connect(device="cpu", **options) as db:
-        db._workspace.force(strategy="lftj", split="never", dead_variables="never")
+        db.workspace.force(strategy="lftj", split="never", dead_variables="never")
         yield db
 
 
@@ -83,7 +83,7 @@ def test_memory_decides(kinds: list[str], cheap: int, limit: str, last: str) -> 
     """Where a hash set has no room any more, and may not lie in a file, rows are sorted from then
     on."""
     with database(memory_limit=limit, temp_directory="") as db:
-        db._workspace.tune(bitmap_bytes=cheap, bitmap_bytes_each=0)
+        db.workspace.tune(bitmap_bytes=cheap, bitmap_bytes_each=0)
         db["E"] = edges(1_000 if cheap == 0 else 1)
         db.run(CLOSURE)
         assert len(db["p"]) == len(closed())
@@ -149,8 +149,8 @@ def test_plans_are_made_again_when_sizes_have_shifted(
 
     monkeypatch.setattr(replanning, "plan_rule", noted)
     with database() as db:
-        db._workspace.tune(replanned_from=-1, replanned_shift=shift)
-        db._workspace.force(strategy="levelwise")
+        db.workspace.tune(replanned_from=-1, replanned_shift=shift)
+        db.workspace.force(strategy="levelwise")
         db["E"] = [(x, x + 1) for x in range(60)]
         found = set(db.query(f"{WIDE} ?- r(x, y).").fetchall())
     assert found == {(x, y) for x in range(60) for y in range(x + 1, 61) if (y - x) % 2}

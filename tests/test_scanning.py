@@ -24,8 +24,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     """The answers of scans; the number chooses threads, and the rows of chunks and parts."""
     with gd.connect(device="cpu", threads=1 + number % 2) as db:
-        db._workspace.force(scans="always")
-        db._workspace.chunk_rows = (1, 3, 100)[number % 3]
+        db.workspace.force(scans="always")
+        db.workspace.chunk_rows = (1, 3, 100)[number % 3]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(scan, "PART", (1, 2, 7, 1 << 20)[number % 4])
             return oracle.answers(db, text, data, defined)
@@ -97,7 +97,7 @@ def db(table: pd.DataFrame) -> gd.Database:
 
 
 def indexes(db: gd.Database) -> int:
-    return len(db._workspace.stored["f"]._tries)
+    return len(db.workspace.stored["f"]._tries)
 
 
 def rows(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
@@ -183,7 +183,7 @@ def test_an_index_that_is_there_is_used(db: gd.Database, table: pd.DataFrame) ->
     text = "?- f(k, $j, v, s)."
     assert "scan" in str(db.explain(text, {"j": 3}))
     expected = len(table[table.j == 3])
-    for _ in range(db._workspace.tuning.index_scans + 1):
+    for _ in range(db.workspace.tuning.index_scans + 1):
         assert len(db.query(text, {"j": 3})) == expected
     assert indexes(db) == 1
     assert "scan" not in str(db.explain(text, {"j": 3}))

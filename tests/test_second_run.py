@@ -66,7 +66,7 @@ def asked(path: Path) -> list[str]:
 def answers(path: Path, strategy: Strategy) -> list[int]:
     """How many rows each query of a program has."""
     with gd.connect(device="cpu") as db:
-        db._workspace.force(strategy=strategy)
+        db.workspace.force(strategy=strategy)
         db.run_file(path)
         return [len(db.query(query)) for query in asked(path)]
 

@@ -71,7 +71,7 @@ def db(always: None) -> gd.Database:
 
 
 def indexes(db: gd.Database, name: str) -> int:
-    return len(db._workspace.stored[name]._tries)
+    return len(db.workspace.stored[name]._tries)
 
 
 @pytest.mark.parametrize("strategy", ["levelwise", "lftj"])

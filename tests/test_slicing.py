@@ -230,7 +230,7 @@ def test_cells_of_a_join_give_its_rows(
         return run_rule(plan, sources, context, *args, **more)
 
     with gd.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patched:
-        db._workspace.force(scans="never")
+        db.workspace.force(scans="never")
         for name, rows in data.items():
             db[name] = rows
         patched.setattr("gdatalog.engine.fixpoint.stratum.run_rule", by_cells)

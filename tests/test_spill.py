@@ -110,9 +110,9 @@ def test_a_merge_holds_a_part_of_the_rows() -> None:
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     strategy = ("levelwise", "lftj", "auto")[number % 3]
     with gdatalog.connect(device="cpu", threads=1 + number % 2) as db:
-        db._workspace.spill = always()
-        db._workspace.force(strategy=strategy)
-        db._workspace.chunk_rows = (None, 3)[number // 3 % 2]
+        db.workspace.spill = always()
+        db.workspace.force(strategy=strategy)
+        db.workspace.chunk_rows = (None, 3)[number // 3 % 2]
         return oracle.answers(db, text, data, defined)
 
 
@@ -147,7 +147,7 @@ def test_recursion_in_every_way(drawn: Drawn) -> None:
 
     def spilled(text: str, data: oracle.Data, defined: set[str], number: Any) -> oracle.Relations:
         with way.database(number) as db:
-            db._workspace.spill = always()
+            db.workspace.spill = always()
             return oracle.answers(db, text, data, defined)
 
     oracle.agrees_in(spilled, drawn)
@@ -163,7 +163,7 @@ def test_a_limit_and_what_is_larger(tmp_path: Path) -> None:
         found = db.query(text)
         assert len(found) == 359_400
         assert found.df().sum().tolist() == [599 * 599 * 300, 599 * 599 * 300]
-        assert db._workspace.spill is not None and db._workspace.spill.written >= 2_875_200
+        assert db.workspace.spill is not None and db.workspace.spill.written >= 2_875_200
         assert not list(tmp_path.iterdir())  # the files have no names
         assert db.query("n(x), x < 3").fetchall() == [(0,), (1,), (2,)]
     with gdatalog.connect(device="cpu", memory_limit="1MiB", temp_directory="") as db:
@@ -204,7 +204,7 @@ def test_distinct_values_of_few_groups_and_of_many(groups: int) -> None:
     with gdatalog.connect(device="cpu", memory_limit="6MiB") as db:
         db["r"] = rows
         found = db.query(text, strategy="levelwise").df()
-        assert db._workspace.spill is not None and db._workspace.spill.written > 0
+        assert db.workspace.spill is not None and db.workspace.spill.written > 0
     expected = np.bincount(np.unique(rows, axis=0)[:, 0], minlength=groups)
     assert found.sort_values("k").iloc[:, 1].tolist() == expected[expected > 0].tolist()
 
@@ -267,9 +267,9 @@ def test_groups_in_files(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for spill in (None, Spill(least=6000, run=8, short=0, always=True)):
         with gdatalog.connect(device="cpu", threads=1 + seed % 2) as db:
             db["r"] = rows
-            db._workspace.spill = spill
-            db._workspace.chunk_rows = 200
-            db._workspace.force(strategy=("levelwise", "lftj")[seed // 2 % 2])
+            db.workspace.spill = spill
+            db.workspace.chunk_rows = 200
+            db.workspace.force(strategy=("levelwise", "lftj")[seed // 2 % 2])
             found.append(db.query(text).sorted().fetchall())
             whole = db.query("n(count_distinct(x, y, z)) <- r(x, y, z).").fetchall()
             assert whole == [(len(np.unique(rows, axis=0)),)]

@@ -195,9 +195,9 @@ def test_ctrl_c_is_not_lost_where_a_call_ends_before_it_looks(db: gd.Database) -
             os.kill(os.getpid(), signal.SIGINT)
         db["E"] = [(1, 2)]
 
-    with heeding(db._workspace.watch), pytest.raises(KeyboardInterrupt) as caught:
+    with heeding(db.workspace.watch), pytest.raises(KeyboardInterrupt) as caught:
         twice()
     assert cancellation.interrupt_message(caught.value) == cancellation.TOO_LATE
     assert len(db["E"]) == 20
-    with heeding(db._workspace.watch):
+    with heeding(db.workspace.watch):
         assert len(db.query("?- E(x, y), x < 4.")) == 2

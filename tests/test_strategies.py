@@ -165,8 +165,8 @@ def running(knobs: dict[str, str], hasty: bool) -> Iterator[tuple[gd.Database, l
     with ExitStack() as stack:
         db = stack.enter_context(gd.connect(device="cpu", threads=1))
         if hasty:
-            db._workspace.tune(rounds_most=0, worklist_rounds=2)
-        db._workspace.force(**knobs)
+            db.workspace.tune(rounds_most=0, worklist_rounds=2)
+        db.workspace.force(**knobs)
         stack.enter_context(interpreted())
         yield db, stack.enter_context(noting())
 
@@ -238,8 +238,8 @@ def test_strategies_of_a_device() -> None:
     ):
         with running({}, hasty) as (db, ran):
             if hasty:  # what little there is to look at is enough
-                db._workspace.tune(device_from=1, device_from_turn=0)
-            db._workspace.device = Gpu(HostDriver())
+                db.workspace.tune(device_from=1, device_from_turn=0)
+            db.workspace.device = Gpu(HostDriver())
             load(db)
             db.query(text)
         check_ran(ran, [])
@@ -279,7 +279,7 @@ def test_workers_take_over_at_a_count_of_rows(text: str) -> None:
         with running({"split": "always"}, False) as (db, _):
             db["E"] = [(x, x + 1) for x in range(150)]
             cluster = Elsewhere(until)
-            db._workspace.cluster = cluster  # type: ignore[assignment]
+            db.workspace.cluster = cluster  # type: ignore[assignment]
             rows = len(db.query(text))
         assert (rows, cluster.taken) == (1 if "count" in text else 11_325, taken)
 
@@ -347,7 +347,7 @@ def test_a_view_goes_on_from_what_it_was_and_from_all_rows_where_much_follows() 
         db["E"] = [(x, x + 1) for x in range(20)]
         db.run(PATH)
         assert len(db["p"]) == 210
-        db._workspace.tune(news_derived_most=0)
+        db.workspace.tune(news_derived_most=0)
         for new, count, strategies in (
             ([(20, 21)], 231, [[Incremental]]),
             ([(21, 0)], 484, [[Incremental, Again], [SemiNaive]]),

@@ -112,7 +112,7 @@ def agrees(case: Case, **forced: str) -> None:
     connection = duckdb.connect()
     connection.execute("set threads = 2")
     with gd.connect(device="cpu", threads=2) as db:
-        db._workspace.force(**forced)
+        db.workspace.force(**forced)
         for name, frame in case.data.items():
             db.load(name, frame)
             connection.register(name, frame)

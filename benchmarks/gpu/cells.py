@@ -89,7 +89,7 @@ def graph(edges: int, rises: bool, xp: Any) -> tuple[str, dict[str, Any]]:
 
 def bandwidth(db: gd.Database, size: int) -> float:
     """Bytes in a second from pinned memory to the device."""
-    driver = db._workspace.device.driver  # type: ignore[attr-defined]
+    driver = db.workspace.device.driver  # type: ignore[attr-defined]
     with db._lock:
         copier = driver.copier()
         here, there = copier.pinned(size), driver.xp.empty(size, dtype=np.uint8)
@@ -180,16 +180,16 @@ def main(arguments: Sequence[str] | None = None, connect: Connect = gd.connect) 
 
     def opened(**options: Any) -> gd.Database:
         db = connect(device=told.device, **options)
-        db._workspace.force(host_indexes=told.way)
+        db.workspace.force(host_indexes=told.way)
         if told.cell_bytes != DEFAULT.cell_bytes:
-            db._workspace.tune(cell_bytes=told.cell_bytes)
+            db.workspace.tune(cell_bytes=told.cell_bytes)
         return db
 
     try:
         with closing(opened()) as db:
             link = bandwidth(db, SMALL_LINK if told.small else LINK)
             print(f"on {db.device}, {format_bytes(int(link))}/s to the device")
-            driver = db._workspace.device.driver  # type: ignore[attr-defined]
+            driver = db.workspace.device.driver  # type: ignore[attr-defined]
             met = []
             many = told.recursive
             for works, edges in ((JOINS, told.edges), (RECURSIONS, many), (SQUARED, many // 4)):

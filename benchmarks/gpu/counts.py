@@ -78,8 +78,8 @@ def measured(driver: Any, case: Case, algebra: str, most: float, times: int) -> 
     """What was found and how long it took, or why there is nothing."""
     clocks = Clocked(driver)
     with closing(gd.connect(device="cpu")) as db:
-        db._workspace.device = device_of(clocks)
-        db._workspace.force(algebra=algebra)
+        db.workspace.device = device_of(clocks)
+        db.workspace.force(algebra=algebra)
         for name, data in graph(case.graph).columns().items():
             db[name] = data
         ask = case.asked()

@@ -54,13 +54,13 @@ class Ours:
         self.db = gd.connect(device="cpu")
         self.xp = xp
         if device is not None:
-            self.db._workspace.device = device
+            self.db.workspace.device = device
         self.walks: Any = getattr(device, "walks", None)  # depth-first kernels
         self.tuning: Any = getattr(self.walks, "tuning", None)
         self.db["E"] = columns(edges, xp, on_device=device is not None)
 
     def count(self, text: str, forced: Forced) -> int:
-        workspace = self.db._workspace
+        workspace = self.db.workspace
         workspace.chunk_rows = forced.chunk
         workspace.force(threads=forced.threads, split=forced.split, tile=forced.tile or 0)
         if self.tuning is not None:

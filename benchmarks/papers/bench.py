@@ -128,7 +128,7 @@ class Bench:
         if known is not None and not pattern.labels:
             return known, "known"
         text = f"n(count()) <- {pattern.rule().partition(' <- ')[2]}"
-        workspace = db._workspace
+        workspace = db.workspace
         with suppress(gd.Error):
             workspace.force(algebra="never")
             try:

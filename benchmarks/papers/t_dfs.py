@@ -36,11 +36,11 @@ def run(bench: Bench) -> Iterator[Row]:
 
 def _swept(bench: Bench, graph: Any) -> Iterator[Row]:
     with bench.database(graph) as db:
-        walks: Any = getattr(db._workspace.device, "walks", None)  # depth-first kernels
+        walks: Any = getattr(db.workspace.device, "walks", None)  # depth-first kernels
         if walks is None:
             return
         usual = walks.tuning
-        db._workspace.force(algebra="never")
+        db.workspace.force(algebra="never")
         for pattern in suite("t-dfs")[1::5]:
             for told, limit in LIMITS.items():
                 walks.tuning = replace(usual, limit=limit)

@@ -64,7 +64,7 @@ def _run(program: Program) -> None:
     ):
         for name, text in program.files.items():
             Path(folder, name).write_text(text, encoding="utf-8")
-        workspace = db._workspace
+        workspace = db.workspace
         # Each join is printed; and no hash set is asked for, whose functions would be compiled.
         workspace.force(strategy="lftj", dedup="sort")
         for name, rows in program.data.items():
