@@ -36,11 +36,6 @@ LEFT_OUT = [
     ("engine/devices", "another thread was using", "it takes a process that forks"),
     ("engine/depth", "a count does not fit", "it takes 2 to the 63 matches"),
     (
-        "engine/fixpoint/partitioned",
-        ".+?, in the fixpoint of",
-        "as `in round` of the page; which, is a choice",
-    ),
-    (
         "engine/facts/files",
         "this database may .+? files in",
         "names the folder of the page's own run",
