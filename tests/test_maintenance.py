@@ -331,6 +331,17 @@ def test_much_that_is_new_starts_again(ways: list[str]) -> None:
     assert len(db["path"]) == 441 and ways[2:] == ["path followed", "path run"]
 
 
+def test_a_relation_that_keeps_only_the_least_from_now_on() -> None:
+    db = gd.connect(device="cpu")
+    db["E"], db["F"] = [(2, 3), (1, 2), (3, 1)], [(4,), (5,)]
+    db.run("F(3).")
+    assert set(db["F"]) == {(3,), (4,), (5,)}
+    db.run("F(min(y)) <- E(_, y).")
+    assert set(db["F"]) == {(1,)}
+    db.run("F(min(x - 1)) <- E(x, _).")
+    assert set(db["F"]) == {(0,)}
+
+
 # ------------------------------------------------------------------------------------- memory
 
 

@@ -267,12 +267,15 @@ class LatticeRounds:
         ]
 
 
-def monotone(stratum: Stratum, changed: Collection[str]) -> bool:
-    """Whether more rows of some relations only add rows or improve values."""
+def monotone(stratum: Stratum, changed: Collection[str], new: Collection[CheckedRule] = ()) -> bool:
+    """Whether more rows of some relations, and `new` rules, only add rows or improve values."""
     for name in stratum.relations:
         rules = [rule for rule in stratum.rules if rule.head.name == name]
-        if any(rule.aggregated for rule in rules) and not optimum_columns(rules):
+        kinds = optimum_columns(rules)
+        if any(rule.aggregated for rule in rules) and not kinds:
             return False
+        if kinds != optimum_columns([rule for rule in rules if rule not in new]):
+            return False  # rows that it has so far are no longer the best of their group
     return not any(
         step.through and step.body in changed for rule in stratum.rules for step in steps_of(rule)
     )

@@ -354,7 +354,7 @@ class Evaluation:
         if news is None:
             return None
         changed = {name: rows for (name, own), rows in news.rows.items() if not own}
-        if not monotone(stratum, changed):
+        if not monotone(stratum, changed, news.rules):
             return None
         seeds = {
             name: in_rows(self._new_seeds(name, facts, news))

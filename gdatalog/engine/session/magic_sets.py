@@ -188,8 +188,10 @@ def is_there(evaluation: Evaluation, name: str) -> bool:
     if found.fresh(made_of, below):
         return True
     news = news_since(found, made_of, below, evaluation.context.tuning)
-    changed = [] if news is None else [own for (own, data) in news.rows if not data]
-    return news is not None and evaluation.context.device is CPU and monotone(stratum, changed)
+    if news is None or evaluation.context.device is not CPU:
+        return False
+    changed = [own for (own, data) in news.rows if not data]
+    return monotone(stratum, changed, news.rules)
 
 
 @contextmanager
