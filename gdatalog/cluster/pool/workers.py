@@ -36,7 +36,7 @@ class PoolWorkers:
 
     @property
     def threads(self) -> dict[str, int]:
-        """The same as it was a moment ago, for who asks often; none if there is no worker."""
+        """The same, at most a second old, for frequent calls; empty if there is no worker."""
         when, threads = self._threads
         if not threads or monotonic() - when > SOON:
             threads = self.connection.client.nthreads()
@@ -50,8 +50,8 @@ class PoolWorkers:
 
     @property
     def info(self) -> Mapping[str, Mapping[str, Any]]:
-        """What the scheduler reports of each worker, by its address, a moment ago: asking it takes
-        some milliseconds. There is at least one worker."""
+        """What the scheduler reports of each worker, by its address, at most a second ago: a
+        request takes some milliseconds. Waits until there is a worker."""
         when, found = self._info
         while not found or monotonic() - when > SOON:
             workers_of(self.connection.client)

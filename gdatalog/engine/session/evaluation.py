@@ -195,8 +195,8 @@ class Evaluation:
                 self._known[name] = self._given(name)
 
     def _plan_ahead(self, strata: Sequence[Stratum]) -> None:
-        """Plans all strata of one rule that read only what is known by now, if there are several:
-        their loops are compiled while the others are planned."""
+        """Plans the strata that have a single rule and read only known relations, if there are
+        several: a thread compiles their loops while this one plans the others."""
         context = self.context
         alone = len(strata) == 1 or context.device is not CPU or context.cluster is not None
         if alone or self.let_go is not None or context.metrics.lasting:
