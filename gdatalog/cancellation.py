@@ -24,13 +24,11 @@ from time import perf_counter
 from types import TracebackType
 from typing import TypeVar
 
-from gdatalog.account import SMALL, Account
+from gdatalog.account import SMALL, Account, Costs, take_over, time_spent
 from gdatalog.errors import Interrupted, TimeLimitError, UsageError
-from gdatalog.importing import whole_imports
 from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
-from gdatalog.threads import Abandoned, CancellableThread
-from gdatalog.timers import Costs, take_over, time_spent
-from gdatalog.widths import visible
+from gdatalog.threads import Abandoned, CancellableThread, whole_imports
+from gdatalog.values import visible
 
 EVERY = 0.1  # seconds between two calls of who listens, at the least
 LATE = 1 << 21  # rows, from which on a pass over them is so long that somebody may want to stop

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from gdatalog.records import dataclass, field
-from gdatalog.widths import visible, visible_lines, width
+from gdatalog.values import visible, visible_lines, width
 
 MOST_SHOWN = 10  # errors that are printed; more would only scroll past
 

@@ -9,7 +9,7 @@ from typing import Protocol, Self
 from gdatalog.cancellation import current_watch
 from gdatalog.storage.as_text import cell_texts
 from gdatalog.storage.table import Table
-from gdatalog.widths import cut, visible, visible_html, width
+from gdatalog.values import cut, visible, visible_html, width
 
 WIDEST = 48  # a column's cells are cut behind this many characters
 NARROWEST = 6  # but no shorter than this, to fit a terminal

@@ -14,7 +14,7 @@ from gdatalog.planner.check.words import count
 from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.storage.relation import Relation
-from gdatalog.widths import visible
+from gdatalog.values import visible
 
 if TYPE_CHECKING:
     from gdatalog.workspace import Workspace

@@ -18,7 +18,7 @@ from gdatalog.cancellation import Watch
 from gdatalog.engine.devices import NO_GPU, OpenDevice, kind_of, open_device, plainly_cpu
 from gdatalog.engine.session.knobs import parse_size, seconds_of, threads_of
 from gdatalog.errors import Caution, UsageError
-from gdatalog.importing import uncollected, whole_imports
+from gdatalog.threads import uncollected, whole_imports
 
 if TYPE_CHECKING:
     from gdatalog.workspace import Workspace

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from gdatalog.account import trim
+from gdatalog.calls import Limits
 from gdatalog.cancellation import OBJECT, Watch, cancellable
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import Cluster, ExecutionContext, Wanted
@@ -28,7 +29,6 @@ from gdatalog.engine.session.text_session import Session, Settings, schemas_of
 from gdatalog.engine.session.texts import KeptRules, ProgramTexts
 from gdatalog.engine.session.untrusted import check_length, without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
-from gdatalog.limits import Limits
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import check_relation_name

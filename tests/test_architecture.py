@@ -24,8 +24,7 @@ LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
 
 # What each layer may import: a folder of the package, or a module at its top.
 BASE = {
-    "records", "errors", "values", "widths", "timers", "progress", "account", "threads",
-    "importing", "cancellation", "limits",
+    "records", "errors", "values", "progress", "account", "threads", "cancellation",
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {
@@ -38,31 +37,18 @@ FACE = ENGINE | {
 }  # fmt: skip
 MAY_IMPORT = {
     "records": set(),
-    "errors": {"records", "widths"},
+    "errors": {"records", "values"},
     "values": {"records"},
-    "widths": set(),
-    "timers": {"records"},
-    "progress": {"records", "widths"},
+    "progress": {"records", "values"},
     "account": {"records", "errors", "progress", "values"},
     "threads": set(),
-    "importing": {"threads"},
-    "cancellation": {
-        "records",
-        "account",
-        "errors",
-        "progress",
-        "threads",
-        "importing",
-        "timers",
-        "widths",
-    },
-    "limits": {"records", "account", "cancellation", "errors"},
+    "cancellation": {"records", "account", "errors", "progress", "threads", "values"},
     "parser": BASE,
     "plan": BASE,
     "storage": BASE,
     "planner": BASE | {"parser", "plan"},
-    "codegen": {"records", "timers", "storage"},
-    "calls": {"records", "limits", "plan", "storage"},
+    "codegen": {"records", "account", "storage"},
+    "calls": BASE | {"plan", "storage"},
     "cpu_ops": BASE | {"plan", "storage", "codegen"},
     "printer": BASE | {"plan", "storage", "codegen", "cpu_ops"},
     "gpu_ops": BASE | {"plan", "storage", "codegen", "cpu_ops", "printer", "calls"},

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Lost, Pool, RemoteValue, TooLarge
 from gdatalog.cluster.pool.calls import Lineage, Recipe, made_as
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.workers.scheduler import set_free
 from gdatalog.errors import DeviceError
-from gdatalog.limits import Limits
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers
 
@@ -193,7 +193,7 @@ import sys
 from distributed import Client
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.pool import Call, Pool
-from gdatalog.limits import Limits
+from gdatalog.calls import Limits
 from tests import pool_calls
 
 pool = Pool(Connection(Client(sys.argv[1])))

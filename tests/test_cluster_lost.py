@@ -15,12 +15,12 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
+from gdatalog.calls import Limits
 from gdatalog.cluster.partitioned import bucket_store
 from gdatalog.cluster.pool import Call, Pool
 from gdatalog.cluster.replicated.collector import Collector
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DeviceError, Interrupted
-from gdatalog.limits import Limits
 from gdatalog.result import Result
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers

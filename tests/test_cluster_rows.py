@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gdatalog as gd
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
 from gdatalog.cluster.rows import shuffle
 from gdatalog.cluster.rows.row_keeper import RowKeeper
@@ -24,7 +25,6 @@ from gdatalog.cluster.rows.shuffle import (
 )
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DataError, MemoryLimitError, UsageError
-from gdatalog.limits import Limits
 from gdatalog.result import Result
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog import workspace
+from gdatalog.account import spending, time_spent
 from gdatalog.codegen import native
 from gdatalog.engine.metrics import Metrics, RuleRun
 from gdatalog.engine.session.knobs import Strategy
@@ -21,7 +22,6 @@ from gdatalog.executors import lftj
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan.nodes import Compact, Join, Step, TrieRef
 from gdatalog.report import Profile
-from gdatalog.timers import spending, time_spent
 from tests import test_depth_first as depth_first
 from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
 from tests.draw_patterns import drawn_pattern

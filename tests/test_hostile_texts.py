@@ -28,7 +28,7 @@ from gdatalog.shell.editor.known import bar, look
 from gdatalog.shell.messages import ProgressLine, say
 from gdatalog.shell.options import FORMATS
 from gdatalog.shell.output import Output
-from gdatalog.widths import width
+from gdatalog.values import width
 
 HOSTILE = {
     "title": "a\x1b]0;mine\x07z",

@@ -17,8 +17,7 @@ import pytest
 
 from gdatalog import cancellation
 from gdatalog.cancellation import Watch
-from gdatalog.importing import uncollected, whole_imports
-from gdatalog.threads import Abandoned, CancellableThread
+from gdatalog.threads import Abandoned, CancellableThread, uncollected, whole_imports
 
 NAME = "a_library_for_a_test"
 IN_THE_MIDDLE = """

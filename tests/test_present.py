@@ -8,7 +8,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.present import box
-from gdatalog.widths import cut, width
+from gdatalog.values import cut, width
 
 
 def of(rows, columns):

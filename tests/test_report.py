@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
+from gdatalog.account import Costs
 from gdatalog.engine.metrics import Index, Metrics, RuleRun
 from gdatalog.engine.session.knobs import Strategy
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.report import Profile
 from gdatalog.report.tree import ReportNode, TextTable, wrong_by
-from gdatalog.timers import Costs
-from gdatalog.widths import width
+from gdatalog.values import width
 from tests.interpreted import interpreted
 
 SNAPSHOTS = Path(__file__).with_name("plans") / "reports.txt"

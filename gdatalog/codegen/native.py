@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.account import spending
 from gdatalog.codegen import cache as code_cache
 from gdatalog.codegen import objects
 from gdatalog.codegen.language import CompileError, LoopError
 from gdatalog.records import dataclass
-from gdatalog.timers import spending
 
 if TYPE_CHECKING:
     from gdatalog.codegen.language import Function

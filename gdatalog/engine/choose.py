@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Protocol
 
+from gdatalog.calls import Limits
 from gdatalog.engine.depth import Form, form_of_bag, form_of_rows
 from gdatalog.engine.device import WORTH, shared_by
 from gdatalog.engine.multi_device import cut_at_first
 from gdatalog.engine.session.knobs import Knobs
-from gdatalog.limits import Limits
 from gdatalog.plan.conditions import When
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan, Tally

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from gdatalog.calls import Limits
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.derived import Derived, Seeds
 from gdatalog.engine.device import CPU, Device
@@ -12,7 +13,6 @@ from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.engine.session.prepared import Plans
 from gdatalog.engine.sources import Sources
-from gdatalog.limits import Limits
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import OnWorkers, Spread
 from gdatalog.plan.tuning import Tuning

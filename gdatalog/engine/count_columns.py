@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.limits import Limits
+from gdatalog.calls import Limits
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array

@@ -10,13 +10,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog import cpu_ops
-from gdatalog.calls import Block, GiveUp, LoopRun
+from gdatalog.calls import Block, GiveUp, Limits, LoopRun
 from gdatalog.cancellation import current_watch
 from gdatalog.engine.session.budget import LARGEST_CHUNK
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.executors.lftj import ListRoom, run_nest, run_partitioned
 from gdatalog.executors.ops import Ops
-from gdatalog.limits import Limits
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from weakref import ReferenceType, WeakKeyDictionary
 
 from gdatalog.account import Account, default_limit
+from gdatalog.calls import Limits
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.memory_estimate import memory_asked
 from gdatalog.engine.sources import Sources
-from gdatalog.limits import Limits
 from gdatalog.plan.cells import needed, orders, roots
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import Paths, recoded

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gdatalog.account import Costs, time_spent
+from gdatalog.calls import Limits
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.executors.ops import Ops
-from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread
@@ -26,7 +27,6 @@ from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
-from gdatalog.timers import Costs, time_spent
 
 
 @dataclass(slots=True)

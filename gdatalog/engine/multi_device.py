@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.calls import Block
+from gdatalog.calls import Block, Limits
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, StepCounts
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import Bag, RowSet, Sink
-from gdatalog.limits import Limits
 from gdatalog.plan.cells import Cell, KeyRange, within
 from gdatalog.plan.nodes import Join, JoinPlan
 from gdatalog.plan.placement import Shared

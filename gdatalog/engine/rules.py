@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
+from gdatalog.account import Costs, time_spent
 from gdatalog.calls import NotOnDevice
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.derived import Derived, DistinctBlocks
@@ -15,7 +16,6 @@ from gdatalog.engine.sources import Sources
 from gdatalog.plan.effects import may_fail
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.records import replace
-from gdatalog.timers import Costs, time_spent
 
 
 def _rows(run: PlanRun, limit: int | None) -> Derived:

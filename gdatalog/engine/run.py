@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gdatalog.calls import Block, GiveUp
+from gdatalog.calls import Block, GiveUp, Limits
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import TooMany, allowing, choose, remember
 from gdatalog.engine.context import ExecutionContext
@@ -30,7 +30,6 @@ from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.scan import Scan
 from gdatalog.executors.sinks import Bag, DistinctSink, RowSet, Sink
-from gdatalog.limits import Limits
 from gdatalog.plan.dedup import ascends, groups_of
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
 from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.calls import LOCAL, GiveUp, NoRoomForLists, NotOnDevice, scratch_length
+from gdatalog.calls import LOCAL, GiveUp, Limits, NoRoomForLists, NotOnDevice, scratch_length
 from gdatalog.engine.choose import choose
 from gdatalog.engine.count_columns import EXACT, TABLES, ascends, exact_sum, once_each, times_each
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
@@ -24,7 +24,6 @@ from gdatalog.engine.sources import Sources
 from gdatalog.errors import EvaluationError, Span
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag
-from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nest import entries
 from gdatalog.plan.nodes import Branch, Gather, JoinPlan, Slot, Tally, Term, TrieRef

@@ -26,13 +26,13 @@ from gdatalog.calls import (
     SHARED,
     STOP_FLAG,
     Block,
+    Limits,
     scalar_of,
     scratch_length,
 )
 from gdatalog.cancellation import PATIENCE
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import MOST_ROOM, SHARE, tallied, tell
-from gdatalog.limits import Limits
 from gdatalog.records import dataclass, field
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.spill import Blocks

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import values_of
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.spilled_groups import SpilledGroups, lengths_of_groups
-from gdatalog.limits import Limits
 from gdatalog.plan.nodes import Gather, Reduction, Slot
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array

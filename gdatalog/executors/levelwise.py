@@ -19,6 +19,7 @@ from collections.abc import Generator, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.expansion import FrontierExpansion, Generation
 from gdatalog.executors.frontier import (
@@ -34,7 +35,6 @@ from gdatalog.executors.frontier import (
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import BranchRows, reduce_branch
 from gdatalog.executors.sinks import Failing, Hits, Sink, Totals
-from gdatalog.limits import Limits
 from gdatalog.plan.effects import binds, may_fail, without
 from gdatalog.plan.nodes import (
     Assign,

@@ -33,12 +33,12 @@ from gdatalog.calls import (
     UNITS,
     Block,
     GiveUp,
+    Limits,
     Outside,
     scalar_of,
     scratch_of,
 )
 from gdatalog.cancellation import PATIENCE
-from gdatalog.limits import Limits
 from gdatalog.records import dataclass, field
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array

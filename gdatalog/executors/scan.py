@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from gdatalog.calls import Limits
 from gdatalog.cancellation import PATIENCE
 from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.levelwise import Levelwise, StepCounts
 from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import Sink
-from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import Apply, Expr, JoinPlan
 from gdatalog.records import dataclass, field

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import FailedRows, Frontier, Roots, times, weight_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.ops import Ops
-from gdatalog.limits import Limits
 from gdatalog.plan.nodes import Expr, Participant, Slot, Step
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.storage.spill import Blocks, held_bytes

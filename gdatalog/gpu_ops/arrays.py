@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gdatalog.account import spending
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.launching import TILE, Kernels, type_of
-from gdatalog.timers import spending
 
 Array = Any  # a device array: CuPy's on a GPU
 Box = Sequence[tuple[int, int]]

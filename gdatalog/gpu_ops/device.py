@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from gdatalog.calls import LoopRun
+from gdatalog.calls import Limits, LoopRun
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.paged import Paged
 from gdatalog.gpu_ops.slices import Slices
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.gpu_ops.walk import WHOLE, Block, Part, Walks
-from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
+from gdatalog.account import spending
 from gdatalog.calls import NotOnDevice
 from gdatalog.cpu_ops.functions import EQUALITY, Scope
 from gdatalog.cpu_ops.functions import evaluate as on_host
@@ -23,7 +24,6 @@ from gdatalog.plan.nodes import Apply, Expr, Slot, slots
 from gdatalog.printer.expressions import printable
 from gdatalog.printer.tables import fill
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.timers import spending
 from gdatalog.values import TypeName
 
 ColumnOf = Callable[[str], Array]

@@ -16,13 +16,12 @@ from itertools import count
 from threading import Event
 from typing import Any, TypeGuard
 
-from gdatalog.calls import COUNTS, LoopRun
+from gdatalog.calls import COUNTS, Limits, LoopRun
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.helpers import Copies, Found, Helper, HelperStopped, Pieces
 from gdatalog.gpu_ops.walk import Block, Part
-from gdatalog.limits import Limits
 from gdatalog.plan.placement import Shared
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import replace

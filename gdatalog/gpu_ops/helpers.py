@@ -10,13 +10,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gdatalog.calls import COUNTS
+from gdatalog.calls import COUNTS, Limits
 from gdatalog.cancellation import Watch, working_for
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.trie_cache import SHARE
 from gdatalog.gpu_ops.walk import Block
-from gdatalog.limits import Limits
 from gdatalog.plan.placement import DeviceWork
 from gdatalog.storage.tallied import Tallied
 from gdatalog.storage.trie import Trie, TrieLevel

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.calls import DTYPES, SHARED, NoRoomForLists
+from gdatalog.calls import DTYPES, SHARED, Limits, NoRoomForLists
 from gdatalog.gpu_ops.launching import THREADS, TILE, type_of
-from gdatalog.limits import Limits
 from gdatalog.printer.arguments import Argument, LevelArgument
 
 KEPT_LISTS = "kept lists"

@@ -8,8 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from gdatalog.account import spending
 from gdatalog.gpu_ops.driver import Driver, Kernel
-from gdatalog.timers import spending
 
 THREADS = 256  # of a block, as in compact.cuh
 TILE = 4 * THREADS  # entries that a block takes at a time, as in compact.cuh

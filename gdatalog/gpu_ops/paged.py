@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from gdatalog.account import spending
 from gdatalog.gpu_ops.driver import Copied, Driver, Pages
 from gdatalog.storage.threads import in_ranges
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import ArraySlice, TrieArrays, layout_of, trie_in_place
-from gdatalog.timers import spending
 
 BUFFERS, BUFFER = 2, 1 << 25  # the number of pinned buffers, and their bytes
 SMALLEST = 1 << 12  # bytes of one if there is little to write

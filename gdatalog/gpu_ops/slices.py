@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.account import spending
 from gdatalog.cancellation import PATIENCE
 from gdatalog.gpu_ops.driver import Copied, Driver
 from gdatalog.plan.slicing import Sizes, Slice, SliceCache
@@ -21,7 +22,6 @@ from gdatalog.storage.threads import by_parts
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import ArraySlice, pieces_of, slice_of
 from gdatalog.threads import PoolTask, begun
-from gdatalog.timers import spending
 
 BUFFERS, BUFFER = 2, 1 << 25  # the number of pinned buffers, and their bytes
 SMALLEST = 1 << 12  # bytes of one if there is little to copy

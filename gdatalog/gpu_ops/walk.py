@@ -13,7 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.calls import CLEARED, DTYPES, SHARED, GiveUp, Outside, scalar_of, scratch_length
+from gdatalog.account import spending
+from gdatalog.calls import (
+    CLEARED,
+    DTYPES,
+    SHARED,
+    GiveUp,
+    Limits,
+    Outside,
+    scalar_of,
+    scratch_length,
+)
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.driver import Driver, Kernel
 from gdatalog.gpu_ops.kept import KEPT_LISTS, kept_lists
@@ -29,13 +39,11 @@ from gdatalog.gpu_ops.loops import (
     loops_of,
 )
 from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
-from gdatalog.limits import Limits
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import ARRAY
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import DeviceOps
-from gdatalog.timers import spending
 
 Block = tuple[Any, ...]
 Part = tuple[int, int]  # a part of the work: its number, and the number of parts

@@ -44,7 +44,7 @@ from gdatalog.result import Result
 from gdatalog.shell.commands.rules import rules_text
 from gdatalog.shell.messages import size_of
 from gdatalog.shell.statements import schema_text
-from gdatalog.widths import visible, visible_lines
+from gdatalog.values import visible, visible_lines
 
 # Under these names IPython finds our magics on a shell, and what to leave a line of theirs alone.
 OURS = "_gdatalog_magics"

@@ -18,7 +18,7 @@ from gdatalog.records import dataclass
 from gdatalog.relations import catalog
 from gdatalog.shell.messages import ProgressLine, aligned, say
 from gdatalog.shell.statements import known_size
-from gdatalog.widths import visible_html, visible_lines
+from gdatalog.values import visible_html, visible_lines
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gdatalog.report.folded import folded
 from gdatalog.report.tree import STAYS, Cell, Kind, ReportNode, TextTable, about, took, unbroken
-from gdatalog.widths import visible, visible_html
+from gdatalog.values import visible, visible_html
 
 _LIGHT = "--ink: #1f2933; --soft: #667382; --line: #d9dfe5; --ground: #ffffff; --raised: #f5f7f9; \
 --guessed: #b6c4d2; --came: #2a9d8f; --spent: #4c78c9; --mark: #b4450f; --mark-ground: #fdeee4; \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gdatalog.account import Costs
 from gdatalog.engine.metrics import Index, Metrics, RuleRun
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.progress import format_bytes
@@ -22,7 +23,6 @@ from gdatalog.report.plan_tree import (
 from gdatalog.report.rule_runs import Matches, StratumRan, ran, rounds_node, rule_key
 from gdatalog.report.steps import Executor, Happened, order_of, plan_nodes, with_dedup
 from gdatalog.report.tree import Fact, Kind, ReportNode, many, per_second, took
-from gdatalog.timers import Costs
 from gdatalog.values import shown_name
 
 LITTLE = 3e-5  # seconds: anything faster was a cache hit

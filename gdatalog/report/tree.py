@@ -12,8 +12,8 @@ from textwrap import wrap
 from typing import Any, Literal
 
 from gdatalog.records import dataclass, fields, replace
-from gdatalog.widths import visible
-from gdatalog.widths import width as shown_width
+from gdatalog.values import visible
+from gdatalog.values import width as shown_width
 
 Kind = Literal[
     "plan",  # the root

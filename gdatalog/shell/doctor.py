@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.records import dataclass
-from gdatalog.widths import visible_lines
+from gdatalog.values import visible_lines
 
 if TYPE_CHECKING:
     from gdatalog.codegen.cache import CacheSize

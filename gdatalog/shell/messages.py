@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from gdatalog import __version__
 from gdatalog.errors import Error
 from gdatalog.progress import Progress, duration, format_bytes
-from gdatalog.widths import cut, visible, visible_lines, width
+from gdatalog.values import cut, visible, visible_lines, width
 
 if TYPE_CHECKING:
     from gdatalog.cancellation import Watch

@@ -14,7 +14,7 @@ from gdatalog.parser.syntax import Directive
 from gdatalog.present import box_lines, text_rows
 from gdatalog.result import Result
 from gdatalog.storage.as_text import begun, facts_text, table_text
-from gdatalog.widths import visible, visible_lines
+from gdatalog.values import visible, visible_lines
 
 if TYPE_CHECKING:
     from gdatalog.report.shown import Shown

@@ -11,7 +11,7 @@ from shutil import get_terminal_size
 from time import perf_counter
 from typing import Any
 
-from gdatalog.account import free_at_once
+from gdatalog.account import free_at_once, spending, time_spent
 from gdatalog.database import Database
 from gdatalog.engine.facts.files import Folders, read_text, to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
@@ -24,7 +24,6 @@ from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.shell.messages import ProgressLine, say, say_error, took
 from gdatalog.shell.output import Output
-from gdatalog.timers import spending, time_spent
 from gdatalog.values import timestamp_from_text
 
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 
+from gdatalog.account import Costs, time_spent
 from gdatalog.engine.session.text_session import Session
 from gdatalog.engine.session.texts import ProgramTexts
 from gdatalog.errors import Error, UsageError, raise_together
@@ -19,8 +20,7 @@ from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.messages import say, say_error, short_size_of, tuples
 from gdatalog.shell.program import answer_all
 from gdatalog.storage.relation import Relation
-from gdatalog.timers import Costs, time_spent
-from gdatalog.widths import visible
+from gdatalog.values import visible
 
 NOT_EVALUATED = "not evaluated"
 

@@ -13,11 +13,11 @@ from weakref import WeakSet
 
 import numpy as np
 
+from gdatalog.account import spending
 from gdatalog.storage.keys import key_to_float
 from gdatalog.storage.rows import Columns, Span, in_sorted
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges
-from gdatalog.timers import spending
 from gdatalog.values import INT_MAX, INT_MIN, TypeName
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.account import spending
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage.duplicates import distinct_rows, mix
 from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows
@@ -24,7 +25,6 @@ from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import held_bytes, is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, in_ranges, spread
-from gdatalog.timers import spending
 
 # Fewer rows than these are sorted when they are made: it costs nothing, and people read them in
 # order.

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from gdatalog.calls import Limits
 from gdatalog.cluster.partitioned.buckets import BucketedRows, Grid, bucketed, counted
 from gdatalog.cluster.partitioned.cell_tasks import MAKING
 from gdatalog.cluster.partitioned.layout import Layout, Source
@@ -21,7 +22,6 @@ from gdatalog.cluster.pool import Broadcast, Call, Pool, RemoteValue
 from gdatalog.cluster.rows.graph_degrees import Way
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.stored_rows import UNLIMITED, room_of
-from gdatalog.limits import Limits
 from gdatalog.plan.nodes import JoinPlan
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import KnownRows

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, TaskStage, TooLarge
 from gdatalog.cluster.replicated.cell_scheduler import CellScheduler, too_small
 from gdatalog.cluster.replicated.cells import join_cells
@@ -27,7 +28,6 @@ from gdatalog.engine.session.knobs import Knobs
 from gdatalog.executors.frontier import Frontier, Key
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.sinks import Sink
-from gdatalog.limits import Limits
 from gdatalog.plan.cells import EVERYTHING
 from gdatalog.plan.effects import one_row_each, widens
 from gdatalog.plan.nodes import Filter, Guard, JoinPlan, Seek, Step, TrieRef

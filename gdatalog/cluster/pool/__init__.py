@@ -25,13 +25,13 @@ import tempfile
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool.broadcast import Broadcast
 from gdatalog.cluster.pool.calls import Call, Lost, RemoteElement, RemoteValue, TooLarge
 from gdatalog.cluster.pool.execution import WorkQueue, itself
 from gdatalog.cluster.pool.task_stage import Smaller, TaskStage
 from gdatalog.cluster.pool.workers import PoolWorkers
 from gdatalog.errors import UsageError
-from gdatalog.limits import Limits
 from gdatalog.records import replace
 
 __all__ = [

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
+from gdatalog.calls import Limits
 from gdatalog.cancellation import PATIENCE
 from gdatalog.cluster.pool.broadcast import ALONE, EVERY, OFTEN, Broadcast, awaited
 from gdatalog.cluster.pool.calls import (
@@ -31,7 +32,6 @@ from gdatalog.cluster.pool.worker_cache import BAD, MissingBroadcast
 from gdatalog.cluster.pool.workers import PoolWorkers
 from gdatalog.cluster.workers.scheduler import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
-from gdatalog.limits import Limits
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 

@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Lost, Pool, RemoteElement, RemoteValue, TaskStage
 from gdatalog.cluster.pool.calls import made_as, whole
 from gdatalog.cluster.pool.execution import itself
@@ -33,7 +34,6 @@ from gdatalog.cluster.recursion.hash_partition import (
 )
 from gdatalog.cluster.rows.stored_rows import StoredRows
 from gdatalog.engine.derived import Rows
-from gdatalog.limits import Limits
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation

@@ -12,6 +12,7 @@ from threading import Lock
 from time import perf_counter
 from typing import Any
 
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Lost
 from gdatalog.cluster.recursion.routes import ALL, Distribution, Routes
 from gdatalog.cluster.rows.parts import columns_of
@@ -29,7 +30,6 @@ from gdatalog.engine.metrics import Metrics, RuleRound
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.errors import Caution
 from gdatalog.executors.levelwise import StepCounts
-from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.plan.tuning import Tuning

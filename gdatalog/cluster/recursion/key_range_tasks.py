@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
-from gdatalog.calls import NotOnDevice
+from gdatalog.calls import Limits, NotOnDevice
 from gdatalog.cluster.workers.devices import on_device, rows_here
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext, StratumInputs
@@ -17,7 +17,6 @@ from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.seeds import RowsByColumn
 from gdatalog.engine.fixpoint.stratum import NO_PARTS, Parts
 from gdatalog.engine.session.knobs import Knobs
-from gdatalog.limits import Limits
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check.checked import Schema, Stratum

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge
 from gdatalog.cluster.recursion.key_range_tasks import (
     KeyRangeTask,
@@ -32,7 +33,6 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.metrics import Way
 from gdatalog.errors import MemoryLimitError
-from gdatalog.limits import Limits
 from gdatalog.plan.effects import falls, rises
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import remote

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from typing import Any
 
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Broadcast, Call, Pool, TaskStage, TooLarge
 from gdatalog.cluster.replicated.cells import settled
 from gdatalog.cluster.replicated.tasks import CellResult
 from gdatalog.errors import MemoryLimitError
-from gdatalog.limits import Limits
 from gdatalog.records import dataclass
 
 

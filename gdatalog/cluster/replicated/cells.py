@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
+from gdatalog.account import time_spent
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool.execution import WorkQueue
 from gdatalog.cluster.replicated.tasks import CellResult, JoinTask
 from gdatalog.cluster.rows.texts import NewTexts, gathered_symbols, symbol_columns
@@ -30,7 +32,6 @@ from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.executors.sinks import RowSet
-from gdatalog.limits import Limits
 from gdatalog.plan.cells import Cell, ends, places
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import TrieRef
@@ -38,7 +39,6 @@ from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
-from gdatalog.timers import time_spent
 
 PATIENCE = 2.0  # seconds, after which a cell is given back to be cut
 SPARE = 0.6  # of a worker's memory: Dask ends workers that have filled it

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Pool, RemoteValue
 from gdatalog.cluster.replicated.tasks import CellResult
 from gdatalog.cluster.rows.parts import columns_of
@@ -28,7 +29,6 @@ from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks, rows
 from gdatalog.engine.device import CPU
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
-from gdatalog.limits import Limits
 from gdatalog.plan.nodes import RulePlan, Slot
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import KnownRows

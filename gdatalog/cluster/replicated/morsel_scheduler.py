@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Broadcast, Call, Pool, TaskStage, TooLarge
 from gdatalog.cluster.replicated.cell_scheduler import CellScheduler, JoinWork, too_small
 from gdatalog.cluster.replicated.cells import join_cells
 from gdatalog.cluster.replicated.morsels import DEEP, Morsel, Morsels
 from gdatalog.cluster.replicated.tasks import CellResult
-from gdatalog.limits import Limits
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.records import replace
 

@@ -9,11 +9,11 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.texts import placed_texts
 from gdatalog.errors import DataError
-from gdatalog.limits import Limits
 from gdatalog.storage.export import to_pandas
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.remote import RemotePart, RemoteSchema

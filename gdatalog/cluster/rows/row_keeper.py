@@ -10,13 +10,13 @@ from weakref import WeakSet
 
 import numpy as np
 
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
 from gdatalog.cluster.rows import dask_export, duplicate_rows, graph_degrees
 from gdatalog.cluster.rows.parts import columns_of, piece_of
 from gdatalog.cluster.rows.shuffle import Shuffle
 from gdatalog.cluster.rows.sketches import SAMPLE, PartSketch, sketch_of, survey_of
 from gdatalog.errors import MemoryLimitError
-from gdatalog.limits import Limits
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.degrees import Degrees

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.workers.worker import left_of, own_address
-from gdatalog.limits import Limits
 from gdatalog.records import dataclass
 from gdatalog.storage.duplicates import row_numbers
 from gdatalog.storage.remote import RemotePart

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.account import spending
 from gdatalog.cancellation import PATIENCE, Watch, current_watch, working_for
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
 from gdatalog.engine.facts.files import FilePolicy, Folders, locate, placed, read_relation
@@ -30,7 +31,6 @@ from gdatalog.storage.row_store import FEW
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.threads import begun
-from gdatalog.timers import spending
 from gdatalog.values import TypeName, Value
 
 

@@ -18,6 +18,7 @@ from itertools import chain
 from time import perf_counter
 from typing import Any, cast
 
+from gdatalog.account import time_spent
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.depth import Form, JoinNest
@@ -44,7 +45,6 @@ from gdatalog.storage.on_device import BitmapOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
-from gdatalog.timers import time_spent
 
 # Rows of a bitmap processed at once: their share of the free memory; the least.
 PIECE, LEAST = 0.75, 1 << 10

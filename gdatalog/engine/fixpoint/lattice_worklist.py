@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.account import spending, time_spent
 from gdatalog.calls import COUNTS, UNITS, GiveUp
 from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues, loose_of
 from gdatalog.engine.context import StratumInputs
@@ -60,7 +61,6 @@ from gdatalog.storage.rows import Columns, firsts
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-from gdatalog.timers import spending, time_spent
 
 MOST_GROUPS = 1 << 30
 LEAST_ROOM = 1024  # for groups that are numbered

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.account import Costs, time_spent
 from gdatalog.calls import GiveUp, LoopRun
 from gdatalog.engine.depth import counted, counts_of, printed_once
 from gdatalog.engine.derived import (
@@ -42,7 +43,6 @@ from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-from gdatalog.timers import Costs, time_spent
 
 if TYPE_CHECKING:
     from gdatalog.printer.module import PrintedPlan

@@ -12,6 +12,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
+from gdatalog.account import Costs, spending, time_spent
 from gdatalog.cancellation import cancellable
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import (
@@ -51,7 +52,6 @@ from gdatalog.records import replace
 from gdatalog.storage.on_device import KnownRows, brought, is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
-from gdatalog.timers import Costs, spending, time_spent
 
 # Relations that replace others, by the plan that reads their tries.
 Parts = Mapping[TrieRef, Relation]

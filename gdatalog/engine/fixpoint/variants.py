@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.account import Costs, time_spent
 from gdatalog.calls import DONE, OUTSIDE, GiveUp
 from gdatalog.engine.choose import allowing
 from gdatalog.engine.depth import Form, JoinNest, counted
@@ -38,7 +39,6 @@ from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
-from gdatalog.timers import Costs, time_spent
 
 if TYPE_CHECKING:
     from gdatalog.printer.module import PrintedPlan

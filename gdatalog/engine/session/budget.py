@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gdatalog.calls import Limits
 from gdatalog.errors import MemoryLimitError
-from gdatalog.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import Branch, Generate, Join, RulePlan
 

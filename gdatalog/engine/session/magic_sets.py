@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from weakref import ref
 
+from gdatalog.account import spending
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.session.evaluation import Evaluation
@@ -25,7 +26,6 @@ from gdatalog.planner.rewrite.magic_set_cost import World
 from gdatalog.planner.rewrite.magic_sets import MagicProgram, magic_program
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
-from gdatalog.timers import spending
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 from weakref import ref
 
+from gdatalog.account import spending
 from gdatalog.cancellation import LONG_RULE, LONG_TEXT, apart
 from gdatalog.engine.session.folding import folded
 from gdatalog.engine.session.remembered import Recent
@@ -30,7 +31,6 @@ from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import Fingerprint
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.timers import spending
 from gdatalog.values import ParamType
 
 # Characters of all that checked programs were made of, each of which takes about 40 bytes; kept

@@ -24,8 +24,7 @@ from gdatalog.errors import Caution, Error, Note, Span
 from gdatalog.parser.syntax import Atom, Const, Directive, ListParam, Literal, Param, Values
 from gdatalog.planner.check.words import either
 from gdatalog.records import dataclass, field
-from gdatalog.values import TypeName
-from gdatalog.widths import visible
+from gdatalog.values import TypeName, visible
 
 
 @dataclass(frozen=True, slots=True)

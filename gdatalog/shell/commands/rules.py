@@ -26,7 +26,7 @@ from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.editor.typed import OF_PART
 from gdatalog.shell.messages import say, size_of
 from gdatalog.shell.statements import NOT_EVALUATED, take_file
-from gdatalog.widths import visible
+from gdatalog.values import visible
 
 if TYPE_CHECKING:
     from gdatalog.database import Database

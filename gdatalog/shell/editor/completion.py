@@ -35,8 +35,7 @@ from gdatalog.plan.functions import (
 from gdatalog.records import dataclass
 from gdatalog.shell.editor.known import Columns, KnownNames
 from gdatalog.shell.editor.typed import StatementPart, parts_of
-from gdatalog.values import TYPE_NAMES
-from gdatalog.widths import visible
+from gdatalog.values import TYPE_NAMES, visible
 
 Files = Callable[[str, str], list[str]]
 

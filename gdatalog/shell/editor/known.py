@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field
-from gdatalog.widths import visible
+from gdatalog.values import visible
 
 if TYPE_CHECKING:
     from gdatalog.database import Database

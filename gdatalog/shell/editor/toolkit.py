@@ -23,7 +23,7 @@ from prompt_toolkit.history import History
 from prompt_toolkit.lexers import Lexer
 
 from gdatalog.shell.editor.known import KnownNames
-from gdatalog.widths import visible
+from gdatalog.values import visible
 
 if TYPE_CHECKING:
     from gdatalog.shell.editor.highlighting import Highlighter
