@@ -18,7 +18,6 @@ from gdatalog.engine.fixpoint import stratum
 from gdatalog.engine.remainders import combined, primes_below
 from gdatalog.engine.sums import CountOverflow
 from gdatalog.parser import parse
-from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import Branch, Join, RulePlan, Tally
 from gdatalog.planner.order.work import work_of
 from gdatalog.planner.rewrite import algebra as planned
@@ -29,6 +28,7 @@ from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
 from tests.oracle_values import Failure, canonical
 from tests.orders import skewed
+from tests.plan_check import check_rule_plan
 from tests.test_engine_oracle import Data, Relations, answers
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")

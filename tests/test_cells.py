@@ -14,8 +14,8 @@ import gdatalog as gd
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.rules import run_rule
 from gdatalog.plan.cells import GREATEST, LEAST, Cell, KeyRange, cuttable, roles, within
-from gdatalog.plan.check import check_join_plan
 from gdatalog.plan.nodes import JoinPlan
+from tests.plan_check import check_join_plan
 
 EDGES = np.random.default_rng(5).integers(0, 30, (200, 2))
 QUERIES = {

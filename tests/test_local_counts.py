@@ -20,7 +20,6 @@ from gdatalog.engine.fixpoint import stratum
 from gdatalog.engine.sums import CountOverflow
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import add_local
-from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import RulePlan, Term
 from gdatalog.printer import module, remember
 from gdatalog.printer.nest import NestPrinter
@@ -28,6 +27,7 @@ from gdatalog.printer.scope import KeptIntersection
 from gdatalog.storage.tallied import EdgeCounts
 from gdatalog.storage.trie import Trie, TrieLevel
 from tests.interpreted import interpreted
+from tests.plan_check import check_rule_plan
 from tests.test_algebra import agrees
 from tests.test_engine_oracle import Data
 

@@ -18,7 +18,6 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine import strata
 from gdatalog.engine.fixpoint import stratum
-from gdatalog.plan.check import PlanError, check_join_plan, check_rule_plan
 from gdatalog.plan.format import format_rule
 from gdatalog.plan.nodes import (
     Assign,
@@ -47,6 +46,7 @@ from gdatalog.report.tree import about
 from tests.corners import CORNERS
 from tests.draw import PROFILES, drawn
 from tests.examples import EXAMPLES
+from tests.plan_check import PlanError, check_join_plan, check_rule_plan
 from tests.test_engine_oracle import frame
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")

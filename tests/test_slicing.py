@@ -17,21 +17,24 @@ from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.host_tries import HostTries, labels_of, read, scheduled
 from gdatalog.engine.rules import run_rule
 from gdatalog.engine.sources import Sources
-from gdatalog.plan.cells import Cell, ends, sliceable, sliced
-from gdatalog.plan.check import check_join_plan
-from gdatalog.plan.effects import one_row_each
-from gdatalog.plan.nodes import Gather, JoinPlan, RulePlan, Slot
-from gdatalog.plan.schedule import schedule, serpentine
-from gdatalog.plan.slicing import (
+from gdatalog.plan.cells import (
+    Cell,
     IndexUse,
     Schedule,
     Sizes,
     Slice,
     SliceCache,
     bytes_moved,
+    ends,
+    sliceable,
+    sliced,
 )
+from gdatalog.plan.effects import one_row_each
+from gdatalog.plan.nodes import Gather, JoinPlan, RulePlan, Slot
+from gdatalog.plan.schedule import schedule, serpentine
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import pieces_of, slice_of
+from tests.plan_check import check_join_plan
 from tests.test_engine_oracle import PROGRAMS
 from tests.test_shares import QUERIES, databases
 

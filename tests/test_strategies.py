@@ -28,8 +28,6 @@ from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.ready import Ready
 from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.plan.check import PlanError, check_stratum
-from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
 from gdatalog.plan.placement import OnWorkers
 from gdatalog.plan.stratum import (
     Again,
@@ -46,10 +44,12 @@ from gdatalog.plan.stratum import (
     Worklist,
     format_stratum,
 )
+from gdatalog.plan.tuning import Bytes, TooManyRows, Unsuited, When
 from tests.cuda_host import HostDriver
 from tests.draw import Drawn, programs
 from tests.draw_recursion import recursions
 from tests.interpreted import interpreted
+from tests.plan_check import PlanError, check_stratum
 from tests.test_engine_oracle import frame, share
 from tests.test_queries import PROGRAMS, QUERIES
 from tests.test_queries import _asked as asked

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog.engine.fixpoint import stratum
 from gdatalog.parser import parse
-from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import Apply, Constant, JoinPlan, Restore, RulePlan, Slot
 from gdatalog.planner import build, rules
 from gdatalog.planner import items as body
@@ -34,6 +33,7 @@ from tests.corners import CORNERS
 from tests.draw_patterns import Pattern, drawn_pattern
 from tests.oracle import TooLong, evaluate
 from tests.oracle_values import Failure, canonical
+from tests.plan_check import check_rule_plan
 from tests.test_engine_oracle import run
 from tests.tuned import tune
 

@@ -1,7 +1,7 @@
 """A rule's joins in cells, where the tries that they read do not fit the device.
 
 The tries are made on the host and stay there. Each cell is a join over slices of them, which are
-copied to the device while another cell runs (`plan/slicing.py` says which, `gpu_ops/slices.py`
+copied to the device while another cell runs (`plan/cells.py` says which, `gpu_ops/slices.py`
 copies them). Rows that the device has no room for go to the host, and so does the answer then.
 """
 
@@ -34,11 +34,10 @@ from gdatalog.engine.sources import Sources
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan.cells import ends, places, sliceable, sliced
+from gdatalog.plan.cells import ends, paired, places, sliceable, sliced
 from gdatalog.plan.effects import all_steps, one_row_each
 from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages
-from gdatalog.plan.slicing import paired
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.rows import Columns

@@ -17,11 +17,10 @@ from gdatalog.engine.depth import Form, form_of_bag, form_of_rows
 from gdatalog.engine.device import WORTH, shared_by
 from gdatalog.engine.multi_device import cut_at_first
 from gdatalog.engine.session.knobs import Knobs
-from gdatalog.plan.conditions import When
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan, Tally
 from gdatalog.plan.placement import ExecutorChoice, Shared
-from gdatalog.plan.tuning import Tuning
+from gdatalog.plan.tuning import Tuning, When
 from gdatalog.records import dataclass
 
 MOST_REMEMBERED = 1000

@@ -26,7 +26,7 @@ from gdatalog.storage.trie import Trie
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.paged import Paged
     from gdatalog.gpu_ops.slices import Slices
-    from gdatalog.plan.slicing import Sizes
+    from gdatalog.plan.cells import Sizes
     from gdatalog.printer.module import PrintedPlan
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan.dedup import groups_of, kept_apart, level_of
+from gdatalog.plan.nest import groups_of, kept_apart, level_of
 from gdatalog.plan.nodes import Compact, JoinPlan
 from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass

@@ -12,12 +12,21 @@ from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.memory_estimate import memory_asked
 from gdatalog.engine.sources import Sources
-from gdatalog.plan.cells import needed, orders, roots
+from gdatalog.plan.cells import (
+    CellSlices,
+    IndexUse,
+    Numbers,
+    Schedule,
+    Sizes,
+    Slice,
+    needed,
+    orders,
+    roots,
+)
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import Paths, recoded
 from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.schedule import Level, schedule
-from gdatalog.plan.slicing import CellSlices, IndexUse, Numbers, Schedule, Sizes, Slice
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie

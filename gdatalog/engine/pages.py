@@ -18,20 +18,18 @@ from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.host_tries import HostTries, root_of
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.sources import Sources
-from gdatalog.plan.cells import roles, roots
+from gdatalog.plan.cells import Numbers, Schedule, roles, roots
 from gdatalog.plan.nodes import JoinPlan, Step, TrieRef
-from gdatalog.plan.paging import (
+from gdatalog.plan.placement import InPages
+from gdatalog.plan.schedule import (
     Heat,
     ListRead,
-    Numbers,
     PagePlacement,
     in_bits,
     placed,
     reads,
     takes_pages,
 )
-from gdatalog.plan.placement import InPages
-from gdatalog.plan.slicing import Schedule
 from gdatalog.printer.layouts import MOST_TILE_ROWS
 from gdatalog.records import dataclass
 from gdatalog.storage.trie import Trie

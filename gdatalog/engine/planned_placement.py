@@ -21,12 +21,10 @@ from gdatalog.engine.host_tries import (
 from gdatalog.engine.memory_estimate import memory_asked
 from gdatalog.engine.pages import paging
 from gdatalog.engine.sources import Sources
-from gdatalog.plan.cells import needed, orders, roots
+from gdatalog.plan.cells import IndexUse, Schedule, Sizes, needed, orders, roots
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
-from gdatalog.plan.paging import READ_COSTS, SECTOR, in_bits, reads, takes_pages
 from gdatalog.plan.placement import InCells, InPages
-from gdatalog.plan.schedule import schedule
-from gdatalog.plan.slicing import IndexUse, Schedule, Sizes
+from gdatalog.plan.schedule import READ_COSTS, SECTOR, in_bits, reads, schedule, takes_pages
 from gdatalog.printer.layouts import MOST_TILE_ROWS
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation

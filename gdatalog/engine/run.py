@@ -30,8 +30,8 @@ from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.scan import Scan
 from gdatalog.executors.sinks import Bag, DistinctSink, RowSet, Sink
-from gdatalog.plan.dedup import ascends, groups_of
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
+from gdatalog.plan.nest import ascends, groups_of
 from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
 from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass, replace

@@ -17,7 +17,6 @@ from gdatalog.engine.fixpoint.stratum import StratumRun
 from gdatalog.engine.session.folding import copied, copy_of
 from gdatalog.engine.session.remembered import settled
 from gdatalog.errors import EvaluationError
-from gdatalog.plan.conditions import Grown
 from gdatalog.plan.placement import Local
 from gdatalog.plan.stratum import (
     Again,
@@ -28,6 +27,7 @@ from gdatalog.plan.stratum import (
     Once,
     StratumPlan,
 )
+from gdatalog.plan.tuning import Grown
 from gdatalog.planner.check.checked import Stratum
 from gdatalog.records import replace
 

@@ -1,7 +1,7 @@
 """Tries of the host that a device's kernels read in place, page by page.
 
 A trie's arrays are written to a range of pages once, and stay there as long as the trie does. Pages
-that are read much are placed on the device during a join (`plan/paging.py` chooses them).
+that are read much are placed on the device during a join (`plan/schedule.py` chooses them).
 """
 
 from __future__ import annotations

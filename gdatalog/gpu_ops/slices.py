@@ -17,7 +17,7 @@ import numpy as np
 from gdatalog.account import spending
 from gdatalog.cancellation import PATIENCE
 from gdatalog.gpu_ops.driver import Copied, Driver
-from gdatalog.plan.slicing import Sizes, Slice, SliceCache
+from gdatalog.plan.cells import Sizes, Slice, SliceCache
 from gdatalog.storage.threads import by_parts
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import ArraySlice, pieces_of, slice_of

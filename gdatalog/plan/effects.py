@@ -1,8 +1,8 @@
-"""What steps read and bind, and what remains of a plan without one of its values."""
+"""What steps read and bind; a plan without one of its values; several plans as one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from gdatalog.plan.nodes import (
     Assign,
@@ -242,3 +242,42 @@ def _compared(join: JoinPlan, ops: tuple[str, ...]) -> bool:
     given = () if join.given is None else join.given.slots
     cuts = [cut for step in join.steps if isinstance(step, Join) for cut in step.cuts]
     return any(cut.op in ops and cut.bound in given for cut in cuts)
+
+
+# Merges several join plans into one, for a function that contains the loops of all.
+
+
+Steps = tuple[Step, ...]
+
+
+def merged(joins: Sequence[JoinPlan]) -> tuple[JoinPlan, list[Steps]]:
+    """A plan with the tries of all joins, and the steps of each join with renumbered tries.
+
+    Its own steps are those of all joins in a row; they tell where its tries' levels are bound.
+    """
+    tries: list[TrieRef] = []
+    parts: list[Steps] = []
+    for join in joins:
+        parts.append(_renumbered(join.steps, len(tries)))
+        tries += join.tries
+    cost = sum(join.cost for join in joins)
+    steps = tuple(step for part in parts for step in part)
+    return JoinPlan(tuple(tries), steps, (), cost=cost), parts
+
+
+def _renumbered(steps: Steps, by: int) -> Steps:
+    return tuple(_moved(step, by) for step in steps)
+
+
+def _moved(step: Step, by: int) -> Step:
+    match step:
+        case Guard() | Restore():
+            return replace(step, trie=step.trie + by)
+        case Seek() | Join() | Assign() | Generate():
+            parts = tuple(Participant(part.trie + by, part.depth) for part in step.participants)
+            return replace(step, participants=parts)
+        case Branch():
+            inside = tuple(_renumbered(alternative, by) for alternative in step.alternatives)
+            return replace(step, alternatives=inside)
+        case _:
+            return step

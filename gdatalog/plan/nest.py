@@ -1,22 +1,28 @@
-"""A join plan as a nest of loops: the lists of each level, and where they are known.
+"""A join plan as a nest of loops: the lists of each level, and the groups that have no duplicates.
 
 A *list* is the children of a trie node. It is known as soon as the values that lead to the node are
 bound. Atoms at the same node of the same trie share one list. These properties hold on any device;
 printers turn them into loops.
+
+If the first variables that a join binds are all in its head, rows that differ in one of them are
+different, and rows of one group, with the same values of all of them, follow each other. So each
+group is deduplicated by itself, with a small set that stays in the cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from gdatalog.plan.effects import all_steps, participants
+from gdatalog.plan.effects import all_steps, binds, one_row_each, participants, reads
 from gdatalog.plan.nodes import (
     Apply,
     Assign,
     Branch,
+    Compact,
     Expr,
     Filter,
     Generate,
+    Guard,
     Join,
     JoinPlan,
     Participant,
@@ -24,6 +30,7 @@ from gdatalog.plan.nodes import (
     Slot,
     Step,
     TrieRef,
+    slots,
 )
 from gdatalog.records import dataclass
 
@@ -293,4 +300,88 @@ def _adjacency(node: TrieNode, names: Collection[str], paths: Paths, part: Parti
         and not node.trie.weighted
         and isinstance(last, Slot)
         and last.name in names
+    )
+
+
+# Deduplication of a join's rows group by group.
+
+
+@dataclass(frozen=True, slots=True)
+class DedupGroups:
+    """`by`: the variables that identify a group; `keys`: those that identify a row within its
+    group, in the order of the head. `first`: the number of the first step inside a group.
+    `estimate`: expected rows, including duplicates."""
+
+    by: tuple[str, ...]
+    keys: tuple[str, ...]
+    first: int
+    estimate: float
+
+
+def groups_of(join: JoinPlan) -> DedupGroups | None:
+    """The groups by which a join's loops can deduplicate; None if that is impossible or
+    unnecessary."""
+    if join.bag or join.given is not None or not join.outputs or one_row_each(join):
+        return None
+    outputs = {output.name for output in join.outputs if isinstance(output, Slot)}
+    by: list[str] = []
+    known: set[str] = set()  # variables that are constant within a group
+    first = -1
+    for step in join.steps:
+        first += 1
+        if isinstance(step, (Guard, Filter, Compact)):
+            continue
+        if isinstance(step, (Join, Generate)) and step.variable not in outputs:
+            break
+        if isinstance(step, Join):
+            by.append(step.variable)
+        elif not isinstance(step, (Seek, Assign, Branch)) or not reads(step) <= known:
+            return None
+        known.update(binds(step))
+    levels = {step.variable for step in join.steps if isinstance(step, Join)}
+    keys: list[str] = []
+    for output in join.outputs:
+        if slots(output) <= known:
+            continue
+        if not isinstance(output, Slot) or output.name not in levels:
+            return None  # the range of its values is unknown
+        if output.name not in keys:
+            keys.append(output.name)
+    if not by or not keys:
+        return None
+    last = [step.estimate for step in join.steps if isinstance(step, Join)]
+    return DedupGroups(tuple(by), tuple(keys), first, last[-1])
+
+
+def ascends(join: JoinPlan) -> bool:
+    """Whether a join's rows are sorted by the head: either its loops bind exactly the head's
+    columns, in order; or its groups are emitted in order."""
+    outputs = [output.name for output in join.outputs if isinstance(output, Slot)]
+    if len(outputs) < len(join.outputs) or join.given is not None or join.bag:
+        return False
+    groups = groups_of(join)
+    if groups is not None:
+        return outputs == [*groups.by, *groups.keys]
+    wide = [step.variable for step in join.steps if isinstance(step, (Join, Generate))]
+    ranked = any(trie.ranked for trie in join.tries)
+    plain = not any(isinstance(step, Generate) for step in join.steps)
+    return plain and not ranked and outputs == wide
+
+
+def kept_apart(join: JoinPlan, groups: DedupGroups, step: Compact) -> tuple[str, ...] | None:
+    """The variables by which a step can drop duplicates within a group; None if there are none, or
+    one of them has no list of values."""
+    levels = {step.variable for step in join.steps if isinstance(step, Join)}
+    names = tuple(name for name in step.keep if name not in groups.by)
+    if not names or not levels.issuperset(names) or not set(groups.by) <= set(step.keep):
+        return None
+    return names
+
+
+def level_of(join: JoinPlan, variable: str) -> Participant:
+    """A participant whose list contains all values of a variable."""
+    return next(
+        step.participants[0]
+        for step in join.steps
+        if isinstance(step, Join) and step.variable == variable
     )

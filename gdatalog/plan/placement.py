@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from gdatalog.plan.conditions import When
+from gdatalog.plan.tuning import When
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from gdatalog.plan.slicing import Schedule
+    from gdatalog.plan.cells import Schedule
 
 SpreadWay = Literal["replicated", "partitioned", "in place"]
 

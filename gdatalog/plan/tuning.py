@@ -1,6 +1,8 @@
-"""The thresholds by which the planner and the engine choose how a query is computed."""
+"""When a plan switches: thresholds of planner and engine, and conditions checked in runs."""
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 from gdatalog.records import dataclass
 
@@ -117,3 +119,75 @@ class Tuning:
 
 
 DEFAULT = Tuning()
+
+
+# Conditions on which a plan switches to another strategy or place: counts, never times.
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyRows:
+    """The strategy has read more than `most` rows."""
+
+    most: int
+
+    def __str__(self) -> str:
+        return f"after {self.most:,} rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """More than `most` bytes would be allocated: the memory limit."""
+
+    most: int
+
+    def __str__(self) -> str:
+        return "at the memory limit"
+
+
+@dataclass(frozen=True, slots=True)
+class SmallRounds:
+    """After `count` rounds, or that times a power of two, the average round has fewer than `rows`
+    rows."""
+
+    count: int
+    rows: int
+
+    def __str__(self) -> str:
+        return f"after {self.count:,} rounds of fewer than {self.rows:,} rows"
+
+
+@dataclass(frozen=True, slots=True)
+class LargeTurns:
+    """Rules have read `least` rows, and `each` rows on average for each run; and the allocated
+    memory fits the `most` bytes of the device that takes over."""
+
+    least: int
+    each: int
+    most: int
+
+    def __str__(self) -> str:
+        rows = f"after {self.least:,} rows, if a rule looks at {self.each:,} at a time"
+        return f"{rows} and the device has room"
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A relation has derived more than `least` rows, and more than it had before."""
+
+    least: int
+
+    def __str__(self) -> str:
+        return f"if a relation gets more than {self.least:,} rows, and more than it had"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsuited:
+    """Compiled loops cannot compute some expression, or have no room for their state."""
+
+    def __str__(self) -> str:
+        return "where compiled loops do not suit"
+
+
+When = TooManyRows | Bytes | SmallRounds | LargeTurns | Grown | Unsuited
+CONDITIONS = (TooManyRows, Bytes, SmallRounds, LargeTurns, Grown, Unsuited)
+Condition = TypeVar("Condition", TooManyRows, Bytes, SmallRounds, LargeTurns, Grown, Unsuited)

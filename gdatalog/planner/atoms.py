@@ -1,12 +1,23 @@
-"""The state of an atom during planning."""
+"""Atoms during planning: how they are opened, what of them is bound, and what filters them."""
 
 from __future__ import annotations
 
-from gdatalog.plan.nodes import Participant, RowTest, Slot, TrieRef
-from gdatalog.planner.comparisons import FLIPPED
-from gdatalog.planner.items import AtomItem, Term
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from gdatalog.plan.nodes import Apply, Expr, Participant, RangeBound, RowTest, Slot, TrieRef, slots
+from gdatalog.planner.comparisons import FLIPPED, Comparisons
+from gdatalog.planner.items import (
+    AggregateItem,
+    AtomItem,
+    Equation,
+    Item,
+    RestoreItem,
+    Term,
+    TestItem,
+)
 from gdatalog.planner.order.sizes import RelationStatistics
 from gdatalog.records import dataclass, field
+from gdatalog.values import TypeName
 
 
 @dataclass(slots=True, eq=False)
@@ -67,3 +78,133 @@ class AtomState:
         wanted = (places[name], op, places[other])
         flipped = (places[other], FLIPPED[op], places[name])
         return wanted in self.tests or flipped in self.tests
+
+
+# Opening.
+
+
+def open_atom(
+    item: AtomItem,
+    number: int,
+    size: RelationStatistics,
+    comparisons: Comparisons,
+    bound: Collection[str],
+    uses: Mapping[str, int],
+    bag: bool,
+) -> tuple[AtomState, list[tuple[int, Expr]]]:
+    """An atom without bound levels, and its columns with known values.
+
+    Tests within the atom filter its trie. Columns whose variable has no other use are dropped; in a
+    bag, the rows then have weights.
+    """
+    rises = size.rises if not item.ranked else frozenset()  # holds for values, not for ranks
+    tests = []
+    columns: dict[str, int] = {}
+    known: list[tuple[int, Expr]] = []
+    dropped = False
+    for at, arg in enumerate(item.args):
+        if not isinstance(arg, Slot):
+            known.append((at, arg))
+        elif arg.name in columns:
+            tests.append(RowTest(columns[arg.name], "=", at))
+        else:
+            columns[arg.name] = at
+    names = list(columns)
+    places = {name: place for place, name in enumerate(names)}
+    for right in names:
+        compared = comparisons.compared_with(right) & places.keys()
+        for left in sorted(compared, key=places.__getitem__):
+            if places[left] >= places[right]:
+                break
+            pair = (columns[left], columns[right])
+            for op in comparisons.between(left, right):
+                risen = pair if op in ("<", "<=", "!=") else pair[::-1]
+                if risen not in rises and not (op == "!=" and pair[::-1] in rises):
+                    tests.append(RowTest(pair[0], op, pair[1]))
+    for name in names:
+        if name in bound:
+            column = columns.pop(name)
+            known.append((column, item.args[column]))
+        elif uses[name] == 1:
+            del columns[name]
+            dropped = True
+    weighted = bag and (dropped or item.counted > 0) and not item.once
+    return AtomState(item, number, columns, tuple(tests), weighted, rises, size), known
+
+
+def within_atom(test: Expr, atoms: Sequence[AtomItem]) -> bool:
+    """Whether a test compares two columns of one atom, so that it can filter the atom's trie."""
+    if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">=", "!="):
+        return False
+    left, right = test.args
+    if not (isinstance(left, Slot) and isinstance(right, Slot)) or left == right:
+        return False
+    if left.type == "symbol" and test.function != "!=":
+        return False
+    return any({left.name, right.name} <= atom.variables for atom in atoms)
+
+
+def cuts_of(
+    name: str, items: Sequence[Item], bound: Collection[str]
+) -> Iterator[tuple[TestItem, RangeBound]]:
+    """The tests that compare a variable with bound values, as cuts."""
+    for item in items:
+        test = item.test if isinstance(item, TestItem) else None
+        if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
+            continue
+        assert isinstance(item, TestItem)
+        left, right = test.args
+        for side, other, op in (
+            (left, right, test.function),
+            (right, left, FLIPPED[test.function]),
+        ):
+            if (
+                isinstance(side, Slot)
+                and side.name == name
+                and side.type != "symbol"
+                and slots(other).issubset(bound)
+            ):
+                yield item, RangeBound(op, other)
+                break
+
+
+def all_cuts(
+    name: str,
+    tests: Sequence[Item],
+    bound: Collection[str],
+    comparisons: Comparisons,
+    items: Sequence[Item],
+) -> list[tuple[Item | None, RangeBound]]:
+    """The cuts of a variable by bound values, each with the test that it replaces; and implied
+    cuts, which replace none."""
+    found: list[tuple[Item | None, RangeBound]] = list(cuts_of(name, tests, bound))
+    # An implied comparison is worth a cut unless a bound variable between the two implies it.
+    bounds = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
+    for other, op in comparisons.bounds(name, bound):
+        if other not in bounds:
+            found.append((None, RangeBound(op, Slot(other, kind_of(other, items)))))
+    return found + [(None, RangeBound(*limit)) for limit in comparisons.implied_limits(name, bound)]
+
+
+def computed_late(items: Iterable[Item]) -> set[str]:
+    """The variables that are computed when nothing else is left, and so are not bound by atoms."""
+    late: set[str] = set()
+    for item in items:
+        match item:
+            case AggregateItem():
+                late.update(slot.name for slot in (item.slot, *item.exports))
+            case Equation(left=Slot(name=name), may_fail=True):
+                late.add(name)
+            case RestoreItem():
+                late.update(value.name for value in item.values)
+    return late
+
+
+def kind_of(name: str, items: Sequence[Item]) -> TypeName:
+    """The type of a variable in comparisons."""
+    for item in items:
+        if isinstance(item, AtomItem):
+            for arg in item.args:
+                if isinstance(arg, Slot) and arg.name == name:
+                    return arg.type
+    return "int"  # every ordered type's keys compare as ints

@@ -31,10 +31,19 @@ from gdatalog.plan.nodes import (
     slots,
 )
 from gdatalog.plan.tuning import DEFAULT, Tuning
-from gdatalog.planner.atoms import AtomState
+from gdatalog.planner.atoms import AtomState, all_cuts, computed_late, open_atom, within_atom
 from gdatalog.planner.comparisons import Comparisons, rising, without_looser
-from gdatalog.planner.components import Connected, check_depth, components, is_single, too_deep
+from gdatalog.planner.components import (
+    Connected,
+    Open,
+    Pending,
+    check_depth,
+    components,
+    is_single,
+    too_deep,
+)
 from gdatalog.planner.items import (
+    ASKED,
     AggregateItem,
     AtomItem,
     EitherItem,
@@ -44,26 +53,21 @@ from gdatalog.planner.items import (
     NotItem,
     RestoreItem,
     TestItem,
+    aggregate_branch,
+    given_out,
     item_may_fail,
+    may_be_early,
+    next_due,
     variables_of,
+    widens,
 )
-from gdatalog.planner.opening import all_cuts, computed_late, open_atom, within_atom
 from gdatalog.planner.order.orders import Orders
 from gdatalog.planner.order.pattern_maker import PatternMaker
 from gdatalog.planner.order.search_space import RESTORED
 from gdatalog.planner.order.search_state import Order
 from gdatalog.planner.order.sizes import Params, Statistics
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied
-from gdatalog.planner.pending import Open, Pending
-from gdatalog.planner.reductions import (
-    ASKED,
-    aggregate_branch,
-    given_out,
-    may_be_early,
-    next_due,
-    widens,
-)
-from gdatalog.planner.reuse import reuse_lists
+from gdatalog.planner.passes import reuse_lists
 from gdatalog.planner.witnesses import with_lone_witnesses
 from gdatalog.values import TypeName
 

@@ -1,12 +1,18 @@
-"""The connected components of a body: parts that share no variable and can run separately."""
+"""The rest of a conjunction during planning: its connected components, waiting items, open columns.
+
+Components share no variable and can run separately. Items and columns that are not bound are
+indexed by variable, so that a step costs time in proportion to the uses of the variable it binds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
 from sys import getrecursionlimit
 
 from gdatalog.errors import Error
-from gdatalog.planner.items import AtomItem, Item
+from gdatalog.planner.atoms import AtomState
+from gdatalog.planner.items import AtomItem, Item, TestItem
 
 # The most calls that a nested branch takes in any pass over a plan, and the calls reserved for
 # callers.
@@ -100,3 +106,105 @@ class Connected:
             parts += 1
             apart = apart or not part & wanted
         return apart and (parts > 1 or not several)
+
+
+# The rest of a conjunction during planning: waiting items, and columns that are not bound.
+
+
+class Pending:
+    """The items that wait for variables to be bound, in the order of the text."""
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        self._numbers = {item: number for number, item in enumerate(dict.fromkeys(items))}
+        self._items = list(self._numbers)
+        tests = (item for item in self._items if not isinstance(item, TestItem))
+        self._others: dict[Item, None] = dict.fromkeys(tests)
+        self._holding: dict[str, list[int]] = {}
+        for item, number in self._numbers.items():
+            for name in item.variables:
+                self._holding.setdefault(name, []).append(number)
+        self._to_ask = list(range(len(self._items)))  # a heap
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._numbers)
+
+    def __bool__(self) -> bool:
+        return bool(self._numbers)
+
+    @property
+    def others(self) -> Collection[Item]:
+        """The items that are no tests."""
+        return self._others.keys()
+
+    def holding(self, name: str) -> list[Item]:
+        """The items that contain a variable."""
+        some = (self._items[number] for number in self._holding.get(name, ()))
+        return [item for item in some if item in self._numbers]
+
+    def remove(self, item: Item) -> None:
+        del self._numbers[item]
+        self._others.pop(item, None)
+
+    def bound(self, names: Iterable[str]) -> None:
+        """Marks the items that contain newly bound variables for another check."""
+        for name in names:
+            for number in self._holding.get(name, ()):
+                heappush(self._to_ask, number)
+
+    def any_ready(self, ready: Callable[[Item], bool]) -> bool:
+        """Calls `ready` for the items that may be ready, in order, until it returns True."""
+        while self._to_ask:
+            item = self._items[heappop(self._to_ask)]
+            if item in self._numbers and ready(item):
+                return True
+        return False
+
+
+class Open:
+    """The variables that atoms can bind, in the chosen order."""
+
+    def __init__(
+        self, atoms: Sequence[AtomState], without: Collection[str], rank: Callable[[str], float]
+    ) -> None:
+        """`without`: variables that are computed."""
+        self._holding: dict[str, list[AtomState]] = {}
+        for atom in atoms:
+            for name in atom.columns:
+                if name not in without:
+                    self._holding.setdefault(name, []).append(atom)
+        self._keys = {name: (rank(name), at) for at, name in enumerate(self._holding)}
+        self._names = list(self._holding)
+        self._all = list(self._keys.values())
+        heapify(self._all)
+        self._joined: list[tuple[float, int]] = []
+        for atom in atoms:
+            if atom.order:
+                self.begun(atom)
+
+    def begun(self, atom: AtomState) -> None:
+        """Notes that an atom's first column is bound, so that its other columns are connected."""
+        for name in atom.columns:
+            if name in self._keys and atom.open(name):
+                heappush(self._joined, self._keys[name])
+
+    def atoms(self, name: str) -> list[AtomState]:
+        """The atoms that can bind a variable."""
+        return [atom for atom in self._holding.get(name, ()) if atom.open(name)]
+
+    def first(self) -> str | None:
+        """The first variable to bind."""
+        return self._first(self._all, lambda atom: True)
+
+    def first_joined(self) -> str | None:
+        """The first variable that is connected to a bound one."""
+        return self._first(self._joined, lambda atom: bool(atom.order))
+
+    def _first(
+        self, heap: list[tuple[float, int]], usable: Callable[[AtomState], bool]
+    ) -> str | None:
+        while heap:
+            name = self._names[heap[0][1]]
+            if any(atom.open(name) and usable(atom) for atom in self._holding[name]):
+                return name
+            heappop(heap)
+        return None

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
+from gdatalog.parser.syntax import And, Literal, Not, Or
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.plan.nodes import Apply, Constant, Expr, Gather, Parameter, Slot
-from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check.checked import Schema
 from gdatalog.planner.check.walk import Node, contains_head_aggregate, variables, walk
 from gdatalog.planner.items import (
@@ -353,3 +354,36 @@ def _fails_on(expr: Apply) -> bool:
         power = expr.args[1]
         return not (isinstance(power, Constant) and int(power.value) >= 0)
     return True
+
+
+# The alternatives of a body: `;` distributed over `,`.
+
+
+MOST_ALTERNATIVES = 4096  # alternatives of one body
+
+
+def alternatives_of(literal: Literal) -> list[list[Literal]]:
+    """The literal in disjunctive normal form; negations are kept as they are."""
+    match literal:
+        case Or():
+            return [parts for item in literal.items for parts in alternatives_of(item)]
+        case And():
+            product: list[list[Literal]] = [[]]
+            for item in literal.items:
+                choices = alternatives_of(item)
+                if len(product) * len(choices) > MOST_ALTERNATIVES:
+                    raise Error(
+                        f"this body has more than {MOST_ALTERNATIVES} alternatives",
+                        literal.span,
+                        hint="give a group with `;` a name: a relation of its own",
+                    )
+                if len(choices) == 1:  # a body may have very many literals
+                    for left in product:
+                        left += choices[0]
+                    continue
+                product = [[*left, *right] for left in product for right in choices]
+            return product
+        case Not(body=Not() as inner):
+            return alternatives_of(inner.body)
+        case _:
+            return [[literal]]

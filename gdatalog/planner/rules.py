@@ -22,11 +22,11 @@ from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.check.checked import CheckedRule, Schema
 from gdatalog.planner.check.walk import contains_head_aggregate, variables, variables_beside, walk
-from gdatalog.planner.compact import compact_rows
 from gdatalog.planner.items import (
     AtomItem,
     Conjunction,
     Item,
+    as_gather,
     variables_of,
     variables_of_exprs,
 )
@@ -34,7 +34,7 @@ from gdatalog.planner.normalise import Normaliser, count_variables
 from gdatalog.planner.order.orders import Orders
 from gdatalog.planner.order.sizes import Params, Statistics
 from gdatalog.planner.order.symmetry import one_of_each
-from gdatalog.planner.reductions import as_gather
+from gdatalog.planner.passes import compact_rows
 from gdatalog.planner.rewrite.algebra import NEVER, Algebra, signed_sum
 from gdatalog.planner.rewrite.correlated import pays, tabled
 from gdatalog.planner.single import given_of, scan_of, scanning

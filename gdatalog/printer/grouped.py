@@ -1,4 +1,4 @@
-"""Rows deduplicated group by group (`plan/dedup.py`).
+"""Rows deduplicated group by group (`plan/nest.py`).
 
 A group's keys are packed into one number, some bits for each variable. If these are few, the keys
 set bits of a bitmap, which is read in order and cleared at the end of the group, so that its rows
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.codegen.helpers.groups import LEAST_SHIFT, LEAST_SLOTS
-from gdatalog.plan.dedup import groups_of, level_of
+from gdatalog.plan.nest import groups_of, level_of
 from gdatalog.plan.nodes import Compact, Generate, Join, JoinPlan, Step
 from gdatalog.printer.arguments import LevelArgument
 from gdatalog.printer.leaves import RowLeaf

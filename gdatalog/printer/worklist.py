@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from gdatalog.plan.effects import all_steps
+from gdatalog.plan.effects import all_steps, merged
 from gdatalog.plan.format import format_join
-from gdatalog.plan.merge import merged
 from gdatalog.plan.nodes import Expr, JoinPlan, Step
 from gdatalog.printer.arguments import Arguments
 from gdatalog.printer.counting import Counting

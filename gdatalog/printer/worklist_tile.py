@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan.effects import all_steps, falls
+from gdatalog.plan.effects import Steps, all_steps, falls, merged
 from gdatalog.plan.format import format_join
-from gdatalog.plan.merge import Steps, merged
 from gdatalog.printer.arguments import Argument, type_of
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.expressions import Unprintable

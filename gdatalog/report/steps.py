@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from gdatalog.plan.dedup import groups_of
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import (
     Labels,
@@ -16,6 +15,7 @@ from gdatalog.plan.format import (
     table_label,
     term_label,
 )
+from gdatalog.plan.nest import groups_of
 from gdatalog.plan.nodes import Branch, Generate, GivenRows, Join, JoinPlan, RulePlan, Step, Tally
 from gdatalog.records import dataclass, field
 from gdatalog.report.tree import Fact, Kind, ReportNode, about, wrong_by

@@ -13,8 +13,8 @@ from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.strategies import counted_relations
 from gdatalog.engine.fixpoint.stratum import atoms
-from gdatalog.plan.conditions import Bytes, TooManyRows, When
 from gdatalog.plan.placement import OnWorkers
+from gdatalog.plan.tuning import Bytes, TooManyRows, When
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import Keeper, RemoteRows
 

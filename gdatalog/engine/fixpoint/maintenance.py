@@ -27,9 +27,9 @@ from gdatalog.engine.fixpoint.stratum import DELTA, NO_PARTS, Parts
 from gdatalog.engine.metrics import Round
 from gdatalog.engine.nearby import led_to, nearby
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan.conditions import Grown, When
 from gdatalog.plan.effects import participants
 from gdatalog.plan.nodes import Branch, Guard, RulePlan, Step, TrieRef, Version
+from gdatalog.plan.tuning import Grown, When
 from gdatalog.planner.check.checked import CheckedRule, Stratum
 from gdatalog.planner.order.sizes import Assumed, Bound, ColumnTest, RelationStatistics, Statistics
 from gdatalog.planner.rules import plan_rule

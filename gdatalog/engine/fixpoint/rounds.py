@@ -22,8 +22,8 @@ from gdatalog.engine.fixpoint.stratum import DELTA, StratumRun, placed
 from gdatalog.engine.fixpoint.variants import Variant, alone
 from gdatalog.engine.metrics import Round, RuleRound
 from gdatalog.errors import Caution, MemoryLimitError
-from gdatalog.plan.conditions import LargeTurns, SmallRounds, When
 from gdatalog.plan.nodes import TrieRef
+from gdatalog.plan.tuning import LargeTurns, SmallRounds, When
 from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation

@@ -15,7 +15,7 @@ import numpy as np
 from gdatalog.cpu_ops.functions import Scope, evaluate
 from gdatalog.engine.fixpoint.keyspace import Column, Flow, Span, union, widen
 from gdatalog.engine.fixpoint.seeds import RowsByColumn
-from gdatalog.plan.merge import merged
+from gdatalog.plan.effects import merged
 from gdatalog.plan.nodes import Assign, Constant, Expr, Generate, Join, Parameter, Slot, Step
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 from gdatalog.storage.table import Array

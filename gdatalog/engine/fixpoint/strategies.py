@@ -26,15 +26,6 @@ from gdatalog.engine.fixpoint.rewrites import linear_of, linearised, over, split
 from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
 from gdatalog.engine.host_tries import too_large
-from gdatalog.plan.conditions import (
-    CONDITIONS,
-    Bytes,
-    LargeTurns,
-    SmallRounds,
-    TooManyRows,
-    Unsuited,
-    When,
-)
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import Local, OnWorkers
 from gdatalog.plan.stratum import (
@@ -50,6 +41,15 @@ from gdatalog.plan.stratum import (
     Strategy,
     StratumPlan,
     Worklist,
+)
+from gdatalog.plan.tuning import (
+    CONDITIONS,
+    Bytes,
+    LargeTurns,
+    SmallRounds,
+    TooManyRows,
+    Unsuited,
+    When,
 )
 from gdatalog.planner.check.checked import CheckedRule, Stratum
 from gdatalog.planner.rewrite.counting import counts_of

@@ -15,8 +15,8 @@ import numpy as np
 from gdatalog.cpu_ops.functions import Scope, evaluate, to_values
 from gdatalog.errors import EvaluationError
 from gdatalog.parser.syntax import Atom, Chain, Const, Expr, FunctionCall, Param, Var
-from gdatalog.plan.conditions import Unsuited
 from gdatalog.plan.stratum import Copy, Fallback, Once
+from gdatalog.plan.tuning import Unsuited
 from gdatalog.planner.check.checked import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import LEAVES, rebuild, walk
 from gdatalog.planner.normalise import Normaliser

@@ -16,6 +16,7 @@ from gdatalog.planner.items import (
     NotItem,
     RestoreItem,
     TestItem,
+    given_out,
     item_may_fail,
 )
 from gdatalog.planner.order.canonical import in_canonical_order
@@ -28,7 +29,6 @@ from gdatalog.planner.order.pattern import (
 )
 from gdatalog.planner.order.sizes import PASSES, Looked, OfEdges, Params, RelationStatistics
 from gdatalog.planner.order.twins import find_twins
-from gdatalog.planner.reductions import given_out
 
 # Selectivity of other tests, and of negations.
 OTHERWISE, NEGATED = 0.5, 0.7

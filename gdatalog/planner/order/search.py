@@ -4,7 +4,7 @@ Up to `Tuning.ordered_exactly` variables, the search is exhaustive. Beyond, a be
 the best prefixes (`beam.py`). A single atom needs no search (`single.py`).
 
 Where the head needs few groups of rows compared, the order may start with a variable of the head:
-rows with the same values of the first variables then follow each other (`plan/dedup.py`), and each
+rows with the same values of the first variables then follow each other (`plan/nest.py`), and each
 is compared only with its group, which fits the cache, rather than with all rows.
 """
 

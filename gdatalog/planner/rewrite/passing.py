@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from gdatalog.parser.syntax import And, Atom, Expr, Literal, Not, Var
-from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.check.checked import CheckedRule, Stratum
 from gdatalog.planner.check.names import conjunction
 from gdatalog.planner.check.scopes import rename
 from gdatalog.planner.check.walk import contains_aggregate, variables, walk
+from gdatalog.planner.normalise import alternatives_of
 from gdatalog.planner.rewrite.adornments import Columns
 from gdatalog.planner.rewrite.sideways import is_plain
 from gdatalog.records import dataclass, replace

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gdatalog.plan.conditions import SmallRounds, TooManyRows, Unsuited
 from gdatalog.plan.effects import binds, participants, reads
 from gdatalog.plan.nest import Paths
 from gdatalog.plan.nodes import (
@@ -28,6 +27,7 @@ from gdatalog.plan.stratum import (
     SemiNaive,
     StratumPlan,
 )
+from gdatalog.plan.tuning import SmallRounds, TooManyRows, Unsuited
 
 
 class PlanError(AssertionError):
