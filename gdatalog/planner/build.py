@@ -313,29 +313,23 @@ class ConjunctionBuilder:
 
     def _ready(self, item: Item) -> bool:
         """Adds the step of an item if its variables are bound and it cannot fail."""
+        known = item.variables <= self.bound and not item_may_fail(item)
         match item:
-            case TestItem():
-                if item.variables <= self.bound:
-                    self._done(item, Filter(item.test))
-                    return True
-            case GenerateItem():
-                if item.variables <= self.bound and not item.may_fail:
-                    self._done(item, Filter(item.as_test()))
-                    return True
-            case Equation():
-                if item.variables <= self.bound and not item.may_fail:
-                    self._done(item, Filter(Apply("=", (item.left, item.right), "bool")))
-                    return True
-                return not item.may_fail and self._assign(item, may_fail=False)
-            case NotItem() | EitherItem():
-                if item.variables <= self.bound and not item_may_fail(item):
-                    self._compute(item)
-                    return True
-            case RestoreItem():
-                if self.bound.issuperset(item.ranks):
-                    self._restore(item)
-                    return True
-        return False
+            case TestItem() if known:
+                self._done(item, Filter(item.test))
+            case GenerateItem() if known:
+                self._done(item, Filter(item.as_test()))
+            case Equation() if known:
+                self._done(item, Filter(Apply("=", (item.left, item.right), "bool")))
+            case Equation() if not item.may_fail:
+                return self._assign(item, may_fail=False)
+            case NotItem() | EitherItem() if known:
+                self._compute(item)
+            case RestoreItem() if self.bound.issuperset(item.ranks):
+                self._restore(item)
+            case _:
+                return False
+        return True
 
     def _restore(self, item: RestoreItem) -> None:
         """Restores values from ranks, and looks them up at once in atoms that contain them."""
