@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from gdatalog.errors import Error, NameResolutionError
 from gdatalog.parser import Program
-from gdatalog.planner.check.checked import Cause, Schema
+from gdatalog.planner.check.checked import Cause, Schema, count
 from gdatalog.planner.check.walk import ruled
-from gdatalog.planner.check.words import count
 from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.storage.relation import Relation

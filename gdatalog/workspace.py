@@ -33,10 +33,9 @@ from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import check_relation_name
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check.checked import Cause, Schema, caution_of
-from gdatalog.planner.check.validity import Validity
+from gdatalog.planner.check.checked import Cause, Schema, caution_of, count
+from gdatalog.planner.check.program import Validity
 from gdatalog.planner.check.walk import Part, names_of
-from gdatalog.planner.check.words import count
 from gdatalog.records import replace
 from gdatalog.storage.key_columns import relation_of_tables, tables_of
 from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions

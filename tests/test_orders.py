@@ -17,7 +17,7 @@ from gdatalog.parser import parse
 from gdatalog.plan.nodes import RulePlan, Version
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check.checked import CheckedRule
-from gdatalog.planner.check.validity import check_with
+from gdatalog.planner.check.program import check_with
 from gdatalog.planner.order.orders import Orders
 from gdatalog.planner.order.sizes import Assumed, RelationStatistics
 from gdatalog.planner.rules import plan_rule

@@ -19,7 +19,7 @@ from gdatalog.engine.session.remembered import Recent
 from gdatalog.parser import parse as parse_text
 from gdatalog.parser.syntax import Rule
 from gdatalog.plan.nodes import RulePlan
-from gdatalog.planner.check import validity
+from gdatalog.planner.check import program
 from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.storage.relation import Relation
 
@@ -48,7 +48,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.setattr(module, name, watching)
 
     watched(prepared, "parse_with_cautions", "parsed")
-    watched(validity, "examine", "checked")
+    watched(program, "examine", "checked")
     watched(stratum, "plan_rule", "planned")
     yield done
 

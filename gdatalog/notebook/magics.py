@@ -10,7 +10,22 @@ from typing import Any, TypeVar
 from gdatalog.cancellation import Watch
 from gdatalog.database import Database
 from gdatalog.errors import NameResolutionError, UsageError
-from gdatalog.notebook.answers import Answers, CellText, How, NotebookCells, explained, forget, run
+from gdatalog.notebook.answers import (
+    Answers,
+    CellText,
+    How,
+    Listing,
+    NotebookCells,
+    ProgressBar,
+    bar_of,
+    explained,
+    forget,
+    line_of,
+    list_relations,
+    run,
+    short_errors,
+    warnings_on_stderr,
+)
 from gdatalog.notebook.options import (
     DATALOG,
     DB,
@@ -26,15 +41,6 @@ from gdatalog.notebook.options import (
     data_named,
     database_named,
     parameters,
-)
-from gdatalog.notebook.shown import (
-    Listing,
-    ProgressBar,
-    bar_of,
-    line_of,
-    list_relations,
-    short_errors,
-    warnings_on_stderr,
 )
 from gdatalog.opening import connect
 from gdatalog.planner.check.checked import Schema

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from gdatalog.engine.fixpoint.stratum import UNKNOWN
 from gdatalog.errors import UsageError
-from gdatalog.planner.check.words import did_you_mean
+from gdatalog.planner.check.checked import did_you_mean
 from gdatalog.records import dataclass, replace
 from gdatalog.report.tree import ReportNode, many
 

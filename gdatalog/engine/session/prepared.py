@@ -22,7 +22,7 @@ from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Const, Statement
 from gdatalog.plan.nodes import RulePlan, Version
 from gdatalog.planner.check.checked import Checked, CheckedRule, Schema, Stratum
-from gdatalog.planner.check.validity import VALID, Validity, check_with
+from gdatalog.planner.check.program import VALID, Validity, check_with
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order.orders import Orders
 from gdatalog.planner.order.sizes import Looked, Params, RelationStatistics, Statistics

@@ -39,7 +39,7 @@ from gdatalog.parser.syntax import (
     Statement,
 )
 from gdatalog.planner.check.checked import Checked, CheckedQuery, Schema
-from gdatalog.planner.check.validity import Validity
+from gdatalog.planner.check.program import Validity
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
 from gdatalog.records import dataclass, field, replace

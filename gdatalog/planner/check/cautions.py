@@ -25,8 +25,8 @@ from gdatalog.parser.syntax import (
 )
 from gdatalog.parser.words import QUALIFIERS
 from gdatalog.planner.check.catalog import Catalog
+from gdatalog.planner.check.checked import did_you_mean, show
 from gdatalog.planner.check.walk import Node, children, variables, walk
-from gdatalog.planner.check.words import did_you_mean, show
 from gdatalog.records import replace
 
 # Soufflé's pragmas and qualifiers: what they ask for is either done anyway or not needed.

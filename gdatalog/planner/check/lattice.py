@@ -29,10 +29,9 @@ from gdatalog.parser.syntax import (
     Var,
 )
 from gdatalog.planner.binding import neighbours
-from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.check.checked import CheckedRule, Stratum, as_rule, own_name, show, text_of
 from gdatalog.planner.check.heads import aggregate_columns
 from gdatalog.planner.check.walk import Node, contains_head_aggregate, variables
-from gdatalog.planner.check.words import as_rule, own_name, show, text_of
 from gdatalog.records import dataclass, field
 
 MOST_BRANCHES = 256

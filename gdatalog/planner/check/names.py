@@ -44,10 +44,16 @@ from gdatalog.parser.syntax import (
 from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
 from gdatalog.planner.check.catalog import Catalog, arity_error, no_such_relation, no_such_type
-from gdatalog.planner.check.checked import CheckedQuery, CheckedRule
+from gdatalog.planner.check.checked import (
+    INSTEAD,
+    CheckedQuery,
+    CheckedRule,
+    did_you_mean,
+    either,
+    nearest,
+)
 from gdatalog.planner.check.scopes import FreshNames, Scopes
 from gdatalog.planner.check.walk import rebuild, variables, walk
-from gdatalog.planner.check.words import INSTEAD, did_you_mean, either, nearest
 from gdatalog.planner.rewrite.lists import one_for_many
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import ParamType

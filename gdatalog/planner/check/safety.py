@@ -38,9 +38,16 @@ from gdatalog.planner.binding import (
     shared_by,
     solvable,
 )
-from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check.checked import (
+    CheckedRule,
+    as_rule,
+    conjuncts,
+    nearest,
+    own_name,
+    show,
+    text_of,
+)
 from gdatalog.planner.check.walk import Node, variables, walk
-from gdatalog.planner.check.words import as_rule, conjuncts, nearest, own_name, show, text_of
 from gdatalog.records import dataclass, field
 
 Names = frozenset[str]

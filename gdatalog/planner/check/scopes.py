@@ -30,8 +30,8 @@ from gdatalog.parser.syntax import (
     Var,
 )
 from gdatalog.planner.binding import bound_by
+from gdatalog.planner.check.checked import own_name
 from gdatalog.planner.check.walk import N, Node, children, rebuild, variables
-from gdatalog.planner.check.words import own_name
 from gdatalog.records import dataclass, replace
 
 Names = frozenset[str]

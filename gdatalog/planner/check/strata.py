@@ -21,7 +21,15 @@ from gdatalog.parser.syntax import (
     Not,
     Var,
 )
-from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.check.checked import (
+    CheckedRule,
+    Stratum,
+    as_rule,
+    conjuncts,
+    either,
+    own_name,
+    text_of,
+)
 from gdatalog.planner.check.walk import (
     Node,
     children,
@@ -30,7 +38,6 @@ from gdatalog.planner.check.walk import (
     variables,
     walk,
 )
-from gdatalog.planner.check.words import as_rule, conjuncts, either, own_name, text_of
 from gdatalog.records import dataclass
 
 

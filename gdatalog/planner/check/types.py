@@ -39,10 +39,9 @@ from gdatalog.parser.syntax import (
 from gdatalog.plan.functions import FUNCTIONS, Signature
 from gdatalog.planner.binding import neighbours
 from gdatalog.planner.check.catalog import Catalog
-from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check.checked import CheckedRule, either, show
 from gdatalog.planner.check.unify import BIT, BOOL, INT, NUMBER, Unifier, Why, mask_of
 from gdatalog.planner.check.walk import rebuild
-from gdatalog.planner.check.words import either, show
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TYPE_NAMES, ListOf, ParamType, TypeName
 

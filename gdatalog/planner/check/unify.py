@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gdatalog.errors import Span
 from gdatalog.plan.functions import TYPES
-from gdatalog.planner.check.words import either
+from gdatalog.planner.check.checked import either
 from gdatalog.records import dataclass, field
 from gdatalog.values import TYPE_NAMES, TypeName
 

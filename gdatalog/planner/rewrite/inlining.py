@@ -36,7 +36,7 @@ from gdatalog.parser.syntax import (
     Var,
 )
 from gdatalog.planner.check.catalog import Catalog
-from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check.checked import CheckedRule, own_name
 from gdatalog.planner.check.names import conjunction, disjunction
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.walk import (
@@ -49,7 +49,6 @@ from gdatalog.planner.check.walk import (
     variables,
     walk,
 )
-from gdatalog.planner.check.words import own_name
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 
