@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gdatalog.errors import ParseError, Span
+from gdatalog.parser import syntax as s
 from gdatalog.parser.heads import (
     Lone,
     Named,
@@ -20,35 +21,6 @@ from gdatalog.parser.heads import (
     value,
 )
 from gdatalog.parser.lists import compared, side_by_side, with_many
-from gdatalog.parser.syntax import (
-    LONG,
-    Aggregate,
-    And,
-    Cast,
-    Chain,
-    Column,
-    Compare,
-    Const,
-    Decl,
-    Directive,
-    Expr,
-    FunctionCall,
-    Include,
-    ListParam,
-    Literal,
-    Member,
-    Not,
-    Or,
-    Param,
-    PlanHint,
-    Pragma,
-    Query,
-    Rule,
-    TypeDecl,
-    Values,
-    Var,
-    Wildcard,
-)
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX, Token
 from gdatalog.values import INT_MAX
 
@@ -67,34 +39,34 @@ class Builder:
 
     # ------------------------------------------------------------------------- expressions
 
-    def constant(self, parts: Parts) -> Const:
+    def constant(self, parts: Parts) -> s.Const:
         token = parts[0]
         read = token.value
         span = Span(token.source, token.start, token.end)
         kind = token.type
         if kind == "NUMBER":
-            return Const("int" if type(read) is int else "float", read, span)
+            return s.Const("int" if type(read) is int else "float", read, span)
         if kind == "STRING":
-            return Const("symbol", read, span)
-        return Const("timestamp" if kind == "TIMESTAMP" else "bool", read, span)
+            return s.Const("symbol", read, span)
+        return s.Const("timestamp" if kind == "TIMESTAMP" else "bool", read, span)
 
-    def variable(self, parts: Parts) -> Var:
+    def variable(self, parts: Parts) -> s.Var:
         token = parts[0]
-        return Var(token.value, Span(token.source, token.start, token.end))
+        return s.Var(token.value, Span(token.source, token.start, token.end))
 
-    def wildcard(self, parts: Parts) -> Wildcard:
-        return Wildcard(parts[0].span)
+    def wildcard(self, parts: Parts) -> s.Wildcard:
+        return s.Wildcard(parts[0].span)
 
-    def param(self, parts: Parts) -> Param:
-        return Param(parts[0].value, parts[0].span)
+    def param(self, parts: Parts) -> s.Param:
+        return s.Param(parts[0].value, parts[0].span)
 
-    def call(self, parts: Parts) -> Expr:
+    def call(self, parts: Parts) -> s.Expr:
         token = parts[0]
         span = Span(token.source, token.start, parts[-1].end)
         args, columns = arguments(parts[2:-1:2])
-        if token.value == "as" and len(args) == 2 and type(args[1]) is Var:
-            return Cast(args[0], args[1].name, span)
-        return FunctionCall(token.value, args, span, columns)
+        if token.value == "as" and len(args) == 2 and type(args[1]) is s.Var:
+            return s.Cast(args[0], args[1].name, span)
+        return s.FunctionCall(token.value, args, span, columns)
 
     def named(self, parts: Parts) -> Named:
         return Named(self.variable(parts), value(parts[2]))
@@ -105,13 +77,13 @@ class Builder:
     def signed(self, parts: Parts) -> Signed:
         return Signed(tuple(parts[:-1]), parts[-1])
 
-    def aggregate(self, parts: Parts) -> Aggregate:
+    def aggregate(self, parts: Parts) -> s.Aggregate:
         return self._aggregate(parts, parts[-2], parts[:-4])
 
-    def aggregate_of_atom(self, parts: Parts) -> Aggregate:
+    def aggregate_of_atom(self, parts: Parts) -> s.Aggregate:
         return self._aggregate(parts, parts[-1], parts[:-2])
 
-    def _aggregate(self, parts: Parts, body: Any, before: Parts) -> Aggregate:
+    def _aggregate(self, parts: Parts, body: Any, before: Parts) -> s.Aggregate:
         token = parts[0]
         span = Span(
             token.source, token.start, (parts[-1].span if parts[-1] is body else parts[-1]).end
@@ -124,7 +96,7 @@ class Builder:
                 hint="`count : { ... }` counts the matches; `count_distinct e : { ... }` counts "
                 "the values of e",
             )
-        return Aggregate(token.value, targets, literal(body), span)
+        return s.Aggregate(token.value, targets, literal(body), span)
 
     def expression(self, parts: Parts) -> Any:
         """Operands and operators in turn, grouped by precedence."""
@@ -142,7 +114,7 @@ class Builder:
                 if not power and last.value == "-" and _is_number(operand):
                     signs = signs[:-1]
                     place = Span(last.source, last.start, operand.span.end)
-                    operand = Const(operand.type, -operand.value, place)
+                    operand = s.Const(operand.type, -operand.value, place)
                 waiting.extend((PREFIX, sign, True) for sign in signs)
             done.append(_OperatorRun(_in_range(operand), operand.span))
             if following is not None:
@@ -163,46 +135,46 @@ class Builder:
             return parts[0]
         first = value(parts[0])
         rest = tuple([(parts[at].value, value(parts[at + 1])) for at in range(1, len(parts), 2)])
-        return Compare(first, rest, _through(_place(parts[0]), _place(parts[-1])))
+        return s.Compare(first, rest, _through(_place(parts[0]), _place(parts[-1])))
 
-    def values(self, parts: Parts) -> Values:
+    def values(self, parts: Parts) -> s.Values:
         kind, read = parts[0].value
-        return Values(kind, read, parts[0].span)
+        return s.Values(kind, read, parts[0].span)
 
-    def member(self, parts: Parts) -> Member:
+    def member(self, parts: Parts) -> s.Member:
         values = side_by_side([value(part) for part in parts[3:-1:2]])
         item = value(parts[0])
-        return Member(item, values, _through(_place(parts[0]), parts[-1].span))
+        return s.Member(item, values, _through(_place(parts[0]), parts[-1].span))
 
-    def member_of_param(self, parts: Parts) -> Member:
+    def member_of_param(self, parts: Parts) -> s.Member:
         item, token = value(parts[0]), parts[2]
-        values = (ListParam(token.value, token.span),)
-        return Member(item, values, _through(_place(parts[0]), token.span))
+        values = (s.ListParam(token.value, token.span),)
+        return s.Member(item, values, _through(_place(parts[0]), token.span))
 
-    def comparisons(self, parts: Parts) -> Compare | Member:
+    def comparisons(self, parts: Parts) -> s.Compare | s.Member:
         token = parts[0]
         name, op, kind, read = token.value
         first = Span(token.source, token.start, token.start + len(name))
-        return with_many(Var(name, first), op, Values(kind, read, token.span))
+        return with_many(s.Var(name, first), op, s.Values(kind, read, token.span))
 
-    def negation(self, parts: Parts) -> Not:
-        return Not(literal(parts[1]), _through(parts[0].span, _place(parts[1])))
+    def negation(self, parts: Parts) -> s.Not:
+        return s.Not(literal(parts[1]), _through(parts[0].span, _place(parts[1])))
 
     def conjunction(self, parts: Parts) -> Any:
-        return self._joined(And, parts)
+        return self._joined(s.And, parts)
 
     def disjunction(self, parts: Parts) -> Any:
-        return self._joined(Or, parts)
+        return self._joined(s.Or, parts)
 
-    def _joined(self, kind: type[And] | type[Or], parts: Parts) -> Any:
+    def _joined(self, kind: type[s.And] | type[s.Or], parts: Parts) -> Any:
         """Literals and the tokens between them as one literal; nested ones are flattened."""
         if len(parts) == 1:
             return parts[0]
-        items: list[Literal] = []
+        items: list[s.Literal] = []
         for part in parts[::2]:
             item = literal(part)
             items.extend(item.items if type(item) is kind else (item,))
-        items = compared(items, either=kind is Or)
+        items = compared(items, either=kind is s.Or)
         if len(items) == 1:
             return items[0]
         return kind(tuple(items), _through(_place(parts[0]), _place(parts[-1])))
@@ -212,25 +184,25 @@ class Builder:
     def lone(self, parts: Parts) -> Lone:
         return Lone(parts[0], _place(parts[0]))
 
-    def rule(self, parts: Parts) -> Rule:
+    def rule(self, parts: Parts) -> s.Rule:
         body = literal(parts[2])
-        return Rule(heads(parts[0], parts[1]), body, _through(_place(parts[0]), _place(parts[2])))
+        return s.Rule(heads(parts[0], parts[1]), body, _through(_place(parts[0]), _place(parts[2])))
 
-    def query(self, parts: Parts) -> Query:
-        return Query(literal(parts[1]), _through(parts[0].span, _place(parts[1])))
+    def query(self, parts: Parts) -> s.Query:
+        return s.Query(literal(parts[1]), _through(parts[0].span, _place(parts[1])))
 
     # -------------------------------------------------------------------------- directives
 
     def names(self, parts: Parts) -> list[Token]:
         return parts[::2]
 
-    def column(self, parts: Parts) -> Column:
-        return Column(parts[0].value, parts[2].value, _through(parts[0].span, parts[2].span))
+    def column(self, parts: Parts) -> s.Column:
+        return s.Column(parts[0].value, parts[2].value, _through(parts[0].span, parts[2].span))
 
     def qualifiers(self, parts: Parts) -> list[Token]:
         return parts
 
-    def decl(self, parts: Parts) -> Decl:
+    def decl(self, parts: Parts) -> s.Decl:
         qualifiers: list[Token] = parts[-1]
         for token in qualifiers:
             if token.value == "eqrel":
@@ -241,30 +213,30 @@ class Builder:
                     "R(x, z) <- R(x, y), R(y, z).",
                 )
         last = qualifiers[-1] if qualifiers else parts[-2]
-        return Decl(
+        return s.Decl(
             tuple(token.value for token in parts[1]),
             tuple(parts[3:-2:2]),
             tuple(token.value for token in qualifiers),
             _through(parts[0].span, last.span),
         )
 
-    def type_decl(self, parts: Parts) -> TypeDecl:
+    def type_decl(self, parts: Parts) -> s.TypeDecl:
         span = _through(parts[0].span, parts[-1].span)
         if len(parts) == 2:
-            return TypeDecl(parts[1].value, "<:", ("symbol",), span)
+            return s.TypeDecl(parts[1].value, "<:", ("symbol",), span)
         targets = tuple(token.value for token in parts[3::2])
-        return TypeDecl(parts[1].value, parts[2].value, targets, span)
+        return s.TypeDecl(parts[1].value, parts[2].value, targets, span)
 
-    def old_type(self, parts: Parts) -> TypeDecl:
+    def old_type(self, parts: Parts) -> s.TypeDecl:
         base = parts[0].value.removesuffix("_type")
-        return TypeDecl(parts[1].value, "<:", (base,), _through(parts[0].span, parts[1].span))
+        return s.TypeDecl(parts[1].value, "<:", (base,), _through(parts[0].span, parts[1].span))
 
     def setting(self, parts: Parts) -> tuple[Token, str]:
         token = parts[2]
         text = token.value if token.type in ("STRING", "NAME") else token.text.replace("_", "")
         return parts[0], text
 
-    def io(self, parts: Parts) -> Directive:
+    def io(self, parts: Parts) -> s.Directive:
         path: str | None = None
         options: list[tuple[str, str]] = []
         for part in parts[3:-1:2]:
@@ -279,7 +251,7 @@ class Builder:
                     hint='as in .input E("edges.csv")',
                 )
         last = parts[-1] if isinstance(parts[-1], Token) else parts[1][-1]
-        return Directive(
+        return s.Directive(
             parts[0].value,
             tuple(token.value for token in parts[1]),
             path,
@@ -287,17 +259,17 @@ class Builder:
             _through(parts[0].span, last.span),
         )
 
-    def include(self, parts: Parts) -> Include:
-        return Include(parts[1].value, _through(parts[0].span, parts[1].span))
+    def include(self, parts: Parts) -> s.Include:
+        return s.Include(parts[1].value, _through(parts[0].span, parts[1].span))
 
-    def pragma(self, parts: Parts) -> Pragma:
+    def pragma(self, parts: Parts) -> s.Pragma:
         args = tuple(token.value for token in parts[1:])
-        return Pragma(args, _through(parts[0].span, parts[-1].span))
+        return s.Pragma(args, _through(parts[0].span, parts[-1].span))
 
-    def plan(self, parts: Parts) -> PlanHint:
+    def plan(self, parts: Parts) -> s.PlanHint:
         span = _through(parts[0].span, parts[-1].span)
         text = span.source.text[parts[0].end : span.end].strip()
-        return PlanHint(" ".join(text.split()), span)
+        return s.PlanHint(" ".join(text.split()), span)
 
 
 def _place(read: Any) -> Span:
@@ -305,13 +277,13 @@ def _place(read: Any) -> Span:
 
 
 def _is_number(operand: Any) -> bool:
-    return type(operand) is Const and operand.type in ("int", "float")
+    return type(operand) is s.Const and operand.type in ("int", "float")
 
 
-def _in_range(operand: Any) -> Expr:
+def _in_range(operand: Any) -> s.Expr:
     """The value of an operand. 2^63 is allowed behind a sign only, which is part of it then."""
     read = value(operand)
-    if type(read) is Const and read.type == "int" and read.value > INT_MAX:  # type: ignore[operator]  # an int's value is an int
+    if type(read) is s.Const and read.type == "int" and read.value > INT_MAX:  # type: ignore[operator]  # an int's value is an int
         raise ParseError(
             "this int is beyond 64 bits",
             read.span,
@@ -328,23 +300,23 @@ class _OperatorRun:
 
     __slots__ = ("first", "rest", "span", "tight")
 
-    def __init__(self, first: Expr, span: Span) -> None:
+    def __init__(self, first: s.Expr, span: Span) -> None:
         self.first = first
         self.span = span
         self.tight = 0
-        self.rest: list[tuple[str, Expr, Span]] = []
+        self.rest: list[tuple[str, s.Expr, Span]] = []
 
-    def value(self) -> Expr:
+    def value(self) -> s.Expr:
         if not self.rest:
             return self.first
         start, before = _in_a_row(self.first, self.tight)
-        if len(before) + len(self.rest) < LONG:
+        if len(before) + len(self.rest) < s.LONG:
             found = self.first
             for op, operand, span in self.rest:
-                found = FunctionCall(op, (found, operand), _through(self.span, span))
+                found = s.FunctionCall(op, (found, operand), _through(self.span, span))
             return found
         rest = (*before, *((op, operand) for op, operand, _ in self.rest))
-        return Chain(start, rest, self.whole)
+        return s.Chain(start, rest, self.whole)
 
     @property
     def whole(self) -> Span:
@@ -357,20 +329,20 @@ class _OperatorRun:
         self.rest.append((op, right.value(), right.whole))
 
 
-def _in_a_row(node: Expr, tight: int) -> tuple[Expr, list[tuple[str, Expr]]]:
+def _in_a_row(node: s.Expr, tight: int) -> tuple[s.Expr, list[tuple[str, s.Expr]]]:
     """A value as the first operand of a run of operators of one precedence; parentheses around the
     first operand are dropped."""
-    found: list[tuple[str, Expr]] = []
+    found: list[tuple[str, s.Expr]] = []
     while (
         tight != POWER
-        and isinstance(node, FunctionCall)
+        and isinstance(node, s.FunctionCall)
         and len(node.args) == 2
         and BINARY.get(node.name) == tight
     ):
         found.append((node.name, node.args[1]))
         node = node.args[0]
     found.reverse()
-    if isinstance(node, Chain) and BINARY[node.rest[0][0]] == tight:
+    if isinstance(node, s.Chain) and BINARY[node.rest[0][0]] == tight:
         return node.first, [*node.rest, *found]
     return node, found
 
@@ -380,6 +352,6 @@ def _apply(done: list[_OperatorRun], operator: tuple[int, Token, bool]) -> None:
     right = done.pop()
     if prefix:
         span = Span(token.source, token.start, right.whole.end)
-        done.append(_OperatorRun(FunctionCall(token.value, (right.value(),), span), span))
+        done.append(_OperatorRun(s.FunctionCall(token.value, (right.value(),), span), span))
         return
     done[-1].apply(token.value, tight, right)

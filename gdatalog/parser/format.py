@@ -8,51 +8,17 @@ from __future__ import annotations
 
 import re
 
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Cast,
-    Chain,
-    Column,
-    Compare,
-    Const,
-    Decl,
-    Directive,
-    Distinct,
-    Expr,
-    FunctionCall,
-    HeadAggregate,
-    Include,
-    ListParam,
-    Literal,
-    Member,
-    Not,
-    Or,
-    Param,
-    PlanHint,
-    Pragma,
-    Program,
-    Query,
-    Range,
-    Rule,
-    Statement,
-    Test,
-    TypeDecl,
-    Values,
-    Var,
-    Wildcard,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX
 from gdatalog.parser.words import AGGREGATES, INFIX_WORDS
 from gdatalog.values import is_list, quoted, shown_name, timestamp_to_text
 
-Node = Expr | HeadAggregate | Literal | Statement | Column | Program
+Node = s.Expr | s.HeadAggregate | s.Literal | s.Statement | s.Column | s.Program
 
 _WHOLE = 100  # binds tighter than any operator
 
 
-def format_program(program: Program) -> str:
+def format_program(program: s.Program) -> str:
     """The program, a statement a line."""
     return "".join(format_node(statement) + "\n" for statement in program.statements)
 
@@ -60,89 +26,87 @@ def format_program(program: Program) -> str:
 def format_node(node: Node) -> str:
     """Any node, as a text that is read back as the same node."""
     match node:
-        case Program():
+        case s.Program():
             return format_program(node)
-        case Rule(heads, body):
+        case s.Rule(heads, body):
             head = ", ".join(_literal(atom) for atom in heads)
             return f"{head}." if body is None else f"{head} <- {_literal(body)}."
-        case Query(body):
+        case s.Query(body):
             text = _literal(body)
             # `--` at the start of a statement is taken for a comment of SQL.
             bare = text.replace("--", "- -", 1) if text.startswith("--") else text
             return f"{bare}." if node.bare else f"?- {text}."
-        case Column():
+        case s.Column():
             return f"{node.name}: {node.type_name}"
-        case Decl() | TypeDecl() | Directive() | Include() | Pragma() | PlanHint():
+        case s.Decl() | s.TypeDecl() | s.Directive() | s.Include() | s.Pragma() | s.PlanHint():
             return _directive(node)
-        case Atom() | Compare() | Member() | Test() | Not() | And() | Or() | Distinct() | Range():
-            return _literal(node)
         case _:
-            return _value(node)
+            return _literal(node) if isinstance(node, s.Literal) else _value(node)
 
 
 # ------------------------------------------------------------------------------ expressions
 
 
-def _value(node: Expr | HeadAggregate, least: int = 0) -> str:
+def _value(node: s.Expr | s.HeadAggregate, least: int = 0) -> str:
     """An expression; in parentheses if it binds less tightly than `least`."""
     text, tight = _tightness(node)
     return text if tight >= least else f"({text})"
 
 
-def _tightness(node: Expr | HeadAggregate) -> tuple[str, int]:
+def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
     match node:
-        case Const():
+        case s.Const():
             text = _constant(node)
             return text, PREFIX if text.startswith("-") else _WHOLE
-        case Var(name):
+        case s.Var(name):
             return name, _WHOLE
-        case Wildcard():
+        case s.Wildcard():
             return "_", _WHOLE
-        case Param(name) | ListParam(name):
+        case s.Param(name) | s.ListParam(name):
             return f"${name}", _WHOLE
-        case Values():
+        case s.Values():
             return _list(node.constants()), _WHOLE
-        case FunctionCall(name, (left, right)) if name in BINARY:
+        case s.FunctionCall(name, (left, right)) if name in BINARY:
             tight = BINARY[name]
             # What binds as tightly may stand bare on the side that is read first.
             first = _value(left, tight + (tight == POWER))
             if tight == POWER:
                 return f"{first}^{_value(right, PREFIX)}", tight
             return f"{first} {name} {_value(right, tight + 1)}", tight
-        case Chain(start, rest):
+        case s.Chain(start, rest):
             tight = BINARY[rest[0][0]]
             parts = [_value(start, tight)]
             parts += [f"{op} {_value(operand, tight + 1)}" for op, operand in rest]
             return " ".join(parts), tight
-        case FunctionCall("-", (operand,)):
-            if isinstance(operand, Const) and operand.type in ("int", "float"):
+        case s.FunctionCall("-", (operand,)):
+            if isinstance(operand, s.Const) and operand.type in ("int", "float"):
                 return f"-({_constant(operand)})", PREFIX
             return f"-{_value(operand, PREFIX)}", PREFIX
-        case FunctionCall(name, args):
+        case s.FunctionCall(name, args):
             return f"{name}({_list(args)})", _WHOLE
-        case Cast(operand, type_name):
+        case s.Cast(operand, type_name):
             return f"as({_value(operand)}, {type_name})", _WHOLE
-        case Aggregate(kind, targets, body):
+        case s.Aggregate(kind, targets, body):
             before = " ".join([kind, ", ".join(map(_target, targets))]).rstrip()
             return f"{before} : {{ {_literal(body)} }}", _WHOLE
-        case HeadAggregate(kind, targets):
+        case s.HeadAggregate(kind, targets):
             return f"{kind}({_list(targets)})", _WHOLE
 
 
 _WORD = re.compile(rf"\b(?:in|{'|'.join((*AGGREGATES, *sorted(INFIX_WORDS)))})\b")
 
 
-def _target(node: Expr) -> str:
+def _target(node: s.Expr) -> str:
     """What an aggregate aggregates; a name in it must not be taken for a word."""
     text = _value(node)
     return f"({text})" if _WORD.search(text) else text
 
 
-def _list(nodes: tuple[Expr, ...]) -> str:
+def _list(nodes: tuple[s.Expr, ...]) -> str:
     return ", ".join(_value(node) for node in nodes)
 
 
-def _constant(node: Const) -> str:
+def _constant(node: s.Const) -> str:
     match node.type, node.value:
         case "bool", value:
             return "true" if value else "false"
@@ -157,47 +121,47 @@ def _constant(node: Const) -> str:
 # --------------------------------------------------------------------------------- literals
 
 
-def _literal(node: Literal) -> str:
+def _literal(node: s.Literal) -> str:
     match node:
-        case Atom(name, (item,)) if is_list(name):
+        case s.Atom(name, (item,)) if is_list(name):
             return f"{_value(item)} in {shown_name(name)}"
-        case Atom(name, args):
+        case s.Atom(name, args):
             places = len(args) - len(node.columns)
             named = zip(node.columns, args[places:], strict=True)
             shown = [_list(args[:places])] if places else []
             shown += [f"{column.name} = {_value(arg)}" for column, arg in named]
             return f"{name}({', '.join(shown)})"
-        case Compare(first, ((op, Values() as many),)):
+        case s.Compare(first, ((op, s.Values() as many),)):
             return ", ".join(f"{_value(first)} {op} {_value(c)}" for c in many.constants())
-        case Compare(first, rest):
+        case s.Compare(first, rest):
             return _value(first) + "".join(f" {op} {_value(side)}" for op, side in rest)
-        case Member(item, values):
-            if isinstance(values[0], ListParam):
+        case s.Member(item, values):
+            if isinstance(values[0], s.ListParam):
                 return f"{_value(item)} in {_value(values[0])}"
             return f"{_value(item)} in {{{_list(values)}}}"
-        case Test(expr):
+        case s.Test(expr):
             return _value(expr)
-        case Not(body):
+        case s.Not(body):
             return f"!{_grouped(body) if _is_group(body) else _literal(body)}"
-        case And(items):
+        case s.And(items):
             return ", ".join(
-                _grouped(item) if isinstance(item, Or) else _literal(item) for item in items
+                _grouped(item) if isinstance(item, s.Or) else _literal(item) for item in items
             )
-        case Or(items):
+        case s.Or(items):
             return " ; ".join(_literal(item) for item in items)
-        case Distinct(args):
+        case s.Distinct(args):
             return f"distinct({_list(args)})"
-        case Range(item, start, stop, step):
+        case s.Range(item, start, stop, step):
             return f"{_value(item)} = range({_list((start, stop, step))})"
 
 
-def _is_group(node: Literal) -> bool:
+def _is_group(node: s.Literal) -> bool:
     """Whether it is printed as several literals."""
-    many = isinstance(node, Compare) and isinstance(node.rest[0][1], Values)
-    return many or isinstance(node, And | Or)
+    many = isinstance(node, s.Compare) and isinstance(node.rest[0][1], s.Values)
+    return many or isinstance(node, s.And | s.Or)
 
 
-def _grouped(node: Literal) -> str:
+def _grouped(node: s.Literal) -> str:
     return f"({_literal(node)})"
 
 
@@ -205,22 +169,22 @@ def _grouped(node: Literal) -> str:
 
 
 def _directive(
-    node: Decl | TypeDecl | Directive | Include | Pragma | PlanHint,
+    node: s.Decl | s.TypeDecl | s.Directive | s.Include | s.Pragma | s.PlanHint,
 ) -> str:
     match node:
-        case Decl(names, columns, qualifiers):
+        case s.Decl(names, columns, qualifiers):
             inside = ", ".join(format_node(column) for column in columns)
             return " ".join([f".decl {', '.join(names)}({inside})", *qualifiers])
-        case TypeDecl(name, op, targets):
+        case s.TypeDecl(name, op, targets):
             return f".type {name} {op} {' | '.join(targets)}"
-        case Directive(kind, names, path, options):
+        case s.Directive(kind, names, path, options):
             parts = [] if path is None else [quoted(path)]
             parts += [f"{key}={quoted(value)}" for key, value in options]
             inside = f"({', '.join(parts)})" if parts else ""
             return f".{kind} {', '.join(names)}{inside}"
-        case Include(path):
+        case s.Include(path):
             return f".include {quoted(path)}"
-        case Pragma(args):
+        case s.Pragma(args):
             return " ".join([".pragma", *map(quoted, args)])
-        case PlanHint(text):
+        case s.PlanHint(text):
             return f".plan {text}".rstrip()

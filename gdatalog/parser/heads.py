@@ -5,26 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gdatalog.errors import ParseError, Span
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Cast,
-    Chain,
-    Compare,
-    Expr,
-    FunctionCall,
-    Literal,
-    Member,
-    Not,
-    Or,
-    Query,
-    Rule,
-    Statement,
-    Test,
-    Var,
-    Wildcard,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.parser.tokens import Token
 from gdatalog.records import dataclass
 
@@ -37,21 +18,21 @@ class Lone:
     span: Span
 
 
-def statement(read: Lone | Statement, bare: bool) -> Statement:
+def statement(read: Lone | s.Statement, bare: bool) -> s.Statement:
     """A statement as read; one without an arrow is a fact or, where `bare`, a query."""
     if not isinstance(read, Lone):
         return read
     if not bare:
-        return Rule(_facts(heads(read.body, None)), None, read.span)
+        return s.Rule(_facts(heads(read.body, None)), None, read.span)
     body = literal(read.body)
-    items = body.items if isinstance(body, And) else (body,)
-    if all(isinstance(item, Atom) and all(map(_ground, item.args)) for item in items):
-        facts = tuple(item for item in items if isinstance(item, Atom))
-        return Rule(_facts(facts), None, read.span)
-    return Query(body, read.span, bare=True)
+    items = body.items if isinstance(body, s.And) else (body,)
+    if all(isinstance(item, s.Atom) and all(map(_ground, item.args)) for item in items):
+        facts = tuple(item for item in items if isinstance(item, s.Atom))
+        return s.Rule(_facts(facts), None, read.span)
+    return s.Query(body, read.span, bare=True)
 
 
-def _facts(atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
+def _facts(atoms: tuple[s.Atom, ...]) -> tuple[s.Atom, ...]:
     for atom in atoms:
         if atom.columns:
             raise ParseError(
@@ -62,25 +43,25 @@ def _facts(atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
     return atoms
 
 
-def heads(read: Any, arrow: Token | None) -> tuple[Atom, ...]:
+def heads(read: Any, arrow: Token | None) -> tuple[s.Atom, ...]:
     """The atoms before an arrow, or the facts where there is none."""
     found = literal(read)
-    items = found.items if isinstance(found, And) else (found,)
+    items = found.items if isinstance(found, s.And) else (found,)
     atoms = []
     for item in items:
-        if not isinstance(item, Atom):
+        if not isinstance(item, s.Atom):
             raise _no_head(item, arrow)
         atoms.append(item)
     return tuple(atoms)
 
 
-def _no_head(item: Literal, arrow: Token | None) -> ParseError:
+def _no_head(item: s.Literal, arrow: Token | None) -> ParseError:
     span = item.span
     ahead = span.source.text[max(0, span.start - 2) : span.start]
     if len(ahead) == 2 and ahead[0].isdigit() and ahead[1] == ".":
         hint = f"`{ahead}` is {ahead[0]} and the end of a statement: write {ahead}0"
         return ParseError("a statement cannot begin like this", span, hint=hint)
-    if isinstance(item, Test) and isinstance(item.expr, Var):
+    if isinstance(item, s.Test) and isinstance(item.expr, s.Var):
         name = item.expr.name
         hint = f"a proposition is written with parentheses: `{name}()`"
         if arrow is None:
@@ -88,17 +69,19 @@ def _no_head(item: Literal, arrow: Token | None) -> ParseError:
         elif span.source.text[arrow.end : arrow.end + 1].isalnum():
             hint += f"; for a comparison write `{name} < -...`, with a space after the `<`"
         return ParseError(f"`{name}` has no arguments", span, hint=hint)
-    if isinstance(item, Compare) and len(item.rest) == 1 and item.rest[0][0] == "<=":
-        calls = isinstance(item.first, FunctionCall) and isinstance(item.rest[0][1], FunctionCall)
+    if isinstance(item, s.Compare) and len(item.rest) == 1 and item.rest[0][0] == "<=":
+        calls = isinstance(item.first, s.FunctionCall) and isinstance(
+            item.rest[0][1], s.FunctionCall
+        )
         if calls and arrow is not None:
             hint = "keep the best value per group with min(...) or max(...) in the head"
             return ParseError("subsumption is not in the language", span, hint=hint)
         if calls:
             hint = "the arrow of a rule is `<-`"
             return ParseError("a comparison cannot be a fact", span, hint=hint)
-    if isinstance(item, Or):
+    if isinstance(item, s.Or):
         hint = "several heads are separated by commas"
-    elif isinstance(item, Not):
+    elif isinstance(item, s.Not):
         hint = "neither a head nor a fact can be negated"
     elif arrow is None:
         hint = "to ask whether it holds, begin with `?-`"
@@ -109,18 +92,18 @@ def _no_head(item: Literal, arrow: Token | None) -> ParseError:
     return ParseError("a head must be an atom, as in p(x, y)", span, hint=hint)
 
 
-def _ground(node: Expr) -> bool:
+def _ground(node: s.Expr) -> bool:
     """Whether it contains no variable, `_` or aggregate."""
     todo = [node]
     while todo:
         part = todo.pop()
-        if isinstance(part, (Var, Wildcard, Aggregate)):
+        if isinstance(part, (s.Var, s.Wildcard, s.Aggregate)):
             return False
-        if isinstance(part, FunctionCall):
+        if isinstance(part, s.FunctionCall):
             todo.extend(part.args)
-        elif isinstance(part, Chain):
+        elif isinstance(part, s.Chain):
             todo += (part.first, *(operand for _, operand in part.rest))
-        elif isinstance(part, Cast):
+        elif isinstance(part, s.Cast):
             todo.append(part.operand)
     return True
 
@@ -143,8 +126,8 @@ class Parenthesised:
 class Named:
     """`column = value`, among the arguments of a head."""
 
-    column: Var
-    value: Expr
+    column: s.Var
+    value: s.Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +139,15 @@ class Signed:
 
 
 _SYMBOLS = frozenset("+-*/%^")
-_LITERALS = (Atom, Compare, Member, Test, Not, And, Or)
+_LITERALS = (s.Atom, s.Compare, s.Member, s.Test, s.Not, s.And, s.Or)
 
 
-def value(read: Any) -> Expr:
+def value(read: Any) -> s.Expr:
     """Converts what was read to a value; an error if it is a literal."""
     while type(read) is Parenthesised:
         read = read.inner
     kind = type(read)
-    if kind is Var:
+    if kind is s.Var:
         if "." in read.name or "'" in read.name:
             raise ParseError(
                 f"`{read.name}` cannot be a variable",
@@ -172,7 +155,7 @@ def value(read: Any) -> Expr:
                 hint="only a relation's name may hold a dot or end in a prime; "
                 "put a space after a dot that ends a statement",
             )
-    elif kind is FunctionCall:
+    elif kind is s.FunctionCall:
         if read.columns:
             raise ParseError(
                 "the arguments of a function have no names",
@@ -190,7 +173,7 @@ def value(read: Any) -> Expr:
     return read  # type: ignore[no-any-return]  # what remains is a node
 
 
-def arguments(read: list[Any]) -> tuple[tuple[Expr, ...], tuple[Var, ...]]:
+def arguments(read: list[Any]) -> tuple[tuple[s.Expr, ...], tuple[s.Var, ...]]:
     """The arguments of a call, and the names of the last of them, if they have names."""
     if Named not in map(type, read):
         return tuple([value(part) for part in read]), ()
@@ -206,18 +189,18 @@ def arguments(read: list[Any]) -> tuple[tuple[Expr, ...], tuple[Var, ...]]:
     return (*places, *(part.value for part in named)), tuple(part.column for part in named)
 
 
-def literal(read: Any) -> Literal:
+def literal(read: Any) -> s.Literal:
     """Converts what was read to a literal; an error if it is a value."""
     while type(read) is Parenthesised:
         read = read.inner
     kind = type(read)
-    if kind is FunctionCall:
+    if kind is s.FunctionCall:
         if read.name in _SYMBOLS:
-            return Test(read, read.span)
-        return Atom(read.name, read.args, read.span, read.columns)
+            return s.Test(read, read.span)
+        return s.Atom(read.name, read.args, read.span, read.columns)
     if kind in _LITERALS:
         return read  # type: ignore[no-any-return]  # what remains is a node
-    if kind is Cast:
-        name = Var(read.type_name, Span(read.span.source, read.span.end, read.span.end))
-        return Atom("as", (read.operand, name), read.span)
-    return Test(read, read.span)
+    if kind is s.Cast:
+        name = s.Var(read.type_name, Span(read.span.source, read.span.end, read.span.end))
+        return s.Atom("as", (read.operand, name), read.span)
+    return s.Test(read, read.span)

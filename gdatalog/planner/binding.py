@@ -9,35 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Cast,
-    Chain,
-    Compare,
-    Const,
-    Distinct,
-    Expr,
-    FunctionCall,
-    ListParam,
-    Literal,
-    Member,
-    Not,
-    Or,
-    Param,
-    Range,
-    Test,
-    Values,
-    Var,
-    Wildcard,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check.walk import variables
 from gdatalog.values import TypeName
 
 
 def bound_by(
-    literal: Literal,
+    literal: s.Literal,
     bound: frozenset[str],
     types: Mapping[str, TypeName] | None = None,
     *,
@@ -53,74 +31,74 @@ def bound_by(
     return frozenset(found)
 
 
-def ready(expr: Expr, bound: frozenset[str] | set[str], aggregates: bool = True) -> bool:
+def ready(expr: s.Expr, bound: frozenset[str] | set[str], aggregates: bool = True) -> bool:
     """Whether the expression can be computed: all its variables are bound."""
     match expr:
-        case Var(name):
+        case s.Var(name):
             return name in bound
-        case Const() | Param() | Values() | ListParam():
+        case s.Const() | s.Param() | s.Values() | s.ListParam():
             return True
-        case FunctionCall():
+        case s.FunctionCall():
             return all(ready(arg, bound, aggregates) for arg in expr.args)
-        case Chain():
+        case s.Chain():
             return all(ready(operand, bound, aggregates) for operand in operands(expr))
-        case Cast(operand):
+        case s.Cast(operand):
             return ready(operand, bound, aggregates)
-        case Aggregate():
+        case s.Aggregate():
             return aggregates and all(name in bound for name in shared_by(expr))
-        case Wildcard():
+        case s.Wildcard():
             return False
 
 
-def shared_by(aggregate: Aggregate) -> list[str]:
+def shared_by(aggregate: s.Aggregate) -> list[str]:
     """The variables of an aggregate that belong to the rule, and must be bound before it."""
     return [name for name in variables(aggregate) if name not in aggregate.locals]
 
 
-def aggregates_in(literal: Literal) -> Iterator[Aggregate]:
+def aggregates_in(literal: s.Literal) -> Iterator[s.Aggregate]:
     """The outermost aggregates in the expressions of a literal."""
     for expr in expressions(literal):
         yield from outermost(expr)
 
 
-def outermost(expr: Expr) -> Iterator[Aggregate]:
+def outermost(expr: s.Expr) -> Iterator[s.Aggregate]:
     match expr:
-        case Aggregate():
+        case s.Aggregate():
             yield expr
-        case FunctionCall():
+        case s.FunctionCall():
             for arg in expr.args:
                 yield from outermost(arg)
-        case Chain():
+        case s.Chain():
             for operand in operands(expr):
                 yield from outermost(operand)
-        case Cast(operand):
+        case s.Cast(operand):
             yield from outermost(operand)
         case _:
             return
 
 
-def expressions(literal: Literal) -> tuple[Expr, ...]:
+def expressions(literal: s.Literal) -> tuple[s.Expr, ...]:
     """The direct expressions of a literal; none for a group or a negation."""
     match literal:
-        case Atom() | Distinct():
+        case s.Atom() | s.Distinct():
             return literal.args
-        case Compare():
+        case s.Compare():
             return (literal.first, *(side for _, side in literal.rest))
-        case Member():
+        case s.Member():
             return (literal.item, *literal.values)
-        case Test(expr):
+        case s.Test(expr):
             return (expr,)
-        case Range():
+        case s.Range():
             return (literal.item, literal.start, literal.stop, literal.step)
-        case Not() | And() | Or():
+        case s.Not() | s.And() | s.Or():
             return ()
 
 
-def operands(chain: Chain) -> tuple[Expr, ...]:
+def operands(chain: s.Chain) -> tuple[s.Expr, ...]:
     return (chain.first, *(operand for _, operand in chain.rest))
 
 
-def neighbours(compare: Compare) -> Iterator[tuple[Expr, str, Expr]]:
+def neighbours(compare: s.Compare) -> Iterator[tuple[s.Expr, str, s.Expr]]:
     """The comparisons of a chain: `x < y <= z` is `x < y` and `y <= z`."""
     left = compare.first
     for op, right in compare.rest:
@@ -129,7 +107,7 @@ def neighbours(compare: Compare) -> Iterator[tuple[Expr, str, Expr]]:
 
 
 def solvable(
-    expr: Expr,
+    expr: s.Expr,
     bound: frozenset[str] | set[str],
     types: Mapping[str, TypeName] | None = None,
     aggregates: bool = True,
@@ -137,12 +115,12 @@ def solvable(
     """The only unbound variable of `expr`, if the expression's value determines it: it stands alone
     or under `+` and `-`."""
     match expr:
-        case Var(name):
+        case s.Var(name):
             return None if name in bound else name
-        case Cast(operand):
+        case s.Cast(operand):
             return solvable(operand, bound, types, aggregates)
-        case FunctionCall("+" | "-") | Chain(rest=(("+" | "-", _), *_)):
-            args = expr.args if isinstance(expr, FunctionCall) else operands(expr)
+        case s.FunctionCall("+" | "-") | s.Chain(rest=(("+" | "-", _), *_)):
+            args = expr.args if isinstance(expr, s.FunctionCall) else operands(expr)
             waiting = [arg for arg in args if not ready(arg, bound, aggregates)]
             if len(waiting) != 1:
                 return None
@@ -157,9 +135,9 @@ def solvable(
 Types = Mapping[str, TypeName] | None
 
 
-def _bind(literal: Literal, bound: set[str], types: Types, aggregates: bool) -> None:
+def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -> None:
     match literal:
-        case And():
+        case s.And():
             # alternate directions, so that a long chain of `=` is quick in either order
             items, before = literal.items, -1
             while before != len(bound):
@@ -168,7 +146,7 @@ def _bind(literal: Literal, bound: set[str], types: Types, aggregates: bool) -> 
                     _bind(item, bound, types, aggregates)
                 items = items[::-1]
             return
-        case Or():
+        case s.Or():
             branches: list[set[str]] = []
             for item in literal.items:
                 branch = set(bound)
@@ -176,22 +154,22 @@ def _bind(literal: Literal, bound: set[str], types: Types, aggregates: bool) -> 
                 branches.append(branch)
             bound |= set.intersection(*branches)
             return
-        case Not():
+        case s.Not():
             return
-        case Atom():
+        case s.Atom():
             _bind_atom(literal, bound, types, aggregates)
-        case Compare():
+        case s.Compare():
             # each pass moves values one step to the left in a chain of `=`
             for _ in literal.rest:
                 for left, op, right in neighbours(literal):
                     if op == "=":
                         _bind_from(left, (right,), bound, types, aggregates)
                         _bind_from(right, (left,), bound, types, aggregates)
-        case Member():
-            if isinstance(_bare(literal.item), Var):
+        case s.Member():
+            if isinstance(_bare(literal.item), s.Var):
                 _bind_from(literal.item, literal.values, bound, types, aggregates)
-        case Range():
-            if isinstance(_bare(literal.item), Var):
+        case s.Range():
+            if isinstance(_bare(literal.item), s.Var):
                 ends = (literal.start, literal.stop, literal.step)
                 _bind_from(literal.item, ends, bound, types, aggregates)
         case _:
@@ -202,13 +180,13 @@ def _bind(literal: Literal, bound: set[str], types: Types, aggregates: bool) -> 
                 bound.update(aggregate.exports)
 
 
-def _bind_atom(atom: Atom, bound: set[str], types: Types, aggregates: bool) -> None:
-    waiting: list[Expr] = []
+def _bind_atom(atom: s.Atom, bound: set[str], types: Types, aggregates: bool) -> None:
+    waiting: list[s.Expr] = []
     for arg in atom.args:
         bare = _bare(arg)
-        if isinstance(bare, Var):
+        if isinstance(bare, s.Var):
             bound.add(bare.name)
-        elif isinstance(bare, FunctionCall | Chain):
+        elif isinstance(bare, s.FunctionCall | s.Chain):
             waiting.append(bare)
     for _ in range(len(waiting)):
         for arg in waiting:
@@ -218,7 +196,7 @@ def _bind_atom(atom: Atom, bound: set[str], types: Types, aggregates: bool) -> N
 
 
 def _bind_from(
-    item: Expr, values: tuple[Expr, ...], bound: set[str], types: Types, aggregates: bool
+    item: s.Expr, values: tuple[s.Expr, ...], bound: set[str], types: Types, aggregates: bool
 ) -> None:
     if all(ready(value, bound, aggregates) for value in values):
         name = solvable(item, bound, types, aggregates)
@@ -226,7 +204,7 @@ def _bind_from(
             bound.add(name)
 
 
-def _bare(expr: Expr) -> Expr:
-    while isinstance(expr, Cast):
+def _bare(expr: s.Expr) -> s.Expr:
+    while isinstance(expr, s.Cast):
         expr = expr.operand
     return expr

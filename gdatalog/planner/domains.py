@@ -12,24 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, get_args
 
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Chain,
-    Compare,
-    Const,
-    Distinct,
-    Expr,
-    FunctionCall,
-    HeadAggregate,
-    Literal,
-    Member,
-    Not,
-    Or,
-    Param,
-    Var,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import Node, children, rebuild, walk
 from gdatalog.records import dataclass, replace
@@ -37,7 +20,7 @@ from gdatalog.records import dataclass, replace
 Column = tuple[str, int]  # a relation's name, and a column
 Name = tuple[int, str]  # a rule's number, and a variable
 
-LITERALS = get_args(Literal)
+LITERALS = get_args(s.Literal)
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 # Aggregates whose value is one of their input keys.
 _CHOOSING = frozenset({"min", "max", "any_value"})
@@ -66,7 +49,7 @@ class ConstantUse:
 
     name: str
     domain: int  # the domain's number in the stratum
-    value: Expr
+    value: s.Expr
     op: str
     exact: bool
 
@@ -124,10 +107,10 @@ class _UnionFind:
     def _opens(self, node: Node) -> None:
         """Excludes the variables of an expression, without those in the bodies of its
         aggregates."""
-        if isinstance(node, Var):
+        if isinstance(node, s.Var):
             self._root(self._name(node))
             self._open.add(self._name(node))
-        elif isinstance(node, Aggregate):
+        elif isinstance(node, s.Aggregate):
             for target in node.targets:
                 self._opens(target)
             self._literal(node.body)
@@ -135,7 +118,7 @@ class _UnionFind:
             for part in children(node):
                 self._opens(part)
 
-    def _name(self, var: Var) -> Name:
+    def _name(self, var: s.Var) -> Name:
         return self._number, var.name
 
     def rule(self, number: int, rule: CheckedRule) -> None:
@@ -144,64 +127,64 @@ class _UnionFind:
             self._head(arg, (rule.head.name, at))
         if rule.body is not None:
             self._literal(rule.body)
-            atoms = [part for part in walk(rule.body) if isinstance(part, Atom)]
-            names = Counter(arg.name for a in atoms for arg in a.args if isinstance(arg, Var))
+            atoms = [part for part in walk(rule.body) if isinstance(part, s.Atom)]
+            names = Counter(arg.name for a in atoms for arg in a.args if isinstance(arg, s.Var))
             self._met.update((number, name) for name, uses in names.items() if uses > 1)
 
-    def _head(self, arg: Expr | HeadAggregate, column: Column) -> None:
+    def _head(self, arg: s.Expr | s.HeadAggregate, column: Column) -> None:
         self._root(column)
-        if isinstance(arg, HeadAggregate) and arg.kind in _CHOOSING and len(arg.targets) == 1:
+        if isinstance(arg, s.HeadAggregate) and arg.kind in _CHOOSING and len(arg.targets) == 1:
             self._ordered.add(column)
             (arg,) = arg.targets
         match arg:
-            case Var():
+            case s.Var():
                 self._unite([column, self._name(arg)])
             case _ if is_constant(arg):
                 pass
-            case HeadAggregate("count_distinct", targets):
+            case s.HeadAggregate("count_distinct", targets):
                 self._open.add(column)
                 for target in targets:
-                    if not isinstance(target, Var):
+                    if not isinstance(target, s.Var):
                         self._opens(target)
             case _:
                 self._open.add(column)
                 self._opens(arg)
 
-    def _literal(self, node: Literal) -> None:
+    def _literal(self, node: s.Literal) -> None:
         match node:
-            case Atom():
+            case s.Atom():
                 for at, arg in enumerate(node.args):
                     self._root((node.name, at))
-                    if isinstance(arg, Var):
+                    if isinstance(arg, s.Var):
                         self._unite([(node.name, at), self._name(arg)])
                     elif not is_constant(arg):
                         self._open.add((node.name, at))
                         self._opens(arg)
-            case Compare():
+            case s.Compare():
                 for left, op, right in pairs_of(node):
                     self._pair(left, op, right)
-            case Distinct(args):
-                names = [self._name(arg) for arg in args if isinstance(arg, Var)]
-                if all(isinstance(arg, Var) or is_constant(arg) for arg in args):
+            case s.Distinct(args):
+                names = [self._name(arg) for arg in args if isinstance(arg, s.Var)]
+                if all(isinstance(arg, s.Var) or is_constant(arg) for arg in args):
                     self._unite(names)
                 else:
                     self._opens(node)
-            case Member(item, values):
-                if isinstance(item, Var) and all(map(is_constant, values)):
+            case s.Member(item, values):
+                if isinstance(item, s.Var) and all(map(is_constant, values)):
                     self._root(self._name(item))
                 else:
                     self._opens(node)
-            case Not() | And() | Or():
+            case s.Not() | s.And() | s.Or():
                 for part in children(node):
                     assert isinstance(part, LITERALS)
                     self._literal(part)
             case _:
                 self._opens(node)
 
-    def _pair(self, left: Expr, op: str, right: Expr) -> None:
+    def _pair(self, left: s.Expr, op: str, right: s.Expr) -> None:
         sides = (left, right)
-        names = [self._name(side) for side in sides if isinstance(side, Var)]
-        if names and all(isinstance(side, Var) or is_constant(side) for side in sides):
+        names = [self._name(side) for side in sides if isinstance(side, s.Var)]
+        if names and all(isinstance(side, s.Var) or is_constant(side) for side in sides):
             self._unite(names, op not in ("=", "!="))
         else:
             for side in sides:
@@ -210,10 +193,12 @@ class _UnionFind:
 
 def is_constant(node: Node) -> bool:
     """Whether an expression consists of constants and parameters."""
-    return all(isinstance(part, Const | Param | FunctionCall | Chain) for part in walk(node))
+    return all(
+        isinstance(part, s.Const | s.Param | s.FunctionCall | s.Chain) for part in walk(node)
+    )
 
 
-def pairs_of(chain: Compare) -> Iterator[tuple[Expr, str, Expr]]:
+def pairs_of(chain: s.Compare) -> Iterator[tuple[s.Expr, str, s.Expr]]:
     """The adjacent pairs of a chain of comparisons."""
     left = chain.first
     for op, right in chain.rest:
@@ -231,13 +216,13 @@ def encoded_rules(
     domains."""
     columns = {column: at for at in chosen for column in domains[at].columns}
     names = {name: at for at in chosen for name in domains[at].variables}
-    uses: dict[tuple[int, Expr, str, bool], ConstantUse] = {}
+    uses: dict[tuple[int, s.Expr, str, bool], ConstantUse] = {}
 
-    def used(value: Expr, domain: int, op: str, exact: bool) -> Param:
+    def used(value: s.Expr, domain: int, op: str, exact: bool) -> s.Param:
         key = (domain, value, op, exact)
         if key not in uses:  # names of users' parameters have no ~
             uses[key] = ConstantUse(f"code~{len(uses)}", domain, value, op, exact)
-        return Param(uses[key].name, value.span)
+        return s.Param(uses[key].name, value.span)
 
     changed = [_Encoder(number, columns, names, used).rule(r) for number, r in enumerate(rules)]
     return tuple(changed), tuple(uses.values())
@@ -250,7 +235,7 @@ class _Encoder:
     number: int
     columns: Mapping[Column, int]
     names: Mapping[Name, int]
-    used: Callable[[Expr, int, str, bool], Param]
+    used: Callable[[s.Expr, int, str, bool], s.Param]
 
     def rule(self, rule: CheckedRule) -> CheckedRule:
         args = tuple(
@@ -260,40 +245,40 @@ class _Encoder:
         body = None if rule.body is None else self._node(rule.body)
         return replace(rule, head=replace(rule.head, args=args), body=body)
 
-    def _head(self, arg: Expr, domain: int | None) -> Expr:
-        if isinstance(arg, HeadAggregate) and domain is not None:
+    def _head(self, arg: s.Expr, domain: int | None) -> s.Expr:
+        if isinstance(arg, s.HeadAggregate) and domain is not None:
             return rebuild(arg, lambda target: self._head(target, domain))
         return self._constant(arg, domain, "=", True)
 
-    def _constant(self, arg: Expr, domain: int | None, op: str, exact: bool) -> Expr:
+    def _constant(self, arg: s.Expr, domain: int | None, op: str, exact: bool) -> s.Expr:
         if domain is None or not is_constant(arg):
             return arg
         return self.used(arg, domain, op, exact)
 
-    def _domain(self, side: Expr) -> int | None:
-        return self.names.get((self.number, side.name)) if isinstance(side, Var) else None
+    def _domain(self, side: s.Expr) -> int | None:
+        return self.names.get((self.number, side.name)) if isinstance(side, s.Var) else None
 
-    def _node(self, node: Literal) -> Literal:
+    def _node(self, node: s.Literal) -> s.Literal:
         match node:
-            case Atom(name, args):
+            case s.Atom(name, args):
                 args = tuple(
                     self._constant(arg, self.columns.get((name, at)), "=", False)
                     for at, arg in enumerate(args)
                 )
                 return rebuild(replace(node, args=args), self._any)
-            case Compare():
+            case s.Compare():
                 return self._compared(node)
-            case Distinct(args):
+            case s.Distinct(args):
                 domain = next((d for d in map(self._domain, args) if d is not None), None)
                 args = tuple(self._constant(arg, domain, "!=", False) for arg in args)
                 return replace(node, args=args) if domain is not None else node
-            case Member(item, values) if (domain := self._domain(item)) is not None:
+            case s.Member(item, values) if (domain := self._domain(item)) is not None:
                 values = tuple(self._constant(value, domain, "=", True) for value in values)
                 return replace(node, values=values)
-            case And(items):
+            case s.And(items):
                 # A chain of comparisons may have become a conjunction.
                 parts = [self._node(item) for item in items]
-                flat = [part.items if isinstance(part, And) else (part,) for part in parts]
+                flat = [part.items if isinstance(part, s.And) else (part,) for part in parts]
                 return replace(node, items=tuple(chain.from_iterable(flat)))
         return rebuild(node, self._any)
 
@@ -301,7 +286,7 @@ class _Encoder:
         """A part of a literal or of an expression; aggregates in expressions have bodies."""
         return self._node(node) if isinstance(node, LITERALS) else rebuild(node, self._any)
 
-    def _compared(self, node: Compare) -> Literal:
+    def _compared(self, node: s.Compare) -> s.Literal:
         """A chain; if a constant becomes a code, the conjunction of its pairs."""
         pairs = [self._pair(*pair, node) for pair in pairs_of(node)]
         if all(
@@ -309,10 +294,10 @@ class _Encoder:
             for new, (a, _, b) in zip(pairs, pairs_of(node), strict=True)
         ):
             return node
-        return pairs[0] if len(pairs) == 1 else And(tuple(pairs), node.span)
+        return pairs[0] if len(pairs) == 1 else s.And(tuple(pairs), node.span)
 
-    def _pair(self, left: Expr, op: str, right: Expr, node: Compare) -> Compare:
+    def _pair(self, left: s.Expr, op: str, right: s.Expr, node: s.Compare) -> s.Compare:
         a, b = self._domain(left), self._domain(right)
         first = self._constant(left, b, _FLIPPED[op], op == "=")
         last = self._constant(right, a, op, op == "=")
-        return Compare(self._any(first), ((op, self._any(last)),), node.span)
+        return s.Compare(self._any(first), ((op, self._any(last)),), node.span)

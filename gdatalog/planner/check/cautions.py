@@ -6,23 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from gdatalog.errors import Caution
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Column,
-    Decl,
-    Directive,
-    Literal,
-    Or,
-    Pragma,
-    Program,
-    Query,
-    Rule,
-    TypeDecl,
-    Var,
-    Wildcard,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.parser.words import QUALIFIERS
 from gdatalog.planner.check.catalog import Catalog
 from gdatalog.planner.check.checked import did_you_mean, show
@@ -63,29 +47,29 @@ OPTIONS = {
 
 
 def cautions_of(
-    program: Program, catalog: Catalog, whole: bool, earlier: Iterable[Caution] = ()
+    program: s.Program, catalog: Catalog, whole: bool, earlier: Iterable[Caution] = ()
 ) -> tuple[Caution, ...]:
     """All cautions, in the order of the text; `earlier`: those that other checks found."""
     found = list(dict.fromkeys(earlier))
-    once: list[Var] = []
+    once: list[s.Var] = []
     souffle = _has_souffle_types(program)
     for statement in program.statements:
         match statement:
-            case Rule(heads, body) if body is not None:
+            case s.Rule(heads, body) if body is not None:
                 once += _used_once(heads, body)
                 found += _products(body)
                 if souffle:
                     found += _wildcards_counted(body, heads)
-            case Query(body):
+            case s.Query(body):
                 found += _products(body)
                 if souffle:
                     found += _wildcards_counted(body)
-            case Pragma(args) if args and args[0] not in PRAGMAS:
+            case s.Pragma(args) if args and args[0] not in PRAGMAS:
                 message = f"the pragma `{args[0]}` is not known, and does nothing"
                 found.append(Caution(message, statement.span, did_you_mean(args[0], PRAGMAS)))
-            case Decl():
+            case s.Decl():
                 found += _qualifiers(statement)
-            case Directive():
+            case s.Directive():
                 found += _options(statement)
             case _:
                 pass
@@ -97,12 +81,12 @@ def cautions_of(
     return tuple(summed_up(found))
 
 
-def _used_once(heads: Sequence[Atom], body: Literal) -> Iterator[Var]:
+def _used_once(heads: Sequence[s.Atom], body: s.Literal) -> Iterator[s.Var]:
     seen: Counter[str] = Counter()
-    first: dict[str, Var] = {}
+    first: dict[str, s.Var] = {}
     for node in (*heads, body):
         for part in walk(node):
-            if isinstance(part, Var):
+            if isinstance(part, s.Var):
                 seen[part.name] += 1
                 first.setdefault(part.name, part)
     in_heads = {name for head in heads for name in variables(head)}
@@ -111,9 +95,9 @@ def _used_once(heads: Sequence[Atom], body: Literal) -> Iterator[Var]:
             yield var
 
 
-def _told_of_once(found: Sequence[Var]) -> Iterator[Caution]:
+def _told_of_once(found: Sequence[s.Var]) -> Iterator[Caution]:
     """One caution per text for all its variables that are used once."""
-    by_source: dict[int, list[Var]] = {}
+    by_source: dict[int, list[s.Var]] = {}
     for var in found:
         by_source.setdefault(id(var.span.source), []).append(var)
     for once in by_source.values():
@@ -152,10 +136,10 @@ def summed_up(cautions: Iterable[Caution]) -> list[Caution]:
     return found
 
 
-def _products(literal: Literal) -> Iterator[Caution]:
+def _products(literal: s.Literal) -> Iterator[Caution]:
     """Conjunctions that are cross products: nothing connects some of their atoms."""
     match literal:
-        case And(items):
+        case s.And(items):
             atoms = _unconnected(items)
             if len(atoms) > 1:
                 yield Caution(
@@ -167,22 +151,22 @@ def _products(literal: Literal) -> Iterator[Caution]:
                 )
             for item in items:
                 yield from _products(item)
-        case Or(items):
+        case s.Or(items):
             for item in items:
                 yield from _products(item)
         case _:
             return
 
 
-def _unconnected(items: Sequence[Literal]) -> list[Atom]:
+def _unconnected(items: Sequence[s.Literal]) -> list[s.Atom]:
     """The first atom of each part, where parts share no variable."""
-    parts: list[tuple[set[str], Atom | None]] = []
+    parts: list[tuple[set[str], s.Atom | None]] = []
     for item in items:
         names = set(variables(item))
         if not names:
             continue
-        atom = item if isinstance(item, Atom) else None
-        apart: list[tuple[set[str], Atom | None]] = []
+        atom = item if isinstance(item, s.Atom) else None
+        apart: list[tuple[set[str], s.Atom | None]] = []
         for part_names, part_atom in parts:
             if names & part_names:
                 names |= part_names
@@ -194,14 +178,14 @@ def _unconnected(items: Sequence[Literal]) -> list[Atom]:
     return sorted(atoms, key=lambda atom: atom.span.start)
 
 
-def _qualifiers(decl: Decl) -> Iterator[Caution]:
+def _qualifiers(decl: s.Decl) -> Iterator[Caution]:
     for qualifier in decl.qualifiers:
         if qualifier not in KNOWN_QUALIFIERS:
             message = f"the qualifier `{qualifier}` is not known, and does nothing"
             yield Caution(message, decl.span, did_you_mean(qualifier, KNOWN_QUALIFIERS))
 
 
-def _options(directive: Directive) -> Iterator[Caution]:
+def _options(directive: s.Directive) -> Iterator[Caution]:
     """Those of `.input E(IO=file, delimeter=",")`."""
     known = OPTIONS.get(directive.kind, ())
     for name, _ in directive.options:
@@ -213,7 +197,7 @@ def _options(directive: Directive) -> Iterator[Caution]:
             )
 
 
-def _empty(program: Program, catalog: Catalog) -> Iterator[Caution]:
+def _empty(program: s.Program, catalog: Catalog) -> Iterator[Caution]:
     """Declared relations that rules read and nothing can ever fill."""
     filled: set[str] = set()
     read: set[str] = set()
@@ -221,11 +205,11 @@ def _empty(program: Program, catalog: Catalog) -> Iterator[Caution]:
         if directive.kind == "input":
             filled.update(directive.names)
     for statement in program.statements:
-        if isinstance(statement, Rule):
+        if isinstance(statement, s.Rule):
             filled.update(head.name for head in statement.heads)
-        if isinstance(statement, Rule | Query) and statement.body is not None:
+        if isinstance(statement, s.Rule | s.Query) and statement.body is not None:
             for part in walk(statement.body):
-                if isinstance(part, Atom | Var):  # `?- e.` asks for a relation by its name
+                if isinstance(part, s.Atom | s.Var):  # `?- e.` asks for a relation by its name
                     read.add(part.name)
     for relation in catalog.relations.values():
         empty = relation.name not in filled and not relation.has_data
@@ -240,21 +224,21 @@ def _empty(program: Program, catalog: Catalog) -> Iterator[Caution]:
 # ------------------------------------------------------------------ programs of Soufflé's
 
 
-def _has_souffle_types(program: Program) -> bool:
+def _has_souffle_types(program: s.Program) -> bool:
     return bool(_type_spans(program, ("number", "unsigned")))
 
 
-def _type_spans(program: Program, names: Sequence[str]) -> list[Column | TypeDecl]:
-    found: list[Column | TypeDecl] = []
+def _type_spans(program: s.Program, names: Sequence[str]) -> list[s.Column | s.TypeDecl]:
+    found: list[s.Column | s.TypeDecl] = []
     for statement in program.statements:
-        if isinstance(statement, Decl):
+        if isinstance(statement, s.Decl):
             found += [column for column in statement.columns if column.type_name in names]
-        elif isinstance(statement, TypeDecl) and any(t in names for t in statement.targets):
+        elif isinstance(statement, s.TypeDecl) and any(t in names for t in statement.targets):
             found.append(statement)
     return found
 
 
-def _unsigned(program: Program) -> Iterator[Caution]:
+def _unsigned(program: s.Program) -> Iterator[Caution]:
     for place in _type_spans(program, ("unsigned",))[:1]:
         yield Caution(
             "`unsigned` is a 64-bit int here: it goes below 0, and does not wrap around where "
@@ -263,13 +247,13 @@ def _unsigned(program: Program) -> Iterator[Caution]:
         )
 
 
-def _wildcards_counted(body: Literal, heads: Sequence[Atom] = ()) -> Iterator[Caution]:
+def _wildcards_counted(body: s.Literal, heads: Sequence[s.Atom] = ()) -> Iterator[Caution]:
     """Atoms with `_` beside others in a `count`: Soufflé only asks whether they have a match."""
     for node in (*heads, body):
         for part in walk(node):
-            if isinstance(part, Aggregate) and part.kind in ("count", "sum", "mean"):
+            if isinstance(part, s.Aggregate) and part.kind in ("count", "sum", "mean"):
                 atoms = list(_atoms(part.body))
-                some = next((atom for atom in atoms if Wildcard in map(type, atom.args)), None)
+                some = next((atom for atom in atoms if s.Wildcard in map(type, atom.args)), None)
                 if some is not None and len(atoms) > 1:
                     yield Caution(
                         f"this {part.kind} is over every match of {show(some)}: Soufflé, which "
@@ -281,10 +265,10 @@ def _wildcards_counted(body: Literal, heads: Sequence[Atom] = ()) -> Iterator[Ca
                     )
 
 
-def _atoms(node: Node) -> Iterator[Atom]:
+def _atoms(node: Node) -> Iterator[s.Atom]:
     """The atoms of a body that are neither negated nor inside an aggregate."""
-    if isinstance(node, Atom):
+    if isinstance(node, s.Atom):
         yield node
-    elif isinstance(node, And | Or):
+    elif isinstance(node, s.And | s.Or):
         for child in children(node):
             yield from _atoms(child)

@@ -14,33 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMismatchError
+from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Cast,
-    Chain,
-    Compare,
-    Const,
-    Distinct,
-    Expr,
-    FunctionCall,
-    HeadAggregate,
-    ListParam,
-    Literal,
-    Member,
-    Not,
-    Or,
-    Param,
-    Query,
-    Range,
-    Rule,
-    Test,
-    Values,
-    Var,
-    Wildcard,
-)
 from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
 from gdatalog.planner.check.catalog import Catalog, arity_error, no_such_relation, no_such_type
@@ -79,14 +54,14 @@ class NameResolution:
     fresh: FreshNames = field(default_factory=FreshNames)
     scoped: bool = False  # a negation or an aggregate was met
     unknown: set[str] = field(default_factory=set)  # relations; said once of a statement
-    lifted: list[Literal] | None = None  # in a head: where its aggregates with a body go
+    lifted: list[s.Literal] | None = None  # in a head: where its aggregates with a body go
     ground: bool = False  # the head is a fact's
     nested: bool = False  # in an aggregate of a head
     queries: int = 0
 
     # ------------------------------------------------------------------------- statements
 
-    def rule(self, rule: Rule) -> list[CheckedRule]:
+    def rule(self, rule: s.Rule) -> list[CheckedRule]:
         """One rule for each head; none if a name is wrong."""
         before = len(self.errors)
         self._start()
@@ -102,7 +77,7 @@ class NameResolution:
         ]
         return whole if len(self.errors) == before else []
 
-    def fact(self, fact: Atom) -> None:
+    def fact(self, fact: s.Atom) -> None:
         """Checks a fact that the fast path has read."""
         self._start()
         if self._is_broken(fact.name, fact.span):
@@ -111,10 +86,10 @@ class NameResolution:
         for arg in fact.args:
             self._expr(arg)
 
-    def query(self, query: Query) -> tuple[CheckedQuery | None, CheckedRule | None]:
+    def query(self, query: s.Query) -> tuple[CheckedQuery | None, CheckedRule | None]:
         """The query, and the rule that answers it; no rule if it asks for a whole relation."""
         self.queries += 1
-        if isinstance(query.body, Test) and isinstance(query.body.expr, Var):
+        if isinstance(query.body, s.Test) and isinstance(query.body.expr, s.Var):
             name = query.body.expr.name
             self._start()
             if self._is_broken(name, query.body.expr.span):
@@ -136,23 +111,23 @@ class NameResolution:
         shown = [var for name, var in variables(body).items() if "~" not in name]
         while f"?{self.queries}" in self.catalog.relations:
             self.queries += 1
-        head = Atom(f"?{self.queries}", tuple(shown), query.span)
+        head = s.Atom(f"?{self.queries}", tuple(shown), query.span)
         answer = CheckedQuery(head.name, not shown, query.span)
         return answer, CheckedRule(head, body, {}, query.span)
 
-    def _hint_at_fact(self, body: Literal, error: Error) -> None:
+    def _hint_at_fact(self, body: s.Literal, error: Error) -> None:
         """`likes(alice, bob).` of an unknown relation is a fact without its quotes."""
         known = self.catalog.relations.keys() | self.catalog.broken.keys()
-        if not isinstance(body, Atom) or body.name in known or not body.args:
+        if not isinstance(body, s.Atom) or body.name in known or not body.args:
             return
         if did_you_mean(body.name, self.catalog.relations) is None:
             meant = (_as_constant(a) for a in body.args)
             fact = format_node(replace(body, args=tuple(meant)))
             error.hint = f"a name is a variable here: for a fact, did you mean `{fact}.`?"
 
-    def _constants_meant(self, nodes: Sequence[Atom | Literal]) -> None:
+    def _constants_meant(self, nodes: Sequence[s.Atom | s.Literal]) -> None:
         """Variables such as `True` and `NULL`, which are constants in other languages."""
-        seen = [part for node in nodes for part in walk(node) if isinstance(part, Var)]
+        seen = [part for node in nodes for part in walk(node) if isinstance(part, s.Var)]
         uses = Counter(var.name for var in seen)
         for var in {var.name: var for var in reversed(seen)}.values():
             meant = var.name.lower()
@@ -172,8 +147,8 @@ class NameResolution:
         self.unknown = set()
 
     def _close(
-        self, heads: list[Atom], body: Literal | None, lifted: list[Literal]
-    ) -> Literal | None:
+        self, heads: list[s.Atom], body: s.Literal | None, lifted: list[s.Literal]
+    ) -> s.Literal | None:
         """The body with the aggregates that were lifted out of its head; scopes are applied."""
         items = ([] if body is None else [body]) + lifted
         if not items:
@@ -188,50 +163,50 @@ class NameResolution:
 
     # --------------------------------------------------------------------------- literals
 
-    def _literal(self, literal: Literal) -> Literal:
+    def _literal(self, literal: s.Literal) -> s.Literal:
         match literal:
-            case Atom():
+            case s.Atom():
                 return self._atom(literal)
-            case Compare():
+            case s.Compare():
                 return self._compare(literal)
-            case And():
+            case s.And():
                 return conjunction([self._literal(item) for item in literal.items], literal.span)
-            case Or():
+            case s.Or():
                 return disjunction([self._literal(item) for item in literal.items], literal.span)
-            case Not(Not(inner)):
+            case s.Not(s.Not(inner)):
                 return self._literal(inner)
-            case Not():
+            case s.Not():
                 self.scoped = True
                 body = self._literal(literal.body)
                 # a group that held nothing but a negation may come to light only now
-                return body.body if isinstance(body, Not) else Not(body, literal.span)
-            case Test():
+                return body.body if isinstance(body, s.Not) else s.Not(body, literal.span)
+            case s.Test():
                 return self._test(literal)
-            case Member():
+            case s.Member():
                 item = self._expr(literal.item, "compared")
                 values = tuple(self._expr(value, "compared") for value in literal.values)
-                return Member(item, values, literal.span)
-            case Distinct() | Range():
+                return s.Member(item, values, literal.span)
+            case s.Distinct() | s.Range():
                 return literal
 
-    def _atom(self, atom: Atom) -> Literal:
+    def _atom(self, atom: s.Atom) -> s.Literal:
         if atom.columns:
             hint = "give all arguments by their place, `_` for those of any value"
             self._fail("columns are named in heads only", atom.columns[0].span, hint)
             return replace(atom, columns=())
         if self._is_broken(atom.name, atom.span):
-            return Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
+            return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
         if atom.name in self.catalog.relations:
             self._arity(atom)
-            return Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
+            return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
         if atom.name == "distinct":
             args = tuple(self._expr(arg, "compared") for arg in atom.args)
             if len(args) < 2:
                 hint = "`distinct(x, y, z)` says that they are pairwise different"
                 self._fail("`distinct` needs at least two arguments", atom.span, hint)
-            return Distinct(args, atom.span)
+            return s.Distinct(args, atom.span)
         if atom.name in CALLABLE or atom.name in AGGREGATES:
-            return Test(self._expr(FunctionCall(atom.name, atom.args, atom.span)), atom.span)
+            return s.Test(self._expr(s.FunctionCall(atom.name, atom.args, atom.span)), atom.span)
         for arg in atom.args:
             self._atom_arg(arg)
         if atom.name not in self.unknown:
@@ -239,7 +214,7 @@ class NameResolution:
             self.errors.append(self._unknown_literal(atom))
         return atom
 
-    def _unknown_literal(self, atom: Atom) -> Error:
+    def _unknown_literal(self, atom: s.Atom) -> Error:
         error = no_such_relation(atom.name, atom.span, self.catalog)
         function = did_you_mean(atom.name, PREDICATES)
         if did_you_mean(atom.name, self.catalog.relations) is None and function is not None:
@@ -254,67 +229,67 @@ class NameResolution:
             self.errors.append(cause.error_for(name, span))
         return cause is not None
 
-    def _arity(self, atom: Atom) -> None:
+    def _arity(self, atom: s.Atom) -> None:
         relation = self.catalog.relations[atom.name]
         if relation.arity is None:
             relation.arity, relation.said, relation.span = len(atom.args), "is used with", atom.span
         elif relation.arity != len(atom.args):
             self.errors.append(arity_error(atom.name, len(atom.args), atom.span, relation))
 
-    def _atom_arg(self, arg: Expr) -> Expr:
-        if isinstance(arg, Var | Const):
+    def _atom_arg(self, arg: s.Expr) -> s.Expr:
+        if isinstance(arg, s.Var | s.Const):
             return arg
-        if isinstance(arg, Wildcard):
-            return Var(self.fresh.name("_"), arg.span)
+        if isinstance(arg, s.Wildcard):
+            return s.Var(self.fresh.name("_"), arg.span)
         return self._expr(arg)
 
-    def _test(self, test: Test) -> Literal:
+    def _test(self, test: s.Test) -> s.Literal:
         expr = test.expr
-        if isinstance(expr, Var) and expr.name in self.catalog.relations:
+        if isinstance(expr, s.Var) and expr.name in self.catalog.relations:
             arity = self.catalog.relations[expr.name].arity or 0
             hint = f"write `{expr.name}({', '.join('_' * arity)})`"
             self._fail(f"the relation `{expr.name}` needs its arguments here", expr.span, hint)
-        return Test(self._expr(expr, "tested"), test.span)
+        return s.Test(self._expr(expr, "tested"), test.span)
 
-    def _compare(self, compare: Compare) -> Literal:
+    def _compare(self, compare: s.Compare) -> s.Literal:
         sides = (compare.first, *(side for _, side in compare.rest))
         if not any(_is_range(side) for side in sides):
             rest = tuple((op, self._expr(side, "compared")) for op, side in compare.rest)
-            return Compare(self._expr(compare.first, "compared"), rest, compare.span)
-        items: list[Literal] = []
+            return s.Compare(self._expr(compare.first, "compared"), rest, compare.span)
+        items: list[s.Literal] = []
         for at, (op, right) in enumerate(compare.rest):
             left = sides[at]
             if not (_is_range(left) or _is_range(right)):
                 pair = ((op, self._expr(right, "compared")),)
-                items.append(Compare(self._expr(left, "compared"), pair, compare.span))
+                items.append(s.Compare(self._expr(left, "compared"), pair, compare.span))
             elif op != "=" or (_is_range(left) and _is_range(right)):
                 hint = "`i = range(a, b)` generates each i from a on, less than b"
                 self._fail("`range` can only be what a variable is `=` to", compare.span, hint)
             else:
                 item, call = (right, left) if _is_range(left) else (left, right)
-                assert isinstance(call, FunctionCall)
+                assert isinstance(call, s.FunctionCall)
                 items.append(self._range(item, call, compare.span))
         return conjunction(items, compare.span)
 
-    def _range(self, item: Expr, call: FunctionCall, span: Span) -> Literal:
+    def _range(self, item: s.Expr, call: s.FunctionCall, span: Span) -> s.Literal:
         if len(call.args) not in (2, 3):
             hint = "`i = range(a, b)` or `i = range(a, b, step)`"
             self._fail(f"`range` takes 2 or 3 arguments, not {len(call.args)}", call.span, hint)
-            return Test(Const("bool", True, span), span)
+            return s.Test(s.Const("bool", True, span), span)
         start, stop, *steps = (self._expr(arg) for arg in call.args)
-        step = steps[0] if steps else Const("int", 1, call.span)
-        if isinstance(step, Const) and step.value == 0:
+        step = steps[0] if steps else s.Const("int", 1, call.span)
+        if isinstance(step, s.Const) and step.value == 0:
             hint = "a step above 0 counts up, one below 0 counts down"
             self._fail("the step of this range is 0", step.span, hint)
-        return Range(self._expr(item, "compared"), start, stop, step, span)
+        return s.Range(self._expr(item, "compared"), start, stop, step, span)
 
     # ------------------------------------------------------------------------ expressions
 
-    def _expr(self, expr: Expr, place: str = "an argument of a function") -> Expr:
+    def _expr(self, expr: s.Expr, place: str = "an argument of a function") -> s.Expr:
         match expr:
-            case Var() | Const() | Values():
+            case s.Var() | s.Const() | s.Values():
                 return expr
-            case Wildcard():
+            case s.Wildcard():
                 hint = "it is a new variable each time: give it a name"
                 if place == "in a head":
                     hint = "a head says what is true: give each column a value"
@@ -324,28 +299,28 @@ class NameResolution:
                     hint,
                 )
                 return expr
-            case Param(name) | ListParam(name):
+            case s.Param(name) | s.ListParam(name):
                 if name not in self.params:
                     self._no_param(expr)
                 elif (wrong := one_for_many(expr, self.params[name])) is not None:
                     self._fail(wrong[0], expr.span, wrong[1])
                 return expr
-            case FunctionCall():
+            case s.FunctionCall():
                 return self._call(expr)
-            case Chain():
+            case s.Chain():
                 return rebuild(expr, self._expr)
-            case Cast(operand, type_name):
+            case s.Cast(operand, type_name):
                 if type_name not in self.catalog.types:
                     self.errors.append(no_such_type(type_name, expr.span, self.catalog))
-                return Cast(self._expr(operand), type_name, expr.span)
-            case Aggregate():
+                return s.Cast(self._expr(operand), type_name, expr.span)
+            case s.Aggregate():
                 if self.nested:
                     self._nested(expr.kind, expr.span)
                 if self.lifted is not None:
                     return self._lift(expr, self.lifted)
                 return self._aggregate(expr)
 
-    def _no_param(self, param: Param | ListParam) -> None:
+    def _no_param(self, param: s.Param | s.ListParam) -> None:
         close = nearest(param.name, self.params)
         near = None if close is None else f"did you mean `${close}`?"
         give = f'give it: `params={{"{param.name}": ...}}` in Python, `-M {param.name}=value`'
@@ -353,7 +328,7 @@ class NameResolution:
         hint = near or f"{give}, `--param {param.name}=value` in a notebook"
         self._fail(f"the parameter `${param.name}` has no value", param.span, hint)
 
-    def _call(self, call: FunctionCall) -> Expr:
+    def _call(self, call: s.FunctionCall) -> s.Expr:
         if self.lifted is not None and _is_head_aggregate(call):
             return self._head_aggregate(call)
         name = ALIASES.get(call.name, call.name)
@@ -372,9 +347,9 @@ class NameResolution:
             near = INSTEAD.get(name.lower()) or did_you_mean(name, _NAMED)
             hint = near or f"the functions are {', '.join(_LISTED)}"
             self._fail(f"there is no function `{call.name}`", call.span, hint)
-        return FunctionCall(name, args, call.span)
+        return s.FunctionCall(name, args, call.span)
 
-    def _function_arity(self, call: FunctionCall, name: str) -> None:
+    def _function_arity(self, call: s.FunctionCall, name: str) -> None:
         counts: list[str] = []
         forms: list[str] = []
         for signature in FUNCTIONS[name]:
@@ -388,7 +363,7 @@ class NameResolution:
         hint = f"it is {either(forms)}"
         self.errors.append(TypeMismatchError(message, call.span, hint=hint))
 
-    def _not_here(self, call: FunctionCall) -> None:
+    def _not_here(self, call: s.FunctionCall) -> None:
         """The error for an aggregate, range or distinct in the place of a value."""
         name = call.name
         if name == "range":
@@ -408,16 +383,16 @@ class NameResolution:
         hint = f"let a relation of its own hold the {kind}, and aggregate over that"
         self._fail("an aggregate of a head cannot hold another", span, hint)
 
-    def _aggregate(self, aggregate: Aggregate) -> Expr:
+    def _aggregate(self, aggregate: s.Aggregate) -> s.Expr:
         self.scoped = True
         kind = aggregate.kind
         forms = "count : {...}", "count_distinct e : {...}", f"{kind} e : {{...}}"
         self._check_targets(kind, aggregate.targets, "expression", aggregate.span, forms)
         targets = tuple(self._expr(target, "aggregated") for target in aggregate.targets)
-        return Aggregate(kind, targets, self._literal(aggregate.body), aggregate.span)
+        return s.Aggregate(kind, targets, self._literal(aggregate.body), aggregate.span)
 
     def _check_targets(
-        self, kind: str, given: Sequence[Expr], noun: str, span: Span, forms: tuple[str, str, str]
+        self, kind: str, given: Sequence[s.Expr], noun: str, span: Span, forms: tuple[str, str, str]
     ) -> None:
         """Whether an aggregate has as many targets as it takes. `forms`: how to write `count`,
         `count_distinct`, and this one."""
@@ -433,16 +408,16 @@ class NameResolution:
 
     # ------------------------------------------------------------------------------ heads
 
-    def _head(self, head: Atom, fact: bool) -> tuple[Atom, list[Literal]]:
+    def _head(self, head: s.Atom, fact: bool) -> tuple[s.Atom, list[s.Literal]]:
         """The head, and what of it goes to the body: its aggregates that have their own."""
         if not self._is_broken(head.name, head.span):
             self._arity(head)
         self.lifted, self.ground = [], fact
         args = tuple(self._expr(arg, "in a head") for arg in head.args)
         lifted, self.lifted = self.lifted, None
-        return Atom(head.name, args, head.span), lifted
+        return s.Atom(head.name, args, head.span), lifted
 
-    def _head_aggregate(self, call: FunctionCall) -> Expr:
+    def _head_aggregate(self, call: s.FunctionCall) -> s.Expr:
         kind = call.name
         if self.ground:
             hint = f"give it a body: `total({kind}(...)) <- E(...).`"
@@ -454,30 +429,30 @@ class NameResolution:
         targets = tuple(self._expr(arg, "aggregated") for arg in call.args)
         self.lifted, self.nested = outer, False
         # the contract lets it stand in heads, where the syntax has a Call
-        return cast(Expr, HeadAggregate(kind, targets, call.span))
+        return cast(s.Expr, s.HeadAggregate(kind, targets, call.span))
 
-    def _lift(self, aggregate: Aggregate, lifted: list[Literal]) -> Expr:
-        value = Var(self.fresh.name(aggregate.kind), aggregate.span)
+    def _lift(self, aggregate: s.Aggregate, lifted: list[s.Literal]) -> s.Expr:
+        value = s.Var(self.fresh.name(aggregate.kind), aggregate.span)
         self.lifted = None
         resolved = self._aggregate(aggregate)
         self.lifted = lifted
-        lifted.append(Compare(value, (("=", resolved),), aggregate.span))
+        lifted.append(s.Compare(value, (("=", resolved),), aggregate.span))
         return value
 
 
-def conjunction(items: list[Literal], span: Span) -> Literal:
+def conjunction(items: list[s.Literal], span: Span) -> s.Literal:
     """One literal that holds if all of these hold; an And is never nested in another."""
-    flat: list[Literal] = []
+    flat: list[s.Literal] = []
     for item in items:
-        flat.extend(item.items if isinstance(item, And) else (item,))
-    return flat[0] if len(flat) == 1 else And(tuple(flat), span)
+        flat.extend(item.items if isinstance(item, s.And) else (item,))
+    return flat[0] if len(flat) == 1 else s.And(tuple(flat), span)
 
 
-def disjunction(items: list[Literal], span: Span) -> Literal:
-    flat: list[Literal] = []
+def disjunction(items: list[s.Literal], span: Span) -> s.Literal:
+    flat: list[s.Literal] = []
     for item in items:
-        flat.extend(item.items if isinstance(item, Or) else (item,))
-    return Or(tuple(flat), span)
+        flat.extend(item.items if isinstance(item, s.Or) else (item,))
+    return s.Or(tuple(flat), span)
 
 
 def kinds_of(param: frozenset[str] | tuple[str, frozenset[str]]) -> list[str]:
@@ -486,17 +461,17 @@ def kinds_of(param: frozenset[str] | tuple[str, frozenset[str]]) -> list[str]:
     return ["any type"] if kinds == ANY else [kind for kind in TYPES if kind in kinds]
 
 
-def _as_constant(arg: Expr) -> Expr:
+def _as_constant(arg: s.Expr) -> s.Expr:
     """The constant that a name in a fact was probably meant as."""
-    if not isinstance(arg, Var):
+    if not isinstance(arg, s.Var):
         return arg
     lower = arg.name.lower()
-    return Const("bool", lower == "true") if lower in _BOOLS else Const("symbol", arg.name)
+    return s.Const("bool", lower == "true") if lower in _BOOLS else s.Const("symbol", arg.name)
 
 
-def _is_range(expr: Expr) -> bool:
-    return isinstance(expr, FunctionCall) and expr.name == "range"
+def _is_range(expr: s.Expr) -> bool:
+    return isinstance(expr, s.FunctionCall) and expr.name == "range"
 
 
-def _is_head_aggregate(call: FunctionCall) -> bool:
+def _is_head_aggregate(call: s.FunctionCall) -> bool:
     return call.name in AGGREGATES and (call.name not in ("min", "max") or len(call.args) == 1)

@@ -12,23 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from gdatalog.errors import Error, SafetyError
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Cast,
-    Chain,
-    Compare,
-    Const,
-    Expr,
-    FunctionCall,
-    Literal,
-    Member,
-    Not,
-    Or,
-    Range,
-    Var,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.planner.binding import (
     bound_by,
     expressions,
@@ -68,11 +52,13 @@ def check_safety(rule: CheckedRule, errors: list[Error]) -> None:
             check.unbound(var, "in the head", bound)
 
 
-def _ground(fact: Atom, errors: list[Error]) -> None:
+def _ground(fact: s.Atom, errors: list[Error]) -> None:
     for name, var in variables(fact).items():
         hint = "a fact has no body that could bind it"
         if var in fact.args:
-            meant = (f'"{arg.name}"' if isinstance(arg, Var) else text_of(arg) for arg in fact.args)
+            meant = (
+                f'"{arg.name}"' if isinstance(arg, s.Var) else text_of(arg) for arg in fact.args
+            )
             hint = f"{hint}: did you mean `{fact.name}({', '.join(meant)}).`?"
         errors.append(SafetyError(f"the fact has a variable, `{name}`", var.span, hint=hint))
 
@@ -82,47 +68,47 @@ class _Check:
     rule: CheckedRule
     errors: list[Error]
     reported: set[str] = field(default_factory=set)
-    scopes: list[Literal] = field(default_factory=list)  # the body, and what we are inside of
+    scopes: list[s.Literal] = field(default_factory=list)  # the body, and what we are inside of
 
-    def literal(self, literal: Literal, bound: Names) -> None:
+    def literal(self, literal: s.Literal, bound: Names) -> None:
         """`bound` is what holds once the literal and those beside it do."""
         match literal:
-            case And(items):
+            case s.And(items):
                 for item in items:
                     self.literal(item, bound)
-            case Or(items):
+            case s.Or(items):
                 for item in items:
                     self.literal(item, bound_by(item, bound, self.rule.types))
-            case Not(body):
+            case s.Not(body):
                 self._negation(literal, bound)
                 self._inside(body, bound_by(body, bound, self.rule.types))
             case _:
                 for expr in expressions(literal):
                     self._expr(expr, f"in {show(literal)}", bound)
 
-    def _inside(self, body: Literal, bound: Names) -> None:
+    def _inside(self, body: s.Literal, bound: Names) -> None:
         self.scopes.append(body)
         self.literal(body, bound)
         self.scopes.pop()
 
-    def _expr(self, expr: Expr, where: str, bound: Names) -> None:
+    def _expr(self, expr: s.Expr, where: str, bound: Names) -> None:
         match expr:
-            case Var(name) if name not in bound:
+            case s.Var(name) if name not in bound:
                 self.unbound(expr, where, bound)
-            case FunctionCall(_, args):
+            case s.FunctionCall(_, args):
                 for arg in args:
                     self._expr(arg, where, bound)
-            case Chain():
+            case s.Chain():
                 for operand in operands(expr):
                     self._expr(operand, where, bound)
-            case Cast(operand):
+            case s.Cast(operand):
                 self._expr(operand, where, bound)
-            case Aggregate():
+            case s.Aggregate():
                 self._aggregate(expr, bound)
             case _:
                 pass
 
-    def _negation(self, negation: Not, bound: Names) -> None:
+    def _negation(self, negation: s.Not, bound: Names) -> None:
         """Variables that occur outside too must be bound outside."""
         inside = _occurrences(negation)
         if all(name in bound for name in inside):
@@ -132,7 +118,7 @@ class _Check:
             if name not in bound and everywhere[name] > inside[name]:
                 self.unbound(var, f"in {show(negation)}", bound)
 
-    def _aggregate(self, aggregate: Aggregate, bound: Names) -> None:
+    def _aggregate(self, aggregate: s.Aggregate, bound: Names) -> None:
         for name in shared_by(aggregate):
             if name not in bound:
                 self.unbound(variables(aggregate)[name], f"in {show(aggregate)}", bound)
@@ -149,7 +135,7 @@ class _Check:
 
     # ----------------------------------------------------------------------------- errors
 
-    def unbound(self, var: Var, where: str, bound: Names) -> None:
+    def unbound(self, var: s.Var, where: str, bound: Names) -> None:
         name = own_name(var.name)
         if name in self.reported:
             return
@@ -157,7 +143,7 @@ class _Check:
         message = f"`{name}` is not bound {where}"
         self.errors.append(SafetyError(message, var.span, hint=self._hint(var, bound)))
 
-    def _hint(self, var: Var, bound: Names) -> str:
+    def _hint(self, var: s.Var, bound: Names) -> str:
         name = own_name(var.name)
         for literal in chain.from_iterable(map(conjuncts, reversed(self.scopes))):
             if var.name in variables(literal):
@@ -175,8 +161,10 @@ class _Check:
     def _for_wildcard(self, shown: str) -> str | None:
         """An atom of the body with the variable for its `_`."""
         for literal in conjuncts(self.scopes[-1]):
-            if isinstance(literal, Atom):
-                free = [isinstance(arg, Var) and arg.name.startswith("_~") for arg in literal.args]
+            if isinstance(literal, s.Atom):
+                free = [
+                    isinstance(arg, s.Var) and arg.name.startswith("_~") for arg in literal.args
+                ]
                 if any(free):
                     texts = [text_of(arg) for arg in literal.args]
                     texts[free.index(True)] = shown
@@ -186,7 +174,7 @@ class _Check:
                     return hint + self._corrected({literal: (atom,)})
         return None
 
-    def _corrected(self, changed: Mapping[Literal, Sequence[str]]) -> str:
+    def _corrected(self, changed: Mapping[s.Literal, Sequence[str]]) -> str:
         """The rule with other texts for some literals of its body."""
         assert self.rule.body is not None
         items: list[str] = []
@@ -199,35 +187,35 @@ class _Check:
             text = f"?- {', '.join(items)}."
         return f": `{text}`" if found and len(text) <= LONGEST else ""
 
-    def _bound_before(self, literal: Literal, atom: str) -> str:
+    def _bound_before(self, literal: s.Literal, atom: str) -> str:
         return self._corrected({literal: (atom, text_of(literal))})
 
-    def _hint_of(self, literal: Literal, name: str, shown: str, bound: Names) -> str | None:
+    def _hint_of(self, literal: s.Literal, name: str, shown: str, bound: Names) -> str | None:
         """How this literal, which contains the variable, comes close to binding it."""
         match literal:
-            case Or(items):
+            case s.Or(items):
                 for item in items:
                     if name not in bound_by(item, bound, self.rule.types):
                         return f"{show(item)} does not bind it: every branch of `;` has to"
                 return None
-            case Not(body):
+            case s.Not(body):
                 hint = f"{show(literal)} only tests: bind `{shown}` by an atom that is not negated"
-                if isinstance(body, Atom) and any(_is(arg, name) for arg in body.args):
+                if isinstance(body, s.Atom) and any(_is(arg, name) for arg in body.args):
                     return hint + self._bound_before(literal, _only(body, name, shown))
                 return hint
-            case Compare():
+            case s.Compare():
                 return self._compare_hint(literal, name, shown, bound)
-            case Range(item, start, stop, step):
-                if isinstance(item, Var) and item.name == name:
+            case s.Range(item, start, stop, step):
+                if isinstance(item, s.Var) and item.name == name:
                     return _would_bind(literal, shown, (start, stop, step), bound)
                 return f"a `range` needs its ends: bind `{shown}` by an atom"
-            case Member(Var(item), values) if item == name:
+            case s.Member(s.Var(item), values) if item == name:
                 return _would_bind(literal, shown, values, bound)
-            case Member():
+            case s.Member():
                 return f"`in` needs its values: bind `{shown}` by an atom"
-            case Atom():
+            case s.Atom():
                 for arg in literal.args:
-                    if not isinstance(arg, Var) and name in variables(arg):
+                    if not isinstance(arg, s.Var) and name in variables(arg):
                         return (
                             f"{show(arg)} in {show(literal)} is not solved for `{shown}`: only `+` "
                             f"and `-` with one unbound int are; bind `{shown}` by another atom"
@@ -236,7 +224,7 @@ class _Check:
             case _:
                 return f"{show(literal)} only tests: bind `{shown}` by an atom"
 
-    def _compare_hint(self, compare: Compare, name: str, shown: str, bound: Names) -> str | None:
+    def _compare_hint(self, compare: s.Compare, name: str, shown: str, bound: Names) -> str | None:
         for left, op, right in neighbours(compare):
             for side, other in ((left, right), (right, left)):
                 if name not in variables(side):
@@ -245,7 +233,7 @@ class _Check:
                     hint = f"{show(compare)} only tests: bind `{shown}` by an atom, or by `=`"
                     atom = self._like(other, shown) if _is(side, name) else None
                     return hint if atom is None else hint + self._bound_before(compare, atom)
-                if isinstance(side, Var):
+                if isinstance(side, s.Var):
                     return _would_bind(compare, shown, (other,), bound)
                 if ready(other, bound) and solvable(side, bound, self.rule.types) is None:
                     hint = (
@@ -259,16 +247,18 @@ class _Check:
                     return hint + self._bound_before(compare, solved)
         return None
 
-    def _like(self, other: Expr, shown: str) -> str | None:
+    def _like(self, other: s.Expr, shown: str) -> str | None:
         """An atom whose column holds the values that `other` is compared with, with the variable in
         it."""
         for literal in conjuncts(self.scopes[-1]):
-            if isinstance(other, Var) and isinstance(literal, Atom) and other in literal.args:
+            if isinstance(other, s.Var) and isinstance(literal, s.Atom) and other in literal.args:
                 return _only(literal, other.name, shown)
         return None
 
 
-def _would_bind(literal: Literal, shown: str, values: tuple[Expr, ...], bound: Names) -> str | None:
+def _would_bind(
+    literal: s.Literal, shown: str, values: tuple[s.Expr, ...], bound: Names
+) -> str | None:
     waiting = [
         f"`{own_name(name)}`"
         for value in values
@@ -280,22 +270,22 @@ def _would_bind(literal: Literal, shown: str, values: tuple[Expr, ...], bound: N
     return f"{show(literal)} would bind `{shown}` if {' and '.join(waiting)} were bound"
 
 
-def _is(expr: Expr, name: str) -> bool:
-    return isinstance(expr, Var) and expr.name == name
+def _is(expr: s.Expr, name: str) -> bool:
+    return isinstance(expr, s.Var) and expr.name == name
 
 
-def _only(atom: Atom, name: str, shown: str) -> str:
+def _only(atom: s.Atom, name: str, shown: str) -> str:
     """The atom with `shown` where `name` stands first, and `_` elsewhere."""
     at = next(i for i, arg in enumerate(atom.args) if _is(arg, name))
     return f"{atom.name}({', '.join(shown if i == at else '_' for i in range(len(atom.args)))})"
 
 
-def _factor(side: Expr, name: str) -> str | None:
+def _factor(side: s.Expr, name: str) -> str | None:
     """The constant of `y * 2`."""
     match side:
-        case FunctionCall("*", (Var(own), Const() as factor)) if own == name:
+        case s.FunctionCall("*", (s.Var(own), s.Const() as factor)) if own == name:
             return text_of(factor)
-        case FunctionCall("*", (Const() as factor, Var(own))) if own == name:
+        case s.FunctionCall("*", (s.Const() as factor, s.Var(own))) if own == name:
             return text_of(factor)
         case _:
             return None
@@ -304,4 +294,4 @@ def _factor(side: Expr, name: str) -> str | None:
 def _occurrences(node: Node | None) -> Counter[str]:
     if node is None:
         return Counter()
-    return Counter(part.name for part in walk(node) if isinstance(part, Var))
+    return Counter(part.name for part in walk(node) if isinstance(part, s.Var))

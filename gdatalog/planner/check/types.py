@@ -13,29 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Cast,
-    Chain,
-    Compare,
-    Const,
-    Distinct,
-    Expr,
-    FunctionCall,
-    HeadAggregate,
-    ListParam,
-    Literal,
-    Member,
-    Not,
-    Or,
-    Param,
-    Range,
-    Test,
-    Values,
-    Var,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS, Signature
 from gdatalog.planner.binding import neighbours
 from gdatalog.planner.check.catalog import Catalog
@@ -105,7 +83,7 @@ class TypeInference:
         self._atom(rule.head)
         self.seen.append((rule, self.rule))
 
-    def see_fact(self, fact: Atom) -> None:
+    def see_fact(self, fact: s.Atom) -> None:
         self.rule = RuleTypes()
         self._atom(fact)
 
@@ -137,32 +115,32 @@ class TypeInference:
                     )
                 )
 
-    def _literal(self, literal: Literal) -> None:
+    def _literal(self, literal: s.Literal) -> None:
         match literal:
-            case Atom():
+            case s.Atom():
                 self._atom(literal)
-            case Compare():
+            case s.Compare():
                 sides = [literal.first, *(side for _, side in literal.rest)]
                 nodes = [self._expr(side) for side in sides]
                 for at, (left, op, right) in enumerate(neighbours(literal)):
                     self._same(left, nodes[at], right, nodes[at + 1], f"`{op}` compares")
-            case Member():
+            case s.Member():
                 self._all_same((literal.item, *literal.values), "`in` compares")
-            case Distinct():
+            case s.Distinct():
                 self._all_same(literal.args, "`distinct` compares")
-            case Test(expr):
+            case s.Test(expr):
                 self._narrow(self._expr(expr), BOOL, expr, "a test is bool", "as a test")
-            case Range():
+            case s.Range():
                 for part in (literal.item, literal.start, literal.stop, literal.step):
                     node = self._expr(part)
                     self._narrow(node, INT, part, "`range` counts in int", "as part of `range`")
-            case Not(body):
+            case s.Not(body):
                 self._literal(body)
-            case And() | Or():
+            case s.And() | s.Or():
                 for item in literal.items:
                     self._literal(item)
 
-    def _atom(self, atom: Atom) -> None:
+    def _atom(self, atom: s.Atom) -> None:
         columns = self.columns.get(atom.name, [])
         nodes = [self._expr(arg) for arg in atom.args]
         for at, (arg, node) in enumerate(zip(atom.args, nodes, strict=True)):
@@ -170,7 +148,7 @@ class TypeInference:
                 return  # a wrong number of arguments has been reported
             self._column(atom, at, arg, node, columns[at])
 
-    def _column(self, atom: Atom, at: int, arg: Expr, node: int, column: int) -> None:
+    def _column(self, atom: s.Atom, at: int, arg: s.Expr, node: int, column: int) -> None:
         unifier = self.unifier
         name, subject = self._column_name(atom.name, at), show(arg)
         why_arg, why_column = Why(arg.span, f"as {name}"), Why(arg.span, f"as {subject}")
@@ -183,7 +161,7 @@ class TypeInference:
             return f"column {at + 1} of `{relation}`"
         return f"column `{found.schema.columns[at]}` of `{relation}`"
 
-    def _all_same(self, exprs: Sequence[Expr], what: str) -> None:
+    def _all_same(self, exprs: Sequence[s.Expr], what: str) -> None:
         nodes = [self._expr(expr) for expr in exprs]
         for expr, node in zip(exprs[1:], nodes[1:], strict=True):
             self._same(exprs[0], nodes[0], expr, node, what)
@@ -193,48 +171,48 @@ class TypeInference:
     def _expr(self, expr: Any) -> int:
         """The node of an expression's type. Parts are met in the order of `walk`."""
         match expr:
-            case Var(name):
+            case s.Var(name):
                 node = self.rule.variables.get(name)
                 if node is None:
                     node = self.rule.variables[name] = self.unifier.node()
                 return node
-            case Const("int"):
+            case s.Const("int"):
                 node = self.unifier.node(NUMBER, Why(expr.span, "as a literal"), literal=True)
                 self.rule.literals.append(node)
                 return node
-            case Const(kind):
+            case s.Const(kind):
                 return self.unifier.node(BIT[kind], Why(expr.span, "as a literal"))
-            case Values("int"):
+            case s.Values("int"):
                 node = self.unifier.node(NUMBER, Why(expr.span, "as literals"), literal=True)
                 self.rule.literals.append(node)
                 return node
-            case Values(kind):
+            case s.Values(kind):
                 return self.unifier.node(BIT[kind], Why(expr.span, "as literals"))
-            case Param(name) | ListParam(name):
-                if isinstance(expr, ListParam):
+            case s.Param(name) | s.ListParam(name):
+                if isinstance(expr, s.ListParam):
                     self.lists.setdefault(name, expr.span)
                 # one without a value has been told of
                 return self.params[name] if name in self.params else self.unifier.node()
-            case FunctionCall():
+            case s.FunctionCall():
                 return self._call(expr)
-            case Chain():
+            case s.Chain():
                 return self._chain(expr)
-            case Cast(operand, type_name):
+            case s.Cast(operand, type_name):
                 node = self._expr(operand)
                 self.rule.casts = True
                 base = self.catalog.types[type_name]
                 reason = f"`{type_name}` is {'a name for ' if base != type_name else ''}{base}"
                 self._narrow(node, BIT[base], operand, reason, f"as `{type_name}`")
                 return node
-            case Aggregate():
+            case s.Aggregate():
                 nodes = [self._expr(target) for target in expr.targets]
                 self._literal(expr.body)
                 return self._aggregated(expr, nodes)
-            case HeadAggregate():
+            case s.HeadAggregate():
                 return self._aggregated(expr, [self._expr(target) for target in expr.targets])
         raise AssertionError(f"not an expression after name resolution: {expr!r}")
 
-    def _aggregated(self, aggregate: Aggregate | HeadAggregate, nodes: list[int]) -> int:
+    def _aggregated(self, aggregate: s.Aggregate | s.HeadAggregate, nodes: list[int]) -> int:
         kind = aggregate.kind
         if kind in ("sum", "mean"):
             reason, why = f"`{kind}` takes int or float", f"as what `{kind}` takes"
@@ -243,11 +221,11 @@ class TypeInference:
             return self.unifier.node(_RESULTS[kind], Why(aggregate.span, f"as a {kind}"))
         return nodes[0]
 
-    def _call(self, call: FunctionCall) -> int:
+    def _call(self, call: s.FunctionCall) -> int:
         return self._called(call, [self._expr(arg) for arg in call.args])
 
-    def _called(self, call: FunctionCall, nodes: list[int]) -> int:
-        signature = next(s for s in FUNCTIONS[call.name] if s.accepts(len(nodes)))
+    def _called(self, call: s.FunctionCall, nodes: list[int]) -> int:
+        signature = next(own for own in FUNCTIONS[call.name] if own.accepts(len(nodes)))
         shared: int | None = None
         for at, (arg, node) in enumerate(zip(call.args, nodes, strict=True)):
             param = signature.param(at)
@@ -260,25 +238,27 @@ class TypeInference:
                     self._same(first, shared, arg, node, f"`{call.name}` takes")
         return self._result(call, signature, shared)
 
-    def _chain(self, chain: Chain) -> int:
+    def _chain(self, chain: s.Chain) -> int:
         """As calls within calls, from left to right; what is left of an operator is told by its
         last operand."""
         left = chain.first
         node = self._expr(left)
         for op, right in chain.rest:
-            call = FunctionCall(op, (left, right), left.span.to(right.span))
+            call = s.FunctionCall(op, (left, right), left.span.to(right.span))
             node = self._called(call, [node, self._expr(right)])
             left = right
         return node
 
-    def _argument(self, call: FunctionCall, arg: Expr, node: int, kinds: frozenset[str]) -> bool:
+    def _argument(
+        self, call: s.FunctionCall, arg: s.Expr, node: int, kinds: frozenset[str]
+    ) -> bool:
         reason = f"`{call.name}` takes {self._kinds(kinds)}"
         return self._narrow(node, mask_of(kinds), arg, reason, f"as an argument of `{call.name}`")
 
     def _kinds(self, kinds: frozenset[str]) -> str:
         return self.unifier.words(self.unifier.node(mask_of(kinds)))
 
-    def _result(self, call: FunctionCall, signature: Signature, shared: int | None) -> int:
+    def _result(self, call: s.FunctionCall, signature: Signature, shared: int | None) -> int:
         if signature.result in BIT:
             why = Why(call.span, f"as the result of `{call.name}`")
             return self.unifier.node(BIT[signature.result], why)
@@ -286,13 +266,13 @@ class TypeInference:
 
     # ----------------------------------------------------------------------------- errors
 
-    def _same(self, left: Expr, one: int, right: Expr, other: int, what: str) -> None:
+    def _same(self, left: s.Expr, one: int, right: s.Expr, other: int, what: str) -> None:
         shown, other_shown = show(left), show(right)
         why_one, why_other = Why(left.span, f"as {other_shown}"), Why(right.span, f"as {shown}")
         if not self.unifier.unify(one, other, why_one, why_other):
             self._clash(right.span, other_shown, other, shown, one, f"{what} two of one type: ")
 
-    def _narrow(self, node: int, mask: int, expr: Expr, reason: str, why: str) -> bool:
+    def _narrow(self, node: int, mask: int, expr: s.Expr, reason: str, why: str) -> bool:
         if self.unifier.narrow(node, mask, Why(expr.span, why)):
             return True
         subject = show(expr)
@@ -388,13 +368,13 @@ def _conversion(subject: str, words: str, mask: int) -> str | None:
 def _rewrite(node: Any, floats: Iterator[bool]) -> Any:
     """Without `as`, and with floats for the int literals that stand for them, in their order."""
     match node:
-        case Const("int", value):
+        case s.Const("int", value):
             return replace(node, type="float", value=float(value)) if next(floats) else node
-        case Values("int", values):
+        case s.Values("int", values):
             if not next(floats):
                 return node
             return replace(node, type="float", values=tuple(map(float, values)))
-        case Cast(operand):
+        case s.Cast(operand):
             return _rewrite(operand, floats)
         case _:
             return rebuild(node, lambda part: _rewrite(part, floats))

@@ -6,63 +6,36 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Cast,
-    Chain,
-    Compare,
-    Const,
-    Decl,
-    Directive,
-    Distinct,
-    Expr,
-    FunctionCall,
-    HeadAggregate,
-    ListParam,
-    Literal,
-    Member,
-    Not,
-    Or,
-    Param,
-    Range,
-    Rule,
-    Statement,
-    Test,
-    Values,
-    Var,
-    Wildcard,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 
-Node = Expr | HeadAggregate | Literal
+Node = s.Expr | s.HeadAggregate | s.Literal
 N = TypeVar("N", bound=Node)
 
-LEAVES = (Var, Const, Param, Wildcard, Values, ListParam)
+LEAVES = (s.Var, s.Const, s.Param, s.Wildcard, s.Values, s.ListParam)
 
 
 def children(node: Node) -> tuple[Node, ...]:
     """The nodes directly below, in the order of the text."""
     match node:
-        case FunctionCall() | HeadAggregate() | Atom() | Distinct():
-            return node.targets if isinstance(node, HeadAggregate) else node.args
-        case Cast():
+        case s.FunctionCall() | s.HeadAggregate() | s.Atom() | s.Distinct():
+            return node.targets if isinstance(node, s.HeadAggregate) else node.args
+        case s.Cast():
             return (node.operand,)
-        case Aggregate():
+        case s.Aggregate():
             return (*node.targets, node.body)
-        case Compare() | Chain():
+        case s.Compare() | s.Chain():
             return (node.first, *(side for _, side in node.rest))
-        case Member():
+        case s.Member():
             return (node.item, *node.values)
-        case Test():
+        case s.Test():
             return (node.expr,)
-        case Not():
+        case s.Not():
             return (node.body,)
-        case And() | Or():
+        case s.And() | s.Or():
             return node.items
-        case Range():
+        case s.Range():
             return (node.item, node.start, node.stop, node.step)
         case _:
             return ()
@@ -78,59 +51,63 @@ def walk(node: Node) -> Iterator[Node]:
             waiting += children(part)[::-1]
 
 
-def variables(node: Node) -> dict[str, Var]:
+def variables(node: Node) -> dict[str, s.Var]:
     """Every variable that occurs, with its first occurrence, in the order of the text."""
-    found: dict[str, Var] = {}
+    found: dict[str, s.Var] = {}
     for part in walk(node):
-        if isinstance(part, Var):
+        if isinstance(part, s.Var):
             found.setdefault(part.name, part)
     return found
 
 
-def head_aggregates(node: Node) -> list[HeadAggregate]:
-    return [part for part in walk(node) if isinstance(part, HeadAggregate)]
+def head_aggregates(node: Node) -> list[s.HeadAggregate]:
+    return [part for part in walk(node) if isinstance(part, s.HeadAggregate)]
 
 
 def contains_head_aggregate(node: Node) -> bool:
-    return type(node) not in LEAVES and any(isinstance(part, HeadAggregate) for part in walk(node))
+    return type(node) not in LEAVES and any(
+        isinstance(part, s.HeadAggregate) for part in walk(node)
+    )
 
 
 def variables_beside(node: Node) -> set[str]:
     """The variables of a head's term that stand outside of its aggregates."""
-    if isinstance(node, Var):
+    if isinstance(node, s.Var):
         return {node.name}
-    if isinstance(node, HeadAggregate):
+    if isinstance(node, s.HeadAggregate):
         return set()
     return {name for child in children(node) for name in variables_beside(child)}
 
 
 def contains_aggregate(node: Node) -> bool:
-    return any(isinstance(part, Aggregate) for part in walk(node))
+    return any(isinstance(part, s.Aggregate) for part in walk(node))
 
 
 def rebuild(node: N, change: Callable[[Any], Any]) -> N:
     """The same node with `change` applied to each node directly below it."""
     match node:
-        case FunctionCall() | Atom() | Distinct():
+        case s.FunctionCall() | s.Atom() | s.Distinct():
             return replace(node, args=tuple(map(change, node.args)))
-        case HeadAggregate():
+        case s.HeadAggregate():
             return replace(node, targets=tuple(map(change, node.targets)))
-        case Cast():
+        case s.Cast():
             return replace(node, operand=change(node.operand))
-        case Aggregate():
+        case s.Aggregate():
             return replace(node, targets=tuple(map(change, node.targets)), body=change(node.body))
-        case Compare() | Chain():
+        case s.Compare() | s.Chain():
             first = change(node.first)  # before the others: some changes go by the order
-            return replace(node, first=first, rest=tuple((op, change(s)) for op, s in node.rest))
-        case Member():
+            return replace(
+                node, first=first, rest=tuple((op, change(side)) for op, side in node.rest)
+            )
+        case s.Member():
             return replace(node, item=change(node.item), values=tuple(map(change, node.values)))
-        case Test():
+        case s.Test():
             return replace(node, expr=change(node.expr))
-        case Not():
+        case s.Not():
             return replace(node, body=change(node.body))
-        case And() | Or():
+        case s.And() | s.Or():
             return replace(node, items=tuple(map(change, node.items)))
-        case Range():
+        case s.Range():
             return replace(
                 node,
                 item=change(node.item),
@@ -148,44 +125,44 @@ def rebuild(node: N, change: Callable[[Any], Any]) -> N:
 Part = typing.Literal["all", "rules", "data"]
 
 
-def names_of(statement: Statement) -> tuple[str, ...]:
+def names_of(statement: s.Statement) -> tuple[str, ...]:
     """The relations that a statement defines, declares or directs."""
-    if isinstance(statement, Rule):
+    if isinstance(statement, s.Rule):
         return tuple(head.name for head in statement.heads)
-    return statement.names if isinstance(statement, (Decl, Directive)) else ()
+    return statement.names if isinstance(statement, (s.Decl, s.Directive)) else ()
 
 
-def reads_of(statement: Statement) -> set[str]:
+def reads_of(statement: s.Statement) -> set[str]:
     """The relations that a rule reads (functions that stand as literals are among them)."""
-    if not isinstance(statement, Rule) or statement.body is None:
+    if not isinstance(statement, s.Rule) or statement.body is None:
         return set()
     parts = [statement.body, *(arg for head in statement.heads for arg in head.args)]
-    return {part.name for node in parts for part in walk(node) if isinstance(part, Atom)}
+    return {part.name for node in parts for part in walk(node) if isinstance(part, s.Atom)}
 
 
-def is_fact(statement: Statement) -> bool:
-    return isinstance(statement, Rule) and statement.body is None
+def is_fact(statement: s.Statement) -> bool:
+    return isinstance(statement, s.Rule) and statement.body is None
 
 
-def ruled(statements: Iterable[Statement]) -> set[str]:
+def ruled(statements: Iterable[s.Statement]) -> set[str]:
     """The relations that have rules."""
     return {
         name
         for statement in statements
-        if isinstance(statement, Rule) and statement.body is not None
+        if isinstance(statement, s.Rule) and statement.body is not None
         for name in names_of(statement)
     }
 
 
 def without(
-    statements: Iterable[Statement], gone: Collection[str], part: Part = "all"
-) -> list[Statement]:
+    statements: Iterable[s.Statement], gone: Collection[str], part: Part = "all"
+) -> list[s.Statement]:
     """The statements without what they say of some relations.
 
     Rules, facts and directives of several relations keep the others. What is stated as data are
     facts and `.input`s; a declaration stays unless all of its relation goes.
     """
-    left: list[Statement] = []
+    left: list[s.Statement] = []
     for statement in statements:
         if any(name in gone for name in names_of(statement)):
             left += _less(statement, gone, part)
@@ -194,18 +171,18 @@ def without(
     return left
 
 
-def _less(statement: Statement, gone: Collection[str], part: Part) -> Sequence[Statement]:
+def _less(statement: s.Statement, gone: Collection[str], part: Part) -> Sequence[s.Statement]:
     match statement:
-        case Rule():
+        case s.Rule():
             if part not in ("all", "data" if statement.body is None else "rules"):
                 return [statement]
             heads = tuple(head for head in statement.heads if head.name not in gone)
             return [replace(statement, heads=heads)] if heads else []
-        case Directive(kind):
+        case s.Directive(kind):
             if part == "rules" or (part == "data" and kind != "input"):
                 return [statement]
             return _renamed(statement, gone)
-        case Decl():
+        case s.Decl():
             if part == "rules" or (part == "data" and "input" not in statement.qualifiers):
                 return [statement]
             rest = _renamed(statement, gone)
@@ -218,7 +195,7 @@ def _less(statement: Statement, gone: Collection[str], part: Part) -> Sequence[S
             return [statement]
 
 
-def _renamed(statement: Decl | Directive, gone: Collection[str]) -> list[Statement]:
+def _renamed(statement: s.Decl | s.Directive, gone: Collection[str]) -> list[s.Statement]:
     names = tuple(name for name in statement.names if name not in gone)
     return [replace(statement, names=names)] if names else []
 
@@ -233,10 +210,10 @@ Shape = tuple[str, ...]
 
 @dataclass(slots=True)
 class Facts:
-    atoms: dict[str, list[Atom]] = field(default_factory=dict)
-    shapes: dict[str, dict[Shape, Atom]] = field(default_factory=dict)
+    atoms: dict[str, list[s.Atom]] = field(default_factory=dict)
+    shapes: dict[str, dict[Shape, s.Atom]] = field(default_factory=dict)
 
-    def take(self, rule: Rule) -> bool:
+    def take(self, rule: s.Rule) -> bool:
         """Whether the rule is a plain fact, which is kept here then."""
         if rule.body is not None:
             return False
@@ -254,12 +231,12 @@ class Facts:
                 self.shapes[head.name].setdefault(shape, head)
         return True
 
-    def examples(self) -> Iterator[Atom]:
+    def examples(self) -> Iterator[s.Atom]:
         """One fact of each shape."""
         for shapes in self.shapes.values():
             yield from shapes.values()
 
-    def typed(self, relation: str, types: tuple[TypeName, ...]) -> tuple[Atom, ...]:
+    def typed(self, relation: str, types: tuple[TypeName, ...]) -> tuple[s.Atom, ...]:
         """The facts, with floats for int literals in columns of floats."""
         atoms = self.atoms[relation]
         floats = [at for at, kind in enumerate(types) if kind == "float"]
@@ -268,23 +245,23 @@ class Facts:
         return tuple(map(_with_floats, atoms, [floats] * len(atoms)))
 
 
-def shape_of(head: Atom) -> Shape | None:
+def shape_of(head: s.Atom) -> Shape | None:
     """The types of a fact's arguments, and the names of parameters; None if it has others."""
     shape: list[str] = []
     for arg in head.args:
-        if type(arg) is Const:
+        if type(arg) is s.Const:
             shape.append(arg.type)
-        elif type(arg) is Param:
+        elif type(arg) is s.Param:
             shape.append("$" + arg.name)
         else:
             return None
     return tuple(shape)
 
 
-def _with_floats(atom: Atom, floats: list[int]) -> Atom:
+def _with_floats(atom: s.Atom, floats: list[int]) -> s.Atom:
     args = list(atom.args)
     for at in floats:
         arg = args[at]
-        if isinstance(arg, Const) and arg.type == "int":
+        if isinstance(arg, s.Const) and arg.type == "int":
             args[at] = replace(arg, type="float", value=float(arg.value))
     return replace(atom, args=tuple(args))
