@@ -27,7 +27,7 @@ LEFT_OUT = [
     ("planner/check/names", None, ELSEWHERE),
     ("parser/parse", "files are included more than", HUGE),
     ("parser/scanner", "this is nested more than", HUGE),
-    ("planner/alternatives", "this body has more than", HUGE),
+    ("planner/normalise", "this body has more than", HUGE),
     ("planner/components", "more than", HUGE),
     ("planner/check/lattice", "more than", HUGE),
     ("parser/parse", "here stands half of a character", "a page cannot hold half a character"),
