@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
+from gdatalog.engine.exact_counts import CountOverflow, combined, primes_below
 from gdatalog.engine.fixpoint import stratum
-from gdatalog.engine.remainders import combined, primes_below
-from gdatalog.engine.sums import CountOverflow
 from gdatalog.parser import parse
 from gdatalog.plan.nodes import Branch, Join, RulePlan, Tally
 from gdatalog.planner.order.work import work_of

@@ -7,7 +7,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.device import CPU
-from gdatalog.engine.memory_estimate import AskedIndex, memory_asked
+from gdatalog.engine.host_tries import AskedIndex, memory_asked
 from gdatalog.engine.strata import plan_stratum
 
 TEXTS = (

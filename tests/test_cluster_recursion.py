@@ -31,7 +31,7 @@ from gdatalog.cluster.recursion.hash_partitions import HashPartitions
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
-from gdatalog.engine.fixpoint.seeds import RowsByColumn
+from gdatalog.engine.fixpoint.spans import RowsByColumn
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from gdatalog import cpu_ops
 from gdatalog.engine.fixpoint import delta, runs
-from gdatalog.engine.fixpoint.bitmap import RowBitmap
 from gdatalog.engine.fixpoint.delta import DeltaRelation
-from gdatalog.engine.fixpoint.hashed import Hashed
 from gdatalog.engine.fixpoint.keyspace import KeySpace
-from gdatalog.engine.fixpoint.sorted_rows import SortedRows
+from gdatalog.engine.fixpoint.row_sets import Hashed, RowBitmap, SortedRows
 from gdatalog.engine.session.knobs import Dedup
 from gdatalog.plan.tuning import Tuning
 from gdatalog.storage.relation import Relation

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.engine.sums import CountOverflow
+from gdatalog.engine.exact_counts import CountOverflow
 from gdatalog.gpu_ops.device import Gpu
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler

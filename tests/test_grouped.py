@@ -13,9 +13,9 @@ from entries import Entries
 import gdatalog
 from gdatalog import calls
 from gdatalog.codegen.helpers import groups
-from gdatalog.engine import depth, grouped
+from gdatalog.engine import depth
+from gdatalog.engine.depth import GroupDedup, grouped_of
 from gdatalog.engine.derived import one_after_another
-from gdatalog.engine.grouped import GroupDedup
 from gdatalog.engine.session.knobs import Strategy
 from gdatalog.executors import lftj
 from tests.interpreted import interpreted
@@ -81,7 +81,7 @@ def small(bits: int, room: int = 4, slots: int = 4096) -> Iterator[list[GroupDed
     seen: list[GroupDedup | None] = []
 
     def noted(*args: Any) -> GroupDedup | None:
-        seen.append(grouped.grouped_of(*args))
+        seen.append(grouped_of(*args))
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.codegen.helpers import hash_tries
-from gdatalog.engine.fixpoint import hash_indexes
-from gdatalog.engine.fixpoint.hash_indexes import HashIndexes
+from gdatalog.engine.fixpoint import runs
+from gdatalog.engine.fixpoint.runs import HashIndexes
 from gdatalog.storage import hash_trie
 from gdatalog.storage.hash_trie import HashTrie
 from gdatalog.storage.relation import Relation
@@ -84,7 +84,7 @@ def test_rows_are_listed_and_found(
     drawn: tuple[int, tuple[int, ...], list[list[Row]]], asked: int
 ) -> None:
     arity, order, parts = drawn
-    trie = HashTrie(order, arity, hash_indexes._function)
+    trie = HashTrie(order, arity, runs._function)
     there: set[Row] = set()
     for number, rows in enumerate(parts):
         if number == asked:

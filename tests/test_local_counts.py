@@ -16,8 +16,8 @@ from gdatalog import calls, patterns
 from gdatalog.account import Account
 from gdatalog.engine import depth, sums
 from gdatalog.engine.device import CPU
+from gdatalog.engine.exact_counts import CountOverflow
 from gdatalog.engine.fixpoint import stratum
-from gdatalog.engine.sums import CountOverflow
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import add_local
 from gdatalog.plan.nodes import RulePlan, Term

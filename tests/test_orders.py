@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.fixpoint import maintenance, replanning, stratum
+from gdatalog.engine.fixpoint import maintenance, rounds, stratum
 from gdatalog.parser import parse
 from gdatalog.plan.nodes import RulePlan, Version
 from gdatalog.plan.tuning import Tuning
@@ -175,7 +175,7 @@ class plans_made:
             made.append((rule, options.get("first", True)))
             return plan_rule(rule, *args, **options)
 
-        modules = stratum, replanning, maintenance
+        modules = stratum, rounds, maintenance
         self._patches = [patch.object(module, "plan_rule", making) for module in modules]
         for each in self._patches:
             each.start()

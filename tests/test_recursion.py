@@ -17,7 +17,7 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.codegen import native
-from gdatalog.engine.fixpoint import hash_indexes, lattice_worklist, runs
+from gdatalog.engine.fixpoint import lattice_worklist, runs
 from gdatalog.engine.session.knobs import Strategy
 from gdatalog.executors import lftj
 from gdatalog.storage import hash_trie
@@ -123,7 +123,7 @@ SMALL = {"new_rows_sorted": 4, "bitmap_bytes": 16, "loops_given_each": 3}
 AT_ONCE = {**SMALL, "loops_from": 0.0}
 SHORT = ((runs, "FEW", 2), (runs, "LONG", 3), (runs, "MANY", 2))
 SHORT += ((hash_trie, "LEAST", 2), (hash_trie, "DENSE", 4), (hash_trie, "DENSE_EACH", 0))
-IN_RUNS = ((hash_indexes, "ROW_BYTES", 1 << 60),)  # no memory for hash tries
+IN_RUNS = ((runs, "ROW_BYTES", 1 << 60),)  # no memory for hash tries
 WAYS |= {
     "rounds, sorted": Way("lftj", {**ROUNDS, "dedup": "sort"}, {}, ((runs, "FEW", 0),)),
     "rounds, marked": Way("lftj", {**ROUNDS, "dedup": "bitmap"}, SMALL, SHORT),

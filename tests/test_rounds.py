@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.fixpoint import replanning, rounds, variants
+from gdatalog.engine.fixpoint import rounds, variants
 from gdatalog.executors import fresh
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.rules import plan_rule
@@ -147,7 +147,7 @@ def test_plans_are_made_again_when_sizes_have_shifted(
         made.append(plan_rule(*args, **options))
         return made[-1]
 
-    monkeypatch.setattr(replanning, "plan_rule", noted)
+    monkeypatch.setattr(rounds, "plan_rule", noted)
     with database() as db:
         db.workspace.tune(replanned_from=-1, replanned_shift=shift)
         db.workspace.force(strategy="levelwise")

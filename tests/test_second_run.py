@@ -15,7 +15,7 @@ import gdatalog as gd
 from benchmarks.programs import REAL, Real
 from gdatalog.codegen import cache, native, objects
 from gdatalog.engine import choose
-from gdatalog.engine.fixpoint import maintenance, replanning, stratum
+from gdatalog.engine.fixpoint import maintenance, rounds, stratum
 from gdatalog.engine.session import prepared
 from gdatalog.engine.session.knobs import Strategy
 from gdatalog.parser import parse
@@ -103,7 +103,7 @@ def test_what_was_planned_is_not_planned_again(path: Path, monkeypatch: pytest.M
         (prepared, "parse_with_cautions"),
         (program, "examine"),
         (stratum, "plan_rule"),
-        (replanning, "plan_rule"),
+        (rounds, "plan_rule"),
         (maintenance, "plan_rule"),
     ):
         function = getattr(module, name)

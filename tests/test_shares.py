@@ -17,9 +17,9 @@ from gdatalog.cluster.partitioned.histogram import Histogram, count, fine
 from gdatalog.cluster.partitioned.layout import Layout, Source
 from gdatalog.cluster.partitioned.share_search import weighed
 from gdatalog.cluster.partitioned.shares import Shares
+from gdatalog.engine.context import Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.rules import run_rule
-from gdatalog.engine.sources import Sources
 from gdatalog.plan.cells import Cell, KeyRange, cuttable
 from gdatalog.plan.nodes import Compact, JoinPlan, RowTest, RulePlan, TrieRef
 from gdatalog.storage.degrees import COMPARE

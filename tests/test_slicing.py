@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
+from gdatalog.engine.context import Sources
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.host_tries import HostTries, labels_of, read, scheduled
 from gdatalog.engine.rules import run_rule
-from gdatalog.engine.sources import Sources
 from gdatalog.plan.cells import (
     Cell,
     IndexUse,

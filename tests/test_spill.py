@@ -19,12 +19,10 @@ from gdatalog.cancellation import current_watch
 from gdatalog.codegen.helpers.lattice import KNOWN
 from gdatalog.codegen.native import Bound
 from gdatalog.cpu_ops.best_values import BestValues
-from gdatalog.engine.fixpoint.bitmap import RowBitmap
 from gdatalog.engine.fixpoint.delta import DeltaRelation
-from gdatalog.engine.fixpoint.hash_indexes import HashIndexes
-from gdatalog.engine.fixpoint.hashed import Hashed
 from gdatalog.engine.fixpoint.keyspace import KeySpace
-from gdatalog.engine.fixpoint.sorted_rows import SortedRows
+from gdatalog.engine.fixpoint.row_sets import Hashed, RowBitmap, SortedRows
+from gdatalog.engine.fixpoint.runs import HashIndexes
 from gdatalog.executors.fresh import ENDLESS, FreshWorker
 from gdatalog.executors.spilled_groups import SpilledGroups
 from gdatalog.storage import spill as spilling

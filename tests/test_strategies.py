@@ -23,9 +23,9 @@ from gdatalog.engine.fixpoint import strategies as fixpoint
 from gdatalog.engine.fixpoint.bitmap_rounds import MarkedRounds
 from gdatalog.engine.fixpoint.lattice_worklist import InPlace
 from gdatalog.engine.fixpoint.maintenance import Maintenance
-from gdatalog.engine.fixpoint.one_worklist import OneWorklist
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.ready import Ready
+from gdatalog.engine.fixpoint.rewrites import OneWorklist
 from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.placement import OnWorkers

@@ -21,13 +21,12 @@ from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.cluster.workers.connection import Connection, raises_if_lost
 from gdatalog.engine.choose import TooSlow, time_limit
-from gdatalog.engine.context import ExecutionContext, StratumInputs, Wanted
+from gdatalog.engine.context import ExecutionContext, Sources, StratumInputs, Wanted
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.rules import run_rule
-from gdatalog.engine.sources import Sources
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import cuttable
 from gdatalog.plan.nodes import RulePlan

@@ -1,4 +1,4 @@
-"""The context of an execution, the inputs of a stratum, and the interface to other machines."""
+"""The context of an execution, the inputs of a stratum or plan, and the interface to workers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any, Protocol
 
 from gdatalog.calls import Limits
 from gdatalog.cpu_ops.functions import Scope
-from gdatalog.engine.derived import Derived, Seeds
+from gdatalog.engine.derived import Derived, Rows, Seeds
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.engine.session.prepared import Plans
-from gdatalog.engine.sources import Sources
-from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import OnWorkers, Spread
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check.checked import Schema, Stratum
@@ -21,6 +20,7 @@ from gdatalog.records import dataclass, field
 from gdatalog.storage.load_options import Declared
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.trie import Trie
 from gdatalog.values import TypeName
 
 
@@ -129,3 +129,25 @@ class Cluster(Protocol):
     def close(self) -> None:
         """Frees all data on the workers."""
         ...
+
+
+# The inputs of a running plan: tries, and given rows.
+
+
+TrieOf = Callable[[TrieRef], Trie]
+RowsOf = Callable[[JoinPlan], Rows]
+
+
+def no_rows(join: JoinPlan) -> Rows:
+    raise AssertionError("nothing is given to this plan")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """`rows_of`: the rows that a join starts from, on the device, in any order: a delta, or all
+    rows of a scanned relation. `once`: whether a scan outputs no duplicates of the columns that it
+    reads."""
+
+    trie_of: TrieOf
+    rows_of: RowsOf = no_rows
+    once: Callable[[JoinPlan], bool] = lambda join: False

@@ -1,4 +1,4 @@
-"""Host-resident tries of a rule that do not fit the device, and cells over their slices."""
+"""The memory of a rule's tries: an estimate, and slices of host-resident tries that do not fit."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from weakref import ReferenceType, WeakKeyDictionary
 
 from gdatalog.account import Account, default_limit
 from gdatalog.calls import Limits
-from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.memory_estimate import memory_asked
-from gdatalog.engine.sources import Sources
 from gdatalog.plan.cells import (
     CellSlices,
     IndexUse,
@@ -23,10 +21,11 @@ from gdatalog.plan.cells import (
     orders,
     roots,
 )
-from gdatalog.plan.effects import all_steps
+from gdatalog.plan.effects import all_steps, relations_read
 from gdatalog.plan.nest import Paths, recoded
 from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.schedule import Level, schedule
+from gdatalog.records import dataclass
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
@@ -236,3 +235,90 @@ def read(
     return {
         ref: slice_of(next(mine), ref.sliced) if ref.columns else whole[ref] for ref in cut.tries
     }
+
+
+# The memory of the indexes that a rule's plan will read, estimated before it runs.
+
+
+OFFSET, WEIGHT = 8, 8  # bytes of a list's start, and of the row count of an entry
+
+# Returns a relation by name; None if it is not evaluated yet.
+AtHand = Callable[[str], Relation | None]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedIndex:
+    """An index that a plan reads: a trie of a relation with the levels `columns`.
+
+    `there`: it exists, or is a prefix of one that does; otherwise `bytes` is the cost of building
+    it. `exact`: the bytes are known, not estimated. `rows` and `bytes` of a relation that is not
+    evaluated yet are None.
+    """
+
+    relation: str
+    columns: tuple[int, ...]
+    rows: int | None
+    bytes: int | None
+    there: bool = False
+    exact: bool = False
+
+
+def memory_asked(plan: RulePlan, at_hand: AtHand, device: Device) -> tuple[AskedIndex, ...]:
+    """Estimates the indexes that a plan reads, without building or evaluating anything."""
+    refs = relations_read(plan)  # those before an index may be longer ones that it begins
+    return tuple(_index(ref, refs[:at], at_hand, device) for at, ref in enumerate(refs))
+
+
+def _index(ref: TrieRef, made: Sequence[TrieRef], at_hand: AtHand, device: Device) -> AskedIndex:
+    relation = at_hand(ref.relation) if ref.version == "full" else None
+    if relation is None:
+        return AskedIndex(ref.relation, ref.columns, None, None)
+    trie = device.made(relation, ref)
+    if trie is not None:
+        rows = len(trie.levels[-1]) if trie.levels else trie.total
+        return AskedIndex(ref.relation, ref.columns, rows, trie.nbytes, True, True)
+    if any(_begins(before, ref, relation) for before in made):
+        return AskedIndex(ref.relation, ref.columns, _lengths(ref, relation)[-1], 0, False, True)
+    return _to_make(ref, relation)
+
+
+def _begins(whole: TrieRef, ref: TrieRef, relation: Relation) -> bool:
+    """Whether an index is a prefix of another, or of a symmetric one with swapped columns."""
+    if (whole.relation, whole.ranked) != (ref.relation, ref.ranked) or ref.weighted:
+        return False
+    if whole.version != ref.version or not ref.columns:
+        return False
+    if whole.tests == ref.tests and whole.columns[: len(ref.columns)] == ref.columns:
+        return True
+    two = len(relation.types) == len(whole.columns) == 2 and not (whole.tests or ref.tests)
+    turned = tuple(1 - column for column in whole.columns) if two else ()
+    return two and relation.statistics.balanced and turned[: len(ref.columns)] == ref.columns
+
+
+def _to_make(ref: TrieRef, relation: Relation) -> AskedIndex:
+    lengths = _lengths(ref, relation)
+    if not ref.columns:
+        return AskedIndex(ref.relation, (), lengths[-1], 0, False, True)
+    widths = [4 if ref.ranked else relation.width(column) for column in ref.columns]
+    values = sum(length * width for length, width in zip(lengths, widths, strict=True))
+    offsets = sum(OFFSET * (parents + 1) for parents in (1, *lengths[:-1]))
+    weights = WEIGHT * lengths[-1] if ref.weighted else 0
+    known = not ref.tests and not ref.ranked
+    exact = known and all(
+        relation.statistics.counted(frozenset(ref.columns[: depth + 1]))
+        for depth in range(len(ref.columns))
+    )
+    return AskedIndex(
+        ref.relation, ref.columns, lengths[-1], values + offsets + weights, False, exact
+    )
+
+
+def _lengths(ref: TrieRef, relation: Relation) -> list[int]:
+    """The number of entries of each level."""
+    statistics = relation.statistics
+    rows = statistics.size(ref.tests, ref.ranked)
+    every = [frozenset(ref.columns[: depth + 1]) for depth in range(len(ref.columns))]
+    if ref.ranked and len(every) > 0:
+        first = round(statistics.degrees(ref.columns[0], ref.tests, True).powers[0])
+        return [first, rows][: len(every)]
+    return [min(rows, statistics.distinct(columns)) for columns in every] or [rows]

@@ -7,12 +7,11 @@ from typing import Any
 
 from gdatalog.account import Costs, time_spent
 from gdatalog.calls import NotOnDevice
-from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.run import TURN, PlanRun
-from gdatalog.engine.sources import Sources
 from gdatalog.plan.effects import may_fail
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.records import replace

@@ -8,7 +8,7 @@ from typing import Any
 from gdatalog.calls import Block, GiveUp, Limits
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import TooMany, allowing, choose, remember
-from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows, give_bag
 from gdatalog.engine.derived import (
     Derived,
@@ -22,7 +22,6 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.multi_device import run_together
 from gdatalog.engine.session.budget import BYTES_PER_ROW, levels_of
-from gdatalog.engine.sources import Sources
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, StepCounts

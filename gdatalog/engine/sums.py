@@ -14,14 +14,23 @@ import numpy as np
 
 from gdatalog.calls import LOCAL, GiveUp, Limits, NoRoomForLists, NotOnDevice, scratch_length
 from gdatalog.engine.choose import choose
-from gdatalog.engine.count_columns import EXACT, TABLES, ascends, exact_sum, once_each, times_each
+from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.derived import Derived, Rows, rows_of_groups
 from gdatalog.engine.device import CPU, function_soon
-from gdatalog.engine.remainders import combined, primes_below
+from gdatalog.engine.exact_counts import (
+    EXACT,
+    TABLES,
+    CountOverflow,
+    ascends,
+    combined,
+    exact_sum,
+    once_each,
+    primes_below,
+    times_each,
+)
 from gdatalog.engine.session.knobs import Knobs
-from gdatalog.engine.sources import Sources
-from gdatalog.errors import EvaluationError, Span
+from gdatalog.errors import EvaluationError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag
 from gdatalog.plan.effects import all_steps, participants
@@ -45,14 +54,6 @@ TABLES_OF_TILES = "tally", "tallied", LOCAL
 TABLES_OF_LOOPS = *TABLES_OF_TILES, "kept", "lists"
 LEAST_TILES = 256  # of a GPU that have tables: with fewer it is better to enumerate
 TALLY_SHARE = 4  # tables of counts take such a part of what may still be held, at the most
-
-
-class CountOverflow(EvaluationError):
-    """A count does not fit into 64 bits. `exact` is what it is."""
-
-    def __init__(self, exact: int, span: Span) -> None:
-        super().__init__("a count does not fit into 64 bits", span)
-        self.exact = exact
 
 
 class SumUnsuited(Exception):

@@ -9,7 +9,7 @@ from typing import Protocol
 from gdatalog.engine.choose import planned_choice, unprintable
 from gdatalog.engine.device import Device
 from gdatalog.engine.fixpoint.stratum import UNKNOWN
-from gdatalog.engine.memory_estimate import AskedIndex, memory_asked
+from gdatalog.engine.host_tries import AskedIndex, memory_asked
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.parser import format_node
 from gdatalog.plan.effects import relations_read

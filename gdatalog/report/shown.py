@@ -13,7 +13,7 @@ from gdatalog.account import default_limit
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.fixpoint.ready import Ready
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.planned_placement import PlannedPlacement, plan_placement
+from gdatalog.engine.pages import PlannedPlacement, plan_placement
 from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.knobs import FORMS
 from gdatalog.engine.session.magic_sets import part_of, rewritten_for

@@ -14,7 +14,7 @@ from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
-from gdatalog.engine.fixpoint.seeds import RowsByColumn
+from gdatalog.engine.fixpoint.spans import RowsByColumn
 from gdatalog.engine.fixpoint.stratum import NO_PARTS, Parts
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.plan.nodes import RulePlan, TrieRef

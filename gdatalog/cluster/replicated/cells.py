@@ -20,14 +20,13 @@ from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_her
 from gdatalog.cluster.workers.worker import left_of, own_memory, own_threads
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import TooSlow, choose, time_limit
-from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows
 from gdatalog.engine.derived import DistinctBlocks, laid
 from gdatalog.engine.device import CPU, Device, compiled_function
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.run import PlanRun
 from gdatalog.engine.session.budget import chunk_rows
-from gdatalog.engine.sources import Sources
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import StepCounts

@@ -14,13 +14,12 @@ from gdatalog.cluster.replicated.morsels import Morsels
 from gdatalog.cluster.replicated.tasks import CellResult, JoinTask, Mode
 from gdatalog.cluster.rows.texts import FewTexts, placed_texts, reads_texts
 from gdatalog.engine.choose import ASKED_FOR, looked_at
-from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import WORTH
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.run import PlanRun
 from gdatalog.engine.session.knobs import Knobs
-from gdatalog.engine.sources import Sources
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each

@@ -21,6 +21,7 @@ from typing import Any, cast
 from gdatalog.account import time_spent
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.cancellation import WorkItem
+from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.derived import (
     Derived,
@@ -33,10 +34,9 @@ from gdatalog.engine.derived import (
 )
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.keyspace import KeySpace
-from gdatalog.engine.fixpoint.spaces import expected_spaces
+from gdatalog.engine.fixpoint.spans import expected_spaces
 from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
 from gdatalog.engine.metrics import Round
-from gdatalog.engine.sources import Sources
 from gdatalog.plan.nodes import Compact, JoinPlan, RulePlan
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check.checked import CheckedRule

@@ -1,11 +1,11 @@
 """A relation during a fixpoint: its rows, and which candidate rows are new.
 
-The dedup index depends on the number of rows and changes while they grow:
+The dedup index (`row_sets.py`) depends on the number of rows and changes while they grow:
 
-- sorted runs (`sorted_rows.py`): for few rows, rows of any width, and any device;
-- a bit for each row that there could be (`bitmap.py`), where that has room, or in a file if rows
-  are many among those that there could be;
-- a hash set (`hashed.py`), for rows that are few among those that there could be; in a file, too.
+- sorted runs: for few rows, rows of any width, and any device;
+- a bit for each row that there could be, where that has room, or in a file if rows are many among
+  those that there could be;
+- a hash set, for rows that are few among those that there could be; in a file, too.
 
 The last two can be tested and set by the threads of compiled loops while they run.
 """
@@ -19,12 +19,9 @@ import numpy as np
 
 from gdatalog.cancellation import current_watch, working_space
 from gdatalog.engine.derived import laid
-from gdatalog.engine.fixpoint.bitmap import RowBitmap
-from gdatalog.engine.fixpoint.hash_indexes import HashIndexes
-from gdatalog.engine.fixpoint.hashed import Hashed
 from gdatalog.engine.fixpoint.keyspace import KeySpace
-from gdatalog.engine.fixpoint.runs import Runs
-from gdatalog.engine.fixpoint.sorted_rows import SEARCH, SortedRows
+from gdatalog.engine.fixpoint.row_sets import SEARCH, Hashed, RowBitmap, SortedRows
+from gdatalog.engine.fixpoint.runs import HashIndexes, Runs
 from gdatalog.engine.session.knobs import Dedup
 from gdatalog.executors.ops import Ops
 from gdatalog.plan.tuning import DEFAULT, Tuning

@@ -6,7 +6,10 @@ atoms in turn, with all rows of the other atoms, and then the fixpoint continues
 rows of new rules, come first.
 
 Old rows are neither copied nor indexed again: a relation has several parts, and a join runs for
-each combination of one part per relation.
+each combination of one part per relation. New rows are few, and so are their matches in a relation
+of millions of rows that has no index on the column. If the relation has a bitmap, the matches are
+read from it. Otherwise a pass over the column finds them, once; the second request builds the
+index.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import isqrt
 from typing import Any
+
+import numpy as np
 
 from gdatalog.engine.choose import FallbackMet
 from gdatalog.engine.context import StratumInputs
@@ -25,17 +30,29 @@ from gdatalog.engine.fixpoint.maintained import MaintainedLattice, MaintainedRel
 from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.fixpoint.stratum import DELTA, NO_PARTS, Parts
 from gdatalog.engine.metrics import Round
-from gdatalog.engine.nearby import led_to, nearby
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.effects import participants
-from gdatalog.plan.nodes import Branch, Guard, RulePlan, Step, TrieRef, Version
-from gdatalog.plan.tuning import Grown, When
+from gdatalog.plan.nodes import (
+    Branch,
+    Guard,
+    JoinPlan,
+    RulePlan,
+    Seek,
+    Slot,
+    Step,
+    TrieRef,
+    Version,
+)
+from gdatalog.plan.tuning import Grown, Tuning, When
 from gdatalog.planner.check.checked import CheckedRule, Stratum
 from gdatalog.planner.order.sizes import Assumed, Bound, ColumnTest, RelationStatistics, Statistics
 from gdatalog.planner.rules import plan_rule
 from gdatalog.records import dataclass, replace
+from gdatalog.storage.keys import narrow
 from gdatalog.storage.membership import RowBits
+from gdatalog.storage.on_device import rows_among
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns, sorted_set
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
@@ -283,3 +300,53 @@ class Estimated:
 
     def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
         return self._largest.within(column, bounds)
+
+
+# The rows of long relations that given rows join with, if there is no index for them.
+
+
+def led_to(join: JoinPlan, rows: Columns) -> dict[int, Array]:
+    """The tries that given rows search by their first level, and the values they search for."""
+    assert join.given is not None
+    columns: Mapping[str, Array] = dict(
+        zip((slot.name for slot in join.given.slots), rows, strict=True)
+    )
+    found: dict[int, Array] = {}
+    for step in join.steps:
+        if isinstance(step, Seek) and isinstance(step.value, Slot) and step.value.name in columns:
+            for part in step.participants:
+                if part.depth == 0:
+                    found[part.trie] = columns[step.value.name]
+    return found
+
+
+def nearby(
+    relation: Relation, ref: TrieRef, bits: RowBits | None, values: Array, tuning: Tuning
+) -> Relation | None:
+    """The rows that hold one of the values in the first column of a trie; None if an index of all
+    rows is better, or exists."""
+    if relation.at_most < tuning.narrowed_from or ref.ranked or ref.weighted:
+        return None
+    large = relation.parts[0]
+    if large.indexed(ref.columns, ref.tests) or (ref.columns[0] == 0 and large.sorted):
+        return None
+    wanted = sorted_set(values)
+    rows = None if bits is None else bits.rows_with(ref.columns[0], wanted)
+    if rows is None:
+        few = len(wanted) * tuning.looked_up_share <= relation.at_most
+        if ref.columns in large.narrowed or not few:
+            return None
+        large.narrowed.add(ref.columns)
+        rows = _by_a_pass(relation, ref.columns[0], wanted)
+    count = len(rows[0])
+    blocks = [tuple(map(narrow, rows))]
+    return Relation.of_blocks(relation.columns, relation.types, blocks, count, True)
+
+
+def _by_a_pass(relation: Relation, column: int, values: Array) -> Columns:
+    found: list[Columns] = []
+    for part in relation.parts:
+        for block in part.blocks():
+            kept = rows_among(block[column], values)
+            found.append(tuple(key[kept] for key in block))
+    return tuple(np.concatenate(keys) for keys in zip(*found, strict=True))

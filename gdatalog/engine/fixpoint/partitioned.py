@@ -28,8 +28,16 @@ from gdatalog.engine.derived import (
 )
 from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
-from gdatalog.engine.fixpoint.seeds import RowsByColumn, copied, grouped, order_by
-from gdatalog.engine.fixpoint.spans import limits_of, narrow, spans_of, stamps_for
+from gdatalog.engine.fixpoint.spans import (
+    RowsByColumn,
+    copied,
+    grouped,
+    limits_of,
+    narrow,
+    order_by,
+    spans_of,
+    stamps_for,
+)
 from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
 from gdatalog.engine.metrics import Way
 from gdatalog.errors import MemoryLimitError

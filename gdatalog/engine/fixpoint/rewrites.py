@@ -1,16 +1,23 @@
-"""Strata evaluated as other strata: split at dead variables, or linearised."""
+"""Strata evaluated as other strata: split at dead variables, linearised, or as one worklist."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.derived import Derived, DistinctBlocks
+from gdatalog.engine.device import CPU
+from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.stratum import StratumRun
 from gdatalog.planner.check.checked import Stratum
 from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
 from gdatalog.planner.rewrite.linear import LinearStratum, first_of, made_linear
+from gdatalog.planner.rewrite.one_worklist import with_key
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns
 
 
 def split_stratum(stratum: Stratum, inputs: StratumInputs) -> SplitStratum | None:
@@ -61,3 +68,49 @@ def linear_of(stratum: Stratum, inputs: StratumInputs) -> LinearStratum | None:
     (name,) = stratum.relations
     schema = inputs.schemas[name]
     return inputs.plans.rewritten("linear", stratum.rules, lambda: made_linear(stratum, schema))
+
+
+# Linear recursion of many small rounds as one worklist (`planner/rewrite/one_worklist.py`).
+
+
+class OneWorklist(PartitionedStratum):
+    """A stratum whose rows have an additional key column with a single value."""
+
+    def _relation(self, name: str, blocks: DistinctBlocks) -> Relation:
+        schema = self.inputs.schemas[name]
+        rows = [block[1:] for block in blocks.blocks]
+        columns, types = schema.columns[1:], schema.types[1:]
+        relation = Relation.of_blocks(columns, types, rows, blocks.count, True)
+        self.context.limits.charge(name, relation.nbytes)
+        return relation
+
+    @property
+    def description(self) -> str:
+        return "one worklist, for the rounds are many and small"
+
+
+def one_worklist(stratum: Stratum, inputs: StratumInputs) -> OneWorklist | None:
+    """The same fixpoint as one worklist; None if that is impossible, or rows are only counted."""
+    context = inputs.context
+    forbidden = context.knobs.split == "never" or context.knobs.strategy == "levelwise"
+    if forbidden or context.device is not CPU or context.cluster is not None:
+        return None
+    counted = {*context.limit_sizes, *(context.limits.most_rows or ())[:1]}
+    if counted & {*stratum.relations}:
+        return None
+    keyed = with_key(stratum, inputs.schemas)
+    if keyed is None:
+        return None
+    rows = {name: [_with_zeros(part) for part in parts] for name, parts in inputs.seeds.items()}
+    schemas = {**inputs.schemas, **keyed.schemas}
+    return OneWorklist(keyed.stratum, replace(inputs, schemas=schemas, seeds=rows))
+
+
+def _with_zeros(part: Derived) -> Derived:
+    blocks = part.blocks if isinstance(part, DistinctBlocks) else [part[0]]
+    count = part.count if isinstance(part, DistinctBlocks) else part[1]
+    return DistinctBlocks([_zeros(block) for block in blocks], count)
+
+
+def _zeros(block: Columns) -> Columns:
+    return np.zeros(len(block[0]), dtype=np.int32), *block

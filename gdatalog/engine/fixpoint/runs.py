@@ -1,19 +1,21 @@
-"""The rows of a growing relation as a few sorted runs, which are indexed separately.
+"""The indexes of a growing relation: its rows as a few sorted runs, and hash tries for loops.
 
 Each round adds a run. A plan that reads an index of the relation runs once for each run, so that
 additions do not rebuild indexes. Runs merge geometrically: they stay few, and a row is indexed a
-logarithmic number of times. An index is built when a plan requests it.
+logarithmic number of times. An index is built when a plan requests it. Compiled loops read hash
+tries (`storage/hash_trie.py`), to which new rows are added in place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import cache, reduce
 from operator import is_
 from typing import Any
 
 from gdatalog.engine.derived import device_ops
 from gdatalog.executors.ops import Ops
+from gdatalog.storage.hash_trie import HashTrie, TooLong
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.spill import Spill
@@ -163,3 +165,95 @@ class Runs:
 
 def _merges(large: int, small: int) -> bool:
     return large < FEW or SMALLER * small > large
+
+
+# The hash tries of a growing relation, which compiled loops read (`storage/hash_trie.py`).
+
+
+ROW_BYTES = 64  # of a row in an index, at most
+
+
+class HashIndexes:
+    """Indexes by column order, and by whether they get new rows after the relation's turn.
+
+    None: no index is possible, because a column is wide or memory is short.
+    """
+
+    def __init__(self, arity: int) -> None:
+        self.arity = arity
+        self.tries: dict[tuple[tuple[int, ...], bool], HashTrie | None] = {}
+        self._complete = {False: True, True: True}  # whether they have the new rows
+
+    @property
+    def nbytes(self) -> int:
+        return sum(trie.nbytes for trie in self.tries.values() if trie is not None)
+
+    def wait(self) -> None:
+        """Records new rows, whose turn comes later."""
+        self._complete = {False: False, True: False}
+
+    def trie(
+        self,
+        columns: tuple[int, ...],
+        behind: bool,
+        runs: Sequence[Relation],
+        last: Relation | None,
+        spare: int,
+    ) -> HashTrie | None:
+        """Returns an index, and builds it from all runs if necessary; `last`: the new run."""
+        key = columns, behind
+        if key not in self.tries:
+            rows = [run for run in runs if run is not last or self._complete[behind]]
+            fits = self._fit(sum(run.length for run in rows), spare)
+            trie = HashTrie(columns, self.arity, _function) if fits else None
+            self.tries[key] = trie
+            for run in rows:
+                for block in run.blocks():
+                    self._add(key, block)
+        return self.tries[key]
+
+    def take_turn(self, last: Relation | None, behind: bool, spare: int) -> None:
+        """Adds the new rows to the indexes."""
+        if last is not None and not self._complete[behind]:
+            for key, trie in self.tries.items():
+                if key[1] == behind and trie is not None:
+                    if not self._fit(last.length, spare):
+                        self.tries[key] = None
+                    for block in last.blocks():
+                        self._add(key, block)
+        self._complete[behind] = True
+
+    def _fit(self, more: int, spare: int) -> bool:
+        """Whether all indexes, with this many more rows, take at most half of the free memory. If
+        not, plans read sorted indexes, which may lie in files."""
+        return 2 * ROW_BYTES * more + self.nbytes <= spare
+
+    def _add(self, key: tuple[tuple[int, ...], bool], block: Columns) -> None:
+        trie = self.tries[key]
+        if trie is None:
+            return
+        if any(block[at].dtype.itemsize > 4 for at in trie.columns):
+            self.tries[key] = None
+            return
+        try:
+            trie.add(block)
+        except TooLong:
+            self.tries[key] = None
+
+
+_LISTS = ("i32[]", "i32[]", "i32[]", "i64[]")
+_TYPES = {
+    "add_indexed": ("i32[]", "i64", "i32[]", "i64", "i64", *_LISTS, "i32[]"),
+    "add_children": ("i32[]", "i32[]", "i64", "i64", "i64[]", "i32[]", *_LISTS, "i32[]"),
+    "add_different": ("i32[]", "i32[]", "i64", "i64", *_LISTS),
+    "fill_table": ("i32[]", "i64", "i32[]", "i64[]"),
+    "move_pairs": ("i64[]", "i32[]", "i64[]", "i32[]"),
+}
+
+
+@cache
+def _function(name: str) -> Any:
+    from gdatalog.codegen import native
+    from gdatalog.codegen.helpers import hash_tries
+
+    return native.of(getattr(hash_tries, name), *_TYPES[name])

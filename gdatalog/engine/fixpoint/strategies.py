@@ -12,7 +12,6 @@ from gdatalog.engine.derived import count_of, relation_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.bitmap_rounds import MarkedRounds
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
-from gdatalog.engine.fixpoint.one_worklist import one_worklist
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.ready import (
     Ready,
@@ -22,7 +21,13 @@ from gdatalog.engine.fixpoint.ready import (
     rule_plans,
     run_here,
 )
-from gdatalog.engine.fixpoint.rewrites import linear_of, linearised, over, split_stratum
+from gdatalog.engine.fixpoint.rewrites import (
+    linear_of,
+    linearised,
+    one_worklist,
+    over,
+    split_stratum,
+)
 from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
 from gdatalog.engine.host_tries import too_large

@@ -14,7 +14,8 @@ from typing import Any
 
 from gdatalog.account import Costs, spending, time_spent
 from gdatalog.cancellation import cancellable
-from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.choose import indexed, least_scanned, scanned
+from gdatalog.engine.context import Sources, StratumInputs, TrieOf
 from gdatalog.engine.derived import (
     Derived,
     DistinctBlocks,
@@ -31,11 +32,9 @@ from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way
 from gdatalog.engine.rules import run_rule
 from gdatalog.engine.run import PlanRun
-from gdatalog.engine.scanning import indexed, least_scanned, scanned
 from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.engine.session.budget import chunk_rows
 from gdatalog.engine.session.knobs import Strategy
-from gdatalog.engine.sources import Sources, TrieOf
 from gdatalog.engine.sums import Sum, algebra_of
 from gdatalog.errors import NOWHERE, MemoryLimitError, Note
 from gdatalog.executors.levelwise import StepCounts

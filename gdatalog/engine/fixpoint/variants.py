@@ -21,14 +21,14 @@ import numpy as np
 from gdatalog.account import Costs, time_spent
 from gdatalog.calls import DONE, OUTSIDE, GiveUp
 from gdatalog.engine.choose import allowing
+from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, counted
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU, compiled_function, function_soon
 from gdatalog.engine.fixpoint.delta import DeltaRelation
-from gdatalog.engine.fixpoint.hashed import Hashed
+from gdatalog.engine.fixpoint.row_sets import Hashed
 from gdatalog.engine.fixpoint.stratum import NO_PARTS, Parts, StratumRun
 from gdatalog.engine.metrics import RuleRound, RuleRun
-from gdatalog.engine.sources import Sources
 from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice

@@ -27,7 +27,6 @@ from gdatalog.engine.derived import (
 )
 from gdatalog.engine.device import CPU
 from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows
-from gdatalog.engine.fixpoint.counting import count_stratum, readers_of
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.fixpoint.maintained import together
 from gdatalog.engine.fixpoint.ready import Ready, Since
@@ -46,8 +45,10 @@ from gdatalog.engine.session.remembered import (
 )
 from gdatalog.engine.session.texts import NO_FACTS, FactList
 from gdatalog.engine.strata import (
+    count_stratum,
     plan_incremental,
     plan_stratum,
+    readers_of,
     run,
     run_stratum,
 )

@@ -1,18 +1,28 @@
-"""Columns of counts: multiplied, added up and put in order, as far as they fit into 64 bits."""
+"""Exact counts: columns of them as far as they fit into 64 bits, and larger ones by remainders."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isqrt, prod
 
 import numpy as np
 
 from gdatalog.calls import Limits
+from gdatalog.errors import EvaluationError, Span
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 
 EXACT = 2.0**62
 TABLES = "tables of counts by value"
+
+
+class CountOverflow(EvaluationError):
+    """A count does not fit into 64 bits. `exact` is what it is."""
+
+    def __init__(self, exact: int, span: Span) -> None:
+        super().__init__("a count does not fit into 64 bits", span)
+        self.exact = exact
 
 
 def times_each(blocks: Sequence[Columns], width: int, times: int) -> list[Columns] | None:
@@ -53,3 +63,31 @@ def exact_sum(counts: Array) -> int:
     if float(counts.sum(dtype=np.float64)) >= EXACT:
         return sum(map(int, brought(counts)))
     return int(counts.sum())
+
+
+# Large integers represented by their remainders modulo 31-bit primes.
+
+
+FIRST_PRIME = (1 << 31) - 1  # products of two remainders have 62 bits
+
+
+def primes_below(count: int) -> list[int]:
+    """Returns this many primes below 2^31, in descending order."""
+    found: list[int] = []
+    candidate = FIRST_PRIME
+    while len(found) < count:
+        if all(candidate % divisor for divisor in range(3, isqrt(candidate) + 1, 2)):
+            found.append(candidate)
+        candidate -= 2
+    return found
+
+
+def combined(remainders: list[int], primes: list[int]) -> int:
+    """The number below the product of the primes that has these remainders.
+
+    >>> combined([2, 3], [5, 7])
+    17
+    """
+    whole = prod(primes)
+    parts = zip(remainders, primes, strict=True)
+    return sum(left * (whole // p) * pow(whole // p, -1, p) for left, p in parts) % whole

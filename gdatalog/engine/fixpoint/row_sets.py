@@ -1,7 +1,13 @@
-"""A row set as sorted runs that merge geometrically: for rows of any width, on any device.
+"""Sets of rows that answer which of given rows are new: sorted runs, a bitmap, or a hash set.
 
-Rows that fit are packed into integers, so that a thousand small additions do not cost a thousand
-passes. The arrays belong to the device whose operations it is given.
+Sorted runs merge geometrically: for rows of any width, on any device. Rows that fit are packed into
+integers, so that a thousand small additions do not cost a thousand passes. The arrays belong to the
+device whose operations it is given.
+
+A bitmap has one bit for each possible row. A hash set of row numbers suits rows that are few among
+the possible ones; it never fills up: `room` is the number of rows that fit before it must grow.
+Compiled loops fill both atomically, from several threads; this module does it for whole columns,
+between runs of the loops. Large ones lie in a mapped file.
 """
 
 from __future__ import annotations
@@ -12,10 +18,12 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cancellation import current_watch, working_space
+from gdatalog.engine.fixpoint.keyspace import KeySpace
 from gdatalog.executors.ops import Ops
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
+from gdatalog.storage.threads import LONG, spread
 
 STRETCH = 1 << 20  # rows repacked at once
 MANY = 64  # runs from which they merge although memory is short
@@ -212,3 +220,157 @@ class SortedRows:
         marks = ops.row_firsts(ordered)
         kept, new = ops.survivors(marks), ops.survivors(marks & ~before[order])
         return tuple(column[kept] for column in ordered), tuple(column[new] for column in ordered)
+
+
+# A row set as a bitmap with one bit for each possible row.
+
+
+WORDS_AT_ONCE = 1 << 18  # words scanned at once
+
+
+class RowBitmap:
+    """Rows of a space; bit k & 63 of word k >> 6 is that of the row whose number is k."""
+
+    def __init__(self, space: KeySpace, spill: Spill | None = None) -> None:
+        """`spill`: where the bitmap lies if not in memory."""
+        self.space = space
+        length = (space.size + 63) >> 6
+        # Pages without a set bit are never touched, so they take no memory.
+        self.words: Array = (
+            np.zeros(length, dtype=np.int64) if spill is None else spill.zeros(length, np.int64)
+        )
+        # Arguments of compiled loops.
+        self.arguments = {"marks": self.words, "space": np.array(space.bounds, dtype=np.int64)}
+
+    @staticmethod
+    def bytes_for(space: KeySpace) -> int:
+        return (space.size + 63) >> 6 << 3
+
+    @property
+    def nbytes(self) -> int:
+        return held_bytes(self.words)
+
+    def rows(self) -> Columns:
+        """Returns all rows, sorted."""
+        return self._rows_of(self.words, 0)
+
+    def blocks(self) -> Iterator[Columns]:
+        """Yields all rows, block by block."""
+        for start in range(0, len(self.words), WORDS_AT_ONCE):
+            yield self._rows_of(self.words[start : start + WORDS_AT_ONCE], start)
+
+    def _rows_of(self, words: Array, start: int) -> Columns:
+        filled = np.flatnonzero(words)
+        octets = words[filled].astype("<i8").view(np.uint8).reshape(-1, 8)
+        which, bits = np.nonzero(np.unpackbits(octets, axis=1, bitorder="little"))
+        return self.space.rows((filled[which] + start << 6) + bits)
+
+    def news(self, rows: Columns) -> Array:
+        """Sets the bits of distinct rows of the space; returns which were not set before."""
+        numbers = self.space.numbers(rows)
+        places = numbers >> 6
+        bits = np.left_shift(np.int64(1), numbers & 63)
+        fresh: Array = (self.words[places] & bits) == 0
+        np.bitwise_or.at(self.words, places[fresh], bits[fresh])
+        return fresh
+
+
+# A row set as a hash set of row numbers, which several threads can fill.
+
+
+LEAST_BITS = 10  # log2 of the number of slots
+SLOTS_AT_ONCE = 1 << 18  # slots scanned at once
+
+
+def _add() -> Any:
+    from gdatalog.codegen import native
+    from gdatalog.codegen.helpers.hashing import add_keys
+
+    return native.of(add_keys, "i64[]", "i64", "i64[]", "i64", "i64", "bool[]")
+
+
+def _move() -> Any:
+    from gdatalog.codegen import native
+    from gdatalog.codegen.helpers.hashing import move_keys
+
+    return native.of(move_keys, "i64[]", "i64", "i64", "i64[]", "i64")
+
+
+class Hashed:
+    """A hash set for rows of a space, with a load factor of at most two thirds."""
+
+    def __init__(self, space: KeySpace, expected: int = 0, spill: Spill | None = None) -> None:
+        """`spill`: where the slots lie if not in memory."""
+        self.space = space
+        self.count = 0
+        self.spill = spill
+        self._bits = _bits_for(expected)
+        self.slots = self._empty()
+        self.arguments = self._arguments()  # arguments of compiled loops
+
+    def _arguments(self) -> dict[str, Array]:
+        bounds = [*self.space.bounds, self.shift]
+        return {"slots": self.slots, "space": np.array(bounds, dtype=np.int64)}
+
+    def _empty(self) -> Array:
+        length = 1 << self._bits
+        if self.spill is not None:
+            return self.spill.zeros(length, np.int64)
+        return np.zeros(length, dtype=np.int64)
+
+    @staticmethod
+    def bytes_for(count: int) -> int:
+        return 8 << _bits_for(count)
+
+    @property
+    def nbytes(self) -> int:
+        return held_bytes(self.slots)
+
+    @property
+    def shift(self) -> int:
+        """The shift that turns a product into a slot."""
+        return 64 - self._bits
+
+    @property
+    def room(self) -> int:
+        """How many rows can be added now."""
+        return len(self.slots) * 2 // 3 - self.count
+
+    def grow(self, more: int) -> None:
+        """Makes room for this many more rows."""
+        bits = _bits_for(self.count + more)
+        if bits <= self._bits:
+            return
+        old, self._bits = self.slots, bits
+        self.slots = self._empty()
+        move, parts = _move(), 8 if len(old) >= LONG else 1
+        cuts = [len(old) * at // parts for at in range(parts + 1)]
+
+        def part(at: int) -> None:
+            move(old, cuts[at], cuts[at + 1], self.slots, self.shift)
+
+        spread(part, range(parts), parts > 1)
+        self.arguments = self._arguments()
+
+    def rows(self) -> Columns:
+        """Returns all rows, unsorted."""
+        return self.space.rows(self.slots[self.slots != 0] - 1)
+
+    def blocks(self) -> Iterator[Columns]:
+        """Yields all rows, block by block."""
+        for start in range(0, len(self.slots), SLOTS_AT_ONCE):
+            part = self.slots[start : start + SLOTS_AT_ONCE]
+            yield self.space.rows(part[part != 0] - 1)
+
+    def news(self, rows: Columns) -> Array:
+        """Adds rows of the space; returns which were not in the set before."""
+        numbers = self.space.numbers(rows)
+        self.grow(len(numbers))
+        fresh = np.empty(len(numbers), dtype=np.bool_)
+        self.count += int(_add()(self.slots, self.shift, numbers, 0, len(numbers), fresh))
+        return fresh
+
+
+def _bits_for(count: int) -> int:
+    """The size for this many rows at a load factor of at most two thirds."""
+    return max(LEAST_BITS, (3 * count // 2).bit_length())
