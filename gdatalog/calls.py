@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.plan.placement import Shared
-from gdatalog.storage.hash_trie import HashTrie
+from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 

@@ -13,8 +13,8 @@ import pytest
 
 from gdatalog.errors import DataError
 from gdatalog.storage import facts_files
+from gdatalog.storage.data_files import joined
 from gdatalog.storage.export import to_rows
-from gdatalog.storage.file_sets import joined
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.readers import read_tables

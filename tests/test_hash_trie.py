@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gdatalog.codegen.helpers import hash_tries
 from gdatalog.engine.fixpoint import runs
 from gdatalog.engine.fixpoint.runs import HashIndexes
-from gdatalog.storage import hash_trie
-from gdatalog.storage.hash_trie import HashTrie
+from gdatalog.storage import loop_tables
+from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.relation import Relation
 
 Row = tuple[int, ...]
@@ -40,10 +40,10 @@ def batches(draw: st.DrawFn) -> tuple[int, tuple[int, ...], list[list[Row]]]:
 @pytest.fixture(autouse=True, params=["small", "as they are"])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "small":
-        monkeypatch.setattr(hash_trie, "LEAST", 2)
-        monkeypatch.setattr(hash_trie, "PIECE", 3)
-        monkeypatch.setattr(hash_trie, "DENSE", 8)
-        monkeypatch.setattr(hash_trie, "DENSE_EACH", 2)
+        monkeypatch.setattr(loop_tables, "LEAST", 2)
+        monkeypatch.setattr(loop_tables, "PIECE", 3)
+        monkeypatch.setattr(loop_tables, "DENSE", 8)
+        monkeypatch.setattr(loop_tables, "DENSE_EACH", 2)
 
 
 def columns_of(rows: list[Row], arity: int) -> tuple[np.ndarray, ...]:

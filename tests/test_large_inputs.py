@@ -19,8 +19,8 @@ import pytest
 import gdatalog as gd
 from gdatalog.records import replace
 from gdatalog.shell.cli import run
-from gdatalog.storage import key_columns, large_texts, parquet, text_files
-from gdatalog.storage.file_sets import TypedColumns, joined
+from gdatalog.storage import data_files, key_columns, readers, text_files
+from gdatalog.storage.data_files import TypedColumns, joined
 from gdatalog.storage.load_options import PLAIN, Declared, Findings, LoadOptions
 from gdatalog.storage.readers import read_tables
 from gdatalog.storage.spill import Spill, is_spilled
@@ -37,7 +37,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven rows are read at a time."""
-    monkeypatch.setattr(parquet, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(data_files, "ROWS_AT_ONCE", 7)
 
 
 def connected(spilled: bool = False) -> gd.Database:
@@ -153,7 +153,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch, load: Callable[[], object]) -> l
     """What is said of a load: of all rows at a time, and of few."""
     told = []
     for rows in (1 << 22, 7, 1):
-        monkeypatch.setattr(parquet, "ROWS_AT_ONCE", rows)
+        monkeypatch.setattr(data_files, "ROWS_AT_ONCE", rows)
         with pytest.raises(gd.Error) as caught:
             load()
         told.append(str(caught.value))
@@ -243,7 +243,7 @@ def test_files_that_are_larger_than_the_limit() -> None:
 def test_texts_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"{at}: {'x' * 300}" for at in range(9000)]
     pq.write_table(pa.table({"t": texts, "x": range(9000)}), "f.parquet", row_group_size=1000)
-    monkeypatch.setattr(parquet, "ROWS_AT_ONCE", 1000)
+    monkeypatch.setattr(data_files, "ROWS_AT_ONCE", 1000)
     db = gd.connect(device="cpu", memory_limit="2MiB")
     with pytest.raises(gd.MemoryLimitError) as caught:
         db["f"] = "f.parquet"
@@ -408,7 +408,7 @@ def test_delimited_files_in_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -
     elif draw.random() < 0.2:
         options = replace(options, columns=[f"c{width - 1}"])
     expected, _ = told_of("f.csv", options, declared)
-    monkeypatch.setattr(large_texts, "WHOLE", 1 << 60)
+    monkeypatch.setattr(readers, "WHOLE", 1 << 60)
     for size in (150, 400):
         monkeypatch.setattr(text_files, "LEAST_BYTES", size)
         monkeypatch.setattr(text_files, "MOST_BYTES", size)
@@ -442,7 +442,7 @@ def test_types_are_those_of_the_whole_file(
 ) -> None:
     Path("f.csv").write_text("x\n" + "\n".join(cells * 40) + "\n")
     for whole in (0, 1 << 60):
-        monkeypatch.setattr(large_texts, "WHOLE", whole)
+        monkeypatch.setattr(readers, "WHOLE", whole)
         monkeypatch.setattr(text_files, "LEAST_BYTES", 50)
         monkeypatch.setattr(text_files, "MOST_BYTES", 50)
         tables = list(read_tables("f.csv", LoadOptions(header=True, nulls=nulls)))

@@ -24,7 +24,7 @@ from gdatalog.plan.nodes import RulePlan, Term
 from gdatalog.printer import module, remember
 from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.scope import KeptIntersection
-from gdatalog.storage.tallied import EdgeCounts
+from gdatalog.storage.loop_tables import EdgeCounts
 from gdatalog.storage.trie import Trie, TrieLevel
 from tests.interpreted import interpreted
 from tests.plan_check import check_rule_plan

@@ -17,7 +17,7 @@ from gdatalog.engine.fixpoint import maintained, maintenance
 from gdatalog.engine.fixpoint.ready import Ready
 from gdatalog.engine.session import evaluation
 from gdatalog.plan.stratum import Again
-from gdatalog.storage import membership, parts
+from gdatalog.storage import parts, row_store
 from gdatalog.storage.relation import Relation
 from tests.tuned import tune
 
@@ -55,7 +55,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def as_if_many(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
     """All relations as if they had millions of rows; `bits`: more rows than these have bits."""
     monkeypatch.setattr(parts, "FEW", 0)
-    monkeypatch.setattr(membership, "MANY", bits)
+    monkeypatch.setattr(row_store, "MANY", bits)
     tune(monkeypatch, narrowed_from=0, looked_up_share=0)
 
 

@@ -20,7 +20,7 @@ from gdatalog.codegen import native
 from gdatalog.engine.fixpoint import lattice_worklist, runs
 from gdatalog.engine.session.knobs import Strategy
 from gdatalog.executors import lftj
-from gdatalog.storage import hash_trie
+from gdatalog.storage import loop_tables
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, queries_of, recursions
@@ -122,7 +122,7 @@ ROUNDS = {"split": "never", "dead_variables": "never"}
 SMALL = {"new_rows_sorted": 4, "bitmap_bytes": 16, "loops_given_each": 3}
 AT_ONCE = {**SMALL, "loops_from": 0.0}
 SHORT = ((runs, "FEW", 2), (runs, "LONG", 3), (runs, "MANY", 2))
-SHORT += ((hash_trie, "LEAST", 2), (hash_trie, "DENSE", 4), (hash_trie, "DENSE_EACH", 0))
+SHORT += ((loop_tables, "LEAST", 2), (loop_tables, "DENSE", 4), (loop_tables, "DENSE_EACH", 0))
 IN_RUNS = ((runs, "ROW_BYTES", 1 << 60),)  # no memory for hash tries
 WAYS |= {
     "rounds, sorted": Way("lftj", {**ROUNDS, "dedup": "sort"}, {}, ((runs, "FEW", 0),)),

@@ -24,8 +24,8 @@ from gdatalog.engine.fixpoint.keyspace import KeySpace
 from gdatalog.engine.fixpoint.row_sets import Hashed, RowBitmap, SortedRows
 from gdatalog.engine.fixpoint.runs import HashIndexes
 from gdatalog.executors.fresh import ENDLESS, FreshWorker
-from gdatalog.executors.spilled_groups import SpilledGroups
 from gdatalog.storage import spill as spilling
+from gdatalog.storage.duplicates import SpilledGroups
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns

@@ -16,8 +16,8 @@ BESIDE = {
     "prompt_toolkit", "pyarrow", "scipy", "networkx", "gdatalog.cluster", "gdatalog.codegen",
     "gdatalog.gpu_ops", "gdatalog.notebook", "gdatalog.printer", "gdatalog.report",
     "gdatalog.shell.commands", "gdatalog.shell.repl", "gdatalog.engine.fixpoint.lattice_worklist",
-    "gdatalog.storage.columns", "gdatalog.storage.export", "gdatalog.storage.file_sets",
-    "gdatalog.storage.frames", "gdatalog.storage.parquet", "gdatalog.storage.readers",
+    "gdatalog.storage.columns", "gdatalog.storage.export", "gdatalog.storage.data_files",
+    "gdatalog.storage.frames", "gdatalog.storage.readers",
     "gdatalog.storage.writers", "numpy.ctypeslib", "numpy.fft", "numpy.ma", "numpy.polynomial",
     "numpy.random", "concurrent.futures", "dataclasses", "decimal", "hashlib", "logging",
 }  # fmt: skip

@@ -39,10 +39,10 @@ from gdatalog.plan.nodes import Branch, Gather, JoinPlan, Slot, Tally, Term, Tri
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.algebra import SURE, Algebra
 from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.loop_tables import EdgeCounts, Tallied
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
-from gdatalog.storage.tallied import EdgeCounts, Tallied
 from gdatalog.storage.trie import Trie, TrieLevel
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from gdatalog.cancellation import PATIENCE
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import MOST_ROOM, SHARE, tallied, tell
 from gdatalog.records import dataclass, field
-from gdatalog.storage.hash_trie import HashTrie
+from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie

@@ -17,8 +17,8 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import values_of
 from gdatalog.executors.ops import Ops
-from gdatalog.executors.spilled_groups import SpilledGroups, lengths_of_groups
 from gdatalog.plan.nodes import Gather, Reduction, Slot
+from gdatalog.storage.duplicates import SpilledGroups, lengths_of_groups
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName

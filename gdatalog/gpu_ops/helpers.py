@@ -17,7 +17,7 @@ from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.trie_cache import SHARE
 from gdatalog.gpu_ops.walk import Block
 from gdatalog.plan.placement import DeviceWork
-from gdatalog.storage.tallied import Tallied
+from gdatalog.storage.loop_tables import Tallied
 from gdatalog.storage.trie import Trie, TrieLevel
 
 Found = list[list[Block]]  # blocks of rows, by relation

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.hash_trie import HashLevel, HashTrie
-from gdatalog.storage.tallied import Tallied
+from gdatalog.storage.loop_tables import HashLevel, HashTrie, Tallied
 from gdatalog.storage.trie import Trie, TrieLevel
 
 MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # most bytes of a worker's scratch

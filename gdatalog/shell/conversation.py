@@ -23,8 +23,8 @@ from gdatalog.planner.check.walk import walk
 from gdatalog.records import dataclass, field, replace
 from gdatalog.shell.messages import ProgressLine, say
 from gdatalog.shell.output import Output
+from gdatalog.storage.data_files import version_of
 from gdatalog.storage.facts_files import find_facts
-from gdatalog.storage.file_sets import version_of
 from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import BinaryIO
 
-from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.cutting import ColumnLayout, cut_columns
+from gdatalog.storage.data_files import PACKED
 from gdatalog.storage.delimited import MARK
-from gdatalog.storage.file_sets import PACKED
 from gdatalog.storage.frames import table_of_file, with_row_ids
 from gdatalog.storage.load_options import (
     PLAIN,
@@ -41,7 +40,8 @@ from gdatalog.storage.text_files import (
     UTF16,
     Block,
     blocks_of,
-    bytes_of,
+    bytes_of_block,
+    each_block,
     lines_before,
     raw_of_text,
     report_size,
@@ -164,12 +164,9 @@ class _FactsText:
         if len(blocks) == 1:
             yield self._table(blocks[0])
             return
-        work, size = current_watch().innermost, blocks[-1][1]
-        report_size(size)
-        for block in blocks:
-            current_watch().poll()
-            with work.within(block[0] / size, block[1] / size):
-                yield self._table(block, blocks)
+        report_size(blocks[-1][1])
+        for block in each_block(blocks):
+            yield self._table(block, blocks)
 
     def _table(self, block: Block, blocks: Sequence[Block] = ()) -> Table:
         """The rows of one of several blocks, or of the whole file."""
@@ -213,14 +210,13 @@ class _FactsText:
             with open(self.path, "rb", buffering=0) as file:
                 delimiter = self._cut_by(iter(partial(file.read, PIECE), b""))
                 first_line += lines_before(file, block[0])
-                file.seek(block[0])
-                data = bytes_of(file, block[1] - block[0])
+            data = bytes_of_block(self.path, block)
         else:
-            data = read_bytes(self.path)
+            data = read_bytes(self.path).removeprefix(MARK)
             delimiter = self._cut_by([data])
         raw = raw_of_text(
             self.path,
-            data if block[0] else data.removeprefix(MARK),
+            data,
             delimiter=delimiter,
             quoted=self.quoted,
             declared=self.declared,

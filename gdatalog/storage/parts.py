@@ -15,9 +15,8 @@ from weakref import ref
 import numpy as np
 
 from gdatalog.storage.degrees import AdjacencyLists, Degrees, Quantiles
-from gdatalog.storage.membership import places_in
 from gdatalog.storage.on_device import DeviceStore, KnownRows
-from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.row_store import RowStore, places_in
 from gdatalog.storage.rows import Columns, Span
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.table import Array

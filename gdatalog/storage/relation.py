@@ -18,11 +18,10 @@ from gdatalog.storage import parts, remote
 from gdatalog.storage.coded import Coded, CodedStatistics
 from gdatalog.storage.degrees import mask
 from gdatalog.storage.keys import Dictionary, decode_blocks, narrow
-from gdatalog.storage.membership import RowBits, held_by
 from gdatalog.storage.on_device import DeviceOps, KnownRows
 from gdatalog.storage.parts import Version, VersionHistory, stacked
 from gdatalog.storage.remote import RemoteStatistics
-from gdatalog.storage.row_store import FEW, RowStore
+from gdatalog.storage.row_store import FEW, RowBits, RowStore, held_by
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.symbols import SymbolTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import islice, pairwise
 from typing import Any, BinaryIO
@@ -15,7 +15,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.cells import hold_texts
-from gdatalog.storage.delimited import SNIFFED, CellPlace, Delimited, Record, bad_utf8
+from gdatalog.storage.delimited import MARK, SNIFFED, CellPlace, Delimited, Record, bad_utf8
 from gdatalog.storage.headers import Columns, all_names, header_names, tell, verdict
 from gdatalog.storage.load_options import (
     PLAIN,
@@ -212,6 +212,24 @@ def report_size(size: int) -> None:
     work = current_watch().innermost
     if work.stage == "loading" and size and not work.several:
         work.total, work.unit = size, "bytes"
+
+
+def each_block(blocks: Sequence[Block]) -> Iterator[Block]:
+    """The blocks in turn, with progress."""
+    work, size = current_watch().innermost, blocks[-1][1]
+    for start, end in blocks:
+        current_watch().poll()
+        with work.within(start / size, end / size):
+            yield start, end
+
+
+def bytes_of_block(path: str, block: Block) -> bytes:
+    """The text of a block, without the byte order mark of the file."""
+    start, end = block
+    with open(path, "rb", buffering=0) as file:
+        file.seek(start)
+        data = bytes_of(file, end - start)
+    return data if start else data.removeprefix(MARK)
 
 
 def line_end(file: BinaryIO, place: int, size: int) -> int:

@@ -20,17 +20,21 @@ from gdatalog.cluster.rows.sketches import SAMPLE, PartSketch, sketch_of, survey
 from gdatalog.cluster.workers.worker import own_address
 from gdatalog.errors import DataError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.file_sets import PARQUET, File, TypedColumns, files_of, is_set
-from gdatalog.storage.frames import table_of
-from gdatalog.storage.load_options import LoadOptions
-from gdatalog.storage.parquet import (
+from gdatalog.storage.data_files import (
+    PARQUET,
+    File,
     Footer,
     RowGroups,
+    TypedColumns,
+    files_of,
     footer_of,
     groups_of,
+    is_set,
     raw_of_groups,
     typed_by,
 )
+from gdatalog.storage.frames import table_of
+from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.raw import listed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemotePart

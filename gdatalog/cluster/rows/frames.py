@@ -13,7 +13,7 @@ from gdatalog.cluster.pool.calls import Origin, made_as
 from gdatalog.cluster.rows.loading import Loading, own_keys, places_of
 from gdatalog.errors import DataError, DeviceError, Error
 from gdatalog.records import dataclass
-from gdatalog.storage.file_sets import TypedColumns
+from gdatalog.storage.data_files import TypedColumns
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.raw import listed

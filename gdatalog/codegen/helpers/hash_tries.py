@@ -1,4 +1,4 @@
-"""Hash tries (`storage/hash_trie.py`): finds a child by its parent and its value, and adds
+"""Hash tries (`storage/loop_tables.py`): finds a child by its parent and its value, and adds
 children.
 
 The children of a node are a list in an array that all nodes of a level share: `spans` has the start

@@ -42,7 +42,7 @@ class FilePolicy:
 
     def reading_all(self, path: str, span: Span | None) -> str:
         """The same of a path that may mean several files: each of them is looked at."""
-        from gdatalog.storage.file_sets import files_of, is_set
+        from gdatalog.storage.data_files import files_of, is_set
 
         self.reading(path, span)
         if self.files not in ("all", "read") and is_set(path):

@@ -200,7 +200,7 @@ class Inputs(Mapping[str, Relation]):
             and not (schema and schema.declared)
         ):
             schema = None  # its types come from the data
-        from gdatalog.storage.file_sets import version_of
+        from gdatalog.storage.data_files import version_of
 
         try:
             version = version_of(path)

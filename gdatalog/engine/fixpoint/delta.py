@@ -25,7 +25,7 @@ from gdatalog.engine.fixpoint.runs import HashIndexes, Runs
 from gdatalog.engine.session.knobs import Dedup
 from gdatalog.executors.ops import Ops
 from gdatalog.plan.tuning import DEFAULT, Tuning
-from gdatalog.storage.hash_trie import HashTrie
+from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.spill import Blocks

@@ -9,8 +9,8 @@ import numpy as np
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.executors.ops import Ops
 from gdatalog.storage.keys import narrow
-from gdatalog.storage.membership import RowBits, places_in
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import RowBits, places_in
 from gdatalog.storage.rows import Columns, order_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array

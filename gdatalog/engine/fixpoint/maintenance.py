@@ -49,9 +49,9 @@ from gdatalog.planner.order.sizes import Assumed, Bound, ColumnTest, RelationSta
 from gdatalog.planner.rules import plan_rule
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.keys import narrow
-from gdatalog.storage.membership import RowBits
 from gdatalog.storage.on_device import rows_among
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import RowBits
 from gdatalog.storage.rows import Columns, sorted_set
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie

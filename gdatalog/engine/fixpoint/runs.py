@@ -3,7 +3,7 @@
 Each round adds a run. A plan that reads an index of the relation runs once for each run, so that
 additions do not rebuild indexes. Runs merge geometrically: they stay few, and a row is indexed a
 logarithmic number of times. An index is built when a plan requests it. Compiled loops read hash
-tries (`storage/hash_trie.py`), to which new rows are added in place.
+tries (`storage/loop_tables.py`), to which new rows are added in place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from gdatalog.engine.derived import device_ops
 from gdatalog.executors.ops import Ops
-from gdatalog.storage.hash_trie import HashTrie, TooLong
+from gdatalog.storage.loop_tables import HashTrie, TooLong
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.spill import Spill
@@ -167,7 +167,7 @@ def _merges(large: int, small: int) -> bool:
     return large < FEW or SMALLER * small > large
 
 
-# The hash tries of a growing relation, which compiled loops read (`storage/hash_trie.py`).
+# The hash tries of a growing relation, which compiled loops read (`storage/loop_tables.py`).
 
 
 ROW_BYTES = 64  # of a row in an index, at most

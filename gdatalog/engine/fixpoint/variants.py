@@ -35,7 +35,7 @@ from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.hash_trie import HashTrie
+from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie

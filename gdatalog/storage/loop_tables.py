@@ -1,9 +1,10 @@
-"""Hash tries: the index of a relation to which rows are added in place.
+"""Tables that compiled loops fill: hash tries, and tables of counts.
 
-Each level has the children of the nodes above it: an unordered list for each node, and one hash
-table of all (parent, value) pairs. A root of dense values has an array by value instead. So a round
-of a fixpoint adds its new rows without sorting, merging or copying; a join walks lists and looks
-values up in constant time. Columns have 32 bits.
+A hash trie is the index of a relation to which rows are added in place. Each level has the children
+of the nodes above it: an unordered list for each node, and one hash table of all (parent, value)
+pairs. A root of dense values has an array by value instead. So a round of a fixpoint adds its new
+rows without sorting, merging or copying; a join walks lists and looks values up in constant time.
+Columns have 32 bits.
 
 Adding is compiled (`codegen/helpers/hash_tries.py`): `functions` returns a compiled function by its
 name.
@@ -12,11 +13,17 @@ name.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from gdatalog.account import Account
+from gdatalog.records import dataclass, field
+from gdatalog.storage.graph import passes
+from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie, TrieLevel
 
 LISTS = 34  # entries of `counts` (codegen/helpers/hash_tries.py)
 LEAST = 16  # least entries of an array
@@ -203,3 +210,106 @@ def _longer(array: Array, size: int, zeros: bool = False) -> Array:
     made = (np.zeros if zeros else np.empty)(size, dtype=array.dtype)
     made[: len(array)] = array
     return made
+
+
+# Tables of counts that loops make: those that loops keep for themselves, and counts of edges.
+
+
+INDEXING = 128  # most bytes for each edge while an index is built
+Test = tuple[int, str, int]  # column, operator, column
+
+
+@dataclass(slots=True, eq=False)
+class Tallied:
+    """The place of a table of counts among the tries of a plan; loops fill the table. `columns`:
+    those that are bound when the table is made, and its key."""
+
+    columns: int
+
+
+@dataclass(slots=True, eq=False)
+class EdgeCounts:
+    """A table of counts by edge: `counts` for the entries of a trie that has each edge once. Both
+    directions of an edge have the same count, and the sum of all fits into 64 bits. `ops` are the
+    operations of the arrays' device."""
+
+    edges: Trie
+    counts: Array
+    ops: RowOps
+    tries: dict[object, Trie] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        own = [level for trie in self.tries.values() for level in trie.levels]
+        own = [level for level in own if level not in self.edges.levels]
+        return self.counts.nbytes + sum(level.nbytes + 8 * len(level) for level in own)
+
+    def trie(
+        self, columns: tuple[int, ...], tests: Sequence[Test], weighted: bool, account: Account
+    ) -> Trie:
+        """An index of the edges, in the directions that pass tests between the two columns."""
+        key = columns, tuple(tests), weighted
+        if key not in self.tries:
+            with account.working("indexes of counts", INDEXING * len(self.counts)):
+                self.tries[key] = self._made(columns, tests, weighted)
+        return self.tries[key]
+
+    def _made(self, columns: tuple[int, ...], tests: Sequence[Test], weighted: bool) -> Trie:
+        xp = self.ops.xp
+        root, below = self.edges.levels  # the first column is always the lesser one, or never
+        first = xp.searchsorted(below.offsets, xp.zeros(1, dtype=xp.int64), side="right") - 1
+        rises = len(below) > 0 and bool((root.values[first] < below.values[:1]).all())
+        ways = [way for way in (1, -1) if passes(-way if rises else way, tests)]
+        total = int(self.counts.sum()) * len(ways)
+        if not columns:
+            return Trie((), total, None)
+        if len(columns) == 2 and weighted and ways == [1] and columns == (0, 1):
+            return Trie((root, below), total, self.counts)
+        some = self.ops.survivors(self.counts != 0) if ways else xp.zeros(0, dtype=xp.int64)
+        counts = xp.concatenate([self.counts[some]] * max(1, len(ways)))
+        ends = root.values[below.parents()[some]], below.values[some]
+        keys = [xp.concatenate([ends[::way][column] for way in ways or [1]]) for column in columns]
+        if len(columns) == 1:
+            return self._by_one(keys[0], counts, total, weighted)
+        order = self._order(keys)
+        keys, counts = [key[order] for key in keys], counts[order]
+        left = keys[0]
+        starts = self.ops.survivors(xp.append(xp.ones(1, bool), left[1:] != left[:-1])[: len(left)])
+        offsets = xp.append(starts, xp.full(1, len(left))).astype(xp.int64)
+        levels = self._root(left[starts]), TrieLevel(keys[1], offsets, xp)
+        return Trie(levels, total, counts) if weighted else Trie(levels, len(left), None)
+
+    def _root(self, values: Array) -> TrieLevel:
+        return TrieLevel(values, self.ops.xp.asarray(np.array([0, len(values)])), self.ops.xp)
+
+    def _by_one(self, keys: Array, counts: Array, total: int, weighted: bool) -> Trie:
+        """The sum of the counts of each key."""
+        xp = self.ops.xp
+        if not len(keys):
+            return Trie((self._root(keys),), 0, counts if weighted else None)
+        low, high = (int(bound) for bound in xp.stack([keys.min(), keys.max()]).tolist())
+        if high - low < 4 * len(keys) + 1024:
+            sums = self.ops.sums_by(keys.astype(xp.int64) - low, high - low + 1, counts)
+            found = self.ops.survivors(sums != 0)
+            values, sums = (found + low).astype(keys.dtype), sums[found]
+        else:
+            values, numbers = xp.unique(keys, return_inverse=True)
+            sums = self.ops.sums_by(numbers, len(values), counts)
+        weights = sums if weighted else None
+        return Trie((self._root(values),), total if weighted else len(values), weights)
+
+    def _order(self, keys: Sequence[Array]) -> Array:
+        """The order that sorts rows by their columns."""
+        xp = self.ops.xp
+        packed: Array = xp.zeros(len(keys[0]), dtype=xp.int64)
+        if not len(packed):
+            return packed
+        bounds = [bound for key in keys for bound in (key.min(), key.max())]
+        told = xp.stack([bound.astype(xp.int64) for bound in bounds]).tolist()
+        spans = list(zip(told[::2], told[1::2], strict=True))
+        if prod(high - low + 1 for low, high in spans) >= 1 << 62:
+            return self.ops.order_rows(keys)
+        for key, (low, high) in zip(keys, spans, strict=True):
+            packed = packed * (high - low + 1) + (key - low)
+        order: Array = xp.argsort(packed)
+        return order
