@@ -129,6 +129,16 @@ def test_of_two_rules_of_a_relation_the_later_is_invalid(db: gd.Database) -> Non
     assert rows(db["both"]) == [(1,), (2,)]
 
 
+def test_an_invalid_rule_makes_no_other_rule_of_its_relation_invalid(db: gd.Database) -> None:
+    """By the first rule `p` is of symbols now; the second one never spoke of these."""
+    db.run("p(x) <- F(x), x > 1.")
+    db.run("p(x) <- E(x, _).")
+    (told,) = warned(lambda: db.load("F", [("a",)]))
+    assert "`p` is invalid from now on: `>` compares two of one type" in told
+    session = db.workspace.session(parse(""))
+    assert len(session.validity.invalid) == 1
+
+
 def test_a_text_of_its_own_is_checked_as_strictly_as_ever(db: gd.Database) -> None:
     del db["E"]
     with pytest.raises(gd.Error) as caught:

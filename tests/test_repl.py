@@ -140,6 +140,21 @@ def test_what_is_typed_again_replaces_what_was_typed(talk):
     )  # fmt: skip
 
 
+def test_a_rule_that_was_taken_back_is_new_again(talk):
+    lines = ["e(1, 2).", "p(x) <- e(x, _).", ".undo", "p(x) <- e(x, _).", "p(x) <- e(_, x)."]
+    code, _, err = talk(*lines)
+    assert (code, err.splitlines()) == (
+        0,
+        [
+            "e: 1 fact added, 1 tuple",
+            "p: 1 tuple (TIME, cpu)",
+            "taken back: p(x) <- e(x, _).",
+            "p: 1 tuple (TIME, cpu)",
+            "p: 2 tuples, 1 new (TIME, cpu)",
+        ],
+    )
+
+
 def test_rules_keep_their_parameters(talk):
     code, out, _ = talk(
         "e(1). e(2).", "p(x) <- e(x), x > $least.", ".relations", "p(x).", ".explain p(x).",

@@ -79,7 +79,7 @@ class Shown:
         >>> print(db.explain("p(x) <- E(x, _). q(y) <- p(y), E(_, y).").of("p"))
         on cpu, strategy auto, a thread for each core  expected
         stratum 1: p
-        └ p(x) <- E(x, _~1).
+        └ p(x) <- E(x, _).
           │ breadth-first: about 2 rows to look at
           ├ x in E([x])                                      ~2
           └ give p(x)

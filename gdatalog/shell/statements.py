@@ -47,7 +47,8 @@ def _keep(
     """Keeps a program under a key, or each of its statements by itself; `.undo` calls it so."""
     db = repl.db
     before, state = db.workspace.texts, repl.history.state(repl)
-    held = db.workspace.evaluated()
+    had_rules = ruled(before.outline())  # others' rows may be there still: of rules taken back
+    held = {name: r for name, r in db.workspace.evaluated().items() if name in had_rules}
     with db.call():
         session = db.workspace.keep(program, key, repl.params, repl.folders)
         asked = session.asks()
@@ -117,7 +118,7 @@ def _evaluate(
 ) -> None:
     """Evaluates what statements are about, and tells of each relation once.
 
-    `before` are the texts that were there, `held` the relations that had been evaluated.
+    `before` are the texts that were there, `held` the relations that their rules had made.
     """
     statements = session.parts.rules
     facts = [

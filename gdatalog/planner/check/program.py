@@ -270,6 +270,7 @@ class Validity:
 
 
 VALID = Validity()
+SINGLY = 8  # attempts that take one invalid statement of each relation; later ones take all
 
 
 def check_with(
@@ -324,6 +325,7 @@ def isolate(
     """
     ordered = _by_dependency(kept)
     wrong = dict(invalid)
+    attempts = 0
     while True:
         validity = Validity(wrong, _broken(ordered, wrong))
         program = Program((*firm, *validity.usable(ordered)))
@@ -331,7 +333,8 @@ def isolate(
         blamed = _blamed(errors, ordered, validity)
         if not blamed:
             return validity
-        wrong = {**wrong, **_causes(ordered, blamed, validity)}
+        wrong = {**wrong, **_causes(ordered, blamed, validity, single=attempts < SINGLY)}
+        attempts += 1
 
 
 def _mends(own: Sequence[Statement], kept: Sequence[Statement]) -> bool:
@@ -391,10 +394,14 @@ def _defines(statement: Statement) -> bool:
 
 
 def _causes(
-    ordered: Sequence[Statement], blamed: Mapping[int, Error], validity: Validity
+    ordered: Sequence[Statement], blamed: Mapping[int, Error], validity: Validity, single: bool
 ) -> dict[int, Error]:
-    """The statements that errors are about, without those that only read what others break."""
+    """The statements that errors are about, without those that only read what others break.
+
+    `single`: the first of each relation only. It may be the reason of the other errors.
+    """
     broken = set(validity.broken)
+    found: set[str] = set()
     causes: dict[int, Error] = {}
     for statement in ordered:
         if id(statement) in validity.invalid:
@@ -403,8 +410,11 @@ def _causes(
         if not broken.isdisjoint(reads_of(statement)):
             broken.update(names_of(statement))
         elif error is not None:
-            causes[id(statement)] = error
-            broken.update(names_of(statement))
+            names = names_of(statement)
+            broken.update(names)
+            if not single or found.isdisjoint(names):
+                causes[id(statement)] = error
+                found.update(names)
     return causes
 
 
