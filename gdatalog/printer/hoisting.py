@@ -21,7 +21,7 @@ from gdatalog.records import replace
 # A list is marked if it is shorter than this factor times the number of turns: WORTH if each turn
 # intersects it, WORTH_DEEP if a loop inside each turn does.
 WORTH, WORTH_DEEP = 16, 128
-FAR = 1 << 18  # size (rounded to a power of four) of a root that exceeds the near caches
+FAR = 1 << 20  # size (rounded to a power of four) of a root that exceeds the near caches
 
 
 def look_ahead(

@@ -322,6 +322,13 @@ def count_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int) -> int:
 
 
 @inlined
+def at_mark(marks: Array, base: int, key: Any) -> int:
+    """A value's mark; 0 outside the marks."""
+    place = np.uint64(np.int64(key)) - np.uint64(base)
+    return int(at(marks, place)) if place < np.uint64(len(marks)) else 0
+
+
+@inlined
 def intersect_marked(
     va: Array,
     alo: int,
@@ -344,6 +351,8 @@ def count_intersect_marked(
     va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, marks: Array, base: int
 ) -> int:
     """How many values two lists have in common, the first of which is marked."""
+    if bhi - blo == 1:  # as by a key
+        return int(at_mark(marks, base, at(vb, blo)))
     if bhi - blo > GALLOP_MARKED * (ahi - alo):
         return count_leapfrog(va, alo, ahi, vb, blo, bhi)
     return count_marked(vb, blo, bhi, marks, base)

@@ -25,12 +25,13 @@ class LevelCost:
     """The cost of binding one more variable: values tried for each binding so far.
 
     `others`: the number of lists in which each value is looked up; `single`: all values are of one
-    list, so that their number is known.
+    list, so that their number is known; `keyed`: a key leads to the value, so that no list is read.
     """
 
     tried: float
     others: int
     single: bool
+    keyed: bool = False
 
 
 class Estimates:
@@ -248,7 +249,14 @@ class Estimates:
                 self.formula.fan(a, at, bound) * self._left(cut, a, at, bound) for a in near
             )
         others = len(atoms) - 1
-        return LevelCost(length * self._within(at, bound), others, others == 0)
+        keyed = any(self._keyed(atom, atom.mask & bound & ~bit) for atom in near)
+        return LevelCost(length * self._within(at, bound), others, others == 0, keyed)
+
+    def _keyed(self, atom: PatternAtom, parent: int) -> bool:
+        """Whether a bound variable is a key of an atom's rows."""
+        if atom.fixed or atom.size.assumed or parent.bit_count() != 1:
+            return False
+        return atom.degrees(bits(parent)[0]).most == 1
 
     def made(self, at: int, bound: int) -> list[tuple[int, int]]:
         """The intersections that a variable's lists form: the kind, and the variables that lead to

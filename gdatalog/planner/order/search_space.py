@@ -24,6 +24,7 @@ from gdatalog.planner.order.search_state import Extension, SearchState, Variable
 
 # Costs, in values tried.
 ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
+KEYED = 0.6  # the part of such costs that remains where a key leads to a count's last level
 RESTORED = 10.0  # restoring the values of a row's ranks
 SORT, FREE = 3.0, 1000  # building a missing index: for each row, after so many free ones
 
@@ -40,6 +41,8 @@ class SearchSpace(ABC):
         self.watch = current_watch()
         self._turns: dict[tuple[int, SearchState], Extension] = {}
         self._indexes: dict[tuple[int, int], float] = {}
+        holding = self.estimates.formula.holding
+        self._shared = sum(1 << at for at, atoms in enumerate(holding) if len(atoms) > 1)
         self._refining = sum(1 << at for at, lists in enumerate(self.estimates.wanted) if lists)
 
     def candidates(self, place: SearchState) -> list[int]:
@@ -97,8 +100,11 @@ class SearchSpace(ABC):
         """The cost of binding a variable, without later ones: its cost, values tried, and the cost
         of building indexes."""
         estimates = self.estimates
-        others = estimates.level(at, place.path, place.made).others
-        cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * others) + turn.extra
+        level = estimates.level(at, place.path, place.made)
+        cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * level.others)
+        if level.keyed and self.pattern.bag and not turn.next.rest & self._shared:
+            cost *= KEYED  # a look-up, without a loop
+        cost += turn.extra
         # The work of an aggregate is counted when its branch is planned.
         work = 0.0 if at in self.pattern.aggregates else turn.tried
         return cost, work, self._index(at, place.path)
