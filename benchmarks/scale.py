@@ -24,13 +24,11 @@ import gdatalog as gd
 from benchmarks.columns import Array
 from benchmarks.graphs import Graph, rmat
 from benchmarks.patterns import clique
-from gdatalog.cluster.partitioned.buckets import Grid, in_buckets
-from gdatalog.cluster.partitioned.cell_tasks import MAKING
-from gdatalog.cluster.partitioned.histogram import Histogram, fine
-from gdatalog.cluster.partitioned.layout import Layout
-from gdatalog.cluster.partitioned.share_search import ShareChoice, weighed
-from gdatalog.cluster.partitioned.shares import Domain
-from gdatalog.cluster.rows.stored_rows import room_of
+from gdatalog.cluster.joins.buckets import MAKING, Grid, in_buckets
+from gdatalog.cluster.joins.layout import Layout
+from gdatalog.cluster.joins.share_search import ShareChoice, weighed
+from gdatalog.cluster.joins.shares import Domain, Histogram, fine
+from gdatalog.cluster.workers.worker import room_of
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.trie_builder import trie_of_rows
 

@@ -22,9 +22,9 @@ from benchmarks import on_demand
 from benchmarks.columns import Array
 from benchmarks.graphs import Graph, graph, rmat
 from benchmarks.patterns import clique
-from gdatalog.cluster.partitioned.histogram import Histogram, count, fine
-from gdatalog.cluster.partitioned.layout import Layout
-from gdatalog.cluster.partitioned.share_search import ShareChoice, weighed
+from gdatalog.cluster.joins.layout import Layout
+from gdatalog.cluster.joins.share_search import ShareChoice, weighed
+from gdatalog.cluster.joins.shares import Histogram, count, fine
 from gdatalog.report.tree import ReportNode
 from gdatalog.storage.graph import Ranking
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cancellation import current_watch
-from gdatalog.cluster.partitioned import buckets
-from gdatalog.cluster.pool import worker_cache
-from gdatalog.cluster.replicated.tasks import CellResult
-from gdatalog.cluster.rows import stored_rows
+from gdatalog.cluster.joins import buckets
+from gdatalog.cluster.joins.cells import CellResult
+from gdatalog.cluster.pool import broadcast
+from gdatalog.cluster.workers import worker
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 
 
@@ -94,7 +94,7 @@ def length(trie: Any) -> int:
 
 def held() -> list[str]:
     """What values this worker has, by their tokens."""
-    return list(worker_cache._held)
+    return list(broadcast._held)
 
 
 def looked_at(values: dict[str, Any]) -> tuple[dict[str, str], int]:
@@ -110,7 +110,7 @@ def prefixes(dask_scheduler: Any) -> list[str]:
 
 
 def forget_all() -> None:
-    worker_cache.forget(held())
+    broadcast.forget(held())
 
 
 def where(seconds: float, values: Any) -> int:
@@ -132,8 +132,8 @@ def mixed(seconds: float, values: Any, *inputs: Any) -> dict[str, int]:
 def stored() -> int:
     """How many bytes of rows in buckets this worker has in memory."""
     gc.collect()  # an error's frames hold rows until then
-    left = stored_rows._stored._left
-    return 0 if left is None else stored_rows._stored_of(stored_rows.UNLIMITED) - left
+    left = worker._stored._left
+    return 0 if left is None else worker._stored_of(worker.UNLIMITED) - left
 
 
 def sum_of(kept: dict[str, int]) -> int:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gdatalog.cluster.dask_cluster import DaskCluster
-from gdatalog.cluster.partitioned.bucket_store import BucketStore
+from gdatalog.cluster.joins.bucket_store import BucketStore
 from gdatalog.cluster.pool import Call, RemoteElement, RemoteValue
 
 

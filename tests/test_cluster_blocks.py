@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster.partitioned import in_place
+from gdatalog.cluster.joins import in_place
 from gdatalog.cluster.pool import Call
-from gdatalog.cluster.rows import files
-from gdatalog.cluster.rows.parts import columns_of
+from gdatalog.cluster.rows import loading
+from gdatalog.cluster.rows.shuffle import columns_of
 from gdatalog.errors import EvaluationError
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.remote import RemoteRows
@@ -31,7 +31,7 @@ TEXTS = [f"t{at}" for at in range(7)]
 @pytest.fixture
 def db(cluster: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
     """A database that has E in two files of several blocks each, some rows of them twice."""
-    monkeypatch.setattr(files, "ROWS", 70)
+    monkeypatch.setattr(loading, "ROWS", 70)
     rng = np.random.default_rng(3)
     for number in range(2):
         x, y, w = rng.integers(0, 12, (3, 200))

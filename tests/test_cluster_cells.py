@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
+from gdatalog.cluster.joins import cells, morsels, replicated
+from gdatalog.cluster.joins.cells import join_cells, settled
+from gdatalog.cluster.joins.morsels import CostLevel
+from gdatalog.cluster.joins.replicated import MorselScheduler
 from gdatalog.cluster.pool import Call
-from gdatalog.cluster.pool.execution import WorkQueue
-from gdatalog.cluster.replicated import cells, morsel_scheduler, morsels
-from gdatalog.cluster.replicated.cells import join_cells, settled
-from gdatalog.cluster.replicated.costs import CostLevel
-from gdatalog.cluster.replicated.morsel_scheduler import MorselScheduler
+from gdatalog.cluster.pool.calls import WorkQueue
 from tests.test_cluster_replicated import CASES, alone, here, load, not_compiled, relations, spread
 
 __all__ = ["not_compiled"]  # fixtures
@@ -72,7 +72,7 @@ def test_cells_that_take_too_long_are_cut_until_they_cannot_be(
 
 
 def test_calls_give_back_what_they_have_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(morsel_scheduler, "BUDGET", 0.0)
+    monkeypatch.setattr(replicated, "BUDGET", 0.0)
     text = CASES["aggregates of all kinds"]
     with gdatalog.connect(device="cpu") as db:
         spreading = here(2)
@@ -114,7 +114,7 @@ def test_what_stays_is_made_again_of_the_same_cells(monkeypatch: pytest.MonkeyPa
         calls.append(args)
         return join_cells(*args)
 
-    monkeypatch.setattr(morsel_scheduler, "join_cells", noted)
+    monkeypatch.setattr(replicated, "join_cells", noted)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(1))
         load(db)
@@ -149,7 +149,7 @@ def test_pieces_claimed_by_who_died_are_done_by_others(
             lost.extend(number for number, _ in islice(claims.take(cells), 1))
         return join_cells(task, cells, *rest)
 
-    monkeypatch.setattr(morsel_scheduler, "join_cells", dying)
+    monkeypatch.setattr(replicated, "join_cells", dying)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
         assert relations(db, CASES[case]) == alone(CASES[case])
@@ -160,9 +160,9 @@ def test_calls_that_are_too_large_come_back_smaller(monkeypatch: pytest.MonkeyPa
     text = CASES["aggregates of all kinds"]
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
-        monkeypatch.setattr(morsel_scheduler, "join_cells", _too_large_for_several)
+        monkeypatch.setattr(replicated, "join_cells", _too_large_for_several)
         assert relations(db, text) == alone(text)
-        monkeypatch.setattr(morsel_scheduler, "join_cells", _too_large)
+        monkeypatch.setattr(replicated, "join_cells", _too_large)
         with pytest.raises(gdatalog.MemoryLimitError, match="not enough memory"):
             db.query("p(x, z, y) <- E(x, y), E(y, z).").fetchall()
 

@@ -99,7 +99,7 @@ def test_nobody_there() -> None:
 
 @pytest.mark.parametrize("greeting", [b"", b"SSH-2.0-OpenSSH_9.2"])
 def test_somebody_else_there(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.cluster.workers.addresses.IN_TIME", 0.2)
+    monkeypatch.setattr("gdatalog.cluster.workers.connection.ANSWER_TIME", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor(1) as aside:
 
         def answer() -> None:

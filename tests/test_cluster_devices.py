@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster.replicated.morsels import Morsels
+from gdatalog.cluster.joins.morsels import Morsels
 from gdatalog.cluster.workers import devices
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.engine.device import CPU

@@ -16,9 +16,9 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.calls import Limits
-from gdatalog.cluster.partitioned import bucket_store
+from gdatalog.cluster.joins import bucket_store
+from gdatalog.cluster.joins.collector import Collector
 from gdatalog.cluster.pool import Call, Pool
-from gdatalog.cluster.replicated.collector import Collector
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DeviceError, Interrupted
 from gdatalog.result import Result

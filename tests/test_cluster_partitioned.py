@@ -14,11 +14,10 @@ import psutil
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster.partitioned import bucket_store
-from gdatalog.cluster.partitioned import run as partitioned
-from gdatalog.cluster.partitioned.histogram import Histogram
-from gdatalog.cluster.partitioned.run import CellBatch, PartitionedJoin
-from gdatalog.cluster.partitioned.share_search import ShareChoice
+from gdatalog.cluster.joins import bucket_store, partitioned
+from gdatalog.cluster.joins.partitioned import CellBatch, PartitionedJoin
+from gdatalog.cluster.joins.share_search import ShareChoice
+from gdatalog.cluster.joins.shares import Histogram
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers

@@ -18,10 +18,10 @@ from hypothesis import given
 import gdatalog
 from gdatalog.cluster import dask_cluster
 from gdatalog.cluster.dask_cluster import DaskCluster
-from gdatalog.cluster.partitioned.bucket_store import BucketStore
+from gdatalog.cluster.joins import cells
+from gdatalog.cluster.joins.bucket_store import BucketStore
 from gdatalog.cluster.pool import Call, RemoteValue, TooLarge
-from gdatalog.cluster.pool.execution import WorkQueue
-from gdatalog.cluster.replicated import cells
+from gdatalog.cluster.pool.calls import WorkQueue
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.errors import EvaluationError

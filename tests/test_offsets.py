@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdatalog.cluster.partitioned.buckets import Offsets
+from gdatalog.cluster.joins.buckets import Offsets
 
 SMALL, LARGE = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)
 

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.cluster.partitioned.histogram import Histogram, count, fine
-from gdatalog.cluster.partitioned.layout import Layout, Source
-from gdatalog.cluster.partitioned.share_search import weighed
-from gdatalog.cluster.partitioned.shares import Shares
+from gdatalog.cluster.joins.layout import Layout, Source
+from gdatalog.cluster.joins.share_search import weighed
+from gdatalog.cluster.joins.shares import Histogram, Shares, count, fine
 from gdatalog.engine.context import Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.rules import run_rule

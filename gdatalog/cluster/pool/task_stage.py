@@ -14,7 +14,15 @@ from uuid import uuid4
 
 from gdatalog.calls import Limits
 from gdatalog.cancellation import PATIENCE
-from gdatalog.cluster.pool.broadcast import ALONE, EVERY, OFTEN, Broadcast, awaited
+from gdatalog.cluster.pool.broadcast import (
+    ALONE,
+    BAD,
+    EVERY,
+    OFTEN,
+    Broadcast,
+    MissingBroadcast,
+    awaited,
+)
 from gdatalog.cluster.pool.calls import (
     Call,
     Lineage,
@@ -25,12 +33,15 @@ from gdatalog.cluster.pool.calls import (
     TooLarge,
     future_of,
     made_as,
+    outcome_of,
+    packed,
+    part_of,
+    run_call,
+    summary_of,
     whole,
 )
-from gdatalog.cluster.pool.execution import outcome_of, packed, part_of, run_call, summary_of
-from gdatalog.cluster.pool.worker_cache import BAD, MissingBroadcast
 from gdatalog.cluster.pool.workers import PoolWorkers
-from gdatalog.cluster.workers.scheduler import set_free
+from gdatalog.cluster.workers.worker import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass

@@ -19,9 +19,8 @@ from uuid import uuid4
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Lost, Pool, RemoteElement, RemoteValue, TaskStage
-from gdatalog.cluster.pool.calls import made_as, whole
-from gdatalog.cluster.pool.execution import itself
-from gdatalog.cluster.pool.worker_cache import read, write
+from gdatalog.cluster.pool.broadcast import read, write
+from gdatalog.cluster.pool.calls import itself, made_as, whole
 from gdatalog.cluster.recursion.hash_partition import (
     HashPartition,
     Parcel,
@@ -32,7 +31,7 @@ from gdatalog.cluster.recursion.hash_partition import (
     given,
     rows_by_partition,
 )
-from gdatalog.cluster.rows.stored_rows import StoredRows
+from gdatalog.cluster.workers.worker import StoredRows
 from gdatalog.engine.derived import Rows
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.records import dataclass

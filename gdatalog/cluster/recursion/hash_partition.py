@@ -15,8 +15,7 @@ from typing import Any
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Lost
 from gdatalog.cluster.recursion.routes import ALL, Distribution, Routes
-from gdatalog.cluster.rows.parts import columns_of
-from gdatalog.cluster.rows.shuffle import ShuffleBlock, rows_by_owner
+from gdatalog.cluster.rows.shuffle import ShuffleBlock, columns_of, rows_by_owner
 from gdatalog.cluster.workers.worker import own_address
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext, StratumInputs

@@ -1,24 +1,222 @@
-"""Data that come to a cluster without passing the driver: what files and frames have in common.
+"""Data that workers load without the driver: Parquet files, and Dask's frames.
 
-What is read is looked at once, for all that may be wrong with it; of texts those that differ come
-to the driver, which gives them codes.
+Files stay where they are: a part of such a relation is some row groups of a file, which are read
+again whenever rows are needed. Workers turn the partitions of a frame into columns of keys, and
+keep those. Data are checked once; the driver only receives the distinct texts and gives them codes.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from gdatalog.calls import Limits
-from gdatalog.cluster.pool import TaskStage
+from gdatalog.cancellation import current_watch
+from gdatalog.cluster.pool import Call, RemoteValue, TaskStage
+from gdatalog.cluster.pool.calls import Origin, made_as
 from gdatalog.cluster.rows.row_keeper import RowKeeper
+from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
+from gdatalog.cluster.workers.worker import own_address
 from gdatalog.engine.context import Wanted
-from gdatalog.errors import MemoryLimitError
+from gdatalog.errors import DataError, DeviceError, Error, MemoryLimitError
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.data_files import (
+    PARQUET,
+    File,
+    Footer,
+    RowGroups,
+    TypedColumns,
+    files_of,
+    footer_of,
+    groups_of,
+    is_set,
+    raw_of_groups,
+    typed_by,
+)
+from gdatalog.storage.frames import table_from, table_of
 from gdatalog.storage.keys import encode_column
+from gdatalog.storage.load_options import LoadOptions
+from gdatalog.storage.raw import listed
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.remote import RemotePart
+from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array, TextColumn
+from gdatalog.storage.table import Array, Table, TextColumn
 from gdatalog.values import TypeName
+
+
+def is_frame(data: Any) -> bool:
+    """Whether it is one of Dask's frames, or a column of one, or an array or bag of rows."""
+    return type(data).__module__.split(".")[0] == "dask" and hasattr(data, "to_delayed")
+
+
+def _delayed(data: Any) -> list[Any]:
+    """Its partitions. Those of an array are whole rows."""
+    if not hasattr(data, "rechunk"):
+        return list(data.to_delayed())
+    whole = data.rechunk(dict.fromkeys(range(1, data.ndim), -1))
+    return list(whole.to_delayed().ravel())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FramePartition:
+    """The columns of a partition, as far as that goes before texts have codes."""
+
+    table: Table
+    columns: Columns  # of a column of texts the places of its texts
+
+    @property
+    def texts(self) -> list[Array]:
+        return [column.texts for column in self.table.columns if isinstance(column, TextColumn)]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSummary:
+    """What the driver has to know of a partition."""
+
+    names: tuple[str, ...]
+    types: tuple[TypeName, ...]
+    rows: int
+    nbytes: int
+    texts: list[Array]
+
+    @staticmethod
+    def of(partition: FramePartition | Error) -> PartitionSummary | Error:
+        if isinstance(partition, Error):
+            return partition
+        table = partition.table
+        nbytes = sum(column.nbytes for column in partition.columns)
+        return PartitionSummary(table.names, table.types, table.length, nbytes, partition.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame of Dask's, whose partitions are computed again where they are lost."""
+
+    client: Any
+    name: str
+    delayed: Sequence[Any]
+
+    def partitions(self) -> list[RemoteValue]:
+        """All of them, computed."""
+        futures = self.client.compute(list(self.delayed))
+        return [
+            made_as(
+                RemoteValue(future),
+                Origin(partial(self._again, number), partial(self._lost, number)),
+            )
+            for number, future in enumerate(futures)
+        ]
+
+    def _again(self, number: int) -> Any:
+        return self.client.compute(self.delayed[number])
+
+    def _lost(self, number: int, future: Any) -> DeviceError:
+        """It was made of what lay on a worker alone that has died."""
+        told = f": {future.exception()}" if future.status == "error" else ""
+        return DeviceError(
+            f"{self.name}: partition {number} was lost with its worker, and Dask "
+            f"cannot compute it again{told}",
+            hint=f"what it was made of is gone, too; load {self.name} again",
+        )
+
+
+def frame_relation(asked: Loading, data: Any) -> Relation | None:
+    """The relation of a frame; None if it has no rows, or no columns."""
+    wanted = asked.wanted
+    source = Frame(asked.keeping.pool.connection.client, wanted.name, _delayed(data))
+    declared = wanted.declared
+    typed = None if declared is None else TypedColumns(declared.columns, declared.types)
+    columns = None if wanted.columns is None else tuple(wanted.columns)
+    stage = asked.stage("load")
+    for number, raw in enumerate(source.partitions()):
+        what = f"{wanted.name}, partition {number}" if len(source.delayed) > 1 else wanted.name
+        args = (partition_of, (raw, columns, typed, what))
+        stage.add(Call(*args, keep=True, tag=number, summary=PartitionSummary.of))
+    del raw  # what a partition was made of need not lie there any more
+    partitions: dict[int, RemoteValue] = {}
+    for call, made in stage:
+        if isinstance(made.summary, Error):
+            raise made.summary
+        partitions[call.tag] = made
+    told: dict[int, PartitionSummary] = {at: partitions[at].summary for at in sorted(partitions)}
+    told = {at: one for at, one in told.items() if one.rows}
+    if not told:
+        return None
+    first = min(told)
+    for number, one in told.items():
+        _agree(wanted.name, first, told[first], number, one)
+    names, types = told[first].names, told[first].types
+    if not types:
+        return None
+    known = len(asked.symbols)
+    stage = asked.stage("encode")
+    for number, one in told.items():
+        intern = asked.symbols.intern
+        codes = [np.fromiter(map(intern, texts), np.int32, len(texts)) for texts in one.texts]
+        asked.check_texts(len(asked.symbols) - known)
+        stage.add(Call(keys_of_partition, (partitions[number], codes), keep=True, tag=number))
+    keys = {call.tag: made for call, made in stage}
+    parts = [RemotePart(keys[at], one.rows, one.nbytes) for at, one in told.items()]
+    return Relation.of_parts(names, types, parts, asked.keeping)
+
+
+def _agree(
+    name: str, first: int, known: PartitionSummary, number: int, told: PartitionSummary
+) -> None:
+    """Raises if a partition has other columns or types than the first that has rows."""
+    if told.names != known.names:
+        raise DataError(
+            f"{name}: partition {number} has {listed(told.names)}, "
+            f"partition {first} {listed(known.names)}"
+        )
+    for at, column in enumerate(known.names):
+        if told.types[at] != known.types[at]:
+            raise DataError(
+                f"{name}: the column {column!r} is {told.types[at]} in partition {number}, "
+                f"and {known.types[at]} in partition {first}",
+                hint="convert the data, .astype(...), or declare the relation",
+            )
+
+
+# ------------------------------------------------------------------------------- on a worker
+
+
+def partition_of(
+    data: Any, columns: tuple[str, ...] | None, declared: TypedColumns | None, what: str
+) -> FramePartition | Error:
+    """A partition of a frame, typed and checked; or what is wrong with it, which is raised where
+    the user is: a worker would write of it into its log."""
+    try:
+        table = table_from(data, LoadOptions(columns), declared=declared, what=what)
+    except Error as error:
+        return error
+    keys = [
+        places_of(column) if isinstance(column, TextColumn) else own_keys(column, kind)
+        for column, kind in zip(table.columns, table.types, strict=True)
+    ]
+    left = tuple(
+        TextColumn(np.empty(0, np.int32), column.texts)
+        if isinstance(column, TextColumn)
+        else column[:0]
+        for column in table.columns
+    )
+    return FramePartition(Table(table.names, table.types, left, table.length), tuple(keys))
+
+
+def keys_of_partition(partition: FramePartition, codes: Sequence[Array]) -> Columns:
+    left = iter(codes)
+    return tuple(
+        next(left)[keys] if kind == "symbol" else keys
+        for keys, kind in zip(partition.columns, partition.table.types, strict=True)
+    )
+
 
 TEXT_BYTES = 160  # that a short text takes in the symbol table
 
@@ -57,3 +255,203 @@ def places_of(column: TextColumn) -> Array:
     """For each row the place of its text, in 32 bits."""
     places: Array = column.codes.astype(np.int32, copy=False)
     return places
+
+
+# Fewer bytes than these are read here: to ask workers for them would take longer.
+FEW = 32 << 20
+ROWS, BYTES = 1 << 22, 64 << 20  # that a worker reads at a time, at the most
+SHARE = 16  # of a worker's memory that what it reads at a time may take: one part of so many
+
+
+def files_relation(asked: Loading, path: str) -> Relation | None:
+    """The relation of the Parquet files at a path; None if that is better read here."""
+    files = files_of(path) if is_set(path) else [File(path)]
+    if not all(file.path.lower().endswith(PARQUET) for file in files):
+        return None
+    return _Dataset(asked).relation(files)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dataset:
+    """Parquet files that workers read."""
+
+    asked: Loading
+
+    def relation(self, files: Sequence[File]) -> Relation | None:
+        asked = self.asked.wanted
+        whole = [replace(file, path=os.path.abspath(file.path)) for file in files]
+        with ThreadPoolExecutor(8) as threads:
+            footers = list(threads.map(footer_of, whole))
+        names = asked.declared.columns if asked.declared is not None else None
+        found = typed_by(footers, asked.columns if asked.columns is not None else names)
+        rows = sum(rows for footer in footers for rows, _ in footer.groups)
+        if asked.declared is not None:
+            typed = TypedColumns(asked.declared.columns, asked.declared.types)
+        elif found is not None:
+            typed = found
+        else:
+            return None  # what is wrong is told where they are read
+        if not rows or not typed.types or (8 * rows * len(typed.types) < FEW and not asked.forced):
+            return None
+        # A relation that is declared may call the columns otherwise: then they go by place.
+        columns = None if asked.columns is None else tuple(asked.columns)
+        if found is not None and columns is None:
+            columns = found.columns
+        if columns is not None:
+            self._check_names(footers, columns)
+        blocks = [
+            FileSplit(groups, columns, typed)
+            for footer in footers
+            for groups in groups_of(footer, ROWS, self._bytes())
+        ]
+        return self._of(blocks, typed)
+
+    def _check_names(self, footers: Sequence[Footer], columns: Sequence[str]) -> None:
+        """Raises if a file has not all columns: it is matched by their names."""
+        for footer in footers:
+            names = [name for name, _ in footer.types]
+            lost = [name for name in columns if name not in names]
+            if lost and footer.groups:
+                raise DataError(
+                    f"{footer.file.path}: there is no column {lost[0]!r}, only {listed(names)}",
+                    hint="all files of a relation have its columns; columns=[...] selects some",
+                )
+
+    def _bytes(self) -> int:
+        return min([BYTES, *(limit // SHARE for limit in self.asked.keeping.pool.memory)])
+
+    def _of(self, blocks: Sequence[FileSplit], typed: TypedColumns) -> Relation:
+        asked, keeping = self.asked, self.asked.keeping
+        step = max(1, sum(block.groups.rows for block in blocks) // SAMPLE)
+        stage = asked.stage("load")
+        before = 0
+        current_watch().innermost.new_rows = sum(block.groups.rows for block in blocks)
+        for number, block in enumerate(blocks):
+            stage.add(Call(seen, (block, -before % step, step), tag=number))
+            before += block.groups.rows
+        found: dict[int, SplitSummary] = {}
+        texts: dict[str, None] = {}
+        for call, one in stage:
+            found[call.tag] = one
+            for some in one.texts.values():
+                texts.update(dict.fromkeys(some.to_pylist()))
+            asked.check_texts(len(texts))
+        placed = self._placed(list(texts)) if "symbol" in typed.types else None
+        all_seen = [found[at] for at in range(len(blocks))]
+        parts = [
+            RemotePart({"read": block, "texts": placed}, one.look.rows, one.look.nbytes)
+            for block, one in zip(blocks, all_seen, strict=True)
+        ]
+        relation = Relation.of_parts(typed.columns, typed.types, parts, keeping)
+        # Whether texts are there both ways is not seen before they have codes.
+        if relation.remote is not None and typed.types != ("symbol", "symbol"):
+            looks = [one.coded(asked.symbols) for one in all_seen]
+            relation.remote.know(survey_of(looks, step))
+        return relation
+
+    def _placed(self, texts: Sequence[str]) -> Any:
+        """The codes of texts, on all workers."""
+        import pyarrow as pa
+
+        codes = np.fromiter(map(self.asked.symbols.intern, texts), np.int32, len(texts))
+        known = TextCodes(pa.array(texts, pa.large_string()), codes)
+        return self.asked.keeping.pool.broadcast(None, known, known.nbytes)
+
+
+# ------------------------------------------------------------------------------- on a worker
+
+
+@dataclass(frozen=True, slots=True)
+class FileSplit:
+    """Some groups of a Parquet file, and which of their columns are the relation's."""
+
+    groups: RowGroups
+    columns: tuple[str, ...] | None
+    declared: TypedColumns
+
+    def table(self, only: Sequence[int] | None = None) -> Table:
+        """The rows, all columns or some. Those that go by their places are read together."""
+        path = self.groups.file.path
+        if not os.path.exists(path):
+            raise DataError(
+                f"{path}: the worker {own_address()} does not see this file",
+                hint="workers read files themselves: put it where all of them see it, or load "
+                "what pyarrow.parquet.read_table(...) reads here",
+            )
+        names, typed = self.columns, self.declared
+        if only is not None and names is not None:
+            names = tuple(names[at] for at in only)
+            types = tuple(typed.types[at] for at in only)
+            typed = TypedColumns(tuple(typed.columns[at] for at in only), types)
+        wanted = typed.columns if names is None else names
+        return table_of(raw_of_groups(self.groups, wanted), LoadOptions(names), typed, path)
+
+    def read(self, texts: TextCodes | None, columns: Sequence[int] | None = None) -> Columns:
+        """The rows, as keys: all columns, or some of them."""
+        found = keys_of(self.table(columns), texts)
+        pick = columns is not None and self.columns is None
+        return tuple(found[at] for at in columns or ()) if pick else found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextCodes:
+    """The codes of some texts, which are an Arrow array."""
+
+    texts: Any
+    codes: Array
+
+    def of(self, column: TextColumn) -> Array:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        places = pc.index_in(pa.array(column.texts, pa.large_string()), value_set=self.texts)
+        found: Array = self.codes[np.asarray(places)][column.codes]
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.texts.nbytes) + self.codes.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSummary:
+    """What a worker has seen of a block; `texts`: those of columns that hold texts, each once, as
+    Arrow arrays. In these columns the look is at their places."""
+
+    look: PartSketch
+    texts: Mapping[int, Any]
+
+    def coded(self, symbols: SymbolTable) -> PartSketch:
+        """The look, when all texts have codes."""
+        look = self.look
+        for at, texts in self.texts.items():
+            codes = np.fromiter(map(symbols.intern, texts.to_pylist()), np.int32, len(texts))
+            look = look.with_keys(at, codes)
+        return look
+
+
+def seen(block: FileSplit, start: int, step: int) -> SplitSummary:
+    """Reads a block, to see whether all is right with it."""
+    import pyarrow as pa
+
+    table = block.table()
+    texts = {
+        at: pa.array(column.texts, pa.large_string())
+        for at, column in enumerate(table.columns)
+        if isinstance(column, TextColumn)
+    }
+    keys = tuple(
+        places_of(column) if isinstance(column, TextColumn) else own_keys(column, kind)
+        for column, kind in zip(table.columns, table.types, strict=True)
+    )
+    return SplitSummary(sketch_of(keys, start, step), texts)
+
+
+def keys_of(table: Table, texts: TextCodes | None) -> Columns:
+    columns = []
+    for column, kind in zip(table.columns, table.types, strict=True):
+        if isinstance(column, TextColumn):
+            columns.append(texts.of(column) if texts is not None else column.codes[:0])
+        else:
+            columns.append(own_keys(column, kind))
+    return tuple(columns)

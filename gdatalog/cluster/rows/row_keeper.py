@@ -1,7 +1,8 @@
-"""The keeper of rows that lie on workers: what is asked of them is found out there."""
+"""The keeper of rows that lie on workers: it fetches, compares, counts, exports and writes them."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from math import ceil
@@ -12,19 +13,23 @@ import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
-from gdatalog.cluster.rows import dask_export, duplicate_rows, graph_degrees
-from gdatalog.cluster.rows.parts import columns_of, piece_of
-from gdatalog.cluster.rows.shuffle import Shuffle
-from gdatalog.cluster.rows.sketches import SAMPLE, PartSketch, sketch_of, survey_of
-from gdatalog.errors import MemoryLimitError
+from gdatalog.cluster.rows import row_statistics
+from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
+from gdatalog.cluster.rows.shuffle import Shuffle, columns_of, piece_of
+from gdatalog.cluster.rows.texts import placed_texts
+from gdatalog.errors import DataError, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.degrees import Degrees
+from gdatalog.storage.export import to_pandas
 from gdatalog.storage.graph import Ranking
+from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.remote import RemotePart, RemoteRows, RemoteSchema, RowRange, Survey
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Table
 from gdatalog.storage.trie import RowTest
+from gdatalog.storage.writers import file_name, write_table
 
 TIMES = 16  # of what is exchanged at a time, that workers' memory is
 
@@ -60,33 +65,33 @@ class RowKeeper:
         self.held.add(rows)
 
     def distinct(self, rows: RemoteRows) -> Sequence[RemotePart]:
-        exact = duplicate_rows.narrow_spans(rows.survey.spans)
+        exact = row_statistics.narrow_spans(rows.survey.spans)
         values = [part.value for part in rows.parts]
         turns = self._turns(8 * rows.at_most)
         shuffle = self._shuffle("distinct", 8 * rows.at_most // turns)
         met: list[RemoteValue] = []
         for turn in range(turns):
-            calls = [(duplicate_rows.numbers_in, (value, exact, turn, turns)) for value in values]
+            calls = [(row_statistics.numbers_in, (value, exact, turn, turns)) for value in values]
             dealt = shuffle.partition(
-                self._each("distinct: numbers", calls, True), duplicate_rows.split_plain
+                self._each("distinct: numbers", calls, True), row_statistics.split_plain
             )
-            met += shuffle.merge(dealt, duplicate_rows.met)
+            met += shuffle.merge(dealt, row_statistics.met)
         if not any(self._each("distinct: count", [(len, (each,)) for each in met])):
             return rows.parts
         few = [
-            (duplicate_rows.numbered, (value, number, exact, met))
+            (row_statistics.numbered, (value, number, exact, met))
             for number, value in enumerate(values)
         ]
         dealt = shuffle.partition(
-            self._each("distinct: rows", few, True), duplicate_rows.split_numbers
+            self._each("distinct: rows", few, True), row_statistics.split_numbers
         )
-        found = shuffle.merge(dealt, duplicate_rows.repeated)
+        found = shuffle.merge(dealt, row_statistics.repeated)
         again: Counter[int] = Counter()
         for some in self._each(
-            "distinct: count", [(duplicate_rows.how_many, (each,)) for each in found]
+            "distinct: count", [(row_statistics.how_many, (each,)) for each in found]
         ):
             again.update(some)
-        asked = [(duplicate_rows.places_of, (found, number)) for number in again]
+        asked = [(row_statistics.places_of, (found, number)) for number in again]
         places = self._each("distinct: places", asked, True)
         without = dict(zip(again, places, strict=True))
         parts = []
@@ -115,13 +120,13 @@ class RowKeeper:
 
     def to_dask(self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable) -> Any:
         parts, limits = rows.make_distinct(), Limits(memory=self.memory)
-        return dask_export.to_dask(self.pool, parts, shape, symbols, limits)
+        return to_dask(self.pool, parts, shape, symbols, limits)
 
     def write(
         self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable, folder: str
     ) -> None:
         parts, limits = rows.make_distinct(), Limits(memory=self.memory)
-        dask_export.write_parts(self.pool, parts, shape, symbols, folder, limits)
+        write_parts(self.pool, parts, shape, symbols, folder, limits)
 
     # ---------------------------------------------------------------------------------- graphs
 
@@ -146,21 +151,21 @@ class RowKeeper:
         return by_key / by_degree if by_degree else 1.0
 
     def _counts(
-        self, rows: RemoteRows, what: graph_degrees.What, ranking: Ranking | None
+        self, rows: RemoteRows, what: row_statistics.What, ranking: Ranking | None
     ) -> list[RemoteValue]:
         """How often keys or ranks stand in the edges: an owner has those that are its own."""
         values, way = self.edges(rows)
         placed = (
             None if ranking is None else self.pool.broadcast(id(ranking), ranking, ranking.nbytes)
         )
-        calls = [(graph_degrees.counts_of, (value, way, what, placed)) for value in values]
+        calls = [(row_statistics.counts_of, (value, way, what, placed)) for value in values]
         counted = self._each("ranks: counts", calls, True)
         shuffle = self._shuffle("ranks", 16 * 2 * rows.at_most)
         return shuffle.merge(
-            shuffle.partition(counted, graph_degrees.split_counts), graph_degrees.counts_together
+            shuffle.partition(counted, row_statistics.split_counts), row_statistics.counts_together
         )
 
-    def edges(self, rows: RemoteRows) -> tuple[list[Any], graph_degrees.Way]:
+    def edges(self, rows: RemoteRows) -> tuple[list[Any], row_statistics.Way]:
         """The values of parts, and how their rows tell each edge once."""
         values = [part.value for part in rows.make_distinct()]
         survey = rows.survey
@@ -168,13 +173,13 @@ class RowKeeper:
             return values, "ascending"
         if survey.rises:
             return values, "all"
-        calls = [(graph_degrees.edges_of, (value, "turned")) for value in values]
+        calls = [(row_statistics.edges_of, (value, "turned")) for value in values]
         shuffle = self._shuffle("edges", rows.remote_bytes)
         return list(shuffle.distinct(self._each("edges", calls, True))), "all"
 
     def _summed(self, counts: Sequence[RemoteValue]) -> Degrees:
         found = self._each(
-            "ranks: degrees", [(graph_degrees.how_often, (each,)) for each in counts]
+            "ranks: degrees", [(row_statistics.how_often, (each,)) for each in counts]
         )
         degrees, often = concatenate(found)
         known, groups = np.unique(degrees, return_inverse=True)
@@ -220,3 +225,99 @@ def look(value: Any, start: int, step: int) -> PartSketch:
 
 def _length(counts: Columns) -> int:
     return len(counts[0])
+
+
+# Rows that lie on workers on their way out: as a dask DataFrame, or into files.
+
+
+def to_dask(
+    pool: Pool,
+    parts: Sequence[RemotePart],
+    shape: RemoteSchema,
+    symbols: SymbolTable,
+    limits: Limits,
+) -> Any:
+    """A dask DataFrame with a partition for each part, made when it is computed."""
+    import dask.dataframe as dd
+    from dask.delayed import delayed
+    from distributed.client import _get_global_client, _set_global_client
+
+    values = [_futures(value) for value in _lying(pool, parts, limits)]
+    client = pool.connection.client
+    if _get_global_client() is None:  # so that `compute()` asks those who have the rows
+        _set_global_client(client)
+    texts = client.scatter(symbols, broadcast=True, hash=False) if "symbol" in shape.types else None
+    frame = delayed(frame_of, pure=False)
+    frames = [frame(value, shape, texts) for value in values]
+    return dd.from_delayed(frames, meta=to_pandas(_table([], shape, None)), verify_meta=False)
+
+
+def write_parts(
+    pool: Pool,
+    parts: Sequence[RemotePart],
+    shape: RemoteSchema,
+    symbols: SymbolTable,
+    folder: str,
+    limits: Limits,
+) -> None:
+    """Writes each part into a Parquet file of a folder that all workers see, and this process."""
+    texts = placed_texts(pool, symbols) if "symbol" in shape.types else None
+    stage = pool.stage(f"write {os.path.basename(folder)}", limits)
+    for number, part in enumerate(parts):
+        path = os.path.join(folder, file_name(number))
+        stage.add(Call(write_part, (part.value, shape, texts, path), tag=path))
+    for call, size in stage:
+        seen = os.path.getsize(call.tag) if os.path.exists(call.tag) else None
+        if seen != size:
+            raise DataError(
+                f"{folder}: the workers write where this process cannot see it",
+                hint="name a folder that all machines share; or let Dask write: "
+                "to_dask().to_parquet('s3://...')",
+            )
+
+
+def _lying(pool: Pool, parts: Sequence[RemotePart], limits: Limits) -> list[Any]:
+    """The parts' values; those that are more than what lies on workers lie there from now on."""
+    values = [part.value for part in parts]
+    stage = pool.stage("read rows", limits)
+    for number, value in enumerate(values):
+        if not _lies(value):
+            stage.add(Call(columns_of, (value,), keep=True, tag=number))
+    for call, kept in stage:
+        values[call.tag] = kept
+    return values
+
+
+def _lies(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_lies, value.values()))
+    return isinstance(value, RemoteValue | tuple | list)
+
+
+def _futures(value: Any) -> Any:
+    """Futures in the place of what is kept."""
+    if isinstance(value, RemoteValue):
+        return value.future
+    if isinstance(value, dict):
+        return {key: _futures(part) for key, part in value.items()}
+    return value
+
+
+# ------------------------------------------------------------------------------- on a worker
+
+
+def frame_of(value: Any, shape: RemoteSchema, symbols: SymbolTable | None) -> Any:
+    """A part as a pandas DataFrame."""
+    return to_pandas(_table([columns_of(value)], shape, symbols), given=True)
+
+
+def write_part(value: Any, shape: RemoteSchema, symbols: SymbolTable | None, path: str) -> int:
+    """Writes a part; how many bytes the file has."""
+    write_table(_table([columns_of(value)], shape, symbols), path, format="parquet")
+    return os.path.getsize(path)
+
+
+def _table(rows: Sequence[Columns], shape: RemoteSchema, symbols: SymbolTable | None) -> Table:
+    """Rows, in blocks, as people know them."""
+    columns = decode_blocks(rows, shape.types, symbols or SymbolTable())
+    return Table(shape.names, shape.types, columns, sum(len(block[0]) for block in rows))

@@ -1,19 +1,25 @@
-"""What lies on workers goes to owners, by a hash of each row: those that are equal meet there.
+"""The rows of parts on workers, and how they move: to owners, by a hash of each row.
 
-A worker deals what it has out into a piece for each owner, the owners fetch theirs and put them
-together. Bytes are counted where they arrive from another worker. Nothing passes the driver.
+A worker splits what it has into a block for each owner; owners fetch theirs and merge them, so
+equal rows meet. Bytes are counted where they arrive from another worker. Nothing passes the driver.
+
+The value of a part is an argument of calls, one of these (`columns_of`):
+
+    columns of keys                       what a call returned and left there
+    an object with `columns()`            the same, with more beside
+    {"read": PartReader, "texts": codes}  how a worker reads them, and the codes of their texts
+    {"rows": another, "without": places}  the rows of another value that are not in these places
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
-from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.workers.worker import left_of, own_address
 from gdatalog.records import dataclass
 from gdatalog.storage.duplicates import row_numbers
@@ -21,6 +27,36 @@ from gdatalog.storage.remote import RemotePart
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.table import Array
+
+
+class PartReader(Protocol):
+    """How rows are read."""
+
+    def read(self, texts: Any, columns: Sequence[int] | None = None) -> Columns:
+        """As keys, all columns or some; `texts`: what tells the codes of texts, where there are
+        any."""
+        ...
+
+
+def columns_of(value: Any, columns: Sequence[int] | None = None) -> Columns:
+    """The rows of a part, as a worker is given its value: all columns, or some of them."""
+    if isinstance(value, dict) and "read" in value:
+        found: Columns = value["read"].read(value["texts"], columns)
+        return found
+    if isinstance(value, dict):
+        rows = columns_of(value["rows"], columns)
+        keep = np.ones(len(rows[0]), dtype=np.bool_)
+        keep[value["without"]] = False
+        return tuple(column[keep] for column in rows)
+    beside = getattr(value, "columns", None)
+    whole: Columns = tuple(value) if beside is None else tuple(beside())
+    return whole if columns is None else tuple(whole[at] for at in columns)
+
+
+def piece_of(value: Any, start: int, stop: int) -> Columns:
+    """Some of the rows."""
+    return tuple(column[start:stop] for column in columns_of(value))
+
 
 AT_ONCE = 1 << 28  # bytes of what lies on a worker that are dealt out together, at the most
 SHARE = 8  # and no more than this part of what the worker has left

@@ -17,11 +17,11 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from importlib import import_module
 from multiprocessing import forkserver
 from pathlib import Path
 
 from gdatalog.cancellation import PATIENCE
-from gdatalog.cluster.workers.addresses import dask
 from gdatalog.errors import DeviceError
 from gdatalog.records import dataclass
 from gdatalog.threads import CancellableThread
@@ -32,7 +32,7 @@ _PROGRAM = (
     "from gdatalog.cluster.workers.local import serve; serve(**given)"
 )
 # What workers import, imported once: they are forked from the process that did.
-_PRELOADED = ("distributed", "distributed.nanny", "gdatalog.cluster.replicated.cells")
+_PRELOADED = ("distributed", "distributed.nanny", "gdatalog.cluster.joins.cells")
 # Workers have the cores to themselves: by default Dask looks a hundred times a second at which line
 # of Python runs, which tells nothing of compiled loops, and takes a twentieth of a core.
 _QUIET = {
@@ -65,7 +65,8 @@ class LocalWorkers:
             )
         own = LocalWorkers(process, folder)
         try:
-            dask()  # takes as long to import as the others take
+            with suppress(ImportError):  # which is told when it is used
+                import_module("distributed")  # takes as long as the others take
             own.address = _first_line(process)
         except BaseException:
             own.close()

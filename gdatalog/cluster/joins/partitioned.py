@@ -1,8 +1,8 @@
 """A rule over relations that no worker has whole: cells get the buckets of rows that they need.
 
 Rows lie on the workers in buckets, by ranges of the keys of their columns (`shares.py`). Workers
-are dealt cells that need few buckets which they do not have by now (`assignment.py`), and run them
-over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
+are dealt cells that need few buckets which they do not have by now (`share_search.py`), and run
+them over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
 """
 
 from __future__ import annotations
@@ -13,19 +13,32 @@ from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Any
 
-from gdatalog.cluster.partitioned.assignment import Assigner
-from gdatalog.cluster.partitioned.bucket_exchange import BucketExchange, CellBatch
-from gdatalog.cluster.partitioned.bucket_store import BucketStore, SourceBuckets
-from gdatalog.cluster.partitioned.buckets import Grid
-from gdatalog.cluster.partitioned.cell_tasks import MAKING, Fragment, Tries, run_cells, where_to_cut
-from gdatalog.cluster.partitioned.histogram import Histogram, fine
-from gdatalog.cluster.partitioned.layout import Layout
-from gdatalog.cluster.partitioned.share_search import ShareChoice, choose, expected, spread_of
-from gdatalog.cluster.partitioned.shares import Shares
+from gdatalog.cluster.joins.bucket_store import (
+    BucketExchange,
+    BucketStore,
+    CellBatch,
+    SourceBuckets,
+)
+from gdatalog.cluster.joins.buckets import (
+    MAKING,
+    Fragment,
+    Grid,
+    Tries,
+    run_cells,
+    where_to_cut,
+)
+from gdatalog.cluster.joins.cells import CellResult, Mode
+from gdatalog.cluster.joins.layout import Layout
+from gdatalog.cluster.joins.replicated import CellScheduler, ReplicatedRun, too_small
+from gdatalog.cluster.joins.share_search import (
+    Assigner,
+    ShareChoice,
+    choose,
+    expected,
+    spread_of,
+)
+from gdatalog.cluster.joins.shares import Histogram, Shares, fine
 from gdatalog.cluster.pool import Broadcast, Call, TaskStage, TooLarge
-from gdatalog.cluster.replicated.cell_scheduler import CellScheduler, too_small
-from gdatalog.cluster.replicated.run import ReplicatedRun
-from gdatalog.cluster.replicated.tasks import CellResult, Mode
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import EVERYTHING, Cell, KeyRange
 from gdatalog.plan.nodes import JoinPlan, Restore

@@ -1,21 +1,21 @@
-"""What a worker runs: one join of a rule, within some cells.
+"""What a worker runs: one join of a rule within some cells, and what it returns.
 
-A call runs cells one by one until its time is over; what it has not come to goes back, and so does
-a cell that takes long, to be cut. It is given cells of its own; or all that there are, of which it
-claims one after the other.
+A call runs cells one by one until its time is over. It returns the cells that it did not reach, and
+a cell that takes long, which the driver divides. A call has cells of its own, or all of a join's,
+of which it claims one after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 from gdatalog.account import time_spent
 from gdatalog.calls import Limits
-from gdatalog.cluster.pool.execution import WorkQueue
-from gdatalog.cluster.replicated.tasks import CellResult, JoinTask
-from gdatalog.cluster.rows.texts import NewTexts, gathered_symbols, symbol_columns
+from gdatalog.cluster.pool.calls import WorkQueue
+from gdatalog.cluster.rows.shuffle import PartSize
+from gdatalog.cluster.rows.texts import FewTexts, NewTexts, gathered_symbols, symbol_columns
 from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_here
 from gdatalog.cluster.workers.worker import left_of, own_memory, own_threads
 from gdatalog.cpu_ops.functions import Scope
@@ -27,17 +27,117 @@ from gdatalog.engine.device import CPU, Device, compiled_function
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.run import PlanRun
 from gdatalog.engine.session.budget import chunk_rows
+from gdatalog.engine.session.knobs import Knobs
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan.cells import Cell, ends, places
+from gdatalog.plan.cells import Cell, bounded, ends, places
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import TrieRef
+from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
+from gdatalog.values import Value
+
+SMALL = 1 << 16  # bytes that a call gives, up to which they are sent at once
+
+Mode = Literal["set", "distinct", "bag"]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTask:
+    """What all parts of a join's work have in common: join `number` of a rule.
+
+    `mode`: its rows as a set; rows that need not be compared, for no two bindings give the same;
+    or what they come to, group by group. `known`: how many texts the table has that was sent, or
+    would have been: instead there may be a `few`. `limit`: rows that are enough. `counted`: for a
+    profile. `device`: that of a database: "cpu", or "auto", or "cuda".
+    """
+
+    plan: RulePlan
+    number: int
+    params: Mapping[str, Value]
+    memory: int
+    knobs: Knobs
+    mode: Mode = "set"
+    known: int = 1 << 62
+    few: FewTexts | None = None
+    limit: int | None = None
+    counted: bool = False
+    chunk: int | None = None
+    device: str = "cpu"
+    tuning: Tuning = Tuning()
+    bounded: dict[tuple[str, ...], RulePlan] = field(default_factory=dict)  # on a worker
+
+    def plan_of(self, cell: Cell) -> RulePlan:
+        """The plan within cells: one for all that bound the same variables."""
+        names = tuple(cell.stretches)
+        found = self.bounded.get(names)
+        if found is None:
+            joins = list(self.plan.joins)
+            joins[self.number] = bounded(joins[self.number], names)
+            found = self.bounded[names] = replace(self.plan, joins=tuple(joins))
+        return found
+
+
+@dataclass(slots=True)
+class CellResult:
+    """What a call gives of its cells: of the first `cells` of them. The next one may have been
+    too `hard`: `error` says if it did not fit into memory. Where cells are claimed, they are those
+    that it has `taken`, by their numbers; whether that was because there are no more: `out`.
+
+    `given`: rows that the joins gave, equal ones included. `seen`: what happened at the steps, by
+    their place among all steps of the join. `left`: what is told of rows or groups that stay
+    where they were made, in what is `kept`. `cuts`: for each variable a key that cuts the hard
+    cell, and how many rows that tells apart. `moved`: bytes that came from other workers.
+    """
+
+    cells: int = 0
+    taken: tuple[int, ...] = ()
+    out: bool = False
+    hard: bool = False
+    error: MemoryLimitError | None = None
+    blocks: list[Columns] = field(default_factory=list)
+    count: int = 0
+    gathering: Gathering | None = None
+    given: int = 0
+    seconds: float = 0.0
+    compiling: float = 0.0
+    peak: int = 0
+    executor: Any = None  # the last choice
+    gpu: bool = False  # whether a GPU did it
+    cautions: dict[str, Caution] = field(default_factory=dict)
+    anew: NewTexts = field(default_factory=NewTexts)
+    seen: dict[int, StepCounts] = field(default_factory=dict)
+    left: PartSize | None = None
+    kept: Any = None
+    cuts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    moved: int = 0
+
+    def __sizeof__(self) -> int:
+        held = sum(column.nbytes for block in self.blocks for column in block)
+        return held + (0 if self.gathering is None else self.gathering.nbytes)
+
+    def columns(self) -> Columns:
+        """The rows."""
+        return concatenate(self.blocks)
+
+    def light(self) -> CellResult:
+        """The same to be sent, without rows and groups if they are many: these stay. Those whose
+        texts are told go with them."""
+        gathering = self.gathering
+        if gathering is not None:
+            left = PartSize(gathering.groups, gathering.nbytes)
+        else:
+            held = sum(column.nbytes for block in self.blocks for column in block)
+            left = PartSize(self.count, held)
+        if left.nbytes <= SMALL or len(self.anew.codes):
+            return self
+        return replace(self, blocks=[], gathering=None, left=left)
+
 
 PATIENCE = 2.0  # seconds, after which a cell is given back to be cut
 SPARE = 0.6  # of a worker's memory: Dask ends workers that have filled it

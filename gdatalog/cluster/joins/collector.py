@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gdatalog.calls import Limits
+from gdatalog.cluster.joins.cells import CellResult
 from gdatalog.cluster.pool import Pool, RemoteValue
-from gdatalog.cluster.replicated.tasks import CellResult
-from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.shuffle import (
     OwnedRows,
     PartSize,
     Shuffle,
     ShuffleBlock,
+    columns_of,
     owner_of,
     parts_of,
     size_of,

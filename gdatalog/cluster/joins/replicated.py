@@ -1,0 +1,374 @@
+"""A rule whose relations every worker has whole: idle workers take morsels of its joins.
+
+`CellScheduler` sends the calls of a join, reports progress, and takes back cells that a call had no
+time for, or that were too large; its subclasses say what a call gets.
+"""
+
+from __future__ import annotations
+
+import shutil
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from gdatalog.calls import Limits
+from gdatalog.cluster.joins.cells import CellResult, JoinTask, Mode, join_cells, settled
+from gdatalog.cluster.joins.collector import Collector, merges_remotely
+from gdatalog.cluster.joins.morsels import DEEP, Morsel, Morsels
+from gdatalog.cluster.pool import Broadcast, Call, Pool, TaskStage, TooLarge
+from gdatalog.cluster.rows.texts import FewTexts, placed_texts, reads_texts
+from gdatalog.engine.choose import ASKED_FOR, looked_at
+from gdatalog.engine.context import ExecutionContext, Sources
+from gdatalog.engine.derived import Derived
+from gdatalog.engine.device import WORTH
+from gdatalog.engine.metrics import RuleRound, RuleRun
+from gdatalog.engine.run import PlanRun
+from gdatalog.engine.session.knobs import Knobs
+from gdatalog.errors import MemoryLimitError
+from gdatalog.executors.gather import Gathering
+from gdatalog.executors.sinks import RowSet
+from gdatalog.plan.effects import all_steps, longest_first, one_row_each
+from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
+from gdatalog.plan.placement import ExecutorChoice, Spread
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.remote import Keeper
+from gdatalog.storage.trie import Trie
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWork:
+    """What all calls of a join are given. `name`: the rule's. `symbols`: the table, where texts are
+    read. `keep`: whether rows and groups stay where they are made, if they are many."""
+
+    name: str
+    task: Broadcast
+    symbols: Broadcast | None
+    keep: bool
+
+
+class CellScheduler(ABC):
+    """Runs one join's cells on the workers. `total`: what all cells cost; `done`: those that ran.
+
+    A call may give back cells: those that it had no time for, and one that was too much.
+    """
+
+    def __init__(self, pool: Pool, limits: Limits, work: JoinWork) -> None:
+        self.pool, self.limits, self.work = pool, limits, work
+        self.total, self.done = 1.0, 0.0
+
+    def run(self) -> Generator[CellResult, None, None]:
+        """What the calls give, as they end."""
+        stage = self.pool.stage(self.work.name, self.limits, self._smaller)
+        stage.reports = False
+        try:
+            self._send(stage)
+            for call, given in stage:
+                if isinstance(call.tag, CellResult):
+                    call.tag.kept = given
+                    yield call.tag
+                    continue
+                found = given.summary if call.keep else given
+                function, *args = self._ended(stage, call, found)
+                self.limits.watch.part(int(1000 * self.done / self.total), 1000)
+                if found.left is not None:
+                    exact = given, found.cells, found.taken, function, *args
+                    stage.add(Call(settled, exact, True, call.worker, tag=found))
+                self._send(stage)
+                if found.left is None and found.cells:
+                    yield found
+        finally:
+            stage.cancel()
+
+    def _call(
+        self,
+        tag: Any,
+        function: Callable[..., CellResult],
+        args: tuple[Any, ...],
+        worker: str | None,
+    ) -> Call:
+        return Call(function, args, self.work.keep, worker, tag, CellResult.light)
+
+    def _smaller(self, large: TooLarge) -> list[Call]:
+        """Calls in the place of one for which a worker had not enough memory."""
+        return [] if isinstance(large.call.tag, CellResult) else self._cut(large)
+
+    @abstractmethod
+    def _send(self, stage: TaskStage) -> None:
+        """Has as many calls under way as keep all workers at work."""
+
+    @abstractmethod
+    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
+        """Takes back what a call has left; a function and arguments that run what it has done."""
+
+    @abstractmethod
+    def _cut(self, large: TooLarge) -> list[Call]:
+        """The same as `_smaller`, of cells."""
+
+
+def too_small(error: MemoryLimitError) -> MemoryLimitError:
+    """What to say where even one value of each variable does not fit into a worker."""
+    error.hint = "workers with more memory; or fewer threads on each, which share it"
+    return error
+
+
+BUDGET = 1.0  # seconds that a call may take, and then gives back what it has not come to
+SHARES = 1.5  # a call has such a part of a thread's share of what is left (guided self-scheduling)
+AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
+
+
+class MorselScheduler(CellScheduler):
+    """The pieces of a join, handed to workers until all are done.
+
+    Where workers see a folder of the driver's, a call is told all pieces and claims one after the
+    other. Elsewhere, and where pieces come back, calls have shares of their own.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        limits: Limits,
+        work: JoinWork,
+        tries: Mapping[TrieRef, Broadcast],
+        cutting: Morsels,
+    ) -> None:
+        super().__init__(pool, limits, work)
+        self.tries, self.cutting = tries, cutting
+        self.slots, self.total = cutting.slots, cutting.total
+        self.flying = 0
+        self.claims = pool.claims()
+        self.common = () if self.claims is None else cutting.all()
+        self.cells = tuple(piece.cell for piece in self.common)
+        self.unseen = set(range(len(self.common)))  # of the common pieces: they did not come back
+        self.claiming = Counter[str]()  # calls that claim, of each worker
+        self.out = False  # whether all common pieces are claimed
+
+    def run(self) -> Generator[CellResult, None, None]:
+        try:
+            yield from super().run()
+        finally:
+            if self.claims is not None:
+                shutil.rmtree(self.claims.folder, ignore_errors=True)
+
+    def _send(self, stage: TaskStage) -> None:
+        """Has each thread of the workers claim pieces, if some are left, and as many calls under
+        way as keep all at work. Calls that claim are told where to run: two on one worker would
+        leave another with nothing."""
+        if self.unseen and not self.out:
+            for worker, threads in self.pool.threads.items():
+                for _ in range(self.claiming[worker], threads):
+                    stage.add(self._made(self.common, False, worker))
+                    self.claiming[worker] += 1
+        if not self.claiming.total():  # what is missing was claimed on workers that died
+            self.cutting.add([self.common[number] for number in sorted(self.unseen)])
+            self.unseen.clear()
+        while self.cutting and self.flying < AHEAD * self.slots:
+            # A part of what is left, so that all end together.
+            most = self.cutting.left / (SHARES * self.slots)
+            self._add(stage, tuple(self.cutting.take(most)))
+
+    def _add(self, stage: TaskStage, pieces: tuple[Morsel, ...], firm: bool = False) -> None:
+        stage.add(self._made(pieces, firm))
+        self.flying += 1
+
+    def _made(self, pieces: tuple[Morsel, ...], firm: bool, worker: str | None = None) -> Call:
+        common = pieces is self.common
+        cells = self.cells if common else [piece.cell for piece in pieces]
+        claims = self.claims if common else None
+        args = (self.work.task, cells, BUDGET, firm, self.tries, self.work.symbols, claims)
+        return self._call(pieces, join_cells, args, worker)
+
+    def _cut(self, large: TooLarge) -> list[Call]:
+        pieces = large.call.tag
+        if pieces is self.common:  # what it had claimed will be missing
+            nothing = (*large.call.args[:1], (), *large.call.args[2:])
+            return [replace(large.call, args=nothing)] if large.call.args[1] else []
+        if len(pieces) == 1:
+            deep = pieces[0].again >= DEEP
+            pieces = () if deep else self.cutting.smaller(pieces[0]) or ()
+        self.flying += len(pieces) - 1
+        return [self._made((piece,), False) for piece in pieces]
+
+    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
+        pieces: Sequence[Morsel] = call.tag
+        if pieces is self.common:
+            self.unseen.difference_update(found.taken)
+            self.claiming[call.worker or ""] -= 1
+            self.out |= found.out
+            pieces = [self.common[number] for number in found.taken]
+        else:
+            self.flying -= 1
+        done, left = pieces[: found.cells], list(pieces[found.cells :])
+        self.done += sum(piece.cost for piece in done)
+        if found.error is not None and len(pieces) > 1:
+            for piece in left:  # each by itself, before it is said that one is too much
+                self._add(stage, (piece,))
+        else:
+            self.cutting.add(self._rest(stage, left, found))
+        cells = [piece.cell for piece in done]
+        return join_cells, self.work.task, cells, None, True, self.tries, self.work.symbols
+
+    def _rest(self, stage: TaskStage, left: list[Morsel], found: CellResult) -> list[Morsel]:
+        """The pieces that a call has left; the first is cut if it was too much."""
+        if not found.hard:
+            return left
+        hard, *rest = left
+        smaller = self.cutting.smaller(hard)
+        if found.error is not None and (smaller is None or hard.again >= DEEP):
+            raise too_small(found.error)
+        if smaller is None:
+            self._add(stage, (hard,), True)
+        return rest + (smaller or [])
+
+
+class ReplicatedRun(PlanRun):
+    """The run of a rule whose joins are run by workers, piece by piece; what they give is put
+    together here."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        keeper: Keeper,
+        plan: RulePlan,
+        sources: Sources,
+        context: ExecutionContext,
+        report: RuleRun | None,
+        stats: RuleRound | None,
+    ) -> None:
+        super().__init__(plan, sources, context, report, stats=stats)
+        self.pool, self.keeper = pool, keeper
+        self.keep = False  # whether rows and groups stay where they are made, if they are many
+        self.moved = 0  # bytes that went from worker to worker
+        self.calls = self.gpu_calls = 0
+
+    def spread(self) -> Spread:
+        """How the work was spread, for a profile."""
+        return Spread(
+            "replicated",
+            len(self.pool.workers),
+            moved=self.moved or None,
+            calls=self.calls,
+            on_gpus=self.gpu_calls,
+        )
+
+    def rows(self, limit: int | None) -> Derived:
+        plan = self.plan
+        collects = limit is None and plan.head and plan.joins
+        if not collects or (plan.gathers and not merges_remotely(plan)):
+            return PlanRun.rows(self, limit)
+        collector = Collector(self.pool, self.keeper, plan, self.context)
+        self.keep = True
+        distinct = self._apart()
+        mode: Mode = "bag" if plan.gathers else "distinct" if distinct else "set"
+        for number in range(len(plan.joins)):
+            for found in self._spread(number, mode):
+                self._count(found.given)
+                collector.add(found)
+        derived = collector.groups() if plan.gathers else collector.rows(distinct)
+        self.moved += collector.moved
+        return derived
+
+    def _apart(self) -> bool:
+        """Whether no two calls give the same row."""
+        return len(self.plan.joins) == 1 and one_row_each(self.plan.joins[0])
+
+    def into_set(self, number: int, sink: RowSet) -> None:
+        if sink.done:
+            return
+        sink.outputs = self.plan.joins[number].outputs
+        with closing(self._spread(number, "set", sink.limit)) as parts:
+            for found in parts:
+                given = sink.given + found.given
+                sink.add_blocks(found.blocks)
+                sink.given = given
+                if sink.limit is not None and sink.settle():
+                    return
+
+    def into_bag(self, number: int, gathering: Gathering) -> Gathering:
+        for found in self._spread(number, "bag"):
+            if found.gathering is not None:  # some come to no cell: theirs were too much
+                gathering.join(found.gathering)
+        return gathering
+
+    # ------------------------------------------------------------------------------ spreading
+
+    def _spread(
+        self, number: int, mode: Mode, limit: int | None = None
+    ) -> Generator[CellResult, None, None]:
+        """What workers give for the cells of a join."""
+        self.limits.watch.innermost.one_of(number, len(self.plan.joins))
+        with closing(self._cells(number, mode, limit)) as results:
+            for found in results:
+                self._take(number, mode, found)
+                yield found
+
+    def _cells(
+        self, number: int, mode: Mode, limit: int | None
+    ) -> Generator[CellResult, None, None]:
+        """The same, as the workers tell it."""
+        join = self.plan.joins[number]
+        tries = self.tries(join)
+        placed = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
+        gpus = self.pool.connection.gpus and self.context.device.refuses(self.plan) is None
+        cutting = Morsels(join, tries, self.scope, self.pool.slots, gpus)
+        work = self.work(number, mode, limit, self.limits.memory or 1 << 40)
+        return MorselScheduler(self.pool, self.limits, work, placed, cutting).run()
+
+    def tries(self, join: JoinPlan) -> dict[TrieRef, Trie]:
+        """The tries of a join, which are made largest first."""
+        made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
+        return {ref: made[ref] for ref in join.tries}
+
+    def _take(self, number: int, mode: Mode, found: CellResult) -> None:
+        """Translates what a worker has given, and notes what it did."""
+        self.calls += 1
+        self.moved += found.moved
+        self.gpu_calls += found.gpu
+        join = self.plan.joins[number]
+        if len(found.anew.codes):
+            recoded = found.anew.coder(self.scope.symbols)
+            if found.gathering is not None:
+                found.gathering.recode([key.type for key in self.plan.keys], recoded)
+            types = [output.type for output in join.outputs]
+            found.blocks = [
+                tuple(
+                    recoded(column) if kind == "symbol" else column
+                    for column, kind in zip(block, types, strict=True)
+                )
+                for block in found.blocks
+            ]
+        for message, caution in found.cautions.items():
+            self.scope.cautions.setdefault(message, caution)
+        if found.executor is not None:
+            chosen: ExecutorChoice = found.executor
+            if chosen.reason == ASKED_FOR and self.context.knobs.strategy == "auto":
+                chosen = replace(chosen, reason=looked_at(join.cost))  # which is why we asked
+            self._chosen(number, chosen)
+        if self.report is not None:
+            steps = list(all_steps(join.steps))
+            self.report.saw({id(steps[at]): seen for at, seen in found.seen.items()})
+
+    def work(self, number: int, mode: Mode, limit: int | None, memory: int) -> JoinWork:
+        """What all calls of a join have in common, and the symbol table if its texts are read."""
+        plan, symbols = self.plan, self.scope.symbols
+        table: Broadcast | None = None
+        few: FewTexts | None = None
+        if reads_texts(plan):
+            table = placed_texts(self.pool, symbols)
+        else:
+            few = FewTexts.of([plan], self.scope.params, symbols)
+        task = JoinTask(
+            plan, number, self.scope.params, memory, self._knobs(plan.joins[number]), mode,
+            len(symbols), few, limit, self.report is not None, self.limits.chunk,
+            self.pool.connection.device if table is None else "cpu", self.context.tuning,
+        )  # fmt: skip
+        return JoinWork(plan.relation, self.pool.broadcast(None, task), table, self.keep)
+
+    def _knobs(self, join: JoinPlan) -> Knobs:
+        """What workers are told: each call has one thread, and none tries first what is too slow
+        for so much work."""
+        knobs = replace(self.context.knobs, threads=1)
+        if knobs.strategy == "auto" and join.cost >= WORTH:
+            knobs = replace(knobs, strategy="lftj")
+        return knobs

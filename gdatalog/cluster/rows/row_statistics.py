@@ -1,0 +1,373 @@
+"""What workers find out about the rows that they have: duplicates, degrees, and surveys.
+
+Duplicates: each row has a number, its keys side by side if they fit into 64 bits, else a hash.
+Owners receive the numbers; if no two are equal that is all. Otherwise rows with such a number go to
+owners too, with a second hash, which tell each part which of its rows are duplicates.
+
+Degrees: each worker counts the vertices of its edges; owners add the counts up.
+
+Surveys: a sketch of each part, and what the sketches say together. Distinct values are estimated
+from a 64-bit hash of the keys: of each column those with the least hashes are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from gdatalog.cluster.rows.shuffle import ShuffleBlock, columns_of, rows_by_owner
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.degrees import Degrees
+from gdatalog.storage.duplicates import group_rows
+from gdatalog.storage.graph import Ranking, passes
+from gdatalog.storage.remote import Survey
+from gdatalog.storage.rows import (
+    INT32_MAX,
+    INT32_MIN,
+    Columns,
+    concatenate,
+    firsts,
+    in_sorted,
+    order_rows,
+    sorted_set,
+)
+from gdatalog.storage.statistics import runs_of
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import RowTest
+
+_ROW_SEEDS = (0x2545_F491_4F6C_DD1D, 0xD6E8_FEB8_6659_FD93)
+
+
+class NumberedRows(NamedTuple):
+    """The numbers of some of a part's rows; `part`: which one it is."""
+
+    part: int
+    places: Array
+    numbers: Columns
+
+
+def narrow_spans(spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether rows whose columns have these least and greatest values fit into 64 bits."""
+    return len(spans) <= 2 and all(low >= INT32_MIN and high <= INT32_MAX for low, high in spans)
+
+
+def numbers_in(value: Any, exact: bool, turn: int, turns: int) -> Array:
+    """The numbers of a part's rows whose turn it is: some at a time, so that they fit."""
+    numbers = numbers_of(columns_of(value), exact)
+    if turns == 1:
+        return numbers
+    mine: Array = numbers[mixed(numbers, _ROW_SEEDS[1]) % np.uint64(turns) == turn]
+    return mine
+
+
+def numbers_of(rows: Columns, exact: bool) -> Array:
+    """A number for each row. `exact`: keys side by side tell rows apart."""
+    if not exact:
+        return _hash(rows, _ROW_SEEDS[0])
+    packed = rows[0].astype(np.int64)
+    for column in rows[1:]:
+        packed = packed << np.int64(32) | column.astype(np.int64) & np.int64(0xFFFF_FFFF)
+    return packed
+
+
+def split_plain(parts: Sequence[Array], owners: int) -> list[Array]:
+    """For each owner its numbers."""
+    whole = (np.concatenate(parts),)
+    return [numbers for (numbers,) in rows_by_owner(whole, whole, owners)]
+
+
+def met(pieces: Sequence[ShuffleBlock]) -> Array:
+    """The numbers that an owner has more than once, ascending."""
+    ordered = np.sort(np.concatenate([piece.value for piece in pieces]))
+    return sorted_values(ordered[1:][~firsts(ordered)[1:]])
+
+
+def numbered(value: Any, part: int, exact: bool, again: Sequence[Array]) -> NumberedRows:
+    """Those rows of a part whose numbers are there more than once."""
+    rows = columns_of(value)
+    numbers = numbers_of(rows, exact)
+    places = np.flatnonzero(in_sorted(numbers, np.sort(np.concatenate(again))))
+    few = tuple(column[places] for column in rows)
+    told = (numbers[places],) if exact else (numbers[places], _hash(few, _ROW_SEEDS[1]))
+    return NumberedRows(part, places, told)
+
+
+def _hash(rows: Columns, seed: int) -> Array:
+    found = mixed(rows[0], seed)
+    for column in rows[1:]:
+        found = mixed(found.view(np.int64) + column.astype(np.int64), seed)
+    return found.view(np.int64)
+
+
+def split_numbers(parts: Sequence[NumberedRows], owners: int) -> list[Columns]:
+    """For each owner its numbers, behind the part and the place that each has there."""
+    rows: list[Columns] = [
+        (np.full(len(places), part, dtype=np.int32), places, *numbers)
+        for part, places, numbers in parts
+    ]
+    whole = concatenate(rows)
+    return rows_by_owner(whole[2:], whole, owners)
+
+
+def repeated(pieces: Sequence[ShuffleBlock]) -> dict[int, Array]:
+    """Of an owner's rows the places, by part, of those that are there before."""
+    part, place, *numbers = concatenate([piece.value for piece in pieces])
+    order = order_rows(numbers)
+    again = np.ones(len(order), dtype=np.bool_)
+    again[:1] = False
+    for column in numbers:
+        ordered = column[order]
+        again[1:] &= ordered[1:] == ordered[:-1]
+    rows = order[again]
+    rows = rows[np.argsort(part[rows], kind="stable")]
+    known, starts = np.unique(part[rows], return_index=True)
+    ends = (*starts[1:], len(rows))
+    return {
+        int(which): place[rows[start:end]]
+        for which, start, end in zip(known, starts, ends, strict=False)
+    }
+
+
+def how_many(found: Mapping[int, Array]) -> dict[int, int]:
+    return {part: len(places) for part, places in found.items()}
+
+
+def places_of(found: Sequence[Mapping[int, Array]], part: int) -> Array:
+    """The places of a part, of what all owners have found."""
+    return np.concatenate([each[part] for each in found if part in each])
+
+
+# The degrees of a graph whose edges lie on workers, counted there: the ranks of its vertices, and
+# how often ranks stand where.
+
+
+# How the rows tell each edge once: all of them, those that ascend, or once turned to ascend.
+Way = Literal["all", "ascending", "turned"]
+# What is counted: ends of edges; the lower key's rank; the lower rank; ranks in a column of both
+# ways of every edge that pass tests.
+What = Literal["ends", "keys", "ranks"] | tuple[int, tuple[RowTest, ...]]
+
+
+def edges_of(value: Any, way: Way) -> Columns:
+    """The edges of a part, from the lower key to the higher."""
+    left, right = columns_of(value)
+    if way == "ascending":
+        rows = np.flatnonzero(left <= right)
+        return left[rows], right[rows]
+    return np.minimum(left, right), np.maximum(left, right)
+
+
+def counts_of(value: Any, way: Way, what: What, ranking: Ranking | None) -> Columns:
+    """Keys or ranks, and how often each stands in a part."""
+    low, high = edges_of(value, way)
+    if what == "ends":
+        keys = np.concatenate([low, high[low != high]])
+    else:
+        assert ranking is not None
+        low, high = ranking.ranks(low), ranking.ranks(high)
+        keys = _ranks(low, high, what)
+    found, often = np.unique(keys, return_counts=True)
+    return found, often.astype(np.int64)
+
+
+def _ranks(low: Array, high: Array, what: What) -> Array:
+    apart = low != high
+    least, most = np.minimum(low, high), np.maximum(low, high)
+    if what in ("keys", "ranks"):
+        lower: Array = (low if what == "keys" else least)[apart]
+        return lower
+    assert not isinstance(what, str)
+    column, tests = what
+    parts = [
+        ranks
+        for ranks, sign in (
+            ((least, most)[column][apart], -1),
+            ((most, least)[column][apart], 1),
+            (low[~apart], 0),
+        )
+        if passes(sign, tests)
+    ]
+    return np.concatenate([low[:0], *parts])
+
+
+def split_counts(parts: Sequence[Columns], owners: int) -> list[Columns]:
+    """The counts of some parts, dealt out by what they are of."""
+    rows = _added(concatenate(parts))
+    return rows_by_owner(rows[:1], rows, owners)
+
+
+def counts_together(pieces: Sequence[ShuffleBlock]) -> Columns:
+    return _added(concatenate([piece.value for piece in pieces]))
+
+
+def _added(rows: Columns) -> Columns:
+    """Each key once, with the sum of its counts."""
+    keys, counts = rows
+    first, groups = group_rows([keys], len(keys))
+    sums = np.bincount(groups, weights=counts, minlength=len(first))
+    return keys[first], sums.astype(np.int64)
+
+
+def how_often(counts: Columns) -> Columns:
+    """The different counts, ascending, and how many keys have each."""
+    return tuple(np.unique(counts[1], return_counts=True))
+
+
+# A survey of rows that lie in parts: a look at each part, and what the looks come to together.
+
+
+SAMPLE = 100_000  # rows, of all parts together
+VALUES = 2048  # of a column that are kept of each part: they tell how many there are within 3 %
+STRETCH = 1 << 16  # rows that are looked at together: they stay in a cache
+ALL = float(1 << 64)
+
+_SEEDS = (0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DistinctSketch:
+    """The values of a column whose hashes are below `limit`: those hashes, ascending."""
+
+    hashes: Array
+    limit: float
+
+    @property
+    def count(self) -> int:
+        """How many values the column has."""
+        return round(len(self.hashes) / (self.limit / ALL))
+
+    @staticmethod
+    def of(column: Array) -> DistinctSketch:
+        # Some, but twice as many as are kept if all are different.
+        share = 2 * VALUES / max(1, len(column))
+        hashes = mixed(column, _SEEDS[0]) if share < 1 else column
+        while share < 1:
+            some = sorted_values(hashes[hashes < np.uint64(share * ALL)])
+            if len(some) >= VALUES:
+                return DistinctSketch(some, float(np.uint64(share * ALL)))
+            share *= 8
+        return DistinctSketch(np.sort(mixed(sorted_set(column), _SEEDS[0])), ALL).cut()
+
+    def cut(self) -> DistinctSketch:
+        """The same, of no more values than are kept."""
+        if len(self.hashes) <= VALUES:
+            return self
+        return DistinctSketch(self.hashes[:VALUES], float(self.hashes[VALUES]))
+
+    @staticmethod
+    def together(parts: Sequence[DistinctSketch]) -> DistinctSketch:
+        limit = min(part.limit for part in parts)
+        hashes = sorted_values(np.concatenate([part.hashes for part in parts]))
+        return DistinctSketch(hashes if limit == ALL else hashes[hashes < np.uint64(limit)], limit)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartSketch:
+    """What one part tells. `turned`: two numbers for the rows less those for the rows turned
+    round; those of all parts come to nothing where every row is there both ways."""
+
+    rows: int
+    nbytes: int
+    sample: Columns
+    values: tuple[DistinctSketch, ...]
+    spans: tuple[tuple[int, int], ...]
+    rises: frozenset[tuple[int, int]]
+    loops: bool
+    turned: tuple[int, ...]
+
+    def with_keys(self, at: int, keys: Array) -> PartSketch:
+        """The same, of a column in which places among some keys were seen for these."""
+        sample, values, spans = list(self.sample), list(self.values), list(self.spans)
+        sample[at], values[at] = keys[sample[at]], DistinctSketch.of(keys)
+        spans[at] = int(keys.min()), int(keys.max())
+        return replace(self, sample=tuple(sample), values=tuple(values), spans=tuple(spans))
+
+
+def sketch_of(rows: Columns, start: int, step: int) -> PartSketch:
+    """`start`, `step`: the first row of the sample, and how many rows on the next one is."""
+    pairs = permutations(range(len(rows)), 2)
+    edges = len(rows) == 2
+    return PartSketch(
+        len(rows[0]),
+        sum(column.nbytes for column in rows),
+        tuple(column[start::step].copy() for column in rows),
+        tuple(map(DistinctSketch.of, rows)),
+        tuple((int(column.min()), int(column.max())) for column in rows),
+        frozenset((a, b) for a, b in pairs if bool((rows[a] < rows[b]).all())),
+        edges and bool((rows[0] == rows[1]).any()),
+        tuple(_turned(rows, seed) for seed in _SEEDS) if edges else (),
+    )
+
+
+def survey_of(looks: Sequence[PartSketch], step: int) -> Survey:
+    """What looks at all parts that have rows come to."""
+    rows = sum(look.rows for look in looks)
+    sample = concatenate([look.sample for look in looks])
+    values = [
+        DistinctSketch.together(parts)
+        for parts in zip(*(look.values for look in looks), strict=True)
+    ]
+    distinct = tuple(min(few.count, rows) for few in values)
+    spans = tuple(
+        (min(low for low, _ in each), max(high for _, high in each))
+        for each in zip(*(look.spans for look in looks), strict=True)
+    )
+    return Survey(
+        sample,
+        distinct,
+        tuple(_degrees(*each, rows, step) for each in zip(sample, distinct, strict=True)),
+        spans,
+        frozenset.intersection(*(look.rises for look in looks)),
+        any(look.loops for look in looks),
+        len(spans) == 2 and _symmetric(looks, values, spans),
+    )
+
+
+def _degrees(sample: Array, distinct: int, rows: int, step: int) -> Degrees:
+    counts = runs_of(np.sort(sample))
+    return Degrees.of(counts) if step == 1 else Degrees.of_sample(counts, step, rows, distinct)
+
+
+def _symmetric(
+    looks: Sequence[PartSketch], values: Sequence[DistinctSketch], spans: Sequence[tuple[int, int]]
+) -> bool:
+    left, right = values
+    alike = spans[0] == spans[1] and left.limit == right.limit
+    return (
+        alike
+        and bool(np.array_equal(left.hashes, right.hashes))
+        and not any(sum(each) % (1 << 64) for each in zip(*(k.turned for k in looks), strict=True))
+    )
+
+
+def _turned(rows: Columns, seed: int) -> int:
+    found = 0
+    for start in range(0, len(rows[0]), STRETCH):
+        left, right = (column[start : start + STRETCH] for column in rows)
+        found += int(_together(left, right, seed).sum()) - int(_together(right, left, seed).sum())
+    return found % (1 << 64)
+
+
+def _together(left: Array, right: Array, seed: int) -> Array:
+    """A number for each row, in which the columns' order counts."""
+    return mixed(mixed(left, seed) + right.astype(np.int64).view(np.uint64), seed)
+
+
+def mixed(keys: Array, seed: int) -> Array:
+    """A 64-bit hash of each key, however wide it is."""
+    hashes: Array = keys.astype(np.int64).view(np.uint64) + np.uint64(seed)
+    hashes ^= hashes >> np.uint64(30)
+    hashes *= np.uint64(0xBF58_476D_1CE4_E5B9)
+    hashes ^= hashes >> np.uint64(27)
+    hashes *= np.uint64(0x94D0_49BB_1331_11EB)
+    hashes ^= hashes >> np.uint64(31)
+    return hashes
+
+
+def sorted_values(hashes: Array) -> Array:
+    """Each once, ascending."""
+    ordered = np.sort(hashes)
+    return ordered[firsts(ordered)]
