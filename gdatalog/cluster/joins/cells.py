@@ -1,8 +1,7 @@
 """What a worker runs: one join of a rule within some cells, and what it returns.
 
-A call runs cells one by one until its time is over. It returns the cells that it did not reach, and
-a cell that takes long, which the driver divides. A call has cells of its own, or all of a join's,
-of which it claims one after the other.
+A call runs its cells one by one until its time is over. It returns the cells that it did not reach,
+and a cell that takes long, which the driver divides.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import Any, Literal
 
 from gdatalog.account import time_spent
 from gdatalog.calls import Limits
-from gdatalog.cluster.pool.calls import WorkQueue
 from gdatalog.cluster.rows.shuffle import PartSize
 from gdatalog.cluster.rows.texts import FewTexts, NewTexts, gathered_symbols, symbol_columns
 from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_here
@@ -86,8 +84,7 @@ class JoinTask:
 @dataclass(slots=True)
 class CellResult:
     """What a call gives of its cells: of the first `cells` of them. The next one may have been
-    too `hard`: `error` says if it did not fit into memory. Where cells are claimed, they are those
-    that it has `taken`, by their numbers; whether that was because there are no more: `out`.
+    too `hard`: `error` says if it did not fit into memory.
 
     `given`: rows that the joins gave, equal ones included. `seen`: what happened at the steps, by
     their place among all steps of the join. `left`: what is told of rows or groups that stay
@@ -96,8 +93,6 @@ class CellResult:
     """
 
     cells: int = 0
-    taken: tuple[int, ...] = ()
-    out: bool = False
     hard: bool = False
     error: MemoryLimitError | None = None
     blocks: list[Columns] = field(default_factory=list)
@@ -177,7 +172,6 @@ def join_cells(
     firm: bool,
     tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable | None,
-    claims: WorkQueue | None = None,
     given: Columns = (),
 ) -> CellResult:
     """Runs a join within cells, as many as there is time for. `firm`: each is run to its end.
@@ -185,7 +179,7 @@ def join_cells(
     table = symbols or task.few or SymbolTable()
 
     def run(device: Device, tries: Mapping[TrieRef, Trie]) -> CellResult:
-        return _Call(task, tries, table, device, given).run(cells, seconds, firm, claims)
+        return _Call(task, tries, table, device, given).run(cells, seconds, firm)
 
     return on_device(task.device, (task.plan,), tries, run)
 
@@ -193,16 +187,15 @@ def join_cells(
 def settled(
     found: CellResult,
     done: int,
-    taken: Sequence[int],
     again: Callable[..., CellResult],
     *args: Any,
 ) -> CellResult:
-    """What a call found in the cells that it told of: `done`, or those `taken`.
+    """What a call found in the first `done` of its cells.
 
     What stays may have been lost and made again, and then it was others that there was time for;
     `again` runs those that were told of to their end.
     """
-    if (found.cells, found.taken) == (done, taken):
+    if found.cells == done:
         return found
     exact = again(*args)
     if exact.cells != done:
@@ -257,18 +250,14 @@ class _Call:
     def _scope(self, ends: Mapping[str, int]) -> Scope:
         return Scope(self.symbols, {**self.task.params, **ends}, self.cautions)
 
-    def run(
-        self, cells: Sequence[Cell], seconds: float | None, firm: bool, claims: WorkQueue | None
-    ) -> CellResult:
+    def run(self, cells: Sequence[Cell], seconds: float | None, firm: bool) -> CellResult:
         found = self.found
         compiling = time_spent().compiling
         for run in {tuple(cell.stretches): self._run(cell) for cell in cells}.values():
             run.ready(self.task.number, self.form)
         found.compiling = time_spent().compiling - compiling
         began = perf_counter()
-        for number, cell in enumerate(cells) if claims is None else claims.take(cells):
-            if claims is not None:
-                found.taken += (number,)
+        for cell in cells:
             try:
                 with time_limit(self.limits, None if firm else PATIENCE):
                     self._within(cell)
@@ -285,13 +274,11 @@ class _Call:
                 break
             if seconds is not None and self._enough(perf_counter() - began > seconds):
                 break
-        else:
-            found.out = True
         found.seconds = perf_counter() - began
         try:
             self._finish()
         except MemoryLimitError as error:
-            return CellResult(taken=found.taken, hard=True, error=error)
+            return CellResult(hard=True, error=error)
         return found
 
     def _enough(self, late: bool) -> bool:

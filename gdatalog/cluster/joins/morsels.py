@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from heapq import heapreplace
 from typing import Any
 
 import numpy as np
@@ -285,10 +286,17 @@ class Morsels:
             cost += taken[-1].cost
         return taken
 
-    def all(self) -> tuple[Morsel, ...]:
-        """All that there are, in the same order; none is left."""
-        pieces, self._left = tuple(reversed(self._left)), []
-        return pieces
+    def deal(self, count: int) -> list[list[Morsel]]:
+        """All that there are in so many parts of about the same cost, the dearest first; none is
+        left."""
+        parts: list[list[Morsel]] = [[] for _ in range(count)]
+        costs = [(0.0, number) for number in range(count)]
+        while costs and self._left:
+            piece = self._left.pop()
+            cost, number = costs[0]
+            parts[number].append(piece)
+            heapreplace(costs, (cost + piece.cost, number))
+        return [part for part in parts if part]
 
     def add(self, pieces: Sequence[Morsel]) -> None:
         """Pieces that are to be done after all."""

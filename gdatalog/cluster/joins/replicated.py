@@ -6,9 +6,7 @@ time for, or that were too large; its subclasses say what a call gets.
 
 from __future__ import annotations
 
-import shutil
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -73,7 +71,7 @@ class CellScheduler(ABC):
                 function, *args = self._ended(stage, call, found)
                 self.limits.watch.part(int(1000 * self.done / self.total), 1000)
                 if found.left is not None:
-                    exact = given, found.cells, found.taken, function, *args
+                    exact = given, found.cells, function, *args
                     stage.add(Call(settled, exact, True, call.worker, tag=found))
                 self._send(stage)
                 if found.left is None and found.cells:
@@ -119,10 +117,10 @@ AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
 
 
 class MorselScheduler(CellScheduler):
-    """The pieces of a join, handed to workers until all are done.
+    """The morsels of a join, assigned to workers until all are done.
 
-    Where workers see a folder of the driver's, a call is told all pieces and claims one after the
-    other. Elsewhere, and where pieces come back, calls have shares of their own.
+    First each thread gets as much as any other, many morsels that are expected to cost the same
+    together. What threads return after a while is assigned again, in smaller and smaller parts.
     """
 
     def __init__(
@@ -137,73 +135,51 @@ class MorselScheduler(CellScheduler):
         self.tries, self.cutting = tries, cutting
         self.slots, self.total = cutting.slots, cutting.total
         self.flying = 0
-        self.claims = pool.claims()
-        self.common = () if self.claims is None else cutting.all()
-        self.cells = tuple(piece.cell for piece in self.common)
-        self.unseen = set(range(len(self.common)))  # of the common pieces: they did not come back
-        self.claiming = Counter[str]()  # calls that claim, of each worker
-        self.out = False  # whether all common pieces are claimed
-
-    def run(self) -> Generator[CellResult, None, None]:
-        try:
-            yield from super().run()
-        finally:
-            if self.claims is not None:
-                shutil.rmtree(self.claims.folder, ignore_errors=True)
+        self.begun = False
 
     def _send(self, stage: TaskStage) -> None:
-        """Has each thread of the workers claim pieces, if some are left, and as many calls under
-        way as keep all at work. Calls that claim are told where to run: two on one worker would
-        leave another with nothing."""
-        if self.unseen and not self.out:
-            for worker, threads in self.pool.threads.items():
-                for _ in range(self.claiming[worker], threads):
-                    stage.add(self._made(self.common, False, worker))
-                    self.claiming[worker] += 1
-        if not self.claiming.total():  # what is missing was claimed on workers that died
-            self.cutting.add([self.common[number] for number in sorted(self.unseen)])
-            self.unseen.clear()
+        """Has as many calls under way as keep all threads busy. The first are told where to run:
+        two on one worker would leave another with nothing."""
+        if not self.begun:
+            self.begun = True
+            workers = [at for at, threads in self.pool.threads.items() for _ in range(threads)]
+            for worker, pieces in zip(workers, self.cutting.deal(len(workers)), strict=False):
+                self._add(stage, pieces, worker=worker)
         while self.cutting and self.flying < AHEAD * self.slots:
             # A part of what is left, so that all end together.
-            most = self.cutting.left / (SHARES * self.slots)
-            self._add(stage, tuple(self.cutting.take(most)))
+            self._add(stage, self.cutting.take(self.cutting.left / (SHARES * self.slots)))
 
-    def _add(self, stage: TaskStage, pieces: tuple[Morsel, ...], firm: bool = False) -> None:
-        stage.add(self._made(pieces, firm))
+    def _add(
+        self,
+        stage: TaskStage,
+        pieces: Sequence[Morsel],
+        firm: bool = False,
+        worker: str | None = None,
+    ) -> None:
+        stage.add(self._made(pieces, firm, worker))
         self.flying += 1
 
-    def _made(self, pieces: tuple[Morsel, ...], firm: bool, worker: str | None = None) -> Call:
-        common = pieces is self.common
-        cells = self.cells if common else [piece.cell for piece in pieces]
-        claims = self.claims if common else None
-        args = (self.work.task, cells, BUDGET, firm, self.tries, self.work.symbols, claims)
+    def _made(self, pieces: Sequence[Morsel], firm: bool, worker: str | None = None) -> Call:
+        cells = [piece.cell for piece in pieces]
+        args = (self.work.task, cells, BUDGET, firm, self.tries, self.work.symbols)
         return self._call(pieces, join_cells, args, worker)
 
     def _cut(self, large: TooLarge) -> list[Call]:
         pieces = large.call.tag
-        if pieces is self.common:  # what it had claimed will be missing
-            nothing = (*large.call.args[:1], (), *large.call.args[2:])
-            return [replace(large.call, args=nothing)] if large.call.args[1] else []
         if len(pieces) == 1:
             deep = pieces[0].again >= DEEP
             pieces = () if deep else self.cutting.smaller(pieces[0]) or ()
         self.flying += len(pieces) - 1
-        return [self._made((piece,), False) for piece in pieces]
+        return [self._made([piece], False) for piece in pieces]
 
     def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
         pieces: Sequence[Morsel] = call.tag
-        if pieces is self.common:
-            self.unseen.difference_update(found.taken)
-            self.claiming[call.worker or ""] -= 1
-            self.out |= found.out
-            pieces = [self.common[number] for number in found.taken]
-        else:
-            self.flying -= 1
+        self.flying -= 1
         done, left = pieces[: found.cells], list(pieces[found.cells :])
         self.done += sum(piece.cost for piece in done)
         if found.error is not None and len(pieces) > 1:
             for piece in left:  # each by itself, before it is said that one is too much
-                self._add(stage, (piece,))
+                self._add(stage, [piece])
         else:
             self.cutting.add(self._rest(stage, left, found))
         cells = [piece.cell for piece in done]
@@ -218,7 +194,7 @@ class MorselScheduler(CellScheduler):
         if found.error is not None and (smaller is None or hard.again >= DEEP):
             raise too_small(found.error)
         if smaller is None:
-            self._add(stage, (hard,), True)
+            self._add(stage, [hard], True)
         return rest + (smaller or [])
 
 

@@ -33,7 +33,6 @@ from gdatalog.cluster.pool.calls import (
     RemoteElement,
     RemoteValue,
     TooLarge,
-    WorkQueue,
     itself,
 )
 from gdatalog.cluster.pool.task_stage import Smaller, TaskStage
@@ -78,12 +77,6 @@ class Pool(PoolWorkers):
     def shared(self) -> bool:
         """Whether there is such a place."""
         return self.broadcaster.seen() is not None
-
-    def claims(self) -> WorkQueue | None:
-        """Where calls claim what they do; None where workers see no folder of the driver's. It is
-        removed by who asked for it."""
-        folder = self.folder()
-        return None if folder is None else WorkQueue(folder)
 
     def stage(self, name: str, limits: Limits, smaller: Smaller | None = None) -> TaskStage:
         """`name`: what is done, by the rule's name: for the dashboard and for who looks on.

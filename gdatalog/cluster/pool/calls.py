@@ -7,12 +7,11 @@ named. A call that nobody waits for any more stops at its next poll.
 from __future__ import annotations
 
 import io
-import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from traceback import format_exc
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from weakref import ref
 
 from gdatalog.cancellation import Watch
@@ -27,8 +26,6 @@ from gdatalog.cluster.pool.broadcast import (
 from gdatalog.cluster.workers.worker import own_worker
 from gdatalog.errors import Error, Interrupted, MemoryLimitError
 from gdatalog.records import dataclass, field
-
-Item = TypeVar("Item")
 
 LOOK = 0.05  # seconds between two looks at whether anybody waits
 
@@ -134,31 +131,6 @@ def _task() -> tuple[Any, Any]:
     """The worker's state, and the task that runs in this thread."""
     worker = own_worker()
     return (None, None) if worker is None else (worker.state, worker.get_current_task())
-
-
-@dataclass(frozen=True, slots=True)
-class WorkQueue:
-    """Pieces of work that several calls are given: the call that asks first takes the next one.
-
-    Whoever makes the file of a piece's number, in a folder that all see, has the piece. So workers
-    end together, and the driver saves some milliseconds for each piece. A piece whose worker died
-    stays taken: the driver sees in the end that nobody has done it.
-    """
-
-    folder: str
-
-    def take(self, pieces: Sequence[Item]) -> Iterator[tuple[int, Item]]:
-        """Pieces with their numbers that nobody has taken, each when it is asked for."""
-        for number, piece in enumerate(pieces):
-            if self._first(number):
-                yield number, piece
-
-    def _first(self, number: int) -> bool:
-        try:
-            os.close(os.open(f"{self.folder}/{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-        except OSError:  # somebody was first; or the folder is not seen here, or is gone
-            return False
-        return True
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
