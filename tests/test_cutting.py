@@ -20,8 +20,9 @@ from gdatalog.codegen.helpers import lines
 from gdatalog.cpu_ops import sorter
 from gdatalog.errors import DataError
 from gdatalog.records import replace
-from gdatalog.storage import cutting, delimited, facts_files, symbols
+from gdatalog.storage import delimited, facts_files, symbols
 from gdatalog.storage import table as text_sets
+from gdatalog.storage.delimited import cut_columns, cut_large
 from gdatalog.storage.export import to_arrow, to_rows
 from gdatalog.storage.load_options import Findings, LoadOptions
 from gdatalog.storage.symbols import SymbolTable
@@ -45,9 +46,9 @@ def kernels() -> TextSetFunctions:
 @pytest.fixture
 def compiled(kernels: TextSetFunctions, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files are cut by compiled code, in small pieces, into sets that have to grow."""
-    monkeypatch.setattr(cutting, "kernels_for", lambda count: kernels)
-    monkeypatch.setattr(cutting, "PIECE", 37)
-    monkeypatch.setattr(cutting, "_ROWS", 3)
+    monkeypatch.setattr(delimited, "kernels_for", lambda count: kernels)
+    monkeypatch.setattr(delimited, "PIECE", 37)
+    monkeypatch.setattr(delimited, "_ROWS", 3)
     monkeypatch.setattr(text_sets, "_FEW", 1)
 
 
@@ -84,7 +85,7 @@ def test_drawn_files(
 
     def counting(way: int) -> Callable[..., Any]:
         def counted(*args: Any) -> Any:
-            found = cutting.cut_columns(*args)
+            found = cut_columns(*args)
             cut[way] += found is not None
             return found
 
@@ -102,7 +103,7 @@ def test_drawn_files(
         cut_by(counting(0), monkeypatch)
         assert outcome(path, declared, **options) == expected, path.read_bytes()
         with monkeypatch.context() as patch:
-            patch.setattr(cutting, "kernels_for", lambda count: None)
+            patch.setattr(delimited, "kernels_for", lambda count: None)
             cut_by(counting(1), patch)
             assert outcome(path, declared, **options) == expected, path.read_bytes()
     assert min(cut) > 100, cut
@@ -177,7 +178,7 @@ def test_drawn_tables_with_columns_of_texts(
 
     def counted(*args: Any) -> Any:
         nonlocal cut
-        found = cutting.cut_large(*args)
+        found = cut_large(*args)
         cut += found is not None
         return found
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog import cancellation
 from gdatalog.engine import strata
-from gdatalog.engine.fixpoint import rewrites
+from gdatalog.engine.fixpoint import strategies
 from gdatalog.parser import parse
 from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
 from tests.draw import Drawn, recursive_programs
@@ -148,7 +148,7 @@ def test_most_of_those_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
         found.append(split_at_dead_variables(*args))
         return found[-1]
 
-    monkeypatch.setattr(rewrites, "split_at_dead_variables", noted)
+    monkeypatch.setattr(strategies, "split_at_dead_variables", noted)
     for seed in range(24):
         drawn = chains(seed)
         try:
@@ -357,7 +357,7 @@ def test_a_stratum_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
         times.append(split_at_dead_variables(*args))
         return times[-1]
 
-    monkeypatch.setattr(rewrites, "split_at_dead_variables", noted)
+    monkeypatch.setattr(strategies, "split_at_dead_variables", noted)
     db = database({"E": cliques(4, 5)}, "auto")
     db.workspace.force(magic_sets="never")  # else there is another program
     for _ in range(3):
@@ -381,7 +381,7 @@ def test_plans_go_with_their_parts() -> None:
 
     def parts(name: str) -> SplitStratum | None:
         relation = db[name]._relation
-        return rewrites.split_stratum(stratum, replace(inputs, relation=lambda _: relation))
+        return strategies.split_stratum(stratum, replace(inputs, relation=lambda _: relation))
 
     first = parts("E")
     strata.plan_stratum(stratum, inputs)

@@ -20,8 +20,8 @@ from gdatalog.planner.check.checked import Schema
 from gdatalog.planner.check.program import check
 from gdatalog.planner.domains import domains_of
 from gdatalog.result import Result
-from gdatalog.storage.coded import Coded
 from gdatalog.storage.keys import ABSENT, Dictionary
+from gdatalog.storage.parts import Coded
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from tests.corners import CORNERS, Example

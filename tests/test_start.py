@@ -22,9 +22,8 @@ BESIDE = {
     "numpy.random", "concurrent.futures", "dataclasses", "decimal", "hashlib", "logging",
 }  # fmt: skip
 FIXPOINTS = {
-    "gdatalog.engine.fixpoint.strategies", "gdatalog.engine.fixpoint.rewrites",
-    "gdatalog.engine.fixpoint.rounds", "gdatalog.engine.fixpoint.partitioned",
-    "gdatalog.engine.fixpoint.variants",
+    "gdatalog.engine.fixpoint.strategies", "gdatalog.engine.fixpoint.rounds",
+    "gdatalog.engine.fixpoint.partitioned", "gdatalog.engine.fixpoint.variants",
 }  # fmt: skip
 ENGINE = {
     "numpy", "gdatalog.cpu_ops", "gdatalog.executors", "gdatalog.parser", "gdatalog.plan",

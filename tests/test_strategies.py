@@ -25,8 +25,8 @@ from gdatalog.engine.fixpoint.lattice_worklist import InPlace
 from gdatalog.engine.fixpoint.maintenance import Maintenance
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.ready import Ready
-from gdatalog.engine.fixpoint.rewrites import OneWorklist
 from gdatalog.engine.fixpoint.rounds import Rounds
+from gdatalog.engine.fixpoint.strategies import OneWorklist
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.placement import OnWorkers
 from gdatalog.plan.stratum import (

@@ -1,7 +1,7 @@
 """Facts files, and other files of `.input` without a path: delimited text as Soufflé reads it.
 
 A large file is read in blocks of whole lines. A block is split in one pass if it is plain
-(`cutting.py`), else cell by cell.
+(`delimited.py`), else cell by cell.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import BinaryIO
 
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.cutting import ColumnLayout, cut_columns
 from gdatalog.storage.data_files import PACKED
-from gdatalog.storage.delimited import MARK
+from gdatalog.storage.delimited import MARK, ColumnLayout, cut_columns
 from gdatalog.storage.frames import table_of_file, with_row_ids
 from gdatalog.storage.load_options import (
     PLAIN,

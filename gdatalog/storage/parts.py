@@ -1,25 +1,31 @@
-"""Relations in parts: the old rows, and the rows added since.
+"""Rows that other stores hold until they are needed in one: in parts, or as dictionary codes.
 
 Adding rows to millions neither copies nor sorts nor indexes the old rows again: the parts are
 relations with indexes of their own, and operators work part by part where they can. The parts are
 merged, once, when all rows are needed in order, or an index of all rows.
+
+A rule that runs on codes returns codes. Counting, comparing and sorting use the codes; a rule with
+the same dictionaries reads them directly; an answer decodes only what it shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 from weakref import ref
 
 import numpy as np
 
+from gdatalog.cancellation import cancellable
 from gdatalog.storage.degrees import AdjacencyLists, Degrees, Quantiles
+from gdatalog.storage.keys import CodedColumn, Dictionary
 from gdatalog.storage.on_device import DeviceStore, KnownRows
 from gdatalog.storage.row_store import RowStore, places_in
-from gdatalog.storage.rows import Columns, Span
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.table import Array
+from gdatalog.storage.threads import in_ranges
 from gdatalog.storage.trie import RowTest
 
 # Each part has at least RATIO times the rows of the next, and there are at most MOST parts: a join
@@ -42,7 +48,33 @@ class RowPart(Protocol):
 Part = TypeVar("Part", bound=RowPart)
 
 
-class DisjointParts(RowStore, Generic[Part]):
+class DeferredRows(RowStore):
+    """Rows that other stores hold until they are needed in this one."""
+
+    __slots__ = ()
+
+    @property
+    def _sources(self) -> Sequence[RowStore]:
+        """The other stores; none once the rows are here."""
+        raise NotImplementedError
+
+    @property
+    def at_most(self) -> int:
+        sources = self._sources
+        return sum(store.at_most for store in sources) if sources else super().at_most
+
+    @property
+    def count(self) -> int:
+        sources = self._sources
+        return sum(store.count for store in sources) if sources else super().count
+
+    @property
+    def nbytes(self) -> int:
+        sources = self._sources
+        return sum(store.nbytes for store in sources) if sources else super().nbytes
+
+
+class DisjointParts(DeferredRows, Generic[Part]):
     """Disjoint sets of rows on the host, largest first."""
 
     __slots__ = ("parts",)
@@ -56,47 +88,34 @@ class DisjointParts(RowStore, Generic[Part]):
         return super().__reduce__()
 
     @property
+    def _sources(self) -> Sequence[RowStore]:
+        return [part.store for part in self.parts]
+
+    @property
     def known(self) -> KnownRows:
-        parts = self.parts
-        if not parts:
+        sources = self._sources
+        if not sources:
             return super().known
-        return min(KnownRows.DISTINCT, *(part.store.known for part in parts))
-
-    @property
-    def at_most(self) -> int:
-        parts = self.parts
-        return sum(part.store.at_most for part in parts) if parts else super().at_most
-
-    @property
-    def count(self) -> int:
-        parts = self.parts
-        return sum(part.store.count for part in parts) if parts else super().count
+        return min(KnownRows.DISTINCT, *(store.known for store in sources))
 
     @property
     def blocks(self) -> list[Columns]:
-        parts = self.parts
-        if not parts:
-            return super().blocks
-        return [block for part in parts for block in part.store.blocks]
-
-    @property
-    def nbytes(self) -> int:
-        parts = self.parts
-        return sum(part.store.nbytes for part in parts) if parts else super().nbytes
+        sources = self._sources
+        return [block for store in sources for block in store.blocks] if sources else super().blocks
 
     @property
     def spans(self) -> list[Span]:
-        parts = self.parts
-        if not parts:
+        sources = self._sources
+        if not sources:
             return super().spans
-        columns = zip(*filter(None, (part.store.spans for part in parts)), strict=True)
+        columns = zip(*filter(None, (store.spans for store in sources)), strict=True)
         return [(min(ends)[0], max(high for _, high in ends)) for ends in columns]
 
     def distinct(self) -> list[Columns]:
-        parts = self.parts
-        if not parts:
+        sources = self._sources
+        if not sources:
             return super().distinct()
-        return [block for part in parts for block in part.store.distinct()]
+        return [block for store in sources for block in store.distinct()]
 
     def where_they_lie(self) -> tuple[list[Columns], DeviceStore | None]:
         return (self.distinct(), None) if self.parts else super().where_they_lie()
@@ -140,9 +159,9 @@ def _merged(large: Columns, small: Columns) -> Columns:
     return tuple(np.insert(key, places, more) for key, more in zip(large, small, strict=True))
 
 
-class PartsStatistics(Statistics):
+class DeferredStatistics(Statistics):
     """Statistics of rows in parts: estimates come from the largest part; exact values, which plans
-    rely on, from all rows or not at all."""
+    rely on, from all rows or not at all. Distinct values of codes are counted without decoding."""
 
     __slots__ = ()
 
@@ -152,6 +171,8 @@ class PartsStatistics(Statistics):
         return store.parts if isinstance(store, DisjointParts) else ()
 
     def distinct(self, columns: frozenset[int]) -> int:
+        if isinstance(self._store, Coded) and self._store.codes is not None:
+            return self._store.statistics.distinct(columns)
         parts = self._parts
         if not parts or len(columns) == len(self._types):
             return super().distinct(columns)
@@ -278,3 +299,118 @@ def stacked(
         small, large = found.pop(), found.pop()
         found.append(large.joined(small))
     return tuple(found)
+
+
+# Relations whose rows are dictionary codes, decoded when the keys are needed.
+
+
+class Coded(DeferredRows):
+    """A set of rows with some columns in codes."""
+
+    __slots__ = ("_ordered", "codes", "dictionaries", "statistics")
+
+    def __init__(
+        self, codes: RowStore, statistics: Statistics, dictionaries: Sequence[Dictionary | None]
+    ) -> None:
+        """`statistics`: of the codes. `dictionaries`: one for each column, None for columns of
+        keys."""
+        super().__init__([], 0, KnownRows.NOTHING)
+        self.codes: RowStore | None = codes  # None once they are decoded
+        self.statistics = statistics
+        self.dictionaries = tuple(dictionaries)
+        self._ordered = not any(d is not None and d.more for d in dictionaries)
+
+    @property
+    def _sources(self) -> Sequence[RowStore]:
+        codes = self.codes
+        return () if codes is None else (codes,)
+
+    @property
+    def known(self) -> KnownRows:
+        codes = self.codes
+        if codes is None:
+            return super().known
+        return codes.known if self._ordered else min(codes.known, KnownRows.DISTINCT)
+
+    @property
+    def spans(self) -> list[Span]:
+        ends = self._ends(self.codes)
+        return super().spans if ends is None else ends
+
+    def _ends(self, codes: RowStore | None) -> list[Span] | None:
+        """The least and the greatest key of each column, if they are known without decoding."""
+        if codes is None or not self._ordered:
+            return None
+        return [
+            span if own is None else (int(own.keys[span[0]]), int(own.keys[span[1]]))
+            for span, own in zip(codes.spans, self.dictionaries, strict=True)
+        ]
+
+    def distinct(self) -> list[Columns]:
+        codes = self.codes
+        if codes is not None:
+            codes.distinct()
+        return super().distinct()
+
+    def sorted(self) -> Columns:
+        codes = self.codes
+        if codes is not None and self._ordered:
+            codes.sorted()
+        return super().sorted()
+
+    def mirrored(self) -> bool:
+        codes = self.codes
+        if codes is not None and self.dictionaries[0] is self.dictionaries[1]:
+            return codes.mirrored()
+        return super().mirrored()
+
+    def where_they_lie(self) -> tuple[list[Any], DeviceStore | None]:
+        codes = self.codes
+        if codes is None:
+            return super().where_they_lie()
+        return [tuple(map(_column, block, self.dictionaries)) for block in codes.distinct()], None
+
+    def _bring(self) -> None:
+        if self.codes is None:
+            return
+        with self._lock:
+            codes = self.codes
+            if codes is None:
+                return
+            known, spans, blocks = self.known, self._ends(codes), codes.blocks
+            count = sum(len(block[0]) for block in blocks)
+            rows = cancellable(
+                count,
+                lambda: tuple(
+                    _decoded(parts, own, None if spans is None else spans[at])
+                    for at, (parts, own) in enumerate(
+                        zip(zip(*blocks, strict=True), self.dictionaries, strict=True)
+                    )
+                ),
+            )
+            self._blocks, self._count, self._known = [rows], count, known
+            self._plain, self._spans = spans is not None, spans
+            self.codes = None
+
+
+def _column(codes: Array, dictionary: Dictionary | None) -> Any:
+    return codes if dictionary is None else CodedColumn(codes, dictionary)
+
+
+def _decoded(parts: Sequence[Array], dictionary: Dictionary | None, span: Span | None) -> Array:
+    """The parts of a column, decoded and concatenated; in 32 bits if all its keys fit."""
+    if dictionary is None and len(parts) == 1:
+        return parts[0]
+    count = sum(map(len, parts))
+    fits = span is not None and span[0] >= INT32_MIN and span[1] <= INT32_MAX
+    keys = np.empty(count, dtype=np.int32 if fits else np.int64)
+    start = 0
+    for part in parts:
+        into = keys[start : start + len(part)]
+
+        def fill(rows: slice, part: Array = part, into: Array = into) -> None:
+            into[rows] = part[rows] if dictionary is None else dictionary.decode(part[rows])
+
+        in_ranges(fill, len(part))
+        start += len(part)
+    return keys

@@ -15,11 +15,10 @@ import numpy as np
 
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage import parts, remote
-from gdatalog.storage.coded import Coded, CodedStatistics
 from gdatalog.storage.degrees import mask
 from gdatalog.storage.keys import Dictionary, decode_blocks, narrow
 from gdatalog.storage.on_device import DeviceOps, KnownRows
-from gdatalog.storage.parts import Version, VersionHistory, stacked
+from gdatalog.storage.parts import Coded, Version, VersionHistory, stacked
 from gdatalog.storage.remote import RemoteStatistics
 from gdatalog.storage.row_store import FEW, RowBits, RowStore, held_by
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
@@ -459,9 +458,7 @@ class Relation:
 def _statistics_of(store: RowStore) -> type[Statistics]:
     if isinstance(store, remote.RemoteRows):
         return RemoteStatistics
-    if isinstance(store, Coded):
-        return CodedStatistics
-    return parts.PartsStatistics if isinstance(store, parts.DisjointParts) else Statistics
+    return parts.DeferredStatistics if isinstance(store, parts.DeferredRows) else Statistics
 
 
 def _passing(store: RowStore, tests: Sequence[RowTest]) -> int:

@@ -37,8 +37,8 @@ from gdatalog.engine.derived import Derived, DistinctBlocks, FarBlocks, in_order
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
-from gdatalog.engine.fixpoint.rewrites import split_stratum, with_parts
 from gdatalog.engine.fixpoint.rounds import Rounds
+from gdatalog.engine.fixpoint.strategies import split_stratum, with_parts
 from gdatalog.engine.fixpoint.stratum import StratumRun
 from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Mark, Round, RuleRound

@@ -20,9 +20,9 @@ from gdatalog.planner.check.checked import Stratum
 from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules
 from gdatalog.planner.rewrite.counting import COUNTS
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.coded import Coded
 from gdatalog.storage.keys import ABSENT, Dictionary
 from gdatalog.storage.on_device import KnownRows
+from gdatalog.storage.parts import Coded
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
