@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from gdatalog import cpu_ops
 from gdatalog.engine.fixpoint import delta, runs
 from gdatalog.engine.fixpoint.delta import DeltaRelation
-from gdatalog.engine.fixpoint.keyspace import KeySpace
 from gdatalog.engine.fixpoint.row_sets import Hashed, RowBitmap, SortedRows
 from gdatalog.engine.session.knobs import Dedup
 from gdatalog.plan.tuning import Tuning
+from gdatalog.storage.keyspace import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.sorting import sort_rows

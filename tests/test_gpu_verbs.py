@@ -18,9 +18,10 @@ from gdatalog import cpu_ops
 from gdatalog.calls import NotOnDevice
 from gdatalog.cpu_ops import arrays
 from gdatalog.cpu_ops import functions as host_functions
-from gdatalog.engine.fixpoint.keyspace import KeySpace
+from gdatalog.engine.fixpoint.row_sets import marked_rows
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.launching import TILE
+from gdatalog.storage.keyspace import KeySpace
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Lookup, TrieLevel
 from gdatalog.values import INT_MAX, INT_MIN
@@ -92,7 +93,7 @@ def test_rows_of_marks(seed: int, left: int, right: int, share: float) -> None:
     words = np.packbits(bits, bitorder="little").view(np.int64)
     dtypes = [np.int32, np.int64]
     wanted = space.rows(np.flatnonzero(bits))
-    for mine, its, dtype in zip(space.marked_rows(words, dtypes), wanted, dtypes, strict=True):
+    for mine, its, dtype in zip(marked_rows(space, words, dtypes), wanted, dtypes, strict=True):
         assert mine.tolist() == its.tolist() and mine.dtype == dtype
     with Taking(seed):
         counts = OPS.counts_of_marks(there(words))

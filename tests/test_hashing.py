@@ -10,8 +10,8 @@ import pytest
 from entries import Entries, compiled
 
 from gdatalog.codegen.helpers import atomics, hashing
-from gdatalog.engine.fixpoint.keyspace import KeySpace
 from gdatalog.engine.fixpoint.row_sets import Hashed
+from gdatalog.storage.keyspace import KeySpace
 from gdatalog.storage.table import Array
 
 add_keys = Entries(hashing).add_keys

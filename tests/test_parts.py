@@ -36,7 +36,8 @@ def test_bits_take_rows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     some = (x + y) % 2 == 0
     relation = Relation.from_rows(("x", "y"), ("int", "int"), [x[some], y[some]], int(some.sum()))
     bits = row_store.RowBits.of(relation.store)
-    assert bits is not None and bits.fits((x, y)) and not bits.fits((x, y + 1000))
+    assert bits is not None and bits.space.holds((x, y))
+    assert not bits.space.holds((x, y + 1000))
     assert bits.add((x, y)).tolist() == np.flatnonzero(~some).tolist()
     assert bits.add((x, y)).tolist() == []
     for column, other in ((0, 1), (1, 0)):

@@ -20,13 +20,13 @@ from gdatalog.codegen.helpers.lattice import KNOWN
 from gdatalog.codegen.native import Bound
 from gdatalog.cpu_ops.best_values import BestValues
 from gdatalog.engine.fixpoint.delta import DeltaRelation
-from gdatalog.engine.fixpoint.keyspace import KeySpace
 from gdatalog.engine.fixpoint.row_sets import Hashed, RowBitmap, SortedRows
 from gdatalog.engine.fixpoint.runs import HashIndexes
 from gdatalog.executors.fresh import ENDLESS, FreshWorker
 from gdatalog.storage import spill as spilling
 from gdatalog.storage.duplicates import SpilledGroups
 from gdatalog.storage.keys import narrow
+from gdatalog.storage.keyspace import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.sorting import merge_rows, merged_runs, sort_spilled

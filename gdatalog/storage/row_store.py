@@ -24,6 +24,7 @@ import numpy as np
 from gdatalog.account import spending
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage.duplicates import distinct_rows, mix
+from gdatalog.storage.keyspace import KeySpace, union
 from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows, rows_among
 from gdatalog.storage.rows import (
     DENSE,
@@ -39,7 +40,6 @@ from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import held_bytes, is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, in_ranges, spread
-from gdatalog.values import INT_MAX, INT_MIN
 
 # Fewer rows than these are sorted when they are made: it costs nothing, and people read them in
 # order.
@@ -332,17 +332,17 @@ LEAST_SORTED = 4096  # rows: for fewer, a pass over a column is faster than a so
 
 
 class RowBits:
-    """A bitmap with one bit for each possible row between the least and the greatest values."""
+    """A bitmap with one bit for each possible row of a space."""
 
-    __slots__ = ("_bits", "_high", "_low")
+    __slots__ = ("_bits", "space")
 
-    def __init__(self, blocks: Sequence[Columns], low: Sequence[int], high: Sequence[int]) -> None:
-        self._low, self._high = tuple(low), tuple(high)
-        marks = np.zeros(_room(low, high), dtype=np.bool_)
+    def __init__(self, blocks: Sequence[Columns], space: KeySpace) -> None:
+        self.space = space
+        marks = np.zeros(space.size, dtype=np.bool_)
         for rows in blocks:
 
             def mark(part: slice, rows: Columns = rows) -> None:
-                marks[self._places([column[part] for column in rows])] = True
+                marks[space.numbers([column[part] for column in rows])] = True
 
             in_ranges(mark, len(rows[0]))
         self._bits = np.packbits(marks, bitorder="little")
@@ -354,30 +354,23 @@ class RowBits:
         if store.at_most <= MANY:
             return None
         spans = [store.spans, spans_of([more] if more else [])]
-        low = [min(ends)[0] for ends in zip(*filter(None, spans), strict=True)]
-        high = [max(b for _, b in ends) for ends in zip(*filter(None, spans), strict=True)]
-        spare = [((b - a) >> 5) + 16 for a, b in zip(low, high, strict=True)]
+        ends = [union(*column) for column in zip(*filter(None, spans), strict=True)]
+        bounds = [span for span in ends if span is not None]
+        spare = [((high - low) >> 5) + 16 for low, high in bounds]
         for room in (spare, [0] * len(spare)):
-            bounds = [max(INT_MIN, a - s) for a, s in zip(low, room, strict=True)]
-            ends = [min(INT_MAX, b + s) for b, s in zip(high, room, strict=True)]
-            if _room(bounds, ends) <= store.nbytes:
-                return RowBits(store.blocks, bounds, ends)
+            wide = [(a - s, b + s) for (a, b), s in zip(bounds, room, strict=True)]
+            space = KeySpace.within(wide)
+            if space is not None and space.size <= store.nbytes:
+                return RowBits(store.blocks, space)
         return None
 
     @property
     def nbytes(self) -> int:
         return self._bits.nbytes
 
-    def fits(self, rows: Columns) -> bool:
-        """Whether each of these rows has a bit."""
-        return all(
-            int(column.min()) >= low and int(column.max()) <= high
-            for column, low, high in zip(rows, self._low, self._high, strict=True)
-        )
-
     def add(self, rows: Columns) -> Array:
         """Adds distinct rows that fit; returns the indices of the rows that are new."""
-        places = self._places(rows)
+        places = self.space.numbers(rows)
         at, bit = places >> 3, np.left_shift(np.uint8(1), (places & 7).astype(np.uint8))
         new: Array = np.flatnonzero((self._bits[at] & bit) == 0)
         np.bitwise_or.at(self._bits, at[new], bit[new])
@@ -385,10 +378,10 @@ class RowBits:
 
     def rows_with(self, column: int, values: Array) -> Columns | None:
         """The rows with one of some distinct values in a column; None if that takes long."""
-        sizes = [high - low + 1 for low, high in zip(self._low, self._high, strict=True)]
-        low, size = self._low[column], sizes[column]
+        sizes = self.space.spans
+        low, size = self.space.least[column], sizes[column]
         strides = [prod(sizes[at + 1 :]) for at in range(len(sizes))]
-        values = values[(values >= low) & (values <= self._high[column])]
+        values = values[(values >= low) & (values < low + size)]
         if prod(sizes) // size * len(values) > MOST:
             return None
         places = (values.astype(np.int64) - low) * strides[column]
@@ -396,23 +389,7 @@ class RowBits:
             if at != column:
                 places = (places[:, None] + np.arange(other, dtype=np.int64) * stride).ravel()
         places = places[(self._bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1 > 0]
-        return tuple(
-            places // stride % other + least
-            for stride, other, least in zip(strides, sizes, self._low, strict=True)
-        )
-
-    def _places(self, rows: Sequence[Array]) -> Array:
-        places: Array = np.zeros(len(rows[0]), dtype=np.int64)
-        for column, low, high in zip(rows, self._low, self._high, strict=True):
-            places *= high - low + 1
-            places += column
-            places -= low
-        return places
-
-
-def _room(low: Sequence[int], high: Sequence[int]) -> int:
-    """The number of possible rows."""
-    return prod(b - a + 1 for a, b in zip(low, high, strict=True))
+        return self.space.rows(places)
 
 
 def held_by(store: RowStore, rows: Columns) -> Array:

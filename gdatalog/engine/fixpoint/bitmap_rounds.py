@@ -33,7 +33,7 @@ from gdatalog.engine.derived import (
     union_rows,
 )
 from gdatalog.engine.fixpoint.delta import DeltaRelation
-from gdatalog.engine.fixpoint.keyspace import KeySpace
+from gdatalog.engine.fixpoint.row_sets import marked_rows
 from gdatalog.engine.fixpoint.spans import expected_spaces
 from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
 from gdatalog.engine.metrics import Round
@@ -41,6 +41,7 @@ from gdatalog.plan.nodes import Compact, JoinPlan, RulePlan
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.records import dataclass, field
+from gdatalog.storage.keyspace import KeySpace
 from gdatalog.storage.on_device import BitmapOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
@@ -461,7 +462,7 @@ class MarkedRounds(StratumRun):
         rows = [*table.followed, *table.new]
         if table.delta is not None:
             (words,) = self._bitmaps.to_host((table.marks,))
-            rows = [table.space.marked_rows(words, table.dtypes)]
+            rows = [marked_rows(table.space, words, table.dtypes)]
         blocks = DistinctBlocks(rows, table.length)
         relation = relation_of(schema.columns, schema.types, [blocks], self.ops)
         self.context.device.hold(relation)

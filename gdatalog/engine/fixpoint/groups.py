@@ -12,11 +12,11 @@ from functools import partial
 import numpy as np
 
 from gdatalog.engine.derived import Rows
-from gdatalog.engine.fixpoint.keyspace import Column, Flow, Span, span_of, widen
 from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Slot
 from gdatalog.printer.lattice import BestRelation, Follow
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.keys import encode_value
+from gdatalog.storage.keyspace import Column, Flow, Span, span_of, widen
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable

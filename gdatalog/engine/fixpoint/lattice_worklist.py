@@ -28,7 +28,6 @@ from gdatalog.engine.fixpoint.groups import (
     columns_of,
     passed_on,
 )
-from gdatalog.engine.fixpoint.keyspace import Span, span_of
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever
 from gdatalog.engine.fixpoint.partitioned import OFTEN
 from gdatalog.engine.fixpoint.stratum import StratumRun
@@ -55,6 +54,7 @@ from gdatalog.printer.lattice import GROW, ROUND, BestRelation, Follow, print_la
 from gdatalog.printer.layouts import layouts_of
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.storage.keys import decode_value, narrow
+from gdatalog.storage.keyspace import Span, span_of
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.rows import Columns, firsts

@@ -71,7 +71,7 @@ class MaintainedRelation:
     def _news(self, rows: Columns) -> Array:
         """The positions of the rows that are new."""
         bits = self.bits()
-        if bits is not None and not bits.fits(rows):
+        if bits is not None and not bits.space.holds(rows):
             bits = self._bits = RowBits.of(self.full().store, rows)
         if bits is None:
             return np.flatnonzero(~self.full().holds(rows))

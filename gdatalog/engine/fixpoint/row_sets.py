@@ -12,14 +12,15 @@ between runs of the loops. Large ones lie in a mapped file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from gdatalog.cancellation import current_watch, working_space
-from gdatalog.engine.fixpoint.keyspace import KeySpace
 from gdatalog.executors.ops import Ops
+from gdatalog.storage.keyspace import KeySpace
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
@@ -226,6 +227,7 @@ class SortedRows:
 
 
 WORDS_AT_ONCE = 1 << 18  # words scanned at once
+PARTS = 64  # of a bitmap, whose rows threads make
 
 
 class RowBitmap:
@@ -273,6 +275,35 @@ class RowBitmap:
         fresh: Array = (self.words[places] & bits) == 0
         np.bitwise_or.at(self.words, places[fresh], bits[fresh])
         return fresh
+
+
+def marked_rows(space: KeySpace, words: Array, dtypes: Sequence[Any]) -> Columns:
+    """The rows that a bitmap marks, ascending, by compiled loops."""
+    from gdatalog.codegen import native
+    from gdatalog.codegen.helpers.bits import column_of_bits, count_bits
+
+    words = words.view(np.uint64)
+    count = native.of(count_bits, "u64[]", "i64", "i64")
+    cuts = [len(words) * at // PARTS for at in range(PARTS + 1)]
+    long = 64 * len(words) >= LONG
+    counts = spread(lambda part: count(words, *part), pairwise(cuts), long)
+    starts = [0, *accumulate(counts)]
+    columns: list[Array] = []
+    divisor = 1
+    for low, span, dtype in zip(
+        reversed(space.least), reversed(space.spans), reversed(dtypes), strict=True
+    ):
+        column = np.empty(starts[-1], dtype=dtype)
+        kind = "i32[]" if column.itemsize == 4 else "i64[]"
+        fill = native.of(column_of_bits, "u64[]", "i64", "i64", kind, *["i64"] * 4)
+
+        def part(at: int, fill: Any = fill, given: Any = (column, divisor, span, low)) -> None:
+            fill(words, cuts[at], cuts[at + 1], given[0], starts[at], *given[1:])
+
+        spread(part, range(PARTS), long)
+        columns.append(column)
+        divisor *= span
+    return tuple(reversed(columns))
 
 
 # A row set as a hash set of row numbers, which several threads can fill.

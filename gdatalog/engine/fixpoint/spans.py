@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.cpu_ops.functions import Scope, evaluate
-from gdatalog.engine.fixpoint.keyspace import Column, Flow, KeySpace, Span, span_of, union, widen
 from gdatalog.plan.effects import all_steps, merged, participants
 from gdatalog.plan.nodes import (
     Assign,
@@ -36,6 +35,7 @@ from gdatalog.plan.nodes import (
     TrieRef,
 )
 from gdatalog.records import dataclass
+from gdatalog.storage.keyspace import Column, Flow, KeySpace, Span, span_of, union, widen
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN

@@ -8,20 +8,15 @@ rows will be.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from gdatalog.records import dataclass
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import LONG, spread
 
 MOST = 1 << 62  # row numbers
-PARTS = 64  # of a bitmap, whose rows threads make
-INT64 = np.dtype(np.int64)
 
 Span = tuple[int, int]  # the least and the greatest value
 Column = tuple[str, int]  # of a relation
@@ -112,34 +107,6 @@ class KeySpace:
             rest = rest - numbers * span
             rest += low
             columns.append(rest)
-        return tuple(reversed(columns))
-
-    def marked_rows(self, words: Array, dtypes: Sequence[Any]) -> Columns:
-        """The rows that a bitmap marks, ascending."""
-        from gdatalog.codegen import native
-        from gdatalog.codegen.helpers.bits import column_of_bits, count_bits
-
-        words = words.view(np.uint64)
-        count = native.of(count_bits, "u64[]", "i64", "i64")
-        cuts = [len(words) * at // PARTS for at in range(PARTS + 1)]
-        long = 64 * len(words) >= LONG
-        counts = spread(lambda part: count(words, *part), pairwise(cuts), long)
-        starts = [0, *accumulate(counts)]
-        columns: list[Array] = []
-        divisor = 1
-        for low, span, dtype in zip(
-            reversed(self.least), reversed(self.spans), reversed(dtypes), strict=True
-        ):
-            column = np.empty(starts[-1], dtype=dtype)
-            kind = "i32[]" if column.itemsize == 4 else "i64[]"
-            fill = native.of(column_of_bits, "u64[]", "i64", "i64", kind, *["i64"] * 4)
-
-            def part(at: int, fill: Any = fill, given: Any = (column, divisor, span, low)) -> None:
-                fill(words, cuts[at], cuts[at + 1], given[0], starts[at], *given[1:])
-
-            spread(part, range(PARTS), long)
-            columns.append(column)
-            divisor *= span
         return tuple(reversed(columns))
 
     def joined(self, other: KeySpace) -> KeySpace | None:
