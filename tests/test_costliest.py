@@ -14,7 +14,7 @@ from gdatalog.plan.nodes import Join, RulePlan, TrieRef
 from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.report import Profile
 from gdatalog.report.hints import KnownIndexes, hint_of, shared_join
-from gdatalog.report.rule_runs import RuleRan
+from gdatalog.report.rules import RuleRan
 from gdatalog.report.tree import ReportNode
 
 RULES = """

@@ -41,7 +41,8 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
-from gdatalog.report.plan_tree import rule_text, stratum_label
+from gdatalog.report.plan_tree import stratum_label
+from gdatalog.report.rules import rule_text
 from gdatalog.report.tree import about
 from tests.corners import CORNERS
 from tests.draw import PROFILES, drawn

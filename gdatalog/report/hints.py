@@ -18,8 +18,8 @@ from gdatalog.planner.check.walk import rebuild, variables, walk
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
 from gdatalog.report.folded import COSTLIEST, rule_number
-from gdatalog.report.plan_tree import index_label, rule_text
-from gdatalog.report.rule_runs import RuleRan, StratumRan
+from gdatalog.report.plan_tree import index_label
+from gdatalog.report.rules import RuleRan, StratumRan, rule_text
 from gdatalog.report.tree import Fact, ReportNode, many, took
 
 MOST = 0.5  # of a rule's time

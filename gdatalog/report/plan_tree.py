@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from gdatalog.engine.choose import planned_choice, unprintable
 from gdatalog.engine.device import Device
 from gdatalog.engine.fixpoint.stratum import UNKNOWN
 from gdatalog.engine.host_tries import AskedIndex, memory_asked
 from gdatalog.engine.session.knobs import Knobs
-from gdatalog.parser import format_node
-from gdatalog.parser.syntax import Var, Wildcard
 from gdatalog.plan.effects import relations_read
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, OnWorkers, Spread
 from gdatalog.plan.stratum import InPlaceLattice, Partitioned, StratumPlan
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check.checked import CheckedRule, Stratum
-from gdatalog.planner.check.walk import rebuild, walk
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
 from gdatalog.report.folded import WORK
-from gdatalog.report.steps import Executor, order_of, plan_nodes, with_dedup
+from gdatalog.report.rules import Executor, order_of, plan_nodes, rule_text, with_dedup
 from gdatalog.report.tree import ReportNode, many
 from gdatalog.storage.relation import Relation
 from gdatalog.values import shown_name
@@ -262,19 +258,6 @@ def stratum_facts(stratum: Stratum) -> tuple[tuple[str, str | bool], ...]:
 def plan_label(plan: RulePlan) -> str:
     """Names one of the plans of a recursive rule."""
     return "in each round" if plan.recursive_on else "before the rounds"
-
-
-def rule_text(rule: CheckedRule) -> str:
-    """Formats a checked rule as a user would write it: `_` for `_~1`, if that occurs once."""
-    parts = [rule.head] if rule.body is None else [rule.head, rule.body]
-    names = Counter(part.name for node in parts for part in walk(node) if isinstance(part, Var))
-
-    def blank(node: Any) -> Any:
-        if isinstance(node, Var):
-            return Wildcard() if node.name.startswith("_~") and names[node.name] == 1 else node
-        return rebuild(node, blank)
-
-    return " <- ".join(format_node(blank(part)) for part in parts) + "."
 
 
 # The indexes that plans read, and the estimated memory of those that must be built.

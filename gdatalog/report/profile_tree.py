@@ -15,13 +15,23 @@ from gdatalog.report.plan_tree import (
     index_label,
     placement,
     plan_label,
-    rule_text,
     stratum_facts,
     stratum_label,
     where,
 )
-from gdatalog.report.rule_runs import Matches, StratumRan, ran, rounds_node, rule_key
-from gdatalog.report.steps import Executor, Happened, order_of, plan_nodes, with_dedup
+from gdatalog.report.rules import (
+    Executor,
+    Happened,
+    Matches,
+    StratumRan,
+    order_of,
+    plan_nodes,
+    ran,
+    rounds_node,
+    rule_key,
+    rule_text,
+    with_dedup,
+)
 from gdatalog.report.tree import Fact, Kind, ReportNode, many, per_second, took
 from gdatalog.values import shown_name
 

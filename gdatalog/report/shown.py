@@ -34,7 +34,7 @@ from gdatalog.report.plan_tree import (
     indexes_of,
 )
 from gdatalog.report.profile_tree import Evaluated
-from gdatalog.report.rule_runs import COLUMNS, round_lines
+from gdatalog.report.rules import COLUMNS, round_lines
 from gdatalog.report.tree import ReportNode
 from gdatalog.storage.relation import Relation
 

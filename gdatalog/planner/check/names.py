@@ -9,8 +9,9 @@ aggregate: so one class visits all of them.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMismatchError
@@ -27,7 +28,7 @@ from gdatalog.planner.check.checked import (
     either,
     nearest,
 )
-from gdatalog.planner.check.scopes import FreshNames, Scopes
+from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import rebuild, variables, walk
 from gdatalog.planner.rewrite.lists import one_for_many
 from gdatalog.records import dataclass, field, replace
@@ -51,7 +52,7 @@ class NameResolution:
     params: Mapping[str, ParamType]
     errors: list[Error]
     cautions: list[Caution]
-    fresh: FreshNames = field(default_factory=FreshNames)
+    numbers: Iterator[int] = field(init=False)  # of a rule's local names
     scoped: bool = False  # a negation or an aggregate was met
     unknown: set[str] = field(default_factory=set)  # relations; said once of a statement
     lifted: list[s.Literal] | None = None  # in a head: where its aggregates with a body go
@@ -142,7 +143,7 @@ class NameResolution:
                 self.cautions.append(Caution(message, var.span, hint))
 
     def _start(self) -> None:
-        self.fresh = FreshNames()
+        self.numbers = itertools.count(1)
         self.scoped = False
         self.unknown = set()
 
@@ -156,7 +157,7 @@ class NameResolution:
         whole = conjunction(items, items[0].span)
         if not self.scoped:
             return whole
-        return Scopes(self.fresh, self.errors, self.cautions).rule(heads, whole)
+        return Scopes(self.numbers, self.errors, self.cautions).rule(heads, whole)
 
     def _fail(self, message: str, span: Span, hint: str | None = None) -> None:
         self.errors.append(NameResolutionError(message, span, hint=hint))
@@ -240,7 +241,7 @@ class NameResolution:
         if isinstance(arg, s.Var | s.Const):
             return arg
         if isinstance(arg, s.Wildcard):
-            return s.Var(self.fresh.name("_"), arg.span)
+            return s.Var(local_name("_", self.numbers), arg.span)
         return self._expr(arg)
 
     def _test(self, test: s.Test) -> s.Literal:
@@ -432,7 +433,7 @@ class NameResolution:
         return cast(s.Expr, s.HeadAggregate(kind, targets, call.span))
 
     def _lift(self, aggregate: s.Aggregate, lifted: list[s.Literal]) -> s.Expr:
-        value = s.Var(self.fresh.name(aggregate.kind), aggregate.span)
+        value = s.Var(local_name(aggregate.kind, self.numbers), aggregate.span)
         self.lifted = None
         resolved = self._aggregate(aggregate)
         self.lifted = lifted

@@ -13,15 +13,6 @@ from itertools import chain
 
 from gdatalog.errors import Error, SafetyError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.binding import (
-    bound_by,
-    expressions,
-    neighbours,
-    operands,
-    ready,
-    shared_by,
-    solvable,
-)
 from gdatalog.planner.check.checked import (
     CheckedRule,
     as_rule,
@@ -30,6 +21,15 @@ from gdatalog.planner.check.checked import (
     own_name,
     show,
     text_of,
+)
+from gdatalog.planner.check.scopes import (
+    bound_by,
+    expressions,
+    neighbours,
+    operands,
+    ready,
+    shared_by,
+    solvable,
 )
 from gdatalog.planner.check.walk import Node, variables, walk
 from gdatalog.records import dataclass, field

@@ -1,70 +1,57 @@
-"""Scopes: variables local to a negation or an aggregate get a name of their own (`y~2`).
+"""Scopes: which variables literals bind, and which are local to a negation or an aggregate.
 
-A variable in a negation that occurs nowhere else on its branch is local to it. A variable of
-an aggregate is the rule's if the rule without its aggregates binds it, unless it stands in the
-aggregated expression and the aggregate's own body binds it; else it is local to that aggregate,
-as in Soufflé. A local variable of a min or max that is used outside is exported, unless the
-aggregate's value binds it there: in `y = min z + y : { ... }` the two `y` are different variables.
+A local variable gets a name of its own (`y~2`). A variable in a negation that occurs nowhere else
+on its branch is local to it. A variable of an aggregate is the rule's if the rule without its
+aggregates binds it, unless it stands in the aggregated expression and the aggregate's own body
+binds it; else it is local to that aggregate, as in Soufflé. A local variable of a min or max that
+is used outside is exported, unless the aggregate's value binds it there: in `y = min z + y : { ...
+}` the two `y` are different variables.
 
 `bound` is what the scope binds without its aggregates, `used` and `direct` are the variables
 that occur elsewhere on the same branch: anywhere, and outside of aggregates.
+
+A positive atom binds the variables among its arguments, and solves `y + 1` for y. `=` binds either
+side from the other. `in {...}` and `range` bind from bound values. An aggregate binds its result
+through `=`; a min or max also binds its exports. `;` binds the variables that every branch binds.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gdatalog.errors import Caution, Error, SafetyError
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Cast,
-    Chain,
-    Expr,
-    FunctionCall,
-    Literal,
-    Not,
-    Or,
-    Var,
-)
-from gdatalog.planner.binding import bound_by
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check.checked import own_name
 from gdatalog.planner.check.walk import N, Node, children, rebuild, variables
 from gdatalog.records import dataclass, replace
+from gdatalog.values import TypeName
 
 Names = frozenset[str]
 
 
-@dataclass(slots=True)
-class FreshNames:
-    """Names that no user can write."""
-
-    number: int = 0
-
-    def name(self, stem: str) -> str:
-        self.number += 1
-        return f"{own_name(stem)}~{self.number}"
+def local_name(stem: str, numbers: Iterator[int]) -> str:
+    """A name that no user can write; `numbers`: those that the rule has not used yet."""
+    return f"{own_name(stem)}~{next(numbers)}"
 
 
 @dataclass(slots=True)
 class Scopes:
-    fresh: FreshNames
+    numbers: Iterator[int]  # of local names
     errors: list[Error]
     cautions: list[Caution]
     exported: Names = frozenset()
     # Of the rule or the aggregate at hand: what is bound before, and the scopes inside each other.
     held: Names = frozenset()
-    scopes: tuple[Literal, ...] = ()
+    scopes: tuple[s.Literal, ...] = ()
 
-    def rule(self, heads: Iterable[Atom], body: Literal) -> Literal:
+    def rule(self, heads: Iterable[s.Atom], body: s.Literal) -> s.Literal:
         """The body with its local variables renamed; those of the heads are never local."""
         in_heads = frozenset(name for head in heads for name in variables(head))
         self.scopes = ()
         return self._scope(body, _binds(body, frozenset()), in_heads, in_heads)
 
-    def _scope(self, literal: Literal, bound: Names, used: Names, direct: Names) -> Literal:
+    def _scope(self, literal: s.Literal, bound: Names, used: Names, direct: Names) -> s.Literal:
         """A literal that binds some variables for its own parts only."""
         outside = self.scopes
         self.scopes = (*outside, literal)
@@ -72,9 +59,9 @@ class Scopes:
         self.scopes = outside
         return scoped
 
-    def _literal(self, literal: Literal, bound: Names, used: Names, direct: Names) -> Literal:
+    def _literal(self, literal: s.Literal, bound: Names, used: Names, direct: Names) -> s.Literal:
         match literal:
-            case And():
+            case s.And():
                 everywhere = Counter(n for item in literal.items for n in variables(item))
                 outside = Counter(n for item in literal.items for n in direct_variables(item))
                 items = []
@@ -83,7 +70,7 @@ class Scopes:
                     beside = _others(outside, direct_variables(item))
                     items.append(self._literal(item, bound, used | others, direct | beside))
                 return replace(literal, items=tuple(items))
-            case Or():
+            case s.Or():
                 branches = []
                 before, after = self.exported, self.exported
                 for item in literal.items:
@@ -92,27 +79,27 @@ class Scopes:
                     after |= self.exported
                 self.exported = after
                 return replace(literal, items=tuple(branches))
-            case Not():
+            case s.Not():
                 return self._negation(literal, bound, used, direct)
             case _:
                 direct |= direct_variables(literal).keys()
                 return rebuild(literal, lambda expr: self._expr(expr, bound, direct))
 
-    def _negation(self, negation: Not, bound: Names, used: Names, direct: Names) -> Not:
+    def _negation(self, negation: s.Not, bound: Names, used: Names, direct: Names) -> s.Not:
         inside = [name for name in variables(negation.body) if name not in used]
-        body = rename(negation.body, {name: self.fresh.name(name) for name in inside})
+        body = rename(negation.body, {name: local_name(name, self.numbers) for name in inside})
         return replace(negation, body=self._scope(body, _binds(body, bound), used, direct))
 
-    def _expr(self, expr: Expr, bound: Names, direct: Names) -> Expr:
+    def _expr(self, expr: s.Expr, bound: Names, direct: Names) -> s.Expr:
         match expr:
-            case Aggregate():
+            case s.Aggregate():
                 return self._aggregate(expr, bound, direct)
-            case FunctionCall() | Chain() | Cast():
+            case s.FunctionCall() | s.Chain() | s.Cast():
                 return rebuild(expr, lambda part: self._expr(part, bound, direct))
             case _:
                 return expr
 
-    def _aggregate(self, aggregate: Aggregate, bound: Names, direct: Names) -> Aggregate:
+    def _aggregate(self, aggregate: s.Aggregate, bound: Names, direct: Names) -> s.Aggregate:
         own = _own_targets(aggregate, bound)
         for name in own & bound:
             self._hides(aggregate, name)
@@ -123,7 +110,7 @@ class Scopes:
             self._escapes(aggregate, exports)
         for name in exports:
             self._export_once(aggregate, name)
-        new = {name: self.fresh.name(name) for name in inside if name not in exports}
+        new = {name: local_name(name, self.numbers) for name in inside if name not in exports}
         renamed = rename(aggregate, new) if new else aggregate
         # Inside, the rest of the rule is out of sight: what is shared is bound already.
         targets = frozenset(name for target in renamed.targets for name in variables(target))
@@ -135,7 +122,7 @@ class Scopes:
         mine = tuple(name for name in variables(whole) if name not in bound)
         return replace(whole, exports=tuple(exports), locals=mine)
 
-    def _exports(self, aggregate: Aggregate, names: list[str], own: Names) -> list[str]:
+    def _exports(self, aggregate: s.Aggregate, names: list[str], own: Names) -> list[str]:
         """Which of its variables that occur outside the aggregate gives values to: those that no
         value of an aggregate binds there."""
         if not names:
@@ -147,14 +134,14 @@ class Scopes:
                 self._of_another(aggregate, name)
         return [name for name in names if name not in valued]
 
-    def _known(self, but: Aggregate | None) -> Names:
+    def _known(self, but: s.Aggregate | None) -> Names:
         """What is bound here when all aggregates have values, or all but one."""
         known = self.held | {_VALUE.name}
         for literal in self.scopes:
             known = _binds(_valued(literal, but), known)
         return known
 
-    def _hides(self, aggregate: Aggregate, name: str) -> None:
+    def _hides(self, aggregate: s.Aggregate, name: str) -> None:
         shown = own_name(name)
         self.cautions.append(
             Caution(
@@ -166,7 +153,7 @@ class Scopes:
             )
         )
 
-    def _of_another(self, aggregate: Aggregate, name: str) -> None:
+    def _of_another(self, aggregate: s.Aggregate, name: str) -> None:
         shown = own_name(name)
         self.errors.append(
             SafetyError(
@@ -178,7 +165,7 @@ class Scopes:
             )
         )
 
-    def _escapes(self, aggregate: Aggregate, names: list[str]) -> None:
+    def _escapes(self, aggregate: s.Aggregate, names: list[str]) -> None:
         name = own_name(names[0])
         self.errors.append(
             SafetyError(
@@ -189,7 +176,7 @@ class Scopes:
             )
         )
 
-    def _export_once(self, aggregate: Aggregate, name: str) -> None:
+    def _export_once(self, aggregate: s.Aggregate, name: str) -> None:
         if name in self.exported:
             self.errors.append(
                 SafetyError(
@@ -201,21 +188,21 @@ class Scopes:
         self.exported |= {name}
 
 
-_VALUE = Var("~value")  # stands for the value of any aggregate
+_VALUE = s.Var("~value")  # stands for the value of any aggregate
 
 
-def _valued(node: N, but: Aggregate | None) -> N:
+def _valued(node: N, but: s.Aggregate | None) -> N:
     """The node with a variable in the place of each aggregate but one."""
 
     def change(part: Node) -> Node:
-        if isinstance(part, Aggregate):
+        if isinstance(part, s.Aggregate):
             return part if part is but else _VALUE
         return rebuild(part, change)
 
     return rebuild(node, change)
 
 
-def _own_targets(aggregate: Aggregate, bound: Names) -> Names:
+def _own_targets(aggregate: s.Aggregate, bound: Names) -> Names:
     """The variables of the aggregated expression that the aggregate's own body binds."""
     targets = frozenset(name for target in aggregate.targets for name in variables(target))
     return targets & _binds(aggregate.body, bound - targets)
@@ -223,27 +210,27 @@ def _own_targets(aggregate: Aggregate, bound: Names) -> Names:
 
 def rename(node: N, names: Mapping[str, str]) -> N:
     """The node with its variables renamed."""
-    if isinstance(node, Var):
+    if isinstance(node, s.Var):
         return replace(node, name=names[node.name]) if node.name in names else node
     return rebuild(node, lambda part: rename(part, names))
 
 
-def direct_variables(node: Node) -> dict[str, Var]:
+def direct_variables(node: Node) -> dict[str, s.Var]:
     """The variables that occur outside of aggregates."""
-    found: dict[str, Var] = {}
+    found: dict[str, s.Var] = {}
     _collect_direct(node, found)
     return found
 
 
-def _collect_direct(node: Node, found: dict[str, Var]) -> None:
-    if isinstance(node, Var):
+def _collect_direct(node: Node, found: dict[str, s.Var]) -> None:
+    if isinstance(node, s.Var):
         found.setdefault(node.name, node)
-    elif not isinstance(node, Aggregate):
+    elif not isinstance(node, s.Aggregate):
         for child in children(node):
             _collect_direct(child, found)
 
 
-def _binds(literal: Literal, bound: Names) -> Names:
+def _binds(literal: s.Literal, bound: Names) -> Names:
     return bound_by(literal, bound, aggregates=False)
 
 
@@ -251,3 +238,202 @@ def _others(counts: Counter[str], own: Iterable[str]) -> Names:
     """The variables of items other than the one whose variables are `own`."""
     mine = set(own)
     return frozenset(name for name, number in counts.items() if number > (name in mine))
+
+
+# Bindings.
+
+
+def bound_by(
+    literal: s.Literal,
+    bound: frozenset[str],
+    types: Mapping[str, TypeName] | None = None,
+    *,
+    aggregates: bool = True,
+) -> frozenset[str]:
+    """The variables that are bound after `literal`, including those of `bound`.
+
+    `+` and `-` are solved for ints only; without `types`, every variable is taken for an int. With
+    `aggregates=False`, aggregates bind nothing.
+    """
+    found = set(bound)
+    _bind(literal, found, types, aggregates)
+    return frozenset(found)
+
+
+def ready(expr: s.Expr, bound: frozenset[str] | set[str], aggregates: bool = True) -> bool:
+    """Whether the expression can be computed: all its variables are bound."""
+    match expr:
+        case s.Var(name):
+            return name in bound
+        case s.Const() | s.Param() | s.Values() | s.ListParam():
+            return True
+        case s.FunctionCall():
+            return all(ready(arg, bound, aggregates) for arg in expr.args)
+        case s.Chain():
+            return all(ready(operand, bound, aggregates) for operand in operands(expr))
+        case s.Cast(operand):
+            return ready(operand, bound, aggregates)
+        case s.Aggregate():
+            return aggregates and all(name in bound for name in shared_by(expr))
+        case s.Wildcard():
+            return False
+
+
+def shared_by(aggregate: s.Aggregate) -> list[str]:
+    """The variables of an aggregate that belong to the rule, and must be bound before it."""
+    return [name for name in variables(aggregate) if name not in aggregate.locals]
+
+
+def aggregates_in(literal: s.Literal) -> Iterator[s.Aggregate]:
+    """The outermost aggregates in the expressions of a literal."""
+    for expr in expressions(literal):
+        yield from outermost(expr)
+
+
+def outermost(expr: s.Expr) -> Iterator[s.Aggregate]:
+    match expr:
+        case s.Aggregate():
+            yield expr
+        case s.FunctionCall():
+            for arg in expr.args:
+                yield from outermost(arg)
+        case s.Chain():
+            for operand in operands(expr):
+                yield from outermost(operand)
+        case s.Cast(operand):
+            yield from outermost(operand)
+        case _:
+            return
+
+
+def expressions(literal: s.Literal) -> tuple[s.Expr, ...]:
+    """The direct expressions of a literal; none for a group or a negation."""
+    match literal:
+        case s.Atom() | s.Distinct():
+            return literal.args
+        case s.Compare():
+            return (literal.first, *(side for _, side in literal.rest))
+        case s.Member():
+            return (literal.item, *literal.values)
+        case s.Test(expr):
+            return (expr,)
+        case s.Range():
+            return (literal.item, literal.start, literal.stop, literal.step)
+        case s.Not() | s.And() | s.Or():
+            return ()
+
+
+def operands(chain: s.Chain) -> tuple[s.Expr, ...]:
+    return (chain.first, *(operand for _, operand in chain.rest))
+
+
+def neighbours(compare: s.Compare) -> Iterator[tuple[s.Expr, str, s.Expr]]:
+    """The comparisons of a chain: `x < y <= z` is `x < y` and `y <= z`."""
+    left = compare.first
+    for op, right in compare.rest:
+        yield left, op, right
+        left = right
+
+
+def solvable(
+    expr: s.Expr,
+    bound: frozenset[str] | set[str],
+    types: Mapping[str, TypeName] | None = None,
+    aggregates: bool = True,
+) -> str | None:
+    """The only unbound variable of `expr`, if the expression's value determines it: it stands alone
+    or under `+` and `-`."""
+    match expr:
+        case s.Var(name):
+            return None if name in bound else name
+        case s.Cast(operand):
+            return solvable(operand, bound, types, aggregates)
+        case s.FunctionCall("+" | "-") | s.Chain(rest=(("+" | "-", _), *_)):
+            args = expr.args if isinstance(expr, s.FunctionCall) else operands(expr)
+            waiting = [arg for arg in args if not ready(arg, bound, aggregates)]
+            if len(waiting) != 1:
+                return None
+            solved = solvable(waiting[0], bound, types, aggregates)
+            if solved is None or (types is not None and types.get(solved, "int") != "int"):
+                return None
+            return solved
+        case _:
+            return None
+
+
+Types = Mapping[str, TypeName] | None
+
+
+def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -> None:
+    match literal:
+        case s.And():
+            # alternate directions, so that a long chain of `=` is quick in either order
+            items, before = literal.items, -1
+            while before != len(bound):
+                before = len(bound)
+                for item in items:
+                    _bind(item, bound, types, aggregates)
+                items = items[::-1]
+            return
+        case s.Or():
+            branches: list[set[str]] = []
+            for item in literal.items:
+                branch = set(bound)
+                _bind(item, branch, types, aggregates)
+                branches.append(branch)
+            bound |= set.intersection(*branches)
+            return
+        case s.Not():
+            return
+        case s.Atom():
+            _bind_atom(literal, bound, types, aggregates)
+        case s.Compare():
+            # each pass moves values one step to the left in a chain of `=`
+            for _ in literal.rest:
+                for left, op, right in neighbours(literal):
+                    if op == "=":
+                        _bind_from(left, (right,), bound, types, aggregates)
+                        _bind_from(right, (left,), bound, types, aggregates)
+        case s.Member():
+            if isinstance(_bare(literal.item), s.Var):
+                _bind_from(literal.item, literal.values, bound, types, aggregates)
+        case s.Range():
+            if isinstance(_bare(literal.item), s.Var):
+                ends = (literal.start, literal.stop, literal.step)
+                _bind_from(literal.item, ends, bound, types, aggregates)
+        case _:
+            pass
+    if aggregates:
+        for aggregate in aggregates_in(literal):
+            if aggregate.exports and ready(aggregate, bound):
+                bound.update(aggregate.exports)
+
+
+def _bind_atom(atom: s.Atom, bound: set[str], types: Types, aggregates: bool) -> None:
+    waiting: list[s.Expr] = []
+    for arg in atom.args:
+        bare = _bare(arg)
+        if isinstance(bare, s.Var):
+            bound.add(bare.name)
+        elif isinstance(bare, s.FunctionCall | s.Chain):
+            waiting.append(bare)
+    for _ in range(len(waiting)):
+        for arg in waiting:
+            solved = solvable(arg, bound, types, aggregates)
+            if solved is not None:
+                bound.add(solved)
+
+
+def _bind_from(
+    item: s.Expr, values: tuple[s.Expr, ...], bound: set[str], types: Types, aggregates: bool
+) -> None:
+    if all(ready(value, bound, aggregates) for value in values):
+        name = solvable(item, bound, types, aggregates)
+        if name is not None:
+            bound.add(name)
+
+
+def _bare(expr: s.Expr) -> s.Expr:
+    while isinstance(expr, s.Cast):
+        expr = expr.operand
+    return expr

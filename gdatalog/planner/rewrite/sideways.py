@@ -28,7 +28,7 @@ from gdatalog.parser.syntax import (
     Param,
     Var,
 )
-from gdatalog.planner.binding import bound_by, neighbours
+from gdatalog.planner.check.scopes import bound_by, neighbours
 from gdatalog.planner.check.walk import rebuild, variables
 from gdatalog.records import dataclass, field, replace
 
