@@ -1,9 +1,8 @@
-"""What owners have between two rounds, kept where the death of a worker does not lose it.
+"""What owners have between two rounds, in files that the death of a worker does not lose.
 
-Where workers see a folder of the driver's, that is where they write it; elsewhere it lies with the
-owner, and a copy with another worker. Either way it is written block by block: an owner never holds
-it twice. The newest that is whole is kept, until the fixpoint ends. The driver asks for
-checkpoints; workers write and read them (`saved`, `restored`).
+There are checkpoints if workers see a folder of the driver's. They are written and read block by
+block: an owner never holds its rows twice. The newest that is whole is kept, until the fixpoint
+ends. The driver asks for checkpoints; workers write and read them (`saved`, `restored`).
 """
 
 from __future__ import annotations
@@ -18,12 +17,14 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from gdatalog.calls import Limits
-from gdatalog.cluster.pool import Call, Lost, Pool, RemoteElement, RemoteValue, TaskStage
+from gdatalog.cancellation import current_watch
+from gdatalog.cluster.pool import Call, Pool, RemoteValue
 from gdatalog.cluster.pool.broadcast import read, write
-from gdatalog.cluster.pool.calls import itself, made_as, whole
+from gdatalog.cluster.pool.calls import made_as
 from gdatalog.cluster.recursion.hash_partition import (
     HashPartition,
     Parcel,
+    PartitionState,
     PartitionTask,
     StaleState,
     StepOutput,
@@ -31,7 +32,6 @@ from gdatalog.cluster.recursion.hash_partition import (
     given,
     rows_by_partition,
 )
-from gdatalog.cluster.workers.worker import StoredRows
 from gdatalog.engine.derived import Rows
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.records import dataclass
@@ -50,19 +50,12 @@ RATE = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What owners had: in files of a folder; or on workers, with the owner and with another.
-    `kept`: how what they had is made again when this is no more."""
+    """What owners had, in files of a folder. `recipes`: how what they had is made again when this
+    is no more."""
 
-    folder: str | None
-    lain: Mapping[int, Sequence[Sequence[SavedRows | RemoteValue | RemoteElement]]]
-    kept: Mapping[int, Any]
-
-    def there(self, owner: int) -> Sequence[SavedRows | RemoteValue | RemoteElement]:
-        """What an owner had; raises `Lost` where that is not there any more."""
-        for some in self.lain[owner]:
-            if not any(each.lost for each in _wholes(some)):
-                return some
-        raise Lost
+    folder: str
+    rows: Mapping[int, Sequence[SavedRows]]
+    recipes: Mapping[int, Any]
 
 
 class Checkpoints:
@@ -74,7 +67,6 @@ class Checkpoints:
         self.limits = limits
         self.last: Checkpoint | None = None
         self.made = 0
-        self._shared = pool.shared
         self._rate = RATE
         self._doubt = 1  # times that is waited longer, since making one failed
         self.wait()
@@ -83,34 +75,36 @@ class Checkpoints:
         """From now on rounds count that are to be worth another."""
         self._since = perf_counter()
 
-    def due(self, held: Collection[int]) -> bool:
-        """Whether it is time for one; about so many bytes each owner holds."""
-        least = max(LEAST, SHARE * self._bytes(held) / self._rate)
-        return perf_counter() - self._since >= least * self._doubt
-
-    def _bytes(self, held: Collection[int]) -> int:
-        """Those that are written one after the other: into one folder, or once here and there."""
-        return sum(held) if self._shared else 2 * max(held)
+    def due(self, held: int) -> bool:
+        """Whether it is time for one; about so many bytes all owners hold."""
+        least = max(LEAST, SHARE * held / self._rate) * self._doubt
+        return perf_counter() - self._since >= least and self.pool.shared
 
     def make(
         self,
         kept: Mapping[int, RemoteValue],
         out: Collection[int],
         workers: Sequence[str],
-        there: Collection[str],
-        held: Collection[int],
+        held: int,
     ) -> bool:
         """Has all owners, by their `workers`, write what they have `kept`; those that `out` names
         also what is on its way to others. Where there is no room for it, there is just none.
-        `there`: all workers that there are; `held`: see `due`."""
-        nbytes, began = self._bytes(held), perf_counter()
-        folder, found = None, None
+        `held`: see `due`."""
+        began = perf_counter()
+        folder, found = self.pool.folder(), None
         try:
-            folder = self.pool.folder() if self._shared else None
-            if folder is not None or len(there) > 1:
-                found = self._made(folder, kept, out, workers, there)
-        except (MemoryError, OSError) as error:
-            self._shared &= not isinstance(error, OSError)
+            if folder is not None:
+                stage = self.pool.stage(self.name, self.limits)
+                stage.unrecoverable = kept.values()
+                for owner, each in kept.items():
+                    stage.add(
+                        Call(saved, (each, owner in out, folder), False, workers[owner], owner)
+                    )
+                rows = {call.tag: given for call, given in stage}
+                recipes = {owner: each.recipe for owner, each in kept.items()}
+                found = Checkpoint(folder, rows, recipes)
+        except (MemoryError, OSError):
+            pass
         finally:
             if found is None:
                 _remove(folder)
@@ -122,69 +116,27 @@ class Checkpoints:
         self.last = found
         self.made += 1
         self._doubt = 1
-        self._rate = max(1, nbytes) / (perf_counter() - began)
+        self._rate = max(1, held) / (perf_counter() - began)
         return True
-
-    def _made(
-        self,
-        folder: str | None,
-        kept: Mapping[int, RemoteValue],
-        out: Collection[int],
-        workers: Sequence[str],
-        there: Collection[str],
-    ) -> Checkpoint:
-        stays = folder is None
-        told = len if stays else None
-        calls = [
-            Call(saved, (each, owner in out, folder), stays, workers[owner], owner, told)
-            for owner, each in kept.items()
-        ]
-        lain: dict[int, list[Any]] = {call.tag: [found] for call, found in self._all(calls, kept)}
-        if stays:
-            others = _others(there)
-            calls = [
-                Call(itself, (some.part(at),), True, others.get(workers[owner]), owner)
-                for owner, (some,) in lain.items()
-                for at in range(some.summary)
-            ]
-            copies: dict[int, list[RemoteValue]] = {owner: [] for owner in lain}
-            for call, copy in self._all(calls, kept):
-                copies[call.tag].append(copy)
-            for owner, (some,) in lain.items():
-                parts = [some.part(at) for at in range(some.summary)]
-                lain[owner] = [parts, copies[owner]]
-        return Checkpoint(folder, lain, {owner: each.recipe for owner, each in kept.items()})
-
-    def _all(self, calls: Sequence[Call], firm: Mapping[int, RemoteValue]) -> TaskStage:
-        """What calls give; raises `Lost` where what owners have is."""
-        stage = self.pool.stage(self.name, self.limits)
-        stage.unrecoverable = firm.values()
-        for call in calls:
-            stage.add(call)
-        return stage
 
     def restored(
         self, owners: Iterable[int], args: Callable[[int], tuple[Any, ...]], workers: Sequence[str]
     ) -> dict[int, RemoteValue]:
         """What some owners had, as a step leaves it; raises `Lost` where that is not there any
         more. `args`: what is said of each of them to `restored`."""
-        assert self.last is not None
+        last = self.last
+        assert last is not None
         stage = self.pool.stage(f"{self.name} read", self.limits)
-        there = {at: self.last.there(at) for at in owners if at in self.last.lain}
-        stage.unrecoverable = [kept for some in there.values() for kept in _wholes(some)]
-        for owner, some in there.items():
-            stage.add(Call(restored, (*args(owner), some), True, workers[owner], tag=owner))
-        return {call.tag: made_as(kept, self.last.kept[call.tag]) for call, kept in stage}
+        for owner in owners:
+            if owner in last.rows:
+                given = *args(owner), last.rows[owner]
+                stage.add(Call(restored, given, True, workers[owner], tag=owner))
+        return {call.tag: made_as(kept, last.recipes[call.tag]) for call, kept in stage}
 
     def drop(self) -> None:
         if self.last is not None:
             _remove(self.last.folder)
             self.last = None
-
-
-def _wholes(some: Sequence[SavedRows | RemoteValue | RemoteElement]) -> list[RemoteValue]:
-    """What lies on workers, of what an owner had."""
-    return [whole(each) for each in some if not isinstance(each, SavedRows)]
 
 
 def _remove(folder: str | None) -> None:
@@ -193,13 +145,6 @@ def _remove(folder: str | None) -> None:
         with suppress(OSError):  # who still writes there finds no place any more
             os.rename(folder, gone)
         shutil.rmtree(gone, ignore_errors=True)
-
-
-def _others(workers: Iterable[str]) -> dict[str, str]:
-    """For each worker another, on another machine if there are some."""
-    all_of_them = sorted(workers)  # those of a machine stand together
-    half = len(all_of_them) // 2
-    return dict(zip(all_of_them, all_of_them[half:] + all_of_them[:half], strict=True))
 
 
 def seated(workers: Sequence[str], there: Iterable[str]) -> list[str]:
@@ -238,26 +183,27 @@ OUT = "out"
 
 class SavedRows(NamedTuple):
     """Rows in a checkpoint. `of`: which table of an owner's they are of; or `OUT`: they are on
-    their way. `rows`: a file, or the rows; None if they have no columns."""
+    their way. `path`: their file; None if they have no columns."""
 
     of: str
     name: str
     length: int
-    rows: str | StoredRows | None
+    path: str | None
 
 
-def saved(found: StepOutput, out: bool, folder: str | None) -> list[SavedRows]:
-    """Writes what an owner has; and what it has for others, if that is on its way. `folder`: one
-    that all workers see; else this worker keeps it."""
-    limits = Limits()
-    lain = []
+def saved(found: StepOutput, out: bool, folder: str) -> list[SavedRows]:
+    """Writes what an owner has into a folder that all workers see; and what it has for others, if
+    that is on its way."""
+    limits, rows = Limits(), []
     for table, name, count, blocks in (*found["state"].blocks(), *(_out(found) if out else ())):
         if count and not blocks:
-            lain.append(SavedRows(table, name, count, None))
+            rows.append(SavedRows(table, name, count, None))
         for columns in _packed(blocks):
             limits.poll()
-            lain.append(SavedRows(table, name, len(columns[0]), _stored(columns, folder)))
-    return lain
+            path = f"{folder}/{uuid4().hex}"
+            write(columns, path)
+            rows.append(SavedRows(table, name, len(columns[0]), path))
+    return rows
 
 
 def _out(found: StepOutput) -> Iterator[TableBlocks]:
@@ -283,33 +229,22 @@ def _packed(blocks: Iterable[Columns]) -> Iterator[Columns]:
         yield concatenate(small)
 
 
-def _stored(columns: Columns, folder: str | None) -> str | StoredRows:
-    if folder is None:
-        return StoredRows(columns)
-    path = f"{folder}/{uuid4().hex}"
-    write(columns, path)
-    return path
-
-
 def restored(
     task: PartitionTask,
     number: int,
     tries: Mapping[TrieRef, Trie],
     fragments: Mapping[str, Relation],
     symbols: SymbolTable,
-    lain: Sequence[SavedRows],
+    saved: Sequence[SavedRows],
 ) -> StepOutput:
     """An owner as it was."""
-    owner, limits = HashPartition(task, number, tries, fragments, symbols), Limits()
-    owner.called_by(limits)
+    moved = [(*each[:3], map(_read_back, [each.path]) if each.path else ()) for each in saved]
+    state = PartitionState(None, [each for each in moved if each[0] != OUT])
+    owner = state.take(lambda: HashPartition(task, number, tries, fragments, symbols))
     derived: dict[str, list[Rows]] = {}
-    for of, name, count, rows in lain:
-        limits.poll()
-        read_back = _taken(rows), count
+    for of, name, count, blocks in moved:
         if of == OUT:
-            derived.setdefault(name, []).append(read_back)
-        else:
-            owner.load(of, name, read_back)
+            derived.setdefault(name, []).append((concatenate(list(blocks) or [()]), count))
     out: dict[int, Parcel] = {}
     for name, parts in derived.items():
         columns = concatenate([columns for columns, _ in parts])
@@ -319,13 +254,10 @@ def restored(
     return given(owner, None, out)
 
 
-def _taken(rows: str | StoredRows | None) -> Columns:
-    if rows is None:
-        return ()
-    if isinstance(rows, StoredRows):
-        return rows.read()
+def _read_back(path: str) -> Columns:
+    current_watch().poll()
     try:
         # Copied: the file goes with the next checkpoint, and what is mapped may be gone then.
-        return tuple(column.copy() for column in read(rows))
+        return tuple(column.copy() for column in read(path))
     except OSError as error:
         raise StaleState from error

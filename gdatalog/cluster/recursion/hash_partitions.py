@@ -200,14 +200,13 @@ class HashPartitions:
     def _checkpoint(self, course: _Course) -> None:
         """Where it is time, has all that owners have written down; and those that shared a worker,
         since another was lost, go on where one has come."""
-        held = course.held.values()
+        held = sum(course.held.values())
         if not self.checkpoints.due(held):
             return
         out = {each for pieces in course.inbox.values() for each in pieces if isinstance(each, int)}
-        there = self.pool.workers
-        if self.checkpoints.make(course.kept, out, self.workers, there, held):
+        if self.checkpoints.make(course.kept, out, self.workers, held):
             self.saved = course.again({}, self.run.record.mark())
-            before, self.workers = self.workers, seated(self.workers, there)
+            before, self.workers = self.workers, seated(self.workers, self.pool.workers)
             course.kept |= self._restored(
                 owner for owner, worker in enumerate(before) if worker != self.workers[owner]
             )
