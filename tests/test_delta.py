@@ -15,7 +15,7 @@ from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import Hashed, RowBitmap, SortedRows
 from gdatalog.engine.session.knobs import Dedup
 from gdatalog.plan.tuning import Tuning
-from gdatalog.storage.keyspace import KeySpace
+from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.sorting import sort_rows

@@ -21,7 +21,7 @@ from gdatalog.cpu_ops import functions as host_functions
 from gdatalog.engine.fixpoint.row_sets import marked_rows
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.launching import TILE
-from gdatalog.storage.keyspace import KeySpace
+from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Lookup, TrieLevel
 from gdatalog.values import INT_MAX, INT_MIN

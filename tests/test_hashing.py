@@ -11,7 +11,7 @@ from entries import Entries, compiled
 
 from gdatalog.codegen.helpers import atomics, hashing
 from gdatalog.engine.fixpoint.row_sets import Hashed
-from gdatalog.storage.keyspace import KeySpace
+from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.table import Array
 
 add_keys = Entries(hashing).add_keys

@@ -25,8 +25,7 @@ from gdatalog.engine.fixpoint.runs import HashIndexes
 from gdatalog.executors.fresh import ENDLESS, FreshWorker
 from gdatalog.storage import spill as spilling
 from gdatalog.storage.duplicates import SpilledGroups
-from gdatalog.storage.keys import narrow
-from gdatalog.storage.keyspace import KeySpace
+from gdatalog.storage.keys import KeySpace, narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.sorting import merge_rows, merged_runs, sort_spilled

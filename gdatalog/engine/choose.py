@@ -19,7 +19,7 @@ from typing import Protocol
 from gdatalog.calls import Limits
 from gdatalog.engine.depth import Form, form_of_bag, form_of_rows
 from gdatalog.engine.device import WORTH, shared_by
-from gdatalog.engine.multi_device import cut_at_first
+from gdatalog.engine.parallel import cut_at_first
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import Apply, Constant, Expr, Filter, JoinPlan, Parameter, RulePlan, Tally

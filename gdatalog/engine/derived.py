@@ -12,9 +12,8 @@ from typing import Any, cast, overload
 import numpy as np
 
 from gdatalog.cpu_ops.functions import Scope
-from gdatalog.executors.frontier import Frontier, describe_failure
+from gdatalog.executors.frontier import Frontier, Ops, describe_failure
 from gdatalog.executors.gather import Gathering, neutral
-from gdatalog.executors.ops import Ops
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import DeviceOps, KnownRows, RowOps, brought, is_on_host

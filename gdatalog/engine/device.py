@@ -14,8 +14,8 @@ from gdatalog.calls import Block, GiveUp, Limits, LoopRun
 from gdatalog.cancellation import current_watch
 from gdatalog.engine.session.budget import LARGEST_CHUNK
 from gdatalog.engine.session.knobs import Knobs
+from gdatalog.executors.frontier import Ops
 from gdatalog.executors.lftj import ListRoom, run_nest, run_partitioned
-from gdatalog.executors.ops import Ops
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning

@@ -17,8 +17,8 @@ from gdatalog.account import Costs, time_spent
 from gdatalog.calls import Limits
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.derived import Derived, in_order, laid
+from gdatalog.executors.frontier import Ops
 from gdatalog.executors.levelwise import StepCounts
-from gdatalog.executors.ops import Ops
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread

@@ -20,14 +20,12 @@ from gdatalog.engine.derived import (
 )
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import RuleRound, RuleRun
-from gdatalog.engine.multi_device import run_together
+from gdatalog.engine.parallel import Scan, run_together
 from gdatalog.engine.session.budget import BYTES_PER_ROW, levels_of
-from gdatalog.executors.frontier import WEIGHT, Frontier
+from gdatalog.executors.frontier import WEIGHT, Frontier, Ops
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, StepCounts
-from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import add_rows
-from gdatalog.executors.scan import Scan
 from gdatalog.executors.sinks import Bag, DistinctSink, RowSet, Sink
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
 from gdatalog.plan.nest import ascends, groups_of

@@ -1,27 +1,36 @@
-"""A frontier: the bindings of a level as (parent, value) arrays; its lists, comparisons and errors.
+"""A frontier: the bindings of a level as (parent, value) arrays; and what a device does with them.
 
 A frontier stores the parent row of each of its rows and the columns that its level added; earlier
-columns are gathered through the parents on demand.
+columns are gathered through the parents on demand. `Ops` are the operations of a device on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from gdatalog.plan.nodes import Expr
+from gdatalog.storage.on_device import RowOps
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.functions import Scope
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.ops import Ops
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_expr
-from gdatalog.plan.nodes import Apply, Expr, Filter, Join, Slot, Step, slots
+from gdatalog.plan.nodes import Apply, Filter, Join, Slot, Step, slots
 from gdatalog.records import dataclass
 from gdatalog.storage.keys import decode_value
-from gdatalog.storage.table import Array
-from gdatalog.storage.trie import TrieLevel
 from gdatalog.values import timestamp_to_text
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.functions import Scope
+
 
 # Columns are named by variables, by tries (their number: the node that the trie stands at),
 # and by WEIGHT: how many bindings a row stands for.
@@ -312,3 +321,129 @@ class FailedRows:
         """Records a failed computation for these outer rows."""
         self.failed[rows] = True
         self.error = error
+
+
+# The operations that joins need of a device: `engine.device.Device.ops`.
+
+
+class Ops(RowOps, Protocol):
+    """Operations of one device on bindings, trie levels and groups.
+
+    The module `cpu_ops` implements them with NumPy, `gpu_ops.sums.Sums` with CuPy.
+    """
+
+    # -------------------------------------------------------------------------- expressions
+
+    def evaluate(
+        self, expr: Expr, column: Callable[[str], Array], size: int, scope: Scope, /
+    ) -> tuple[Array, Array | None]:
+        """The keys of an expression, one for each row, and where it failed (None: nowhere)."""
+        ...
+
+    def test(self, expr: Expr, column: Callable[[str], Array], size: int, scope: Scope, /) -> Array:
+        """Which rows pass a test; tests do not fail."""
+        ...
+
+    def ranks_of(self, symbols: SymbolTable, codes: Array, /) -> Array:
+        """The rank of each symbol among all strings in code point order."""
+        ...
+
+    # ----------------------------------------------------------------------- levels of tries
+
+    def level_of(self, values: Array, offsets: Array, /) -> TrieLevel:
+        """Wraps lists that were made on the way."""
+        ...
+
+    def find(self, level: TrieLevel, values: Array, /) -> Array:
+        """Positions of values in the root's list, -1 if absent."""
+        ...
+
+    def find_in(self, level: TrieLevel, parents: Array, values: Array, /) -> Array:
+        """Positions of values in their parents' lists, -1 if absent."""
+        ...
+
+    def bound_in(
+        self, level: TrieLevel, parents: Array, values: Array, after_equal: bool, /
+    ) -> Array:
+        """The lower bound of each value in its parent's list, or the upper bound if requested."""
+        ...
+
+    def ranges(
+        self, level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]], /
+    ) -> tuple[Array, Array]:
+        """The start and length of each parent's list, cut by (operator, bounds)."""
+        ...
+
+    def intersect_lists(
+        self,
+        values: Array,
+        starts: Array,
+        lengths: Array,
+        size: int | None,
+        which: int | Array,
+        others: Sequence[Lookup],
+        placed: bool,
+        tests: Sequence[tuple[str, Array]] = (),
+        /,
+    ) -> Meeting:
+        """The entries of lists that are in every other list of their row and pass the tests."""
+        ...
+
+    def count_met(
+        self,
+        counts: Array,
+        values: Array,
+        starts: Array,
+        lengths: Array,
+        size: int,
+        base: int,
+        others: Sequence[Lookup],
+        tests: Sequence[tuple[str, Array]],
+        /,
+    ) -> None:
+        """Adds how many entries `intersect_lists` would find to `counts` from row `base` on."""
+        ...
+
+    def shortest(self, lists: Sequence[Array], /) -> tuple[list[int], int, Array | None]:
+        """The sum of each array of lengths, that of each row's minimum, and these minima."""
+        ...
+
+    def intersect(self, lists: Sequence[Array], /) -> tuple[Array, list[Array]]:
+        """The values common to sorted lists, and their positions in each list."""
+        ...
+
+    # ------------------------------------------------------------------------------- groups
+
+    def add_at(self, totals: Array, rows: Array, amounts: Array | None, /) -> None:
+        """Adds each amount (1 if None) to `totals[row]`; `rows` ascends."""
+        ...
+
+    def add_counts(self, totals: Array, rows: Array, amounts: Array | None, /) -> Array:
+        """The same; raises an error if a total does not fit into 64 bits."""
+        ...
+
+    def counts_by(self, groups: Array, count: int, weight: Array | None, /) -> Array:
+        """The row count of each group; raises an error if one does not fit into 64 bits."""
+        ...
+
+    def exact_sums(self, groups: Array, count: int, amounts: Array | None, /) -> Array:
+        """Sums of ints by group, as Python's ints if 64 bits might not suffice."""
+        ...
+
+    def split_sums(
+        self, groups: Array, count: int, values: Array, weight: Array | None, /
+    ) -> tuple[Array, Array]:
+        """The sum of value * weight of each group as high * 2^32 + low."""
+        ...
+
+    def means(self, high: Array, low: Array, counts: Array, /) -> Array:
+        """(high * 2^32 + low) / count, rounded once."""
+        ...
+
+    def best_by(self, groups: Array, count: int, values: Array, least: bool, /) -> Array:
+        """The first row with the minimum (or maximum) of each group; no group is empty."""
+        ...
+
+    def times(self, counts: Array, weight: Array, /) -> Array:
+        """Multiplies counts; raises an error if a product does not fit into 64 bits."""
+        ...

@@ -15,8 +15,7 @@ import numpy as np
 from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import values_of
-from gdatalog.executors.ops import Ops
+from gdatalog.executors.frontier import Ops, values_of
 from gdatalog.plan.nodes import Gather, Reduction, Slot
 from gdatalog.storage.duplicates import SpilledGroups, lengths_of_groups
 from gdatalog.storage.spill import Spill, held_bytes

@@ -27,12 +27,12 @@ from gdatalog.executors.frontier import (
     Frontier,
     JoinFilters,
     Key,
+    Ops,
     Roots,
     describe_failure,
     signed_sum,
     weighing,
 )
-from gdatalog.executors.ops import Ops
 from gdatalog.executors.reduction import BranchRows, reduce_branch
 from gdatalog.executors.sinks import Failing, Hits, Sink, Totals
 from gdatalog.plan.effects import binds, may_fail, without

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.executors.frontier import WEIGHT, Frontier, Key, weighing
+from gdatalog.executors.frontier import WEIGHT, Frontier, Key, Ops, weighing
 from gdatalog.executors.gather import Gathering, neutral
-from gdatalog.executors.ops import Ops
 from gdatalog.executors.sinks import Bag, LevelWalk, RowSet
 from gdatalog.plan.effects import may_fail
 from gdatalog.plan.nodes import Branch, Expr, Reduction, Slot

@@ -10,9 +10,8 @@ import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import FailedRows, Frontier, Roots, times, weight_of
+from gdatalog.executors.frontier import FailedRows, Frontier, Ops, Roots, times, weight_of
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.ops import Ops
 from gdatalog.plan.nodes import Expr, Participant, Slot, Step
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.storage.spill import Blocks, held_bytes

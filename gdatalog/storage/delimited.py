@@ -47,6 +47,8 @@ SNIFFED = (",", "\t", ";", "|")
 MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
 _END = "\0end\0"
 LONG = 1 << 24  # bytes: splitting larger files reports progress
+# The shares of progress of the steps of loading, for a large CSV file of ints, the slowest to read.
+READING, CUTTING = (0.0, 0.05), (0.05, 0.4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +246,10 @@ class Delimited:
             return f"{hint}; a value that holds one stands in double quotes"
         return hint
 
+    def place(self, position: int, column: str) -> DataPlace:
+        """A column, for errors."""
+        return CellPlace(self.name, column, self, position)
+
     def after(self, header: Record) -> Delimited:
         """The rows below a header."""
         lines = len(_LINE.findall(self.data, self.start, header.end))
@@ -310,12 +316,7 @@ def bad_utf8(name: str, data: bytes, first_line: int = 1) -> DataError | None:
     return None
 
 
-# The shares of progress of the steps of loading, for a large CSV file of ints, the slowest to read.
-READING, CUTTING = (0.0, 0.05), (0.05, 0.4)
-
-
-# Splits plain delimited text, unquoted columns of texts and ints, in one pass.
-
+# Plain text, split in one pass.
 
 PIECE = 1 << 21  # bytes that are read at once
 SMALL = 1 << 20  # bytes: Python splits smaller files if the compiler has not been started

@@ -35,7 +35,6 @@ from gdatalog.storage.data_files import (
 from gdatalog.storage.delimited import (
     MARK,
     READING,
-    CellPlace,
     Delimited,
     Record,
     no_break_in_quotes,
@@ -44,7 +43,6 @@ from gdatalog.storage.frames import table_of_file, with_row_ids
 from gdatalog.storage.headers import come_again, header_names, match_columns, tell, verdict
 from gdatalog.storage.load_options import (
     PLAIN,
-    DataPlace,
     Declared,
     LoadOptions,
     check_delimiter,
@@ -379,21 +377,9 @@ class _Large:
         source = None if names is None else self.cut(b"").span(first)
         for text in self.texts(names is not None):
             columns = text.columns(self.width, texts)
-            place = _ColumnPlaces(self.file.path, text)
-            raw = Raw(names, tuple(columns), len(columns[0]), "text", place, source)
+            raw = Raw(names, tuple(columns), len(columns[0]), "text", text.place, source)
             whole = with_keys(raw, self.file)
             yield replace(whole, whole=lambda: self.raws(names, texts))
-
-
-@dataclass(frozen=True, slots=True)
-class _ColumnPlaces:
-    """The places of columns, for errors."""
-
-    name: str
-    text: Delimited
-
-    def __call__(self, position: int, column: str) -> DataPlace:
-        return CellPlace(self.name, column, self.text, position)
 
 
 class _Seen:

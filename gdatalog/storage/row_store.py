@@ -24,7 +24,7 @@ import numpy as np
 from gdatalog.account import spending
 from gdatalog.cancellation import cancellable, current_watch
 from gdatalog.storage.duplicates import distinct_rows, mix
-from gdatalog.storage.keyspace import KeySpace, union
+from gdatalog.storage.keys import KeySpace, union
 from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows, rows_among
 from gdatalog.storage.rows import (
     DENSE,

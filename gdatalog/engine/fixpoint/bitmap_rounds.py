@@ -41,7 +41,7 @@ from gdatalog.plan.nodes import Compact, JoinPlan, RulePlan
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check.checked import CheckedRule
 from gdatalog.records import dataclass, field
-from gdatalog.storage.keyspace import KeySpace
+from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.on_device import BitmapOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns

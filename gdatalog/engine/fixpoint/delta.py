@@ -22,9 +22,9 @@ from gdatalog.engine.derived import laid
 from gdatalog.engine.fixpoint.row_sets import SEARCH, Hashed, RowBitmap, SortedRows
 from gdatalog.engine.fixpoint.runs import HashIndexes, Runs
 from gdatalog.engine.session.knobs import Dedup
-from gdatalog.executors.ops import Ops
+from gdatalog.executors.frontier import Ops
 from gdatalog.plan.tuning import DEFAULT, Tuning
-from gdatalog.storage.keyspace import KeySpace
+from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns

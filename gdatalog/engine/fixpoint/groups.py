@@ -15,10 +15,9 @@ from gdatalog.engine.derived import Rows
 from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Slot
 from gdatalog.printer.lattice import BestRelation, Follow
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.keys import encode_value
-from gdatalog.storage.keyspace import Column, Flow, Span, span_of, widen
+from gdatalog.storage.keys import Flow, RelationColumn, encode_value, span_of, widen
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import Columns, Span
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 
@@ -94,8 +93,8 @@ class Spans:
         self.kept = {each.name: each for each in kept}
         self.relation = relation
         self.symbols = symbols
-        self.known: dict[Column, Span | None] = {}  # of groups; None: no groups
-        self._data: dict[Column, Span | None] = {}
+        self.known: dict[RelationColumn, Span | None] = {}  # of groups; None: no groups
+        self._data: dict[RelationColumn, Span | None] = {}
 
     def find(self, rows: Mapping[str, Rows], follows: Sequence[Follow]) -> None:
         """The ranges of groups: of their first rows, and of all rows that rules derive."""
@@ -167,7 +166,7 @@ def passed_on(
     return None
 
 
-def columns_of(variable: str, join: JoinPlan) -> list[Column]:
+def columns_of(variable: str, join: JoinPlan) -> list[RelationColumn]:
     """The columns of known relations in which a variable's values stand."""
     return [
         (join.tries[part.trie].relation, join.tries[part.trie].columns[part.depth])

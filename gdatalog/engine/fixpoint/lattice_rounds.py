@@ -10,7 +10,7 @@ from typing import Any
 
 from gdatalog.engine.derived import device_ops, laid
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.ops import Ops
+from gdatalog.executors.frontier import Ops
 from gdatalog.parser.syntax import FunctionCall, HeadAggregate
 from gdatalog.planner.check.checked import CheckedRule, Stratum
 from gdatalog.planner.check.strata import steps_of

@@ -53,11 +53,10 @@ from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.lattice import GROW, ROUND, BestRelation, Follow, print_lattice
 from gdatalog.printer.layouts import layouts_of
 from gdatalog.printer.module import PrintedPlan
-from gdatalog.storage.keys import decode_value, narrow
-from gdatalog.storage.keyspace import Span, span_of
+from gdatalog.storage.keys import decode_value, narrow, span_of
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column
-from gdatalog.storage.rows import Columns, firsts
+from gdatalog.storage.rows import Columns, Span, firsts
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
-from gdatalog.executors.ops import Ops
+from gdatalog.executors.frontier import Ops
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowBits, places_in

@@ -35,10 +35,10 @@ from gdatalog.plan.nodes import (
     TrieRef,
 )
 from gdatalog.records import dataclass
-from gdatalog.storage.keyspace import Column, Flow, KeySpace, Span, span_of, union, widen
+from gdatalog.storage.keys import Flow, KeySpace, RelationColumn, span_of, union, widen
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import INT32_MAX, INT32_MIN
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Span
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
@@ -67,7 +67,7 @@ def spans_of(
         if len(g.values)
     ]
     everywhere = union(*values)
-    known: dict[Column, Span | None] = {
+    known: dict[RelationColumn, Span | None] = {
         (name, column): everywhere
         if column == columns[name]
         else union(*(group.span(column) for group in held[name]))
@@ -259,11 +259,11 @@ def expected_spaces(
 
     `known`: growing relations, with the space of their current rows.
     """
-    bounds: dict[Column, Span | None] = {}
+    bounds: dict[RelationColumn, Span | None] = {}
     for name, space in known.items():
         for at, (low, span) in enumerate(space.box if space else ()):
             bounds[name, at] = low, low + span - 1
-    memory: dict[Column, Span | None] = {}
+    memory: dict[RelationColumn, Span | None] = {}
     flows: list[Flow] = [
         (column, partial(_narrowest, sources, bounds, finished, memory))
         for plan in plans
@@ -284,9 +284,9 @@ def expected_spaces(
     return spaces
 
 
-def _flows(plan: RulePlan, join: JoinPlan) -> Iterator[tuple[Column, list[Column]]]:
+def _flows(plan: RulePlan, join: JoinPlan) -> Iterator[tuple[RelationColumn, list[RelationColumn]]]:
     """For each column of a head, the columns that its values come from."""
-    stands: dict[str, list[Column]] = {}
+    stands: dict[str, list[RelationColumn]] = {}
     if join.given is not None:
         for at, slot in enumerate(join.given.slots):
             stands.setdefault(slot.name, []).append((join.given.relation, at))
@@ -306,10 +306,10 @@ def _flows(plan: RulePlan, join: JoinPlan) -> Iterator[tuple[Column, list[Column
 
 
 def _narrowest(
-    sources: list[Column],
-    bounds: Mapping[Column, Span | None],
+    sources: list[RelationColumn],
+    bounds: Mapping[RelationColumn, Span | None],
     finished: Mapping[str, Relation],
-    memory: dict[Column, Span | None],
+    memory: dict[RelationColumn, Span | None],
 ) -> Span | None:
     """The bounds of values that occur in all of these columns."""
     found: Span | None = None
