@@ -13,7 +13,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine import strata
-from gdatalog.engine.fixpoint import maintained, maintenance
+from gdatalog.engine.fixpoint import maintenance
 from gdatalog.engine.fixpoint.ready import Ready
 from gdatalog.engine.session import evaluation
 from gdatalog.plan.stratum import Again
@@ -427,11 +427,11 @@ def test_an_interrupted_answer_is_made_later(monkeypatch: pytest.MonkeyPatch) ->
     assert len(db["path"]) == 210
     db.insert("E", [(20, 21)])
 
-    def interrupted(self: maintained.MaintainedRelation, *args: Any) -> Any:
+    def interrupted(self: maintenance.MaintainedRelation, *args: Any) -> Any:
         raise gd.Interrupted("now")
 
     with monkeypatch.context() as patch:
-        patch.setattr(maintained.MaintainedRelation, "finished", interrupted)
+        patch.setattr(maintenance.MaintainedRelation, "finished", interrupted)
         with pytest.raises(gd.Interrupted):
             len(db["path"])
     assert len(db["path"]) == 231

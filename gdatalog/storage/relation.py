@@ -221,6 +221,8 @@ class Relation:
 
     def joined(self, *others: Relation) -> Relation:
         """The rows of disjoint relations in one part, in any order."""
+        if not others:
+            return self
         if not self.types:
             return Relation(self.columns, (), (), 1)
         each = [relation for relation in (self, *others) if relation.length]

@@ -28,7 +28,6 @@ from gdatalog.engine.derived import (
 from gdatalog.engine.device import CPU
 from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
-from gdatalog.engine.fixpoint.maintained import together
 from gdatalog.engine.fixpoint.ready import Ready, Since
 from gdatalog.engine.fixpoint.stratum import atoms as atoms_of
 from gdatalog.engine.session.budget import accounted
@@ -361,7 +360,7 @@ class Evaluation:
             name: in_rows(self._new_seeds(name, facts, news))
             for name, facts in zip(stratum.relations, news.facts, strict=True)
         }
-        rows = {name: together(parts) for name, parts in changed.items()}
+        rows = {name: parts[0].joined(*parts[1:]) for name, parts in changed.items()}
         inputs = replace(self.inputs(), seeds=seeds)
         since = Since(found.relations, rows, tuple(news.rules))
         relations = run(plan_incremental(stratum, inputs, since, partial(self.planned, stratum)))
